@@ -18,6 +18,7 @@ from fairlead.agents.claude import trust
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes, settings_files
 from fairlead.agents.demo.kind import DemoKind
+from fairlead.agents.links.api import DialInTokens
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
@@ -25,18 +26,17 @@ from fairlead.auth.keyfile import URLS, KeyFile
 from fairlead.auth.origins import AllowedOrigins
 from fairlead.auth.session_keys import SessionKeys
 from fairlead.config import Config, default_file
-from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
-from fairlead.model.dialin import DialInTokens
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
 from fairlead.model.policy import Behavior, Rule, parse_rule
 from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.session_changes import What
-from fairlead.model.terminals import Terminals
-from fairlead.notifications import HttpClient, NotificationService, networks
-from fairlead.plugins import PluginManager, PluginSettings, plugin_environment
+from fairlead.notifications.address_policy import networks
+from fairlead.notifications.http_client import HttpClient
+from fairlead.notifications.service import NotificationService
+from fairlead.plugins.manager import PluginManager, PluginSettings, plugin_environment
 from fairlead.server import limits as serving
 from fairlead.server.app import App, AppConfig
 from fairlead.server.discovery import discover, views_of
@@ -48,6 +48,7 @@ from fairlead.server.plugin_pages import page_performers
 from fairlead.server.runner import ServerRunner
 from fairlead.server.shares import CredentialShares
 from fairlead.server.webui import WebUi
+from fairlead.sessions.api.folders import FolderReport
 from fairlead.sessions.dependencies import CoreDependencies, McpServerSettings, PolicySettings, SessionLimits
 from fairlead.sessions.fanout.broadcast import Broadcasts
 from fairlead.sessions.fanout.session_changes import SessionChanges
@@ -63,22 +64,17 @@ from fairlead.sessions.read_state import ReadState
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.stores.uploads import FOLDER as UPLOADS
-from fairlead.stores.uploads import Uploads
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
 from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
-from fairlead.terminals import (
-    AGENT,
-    PROVIDERS,
-    ProgramLauncher,
-    Provider,
-    ShellSettings,
-    TerminalActions,
-    TerminalRegistry,
-    UserShells,
-    shell_environment,
-)
+from fairlead.terminals.api import Terminals
+from fairlead.terminals.attachment import TerminalActions
+from fairlead.terminals.launcher.programs import PROVIDERS, Provider
+from fairlead.terminals.launcher.service import AGENT, ProgramLauncher
+from fairlead.terminals.registry import TerminalRegistry
+from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
+from fairlead.uploads.service import FOLDER as UPLOADS
+from fairlead.uploads.service import Uploads
 
 log = logging.getLogger("fairlead")
 

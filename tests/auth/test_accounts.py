@@ -14,17 +14,11 @@ from hypothesis import strategies as st
 
 from auth.memory import Dice, MemoryDocuments
 from fairlead.auth.accounts import LIFETIME_S
+from fairlead.auth.api.accounts import DEFAULT_SCOPES, BadInvitation, SignedIn, TooManyAttempts, WrongPassword
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.keyfile import FILE, KeyFile
 from fairlead.auth.login_throttle import FORGET_S, PAUSE_S, PER_ADDRESS, PER_PAIR
 from fairlead.auth.passwords import Passwords
-from fairlead.model.accounts import (
-    DEFAULT_SCOPES,
-    BadInvitation,
-    SignedIn,
-    TooManyAttempts,
-    WrongPassword,
-)
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, Damaged, NotFound, Stale, Unavailable
 from fairlead.testing.clock import ManualClock

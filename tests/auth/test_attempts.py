@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from fairlead.auth.api.accounts import TooManyAttempts
 from fairlead.auth.login_throttle import KEPT, LINE, PAUSE_S, PER_ADDRESS, PER_NAME, PER_PAIR, LoginThrottle
-from fairlead.model.accounts import TooManyAttempts
 from fairlead.testing.clock import ManualClock
 
 HERE = "203.0.113.7"

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from fairlead.auth import basic
+from fairlead.auth.api.accounts import DEFAULT_SCOPES, TooManyAttempts
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.login_throttle import PER_ADDRESS
 from fairlead.auth.passwords import Passwords
-from fairlead.model.accounts import DEFAULT_SCOPES, TooManyAttempts
 
 PASSWORD = "correct horse"
 OTHER = "battery staple"

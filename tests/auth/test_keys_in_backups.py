@@ -3,10 +3,10 @@
 import base64
 from pathlib import Path
 
+from fairlead.auth.api.accounts import DEFAULT_SCOPES
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.keyfile import FILE, URLS, KeyFile
 from fairlead.auth.signed_urls import sign
-from fairlead.model.accounts import DEFAULT_SCOPES
 from fairlead.notifications.secret_box import FILE as SECRETS
 from fairlead.notifications.secret_box import FieldCipher
 from fairlead.stores.sqlite import SqliteStore, restore

@@ -29,7 +29,7 @@ from playwright.async_api import (
 
 from browser.browsing import eventually
 from fairlead.agents.claude.tui import screen
-from fairlead.model.terminals import Screen, Size
+from fairlead.terminals.api import Screen, Size
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from faults.gateway_process import GatewayProcess
 from patience import PATIENCE

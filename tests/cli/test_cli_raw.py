@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Fairlead
-from fairlead.model.terminals import Program, Screen, Size, Terminal, session_terminal
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import descendants, kill
-from fairlead.terminals import TerminalActions, TerminalRegistry
+from fairlead.terminals.api import Program, Screen, Size, Terminal, session_terminal
+from fairlead.terminals.attachment import TerminalActions
+from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.screen.emulator import Emulator
 from fairlead.terminals.screen.modes import DEFAULTS
 from fairlead.terminals.screen.snapshot import picture

@@ -21,11 +21,11 @@ from fairlead.agents.claude.tui import hook_server
 from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint
 from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire import control
-from fairlead.model.admin import Announced, AnnounceSession
 from fairlead.model.agents import Decision, Launch, PermissionRequest
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
 from fairlead.model.policy import Behavior, Verdict
+from fairlead.sessions.api.transcripts import Announced, AnnounceSession
 from fairlead.sessions.transcripts.actions import TranscriptActions
 from fairlead.testing.clock import ManualClock
 from fairlead.testing.model_api import ScriptedModel

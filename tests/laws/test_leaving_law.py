@@ -21,7 +21,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from fairlead import wiring
-from fairlead.terminals import TerminalRegistry
+from fairlead.terminals.registry import TerminalRegistry
 from laws.two_users import SCOPES, House, open_house
 
 pytestmark = pytest.mark.process

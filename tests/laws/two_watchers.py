@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from clients.mylifedb.showing import Showing, unframed
+from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.clients.cognova.chat_frames import VARIANT as COGNOVA
@@ -22,7 +23,6 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor, FrameEncoder
 from fairlead.model.ids import SessionId
-from fairlead.model.keys import SessionKey
 from fairlead.model.store import Entry, Page, ProjectionRow
 from fairlead.model.views import NewRow, ReplaceRow, Resumable, Transient, passing_entry, row_entry
 from fairlead.sessions.fanout.hub import Hub, Subscription

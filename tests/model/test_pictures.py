@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.model.image_type import LONGEST_SIDE, fits, image_type
+from fairlead.uploads.image_type import LONGEST_SIDE, fits, image_type
 
 Make = Callable[[int, int], bytes]
 

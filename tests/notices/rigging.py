@@ -15,9 +15,11 @@ from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import EventId, SessionId, TurnId
-from fairlead.model.notices import FeedCodec
-from fairlead.notifications import HttpClient, NotificationService, networks
+from fairlead.notifications.address_policy import networks
+from fairlead.notifications.api import FeedCodec
 from fairlead.notifications.change_feed import FeedSubscriber
+from fairlead.notifications.http_client import HttpClient
+from fairlead.notifications.service import NotificationService
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 

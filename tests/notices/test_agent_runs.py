@@ -10,8 +10,8 @@ from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import Busy, NotFound, OutsideRoots, Stale
 from fairlead.model.ids import EventId, SessionId
-from fairlead.model.notices import AgentRun, Change, ScheduledAgent
 from fairlead.model.store import Summary
+from fairlead.notifications.api import AgentRun, Change, ScheduledAgent
 from notices.rigging import Rigged, SaidGateway, ended, rigged
 
 HOURLY = "0 * * * *"

@@ -14,7 +14,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fairlead.model.auth import Identity
 from fairlead.model.ids import RequestId, SessionId
-from fairlead.model.notices import (
+from fairlead.notifications import answer_codes as codes_module
+from fairlead.notifications.answer_codes import LIFETIME_MS
+from fairlead.notifications.api import (
     AnswerOf,
     BadAnswerCode,
     Destination,
@@ -23,8 +25,6 @@ from fairlead.model.notices import (
     ReadFeed,
     RedeemAnswerCode,
 )
-from fairlead.notifications import answer_codes as codes_module
-from fairlead.notifications.answer_codes import LIFETIME_MS
 from notices.listening import Hook, listening
 from notices.rigging import Rigged
 

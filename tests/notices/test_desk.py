@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.errors import BadRequest, Damaged, NotFound, Stale, TooMany
-from fairlead.model.notices import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
 from fairlead.notifications import resources as desks
+from fairlead.notifications.api import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.secret_box import FILE
 from notices.rigging import Rigged, rigged

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fairlead.clients.cognova.notifications import NotificationCodec
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import Change, FeedEntry, FeedNotice, read_cursor
+from fairlead.notifications.api import Change, FeedEntry, FeedNotice, read_cursor
 from fairlead.testing.notifications_client import NotificationsClient
 from notices.rigging import Rigged, Socket, rigged
 from patience import PATIENCE

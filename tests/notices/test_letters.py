@@ -6,8 +6,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
-from fairlead.model.notices import Change, FeedEntry
 from fairlead.notifications import payloads
+from fairlead.notifications.api import Change, FeedEntry
 
 VECTOR = json.loads((Path(__file__).parents[1] / "golden" / "push" / "vector.json").read_text())
 ENTRY = FeedEntry(7, 1_700_000_000_000, Change(resource="task", action="create", id="a", name="x" * 5000))

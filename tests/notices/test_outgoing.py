@@ -15,9 +15,9 @@ from msgspec import structs
 
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import Change, Destination, FeedNotice, TargetFailed, TargetRefused
-from fairlead.notifications import HttpClient, networks
-from fairlead.notifications.address_policy import target_url
+from fairlead.notifications.address_policy import networks, target_url
+from fairlead.notifications.api import Change, Destination, FeedNotice, TargetFailed, TargetRefused
+from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.outbox import PAUSES_S
 from fairlead.testing.clock import ManualClock
 from notices.listening import Hook, listening

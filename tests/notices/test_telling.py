@@ -6,8 +6,8 @@ import pytest
 
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, RequestId, SessionId
-from fairlead.model.notices import KINDS, TOPICS, Change, FeedEntry, FeedNotice
 from fairlead.notifications import payloads
+from fairlead.notifications.api import KINDS, TOPICS, Change, FeedEntry, FeedNotice
 from fairlead.notifications.from_events import NoticeBuilder
 from fairlead.notifications.session_bridge import _TOLD
 from notices.rigging import ended

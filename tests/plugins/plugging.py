@@ -12,8 +12,8 @@ from typing import Any
 
 from auth.memory import MemoryDocuments
 from fairlead.model.auth import Identity
-from fairlead.model.plugins import EnablePlugin, ListPlugins, PluginView
-from fairlead.plugins import PluginManager, PluginSettings, plugin_environment
+from fairlead.plugins.api import EnablePlugin, ListPlugins, PluginView
+from fairlead.plugins.manager import PluginManager, PluginSettings, plugin_environment
 from fairlead.system.clock import Clock, SystemClock
 from patience import PATIENCE
 

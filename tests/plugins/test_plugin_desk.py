@@ -11,7 +11,7 @@ import pytest
 
 from auth.memory import MemoryDocuments
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
-from fairlead.model.plugins import DisablePlugin, EnablePlugin, ListPlugins
+from fairlead.plugins.api import DisablePlugin, EnablePlugin, ListPlugins
 from fairlead.plugins.manager import CHILDREN, HEALTH_SECONDS
 from fairlead.plugins.process import FIRST_WAIT, LONGEST_WAIT, READY_SECONDS, STEADY_SECONDS, ReadyLine
 from fairlead.system.proctable import start_mark

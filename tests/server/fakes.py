@@ -16,7 +16,6 @@ from fairlead.agents.claude.dialin.routes import DialInRoutes
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
-from fairlead.model import admin as act
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
@@ -34,6 +33,8 @@ from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits
 from fairlead.server.listeners import Binding, house_of, open_sockets
 from fairlead.server.runner import ServerRunner
 from fairlead.server.webui import WebUi
+from fairlead.sessions.api.folders import FolderReport, ListFolders, TrustedFolder
+from fairlead.sessions.api.transcripts import AnnounceSession, ArchiveTranscripts, ImportTranscript
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
 
@@ -194,20 +195,18 @@ class FakeTrust:
     """Implements `model.admin.Admin`."""
 
     def __init__(self) -> None:
-        self.folders: dict[str, act.TrustedFolder] = {}
+        self.folders: dict[str, TrustedFolder] = {}
 
-    async def trusted(self, who: Identity) -> tuple[act.TrustedFolder, ...]:
+    async def trusted(self, who: Identity) -> tuple[TrustedFolder, ...]:
         return tuple(self.folders.values())
 
-    async def inspect(self, who: Identity, path: str) -> act.FolderReport:
-        return act.FolderReport(
-            path=path, digest="d1", trusted=path in self.folders, environment=("ANTHROPIC_BASE_URL",)
-        )
+    async def inspect(self, who: Identity, path: str) -> FolderReport:
+        return FolderReport(path=path, digest="d1", trusted=path in self.folders, environment=("ANTHROPIC_BASE_URL",))
 
-    async def trust(self, who: Identity, path: str, digest: str) -> act.TrustedFolder:
+    async def trust(self, who: Identity, path: str, digest: str) -> TrustedFolder:
         if digest != "d1":
             raise Stale("The folder has changed.", path=path)
-        self.folders[path] = act.TrustedFolder(path=path, digest=digest, by=who.name)
+        self.folders[path] = TrustedFolder(path=path, digest=digest, by=who.name)
         return self.folders[path]
 
     async def untrust(self, who: Identity, path: str) -> bool:
@@ -273,10 +272,10 @@ async def serving(
         **doors.performers(),
         **hooks.performers(),
         **shell.performers(),
-        act.ImportTranscript: nothing,
-        act.ListFolders: nothing,
-        act.ArchiveTranscripts: nothing,
-        act.AnnounceSession: nothing,
+        ImportTranscript: nothing,
+        ListFolders: nothing,
+        ArchiveTranscripts: nothing,
+        AnnounceSession: nothing,
         **parts.pop("performers", {}),
     }
     behind: Sequence[OpenDoor] = parts.pop("doors", ())

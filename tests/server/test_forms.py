@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.model.errors import BadRequest, FairleadError, TooLarge
-from fairlead.model.uploads import FileForm, Upload
 from fairlead.server.multipart import PART_HEAD, FileParts
+from fairlead.uploads.api import FileForm, Upload
 
 BOUNDARY = b"----cut"
 FORM = FileForm("files", files=3, file_bytes=100)

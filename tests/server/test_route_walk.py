@@ -8,8 +8,7 @@ import pytest
 
 from fairlead.agents.claude.dialin.routes import EVENTS, SOCKET, AcceptPost
 from fairlead.agents.claude.tui.hook_server import PATH, RunHook
-from fairlead.model import accounts
-from fairlead.model import admin as act
+from fairlead.auth.api import accounts, credentials
 from fairlead.model.auth import SCOPES
 from fairlead.model.requests import ServiceCall
 from fairlead.server.app import App, demand_of
@@ -17,6 +16,7 @@ from fairlead.server.discovery import discover
 from fairlead.server.doors import Door, OpenDoor, open_door
 from fairlead.server.listeners import Binding
 from fairlead.server.webui import FILES, ReadAsset
+from fairlead.sessions.api import folders, transcripts
 from server.fakes import OTHER, SESSION, Served, raw_request, serving
 
 SHELL = {"GET /", "GET /app", "GET /app/{path...}", "GET /assets/{name}", *(f"GET /{name}" for name in FILES)}
@@ -192,7 +192,7 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
 
 
 async def test_every_action_has_somebody_who_performs_it(served: Served) -> None:
-    rooms = (act.__name__, accounts.__name__)
+    rooms = {module.__name__ for module in (accounts, credentials, folders, transcripts)}
     declared = {kind for kind in ServiceCall.__subclasses__() if kind.__module__ in rooms}
     assert set(served.app.doer._performers) == {*declared, AcceptPost, ReadAsset, RunHook}
 

@@ -9,11 +9,11 @@ import pytest
 
 from agents.claude_transcripts.written import OTHER, SESSION, Writer, conversation, lines
 from fairlead.clients.native import transcripts as native
-from fairlead.model.admin import Announced, AnnounceSession
 from fairlead.model.commands import Delete
 from fairlead.model.errors import BadId, BadRequest, OutsideRoots
 from fairlead.model.routes import Head, Request
 from fairlead.model.store import TRANSCRIPT
+from fairlead.sessions.api.transcripts import Announced, AnnounceSession
 from sessions.rig import ANN
 from sessions.transcript_rig import FOUND, TranscriptRig
 

@@ -8,9 +8,9 @@ import pytest
 
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
-from fairlead.model.admin import ListFolders
 from fairlead.model.errors import BadRequest, NotFound, OutsideRoots
 from fairlead.model.ids import RequestId
+from fairlead.sessions.api.folders import ListFolders
 from fairlead.sessions.folders.browse import MOST, FolderBrowser
 from fairlead.system.text_file import read_text
 from sessions.rig import ANN, BOB, SESSION, Rig, SaidAgent

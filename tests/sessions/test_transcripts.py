@@ -14,7 +14,6 @@ import pytest
 from agents.claude_transcripts.written import OTHER, SESSION, Writer, conversation, line, lines
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.model import events as ev
-from fairlead.model.admin import ArchiveTranscripts, ImportTranscript
 from fairlead.model.agents import Exit, Record
 from fairlead.model.commands import Delete, Rename, Send
 from fairlead.model.content import TextBlock
@@ -22,6 +21,7 @@ from fairlead.model.errors import BadRequest, Busy, NotFound, OutsideRoots
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import PreviewTranscript
 from fairlead.model.store import TRANSCRIPT
+from fairlead.sessions.api.transcripts import ArchiveTranscripts, ImportTranscript
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 from sessions.rig import ANN

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.errors import BadRequest, NotFound, TooLarge
-from fairlead.model.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
+from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 from fairlead.sessions.folders import workspace
 from fairlead.sessions.folders.workspace import WorkspaceReader
 from sessions.rig import ANN

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.model.notices import Change, StoredResource
+from fairlead.notifications.api import Change, StoredResource
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.crash_detection import new_log_ids
 

@@ -12,7 +12,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.content import ImageBlock
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
 from fairlead.model.requests import Response, ServiceCall
-from fairlead.model.uploads import (
+from fairlead.uploads.api import (
     BLOCK_BYTES,
     FILE_BYTES,
     NAME,
@@ -23,7 +23,7 @@ from fairlead.model.uploads import (
     StoredUploads,
     Upload,
 )
-from fairlead.stores.uploads import AT_ONCE, Uploads
+from fairlead.uploads.service import AT_ONCE, Uploads
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
 ANN = Identity("c1", "ann", "ann's phone", frozenset({"chat"}))

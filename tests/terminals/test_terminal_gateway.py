@@ -11,10 +11,10 @@ from fairlead import wiring
 from fairlead.config import Config
 from fairlead.model.errors import TooMany
 from fairlead.model.ids import SessionId
-from fairlead.model.terminals import Program, session_terminal
 from fairlead.system.clock import Clock
 from fairlead.system.proctable import is_alive
-from fairlead.terminals import TerminalRegistry
+from fairlead.terminals.api import Program, session_terminal
+from fairlead.terminals.registry import TerminalRegistry
 
 pytestmark = pytest.mark.process
 

@@ -12,12 +12,12 @@ import pytest
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest, Busy, TooMany
-from fairlead.model.terminals import Program, Screen, Size, Terminal, TerminalOutput
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import is_alive, start_mark
-from fairlead.terminals import TerminalRegistry
+from fairlead.terminals.api import Program, Screen, Size, Terminal, TerminalOutput
 from fairlead.terminals.pty_session import MOST
+from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.screen.emulator import Emulator
 from fairlead.terminals.subscriber import WAITING_BYTES
 from patience import PATIENCE

@@ -16,14 +16,16 @@ from fairlead.config import load
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest
-from fairlead.model.terminals import JoinShell, Program, Size, Terminal, TerminalOutput
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
-from fairlead.terminals import ShellSettings, TerminalRegistry, UserShells, recording, shell_environment
 from fairlead.terminals import pty_session as live
+from fairlead.terminals import recording
+from fairlead.terminals.api import JoinShell, Program, Size, Terminal, TerminalOutput
 from fairlead.terminals.pty_session import LAG_SECONDS
+from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.screen.emulator import Emulator
 from fairlead.terminals.screen.scrollback import Scrollback
+from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
 from fairlead.terminals.subscriber import LAGGING_BYTES, WAITING_BYTES
 from fairlead.testing.clock import ManualClock
 from fairlead.wiring import shell_settings

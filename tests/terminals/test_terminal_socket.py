@@ -18,12 +18,12 @@ from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Head
 from fairlead.model.sockets import AttachOwner, CloseSocket, Handshake, Perform, Write
-from fairlead.model.terminals import FoundUrl, Program, Size, Terminal, TerminalOutput, session_terminal
 from fairlead.server.sockets import REVOKED
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
-from fairlead.terminals import TerminalActions, TerminalRegistry
-from fairlead.terminals.attachment import UNSENT_BYTES, UNTYPED_BYTES, SocketAttachment
+from fairlead.terminals.api import FoundUrl, Program, Size, Terminal, TerminalOutput, session_terminal
+from fairlead.terminals.attachment import UNSENT_BYTES, UNTYPED_BYTES, SocketAttachment, TerminalActions
+from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.screen.emulator import Emulator
 from patience import PATIENCE
 from server.fakes import OTHER, SESSION, Served, serving, until

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.model.terminals import FoundUrl
+from fairlead.terminals.api import FoundUrl
 from fairlead.terminals.screen.urls import BEFORE, LONGEST, NEAR, UrlFinder
 
 CASES = Path(__file__).parents[1] / "golden" / "terminal-urls"

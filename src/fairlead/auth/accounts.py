@@ -12,12 +12,12 @@ from typing import Any, Final, Literal
 
 import jwt
 
+from fairlead.auth.api.accounts import BadInvitation, SignedIn, WrongPassword
+from fairlead.auth.api.credentials import LoginCode
 from fairlead.auth.login_codes import BadCode, LoginCodes
 from fairlead.auth.login_throttle import LoginThrottle
 from fairlead.auth.passwords import Passwords, check_password
 from fairlead.auth.users import StoredUser, Users, check_scopes
-from fairlead.model.accounts import BadInvitation, SignedIn, WrongPassword
-from fairlead.model.admin import LoginCode
 from fairlead.model.auth import Identity, Scope
 from fairlead.system.clock import Clock
 

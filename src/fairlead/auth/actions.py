@@ -3,8 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from fairlead.auth.credentials import Credentials
-from fairlead.model.accounts import (
+from fairlead.auth.api.accounts import (
     AcceptInvitation,
     CreateInvitation,
     RemoveUser,
@@ -14,7 +13,7 @@ from fairlead.model.accounts import (
     SignIn,
     UserInvitation,
 )
-from fairlead.model.admin import (
+from fairlead.auth.api.credentials import (
     AddUser,
     CreateLoginCode,
     CreateToken,
@@ -31,6 +30,7 @@ from fairlead.model.admin import (
     Ticket,
     UserView,
 )
+from fairlead.auth.credentials import Credentials
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest
 from fairlead.model.requests import ServiceCall

@@ -14,9 +14,9 @@ from secrets import token_bytes
 from typing import Final
 
 from fairlead.auth.accounts import Accounts
+from fairlead.auth.api.accounts import WrongPassword
 from fairlead.auth.tokens import id_in
 from fairlead.auth.users import Users, salt_of
-from fairlead.model.accounts import WrongPassword
 from fairlead.model.auth import Identity
 
 KEPT: Final = 1024

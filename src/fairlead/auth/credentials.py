@@ -17,12 +17,12 @@ import msgspec
 from fairlead.auth import signed_urls
 from fairlead.auth.accounts import INVITED_MS, Accounts, credential_of
 from fairlead.auth.agent_tokens import AgentTokens
+from fairlead.auth.api.credentials import NewCredential, SignedUrl
 from fairlead.auth.basic import BasicSignIn
 from fairlead.auth.login_codes import LoginCodes
 from fairlead.auth.tickets import Tickets
 from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, digest, id_in, in_order, mint
 from fairlead.auth.users import Users
-from fairlead.model.admin import NewCredential, SignedUrl
 from fairlead.model.auth import OWNER, SCOPES, Identity, Scope
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.store import Documents

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from fairlead.auth.api.credentials import LoginCode
 from fairlead.auth.tokens import SECRET_BYTES, Random, digest, spell
-from fairlead.model.admin import LoginCode
 from fairlead.model.auth import Scope
 from fairlead.model.errors import NotAllowed, TooMany
 from fairlead.model.store import Documents

@@ -12,9 +12,9 @@ from collections import Counter, OrderedDict
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
+from fairlead.auth.api.accounts import TooManyAttempts
 from fairlead.auth.origins import address
 from fairlead.auth.tokens import digest
-from fairlead.model.accounts import TooManyAttempts
 from fairlead.system.clock import Clock
 
 PER_PAIR: Final = 10

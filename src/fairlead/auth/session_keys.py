@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from fairlead.auth.api.session_keys import SPACE, DropKey, ReadKey, Scheme, SessionKey, SetKey
 from fairlead.model.auth import Identity
-from fairlead.model.keys import SPACE, DropKey, ReadKey, Scheme, SessionKey, SetKey
 from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
 

@@ -7,8 +7,8 @@ a client simply asks for another.
 from collections import OrderedDict
 from typing import Final
 
+from fairlead.auth.api.credentials import Ticket
 from fairlead.auth.tokens import SECRET_BYTES, Random, digest, spell
-from fairlead.model.admin import Ticket
 from fairlead.system.clock import Clock
 
 LIFETIME_S: Final = 30.0

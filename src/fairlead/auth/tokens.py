@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from fairlead.model.admin import CredentialView
+from fairlead.auth.api.credentials import CredentialView
 from fairlead.model.auth import SCOPES, Identity, Scope, shown_name
 
 Random = Callable[[int], bytes]

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from fairlead.auth.api.accounts import DEFAULT_SCOPES
+from fairlead.auth.api.credentials import UserView
 from fairlead.auth.tokens import SECRET_BYTES, Random, in_order
-from fairlead.model.accounts import DEFAULT_SCOPES
-from fairlead.model.admin import UserView
 from fairlead.model.auth import OWNER, SCOPES, Scope
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead.model.store import Documents

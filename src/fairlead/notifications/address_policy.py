@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from fairlead.model.errors import BadRequest
-from fairlead.model.notices import TargetRefused
+from fairlead.notifications.api import TargetRefused
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -10,8 +10,8 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead.model.ids import RequestId, SessionId
-from fairlead.model.notices import AnswerOf, BadAnswerCode
 from fairlead.model.store import Documents
+from fairlead.notifications.api import AnswerOf, BadAnswerCode
 from fairlead.system.clock import Clock
 
 SPACE: Final = "answer_codes"

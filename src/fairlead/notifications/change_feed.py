@@ -11,7 +11,8 @@ from typing import Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
-from fairlead.model.notices import (
+from fairlead.model.sockets import SocketHandle
+from fairlead.notifications.api import (
     Change,
     FeedCodec,
     FeedEntry,
@@ -25,7 +26,6 @@ from fairlead.model.notices import (
     is_for,
     read_cursor,
 )
-from fairlead.model.sockets import SocketHandle
 from fairlead.system.clock import Clock
 
 UNSENT_BYTES: Final = 128 * 1024

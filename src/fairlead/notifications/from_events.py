@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import Change, Color, Doing, FeedNotice, Told, Topic
 from fairlead.model.session_changes import What
+from fairlead.notifications.api import Change, Color, Doing, FeedNotice, Told, Topic
 
 _ENDS: Final[dict[str, tuple[str, str, Color]]] = {
     "completed": ("Turn finished", "is finished", "success"),

@@ -7,8 +7,8 @@ from typing import Final
 
 import httpx
 
-from fairlead.model.notices import TargetFailed
 from fairlead.notifications.address_policy import Network, check_address, refused, target_url
+from fairlead.notifications.api import TargetFailed
 from fairlead.system.clock import Clock, within
 
 SECONDS: Final = 10.0

@@ -15,7 +15,10 @@ from msgspec import structs
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import (
+from fairlead.model.store import Documents
+from fairlead.notifications import payloads
+from fairlead.notifications.answer_codes import AnswerCodes
+from fairlead.notifications.api import (
     Change,
     Destination,
     FeedEntry,
@@ -26,9 +29,6 @@ from fairlead.model.notices import (
     Told,
     is_for,
 )
-from fairlead.model.store import Documents
-from fairlead.notifications import payloads
-from fairlead.notifications.answer_codes import AnswerCodes
 from fairlead.notifications.change_feed import ChangeFeed, finished
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.resources import Resources

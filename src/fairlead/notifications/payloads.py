@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import structs
 
 from fairlead.model.errors import BadRequest
-from fairlead.model.notices import Change, FeedEntry, FeedNotice, Told, cursor_text
+from fairlead.notifications.api import Change, FeedEntry, FeedNotice, Told, cursor_text
 
 SHORT: Final = 400
 """Characters of a title or message in a push: with its keys it stays far below the 4096 bytes that services take."""

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from fairlead.model.errors import NotFound, Stale, TooMany
-from fairlead.model.notices import (
+from fairlead.notifications.api import (
     PRIVATE,
     AgentRun,
     Change,

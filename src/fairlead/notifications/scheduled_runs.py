@@ -16,7 +16,7 @@ from fairlead.model.content import TextBlock
 from fairlead.model.errors import Busy, FairleadError, NotFound
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import MessageId, SessionId
-from fairlead.model.notices import AgentRun, Change, Doing, RunStatus, ScheduledAgent
+from fairlead.notifications.api import AgentRun, Change, Doing, RunStatus, ScheduledAgent
 from fairlead.notifications.resources import Resources
 from fairlead.system.clock import Clock
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fairlead.model.errors import FairleadError
-from fairlead.model.notices import Reminder, Resource, ScheduledAgent
+from fairlead.notifications.api import Reminder, Resource, ScheduledAgent
 from fairlead.notifications.change_feed import finished
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.resources import Resources

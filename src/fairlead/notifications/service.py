@@ -12,7 +12,10 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy, NotFound
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import (
+from fairlead.model.requests import ServiceCall
+from fairlead.model.session_changes import What
+from fairlead.model.store import Documents
+from fairlead.notifications.api import (
     PRIVATE,
     AddItem,
     AddTarget,
@@ -44,9 +47,6 @@ from fairlead.model.notices import (
     is_for,
     owned_by,
 )
-from fairlead.model.requests import ServiceCall
-from fairlead.model.session_changes import What
-from fairlead.model.store import Documents
 from fairlead.notifications.change_feed import ChangeFeed, FeedSubscriber
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.outbox import Outbox

@@ -9,8 +9,8 @@ from typing import Final
 from fairlead.model import events as ev
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import Told
 from fairlead.model.session_changes import What
+from fairlead.notifications.api import Told
 from fairlead.notifications.change_feed import ChangeFeed
 from fairlead.notifications.from_events import NoticeBuilder
 

@@ -2,7 +2,3 @@
 
 A manifest says what is run; nothing that a client sends does.
 """
-
-from fairlead.plugins.manager import PluginManager, PluginSettings, plugin_environment
-
-__all__ = ["PluginManager", "PluginSettings", "plugin_environment"]

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import httpx
 
-from fairlead.model.plugins import CallPlugin, PluginFailed
 from fairlead.model.requests import Response
+from fairlead.plugins.api import CallPlugin, PluginFailed
 from fairlead.plugins.ws_proxy import HOST
 from fairlead.system.clock import Clock, within
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.model import plugins as act
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
-from fairlead.model.plugins import PluginFolder, PluginSocket, PluginView
 from fairlead.model.requests import Response, ServiceCall
 from fairlead.model.store import Documents
+from fairlead.plugins import api as act
+from fairlead.plugins.api import PluginFolder, PluginSocket, PluginView
 from fairlead.plugins.catalog import PluginFiles, scan
 from fairlead.plugins.http_proxy import call_plugin
 from fairlead.plugins.manifest import FILE, Manifest

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal, Protocol
 import msgspec
 
 from fairlead.model.errors import FairleadError, Stale
-from fairlead.model.plugins import State
+from fairlead.plugins.api import State
 from fairlead.system.clock import Clock, within
 from fairlead.system.process import ChildProcess, ExitStatus, StopTimeouts, spawn
 from fairlead.system.sandbox import Sandbox

@@ -16,8 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from websockets.typing import Subprotocol
 
 from fairlead.model.frames import binary_frame, text_frame
-from fairlead.model.plugins import JoinPlugin, PluginFailed
 from fairlead.model.sockets import SocketHandle
+from fairlead.plugins.api import JoinPlugin, PluginFailed
 from fairlead.system.clock import Clock, Timer, within
 
 log = logging.getLogger("fairlead.plugins")

@@ -2,10 +2,10 @@
 
 import logging
 
+from fairlead.auth.api.accounts import TooManyAttempts
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, asks_for_basic, decide
 from fairlead.auth.origins import AllowedOrigins
-from fairlead.model.accounts import TooManyAttempts
 from fairlead.model.requests import Head
 
 log = logging.getLogger("fairlead.gate")

@@ -35,7 +35,6 @@ from fairlead.model.routes import (
 )
 from fairlead.model.session_changes import ChangeListenerHandle
 from fairlead.model.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
-from fairlead.model.uploads import AcceptForm
 from fairlead.server.access import AccessControl
 from fairlead.server.dispatch import Dispatcher, Performers
 from fairlead.server.errors import Stopping, error_response, unexpected
@@ -47,6 +46,7 @@ from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
 from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.websocket import EXTENSION, ConnectionOptions, run_endpoint
 from fairlead.system.clock import Clock, within
+from fairlead.uploads.api import AcceptForm
 
 T = TypeVar("T")
 

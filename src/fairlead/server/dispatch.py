@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from fairlead.model import accounts, commands
-from fairlead.model import admin as act
+from fairlead.auth.api import accounts
+from fairlead.auth.api.credentials import RevokeCredential
+from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.gateway import Gateway
 from fairlead.model.requests import ServiceCall, Step
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import Documents
+from fairlead.sessions.api.folders import Admin, InspectFolder, ListTrusted, TrustFolder, UntrustFolder
 
 T = TypeVar("T")
 
@@ -20,26 +22,26 @@ Performers = Mapping[type[ServiceCall], Performer]
 NOTHING_MORE: Final[Performers] = {}
 
 
-def trust_performers(admin: act.Admin) -> Performers:
+def trust_performers(admin: Admin) -> Performers:
     """The actions on trusted folders, by the core's port."""
 
-    async def listed(who: Identity, action: act.ListTrusted) -> Any:
+    async def listed(who: Identity, action: ListTrusted) -> Any:
         return await admin.trusted(who)
 
-    async def inspected(who: Identity, action: act.InspectFolder) -> Any:
+    async def inspected(who: Identity, action: InspectFolder) -> Any:
         return await admin.inspect(who, action.path)
 
-    async def trusted(who: Identity, action: act.TrustFolder) -> Any:
+    async def trusted(who: Identity, action: TrustFolder) -> Any:
         return await admin.trust(who, action.path, action.digest)
 
-    async def untrusted(who: Identity, action: act.UntrustFolder) -> Any:
+    async def untrusted(who: Identity, action: UntrustFolder) -> Any:
         return await admin.untrust(who, action.path)
 
     return {
-        act.ListTrusted: listed,
-        act.InspectFolder: inspected,
-        act.TrustFolder: trusted,
-        act.UntrustFolder: untrusted,
+        ListTrusted: listed,
+        InspectFolder: inspected,
+        TrustFolder: trusted,
+        UntrustFolder: untrusted,
     }
 
 
@@ -72,9 +74,9 @@ class Leaving:
 
     def performers(self, performers: Performers) -> Performers:
         """The same, and whatever is to be forgotten is."""
-        revoke, remove = performers[act.RevokeCredential], performers[accounts.RemoveUser]
+        revoke, remove = performers[RevokeCredential], performers[accounts.RemoveUser]
 
-        async def revoke_one(who: Identity, action: act.RevokeCredential) -> Any:
+        async def revoke_one(who: Identity, action: RevokeCredential) -> Any:
             view = await revoke(who, action)
             await self._forget_credential(action.id)
             return view
@@ -89,7 +91,7 @@ class Leaving:
             await self._forget(action.name, ended)
             return ended
 
-        return {**performers, act.RevokeCredential: revoke_one, accounts.RemoveUser: remove_one}
+        return {**performers, RevokeCredential: revoke_one, accounts.RemoveUser: remove_one}
 
     async def _forget(self, name: str, credentials: Sequence[str]) -> None:
         for credential in credentials:

@@ -13,9 +13,9 @@ from starlette.types import Receive
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, TooLarge
 from fairlead.model.requests import Head
-from fairlead.model.uploads import AcceptForm, FileForm, Intake, OpenIntake, Upload
 from fairlead.server.dispatch import Dispatcher
 from fairlead.system.clock import Clock, within
+from fairlead.uploads.api import AcceptForm, FileForm, Intake, OpenIntake, Upload
 
 PART_HEAD: Final = 8 << 10
 """Bytes of a part's own head; browsers send some hundred, with a long name some more."""

@@ -11,9 +11,9 @@ from typing import Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.plugins import PluginPages, ReadPluginFile
 from fairlead.model.requests import Response, ServiceCall
 from fairlead.model.routes import FileStream
+from fairlead.plugins.api import PluginPages, ReadPluginFile
 from fairlead.server.dispatch import Performer
 from fairlead.server.static import TYPES, ReadStatic, StaticFiles
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
+from fairlead.auth.api.session_keys import SPACE as KEYS
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentKind
@@ -18,12 +19,11 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, OutsideRoots, Stale
 from fairlead.model.gateway import Cursor, FrameEncoder, Sink
 from fairlead.model.ids import MessageId, SessionId, event_id
-from fairlead.model.keys import SPACE as KEYS
 from fairlead.model.queries import Query
-from fairlead.model.read_state import SPACE as SHOWN
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store, Summary
 from fairlead.sessions import loading
+from fairlead.sessions.api.read_state import SPACE as SHOWN
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Subscription
 from fairlead.sessions.ownership import SessionOwnership

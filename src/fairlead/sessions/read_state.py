@@ -12,10 +12,10 @@ from typing import Any
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
-from fairlead.model.read_state import SPACE, GetReadState, MarkRead, TurnsRead
 from fairlead.model.requests import ServiceCall
 from fairlead.model.session_changes import What
 from fairlead.model.store import Documents
+from fairlead.sessions.api.read_state import SPACE, GetReadState, MarkRead, TurnsRead
 
 log = logging.getLogger("fairlead.shown")
 

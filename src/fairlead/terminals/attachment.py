@@ -15,7 +15,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.requests import ServiceCall
 from fairlead.model.sockets import SocketHandle
-from fairlead.model.terminals import (
+from fairlead.terminals.api import (
     JoinTerminal,
     ShowTerminal,
     Size,

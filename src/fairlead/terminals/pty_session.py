@@ -12,11 +12,11 @@ import msgspec
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning
-from fairlead.model.terminals import FoundUrl, Program, Screen, Size, TerminalOutput
 from fairlead.system.clock import Clock, Timer, within
 from fairlead.system.pipes import PipeClosed
 from fairlead.system.process import StopTimeouts
 from fairlead.system.pty import PtyChild
+from fairlead.terminals.api import FoundUrl, Program, Screen, Size, TerminalOutput
 from fairlead.terminals.recording import Recording, begin_recording
 from fairlead.terminals.screen.emulator import Emulator
 from fairlead.terminals.screen.redraw import redraw

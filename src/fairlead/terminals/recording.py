@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead.model.terminals import Program, Size
 from fairlead.system.clock import Clock
+from fairlead.terminals.api import Program, Size
 
 log = logging.getLogger("fairlead.terminals")
 

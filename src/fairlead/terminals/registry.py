@@ -6,11 +6,11 @@ import logging
 from typing import Final
 
 from fairlead.model.errors import AgentMissing, BadRequest, Busy, TooMany
-from fairlead.model.terminals import Program
 from fairlead.system.clock import Clock
 from fairlead.system.process import StopTimeouts
 from fairlead.system.pty import PtyChild, spawn_on_pty
 from fairlead.system.sandbox import Sandbox
+from fairlead.terminals.api import Program
 from fairlead.terminals.pty_session import PtySession, fit
 
 log = logging.getLogger("fairlead.terminals")

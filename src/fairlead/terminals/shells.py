@@ -16,8 +16,8 @@ from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.requests import ServiceCall
-from fairlead.model.terminals import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.system.clock import Clock, within
+from fairlead.terminals.api import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.terminals.attachment import SocketAttachment
 from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead.model.terminals import FoundUrl
+from fairlead.terminals.api import FoundUrl
 
 MOST_URLS: Final = 64
 """That wait for one watcher, or are told to one who comes late."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.agents.claude.tui.screen import ScreenState, read
-from fairlead.model.terminals import Screen, Size
+from fairlead.terminals.api import Screen, Size
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "claude-screens"
 CASES = sorted(path.stem for path in GOLDEN.glob("*.json"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, Busy
-from fairlead.model.terminals import Program, Screen, Size, Terminal, TerminalOutput
+from fairlead.terminals.api import Program, Screen, Size, Terminal, TerminalOutput
 from fairlead.testing.clock import ManualClock
 
 RULE = "─" * 60

@@ -15,19 +15,14 @@ from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound, OutsideRoots
 from fairlead.model.ids import SessionId
-from fairlead.model.terminals import Program, session_terminal
 from fairlead.system.clock import Clock, SystemClock
 from fairlead.system.process import StopTimeouts
-from fairlead.terminals import (
-    PROVIDERS,
-    ProgramLauncher,
-    Provider,
-    ShellSettings,
-    TerminalRegistry,
-    UserShells,
-    shell_environment,
-)
+from fairlead.terminals.api import Program, session_terminal
+from fairlead.terminals.launcher.programs import PROVIDERS, Provider
+from fairlead.terminals.launcher.service import ProgramLauncher
 from fairlead.terminals.pty_session import PtySession
+from fairlead.terminals.registry import TerminalRegistry
+from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from server.fakes import FakeGateway, Served, serving
 from terminals.on_socket import OnSocket

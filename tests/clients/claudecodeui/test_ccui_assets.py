@@ -14,8 +14,8 @@ from clients.claudecodeui.ccui_chatting import CHAT, ChatHouse
 from clients.claudecodeui.ccui_signing import PASSWORD, SESSIONS, Signed, frames_until
 from clients.mylifedb.house import open_house
 from fairlead.model.auth import OWNER
-from fairlead.model.uploads import FILE_BYTES, FILES
-from fairlead.stores.uploads import Uploads
+from fairlead.uploads.api import FILE_BYTES, FILES
+from fairlead.uploads.service import Uploads
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process

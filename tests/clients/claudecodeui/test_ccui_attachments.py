@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fairlead.clients.claudecodeui.chat.attachments import content, fields, named, shown
 from fairlead.clients.claudecodeui.chat.messages import ChatError, SendMessage, read
 from fairlead.model.content import ImageBlock, OtherBlock, TextBlock
-from fairlead.model.uploads import BLOCK_BYTES, IMAGE_BYTES, PDF_BYTES, TEXT_BYTES, StoredUploads, Upload, block_of, own
+from fairlead.uploads.api import BLOCK_BYTES, IMAGE_BYTES, PDF_BYTES, TEXT_BYTES, StoredUploads, Upload, block_of, own
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-attachments"
 SESSION = "11111111-1111-4111-8111-111111111111"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clients.claudecodeui.test_ccui_plugins import House, house_of
-from fairlead.model.plugins import CallPlugin
+from fairlead.plugins.api import CallPlugin
 from plugins.plugging import ADMIN, write_plugin
 
 pytestmark = pytest.mark.process

@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from fairlead.clients.claudecodeui.plugins import offered, passed_headers, passed_query
-from fairlead.model.plugins import JoinPlugin
 from fairlead.model.requests import Head
+from fairlead.plugins.api import JoinPlugin
 from fairlead.server.plugin_pages import page_performers
 from patience import PATIENCE
 from plugins.plugging import BOARD, Desk, desk_of, ends, until, write_plugin

@@ -13,19 +13,19 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from fairlead.auth.api.accounts import SignedIn, TooManyAttempts, WrongPassword
 from fairlead.clients.claudecodeui import PROTOCOL
 from fairlead.model import errors
 from fairlead.model import events as ev
-from fairlead.model.accounts import SignedIn, TooManyAttempts, WrongPassword
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Reply
 from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.queries import EventPage, PreviewTranscript, SessionView, TranscriptPreview, WaitLoaded
 from fairlead.model.requests import Head, Response, parse_query
 from fairlead.model.routes import Request
-from fairlead.model.session_choices import SessionChoices
 from fairlead.model.store import SessionPage, Summary
 from fairlead.server.route_table import RouteTable
+from fairlead.sessions.api.session_choices import SessionChoices
 
 FOLDER = Path(__file__).parents[2] / "golden" / "claudecodeui-rest"
 CASES = sorted(FOLDER.glob("*.json"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clients.claudecodeui.desking import DeskHouse, folders, open_desk_house
-from fairlead.model.terminals import Size
+from fairlead.terminals.api import Size
 from fairlead.testing.claudecodeui_shell_client import RECONNECTED
 from server.fakes import until
 from terminals.on_socket import CLEAN

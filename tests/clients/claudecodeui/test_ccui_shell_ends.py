@@ -13,11 +13,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from clients.claudecodeui.desking import SECRETS, DeskHouse, folders, open_desk_house
 from fairlead.clients.claudecodeui.shell import MESSAGE_LIMIT, ShellCodec
 from fairlead.model.auth import Identity
-from fairlead.model.terminals import OpenLauncher, TerminalOutput
 from fairlead.system.proctable import is_alive
-from fairlead.terminals import TerminalRegistry
+from fairlead.terminals.api import OpenLauncher, TerminalOutput
 from fairlead.terminals.attachment import UNSENT_BYTES
 from fairlead.terminals.pty_session import PtySession
+from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.shells import left_warning
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE

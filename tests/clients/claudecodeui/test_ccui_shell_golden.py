@@ -22,7 +22,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadId, BadRequest, Busy, NotFound, OutsideRoots
 from fairlead.model.requests import Head
 from fairlead.model.sockets import Handshake, Perform, Write
-from fairlead.model.terminals import (
+from fairlead.server.websocket.frames import split_frames
+from fairlead.terminals.api import (
     FoundUrl,
     ProgramAttached,
     ProgramRequest,
@@ -31,7 +32,6 @@ from fairlead.model.terminals import (
     TerminalReply,
     TypedKeys,
 )
-from fairlead.server.websocket.frames import split_frames
 from fairlead.terminals.launcher.programs import PROVIDERS, Provider, key, resumes, typed, words
 from fairlead.wiring import providers
 

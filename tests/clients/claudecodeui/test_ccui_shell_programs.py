@@ -8,7 +8,7 @@ import pytest
 
 from clients.claudecodeui.desking import DeskHouse, open_desk_house
 from fairlead.system.proctable import is_alive
-from fairlead.terminals import Provider
+from fairlead.terminals.launcher.programs import Provider
 from fairlead.terminals.launcher.service import PROMPT_SECONDS
 from fairlead.testing.clock import ManualClock
 from server.fakes import until

@@ -11,10 +11,10 @@ from clients.claudecodeui.desking import DeskClient, DeskHouse, open_desk_house
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest, Busy, NotAllowed
-from fairlead.model.terminals import session_terminal
 from fairlead.system.clock import SystemClock
-from fairlead.terminals import ProgramLauncher, ShellSettings, UserShells
-from fairlead.terminals.launcher.service import LINKS
+from fairlead.terminals.api import session_terminal
+from fairlead.terminals.launcher.service import LINKS, ProgramLauncher
+from fairlead.terminals.shells import ShellSettings, UserShells
 from server.fakes import OTHER, SESSION, until
 
 pytestmark = pytest.mark.process

@@ -17,7 +17,8 @@ from fairlead.clients.cognova import PROTOCOL
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import ServiceCall
 from fairlead.model.session_changes import What
-from fairlead.notifications import HttpClient, NotificationService
+from fairlead.notifications.http_client import HttpClient
+from fairlead.notifications.service import NotificationService
 from fairlead.server.app import App, AppConfig
 from fairlead.server.dispatch import Performer
 from fairlead.server.limits import ServerLimits

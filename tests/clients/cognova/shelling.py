@@ -10,10 +10,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from fairlead.model.errors import OutsideRoots
-from fairlead.model.terminals import Terminal
 from fairlead.system.clock import Clock, SystemClock
 from fairlead.system.process import StopTimeouts
-from fairlead.terminals import ShellSettings, TerminalRegistry, UserShells, shell_environment
+from fairlead.terminals.api import Terminal
+from fairlead.terminals.registry import TerminalRegistry
+from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
 from fairlead.testing.cognova_terminal_client import CognovaTerminalClient
 from server.fakes import Served, serving
 from terminals.on_socket import OnSocket

@@ -10,9 +10,9 @@ from fairlead.clients.cognova import scheduled
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import AgentRun, GetItem, ListItems, ScheduledAgent
 from fairlead.model.requests import Head
 from fairlead.model.routes import Request, Response, Steps
+from fairlead.notifications.api import AgentRun, GetItem, ListItems, ScheduledAgent
 
 HOUR = 3600 * 1000
 NOW = 1_700_000_000_000

@@ -16,8 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from clients.cognova.shelling import ShellClient, ShellHouse, open_shell_house
 from fairlead.clients.cognova.terminal import MESSAGE_LIMIT
-from fairlead.model.terminals import Size
 from fairlead.system.proctable import is_alive
+from fairlead.terminals.api import Size
 from fairlead.terminals.pty_session import MOST
 from fairlead.terminals.shells import warning
 from fairlead.testing.clock import ManualClock

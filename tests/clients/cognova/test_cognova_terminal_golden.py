@@ -16,7 +16,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest
 from fairlead.model.requests import Head
 from fairlead.model.sockets import Handshake, Perform, Write
-from fairlead.model.terminals import Size, TerminalOutput, TerminalReply, TypedKeys
+from fairlead.terminals.api import Size, TerminalOutput, TerminalReply, TypedKeys
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-terminal"
 NAMES = sorted(path.name for path in CASES.iterdir())

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from clients.cognova.feeding import FeedHouse, open_feed_house
-from fairlead.model.notices import Told
+from fairlead.notifications.api import Told
 from fairlead.testing.notifications_client import NotificationsClient
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-notices"

@@ -14,8 +14,8 @@ from nacl.secret import SecretBox
 
 from clients.happy.seats import UNKNOWN, House, over, said, words
 from clients.happy.telling import Schema
+from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.happy.encryption import derive, seal, unseal
-from fairlead.model.keys import SessionKey
 from fairlead.testing.happy_client import HappyClient
 from patience import PATIENCE
 

@@ -11,10 +11,10 @@ import pytest
 from agents.claude_transcripts.written import OTHER, SESSION, Writer
 from clients.happy.telling import Envelope, made
 from fairlead.clients.happy.mapper import VIEW, HappyProjection
-from fairlead.model.admin import AnnounceSession
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import ReadRows
 from fairlead.model.store import RowPage
+from fairlead.sessions.api.transcripts import AnnounceSession
 from sessions.rig import ANN
 from sessions.transcript_rig import FOUND, TranscriptRig
 

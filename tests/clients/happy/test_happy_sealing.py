@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.secret import SecretBox
 
+from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.happy.encryption import derive, seal, seal_file, unseal
 from fairlead.clients.happy.messages import EncryptedEncoder
 from fairlead.model.errors import BadRequest
-from fairlead.model.keys import SessionKey
 
 VECTORS = json.loads(Path(__file__).with_name("sealed.json").read_text())
 KEYS = [SessionKey("legacy", bytes(range(32))), SessionKey("dataKey", bytes(range(32)))]

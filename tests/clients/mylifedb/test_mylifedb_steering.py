@@ -8,7 +8,7 @@ from clients.mylifedb.house import House, Tab
 from clients.mylifedb.test_mylifedb_socket import level, prompt, stream, talked
 from fairlead.clients.mylifedb import pages
 from fairlead.model import commands as cmd
-from fairlead.model.read_state import SPACE
+from fairlead.sessions.api.read_state import SPACE
 from sessions.rig import SESSION, SaidAgent
 
 

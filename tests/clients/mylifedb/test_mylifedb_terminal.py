@@ -14,10 +14,11 @@ from fairlead.clients.mylifedb.terminal import EARLY_BYTES, RawTerminal
 from fairlead.model.auth import Identity
 from fairlead.model.requests import Head
 from fairlead.model.sockets import Handshake
-from fairlead.model.terminals import Program, Size, session_terminal
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
-from fairlead.terminals import TerminalActions, TerminalRegistry
+from fairlead.terminals.api import Program, Size, session_terminal
+from fairlead.terminals.attachment import TerminalActions
+from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.screen.emulator import Emulator
 from patience import PATIENCE
 from sessions.rig import SESSION

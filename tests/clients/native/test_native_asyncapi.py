@@ -18,7 +18,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.store import Entry
-from fairlead.model.terminals import Size, TerminalOutput, TerminalReply
+from fairlead.terminals.api import Size, TerminalOutput, TerminalReply
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docs" / "reference" / "asyncapi.yaml"

@@ -24,6 +24,7 @@ from fairlead.agents.claude.tui.launcher import TuiLaunch
 from fairlead.agents.claude.versions import abilities
 from fairlead.agents.claude.wire.encode import user_line
 from fairlead.agents.claude.wire.markers import interrupt_marker, typed_prompt
+from fairlead.agents.links.api import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.stdio import StdioLink
 from fairlead.model.agents import (
@@ -38,16 +39,15 @@ from fairlead.model.agents import (
 )
 from fairlead.model.auth import Identity
 from fairlead.model.content import Content, to_wire
-from fairlead.model.dialin import DialInTokens
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest
 from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
-from fairlead.model.terminals import Terminal, Terminals
 from fairlead.system.clock import Clock
 from fairlead.system.process import StopTimeouts
 from fairlead.system.sandbox import Sandbox
 from fairlead.system.spill import SpillFiles
+from fairlead.terminals.api import Terminal, Terminals
 
 WRITING_TRIES = 10
 WRITING_SECONDS = 0.1

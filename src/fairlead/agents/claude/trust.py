@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.model.admin import FolderReport
+from fairlead.sessions.api.folders import FolderReport
 
 SETTINGS: Final = (".claude/settings.json", ".claude/settings.local.json")
 SERVERS: Final = ".mcp.json"

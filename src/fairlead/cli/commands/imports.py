@@ -15,7 +15,7 @@ from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
-    from fairlead.model.admin import Imported
+    from fairlead.sessions.api.transcripts import Imported
 
 
 def register(app: typer.Typer) -> None:
@@ -107,7 +107,7 @@ async def _bring_in_all(api: "Api", bodies: list[dict[str, str]], *, json: bool)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from fairlead.cli.output import console, hint, json_line
-    from fairlead.model.admin import Imported
+    from fairlead.sessions.api.transcripts import Imported
 
     target = console(err=True)
     done: list[Imported] = []
@@ -162,7 +162,7 @@ def _tell(done: "list[Imported]", failed: list[str], *, json: bool, no_color: bo
 async def _ask_once(api: "Api") -> None:
     """Claude Code deletes its files after 30 days: ask whether copies are wanted, the first time somebody is here."""
     from fairlead.cli.output import hint
-    from fairlead.model.admin import ArchiveView
+    from fairlead.sessions.api.transcripts import ArchiveView
 
     if not sys.stdin.isatty() or (await api.get("/v1/transcripts/archive", ArchiveView)).on is not None:
         return
@@ -171,6 +171,6 @@ async def _ask_once(api: "Api") -> None:
 
 
 async def _agree(api: "Api", on: bool) -> None:
-    from fairlead.model.admin import ArchiveView
+    from fairlead.sessions.api.transcripts import ArchiveView
 
     await api.call("PUT", "/v1/transcripts/archive", ArchiveView, body={"on": on})

@@ -67,9 +67,9 @@ def token_add(
 
 
 async def _token_add(wanted: EndpointOptions, name: str, scopes: tuple[str, ...], user: str, *, json: bool) -> None:
+    from fairlead.auth.api.credentials import NewCredential
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line, say
-    from fairlead.model.admin import NewCredential
 
     body = {"name": name, "user": user, **({"scopes": scopes} if scopes else {})}
     async with Api(wanted.find) as api:
@@ -131,9 +131,9 @@ def token_revoke(
 
 
 async def _token_revoke(wanted: EndpointOptions, credential: str, *, json: bool) -> None:
+    from fairlead.auth.api.credentials import CredentialView
     from fairlead.cli.client import Api, segment
     from fairlead.cli.output import hint, json_line
-    from fairlead.model.admin import CredentialView
 
     async with Api(wanted.find) as api:
         try:

@@ -9,7 +9,7 @@ from fairlead.cli.errors import CommandFailed, Missing
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, confirm, examples
 
 if TYPE_CHECKING:
-    from fairlead.model.plugins import PluginView
+    from fairlead.plugins.api import PluginView
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name (fairlead plugins).")]
 
@@ -81,7 +81,7 @@ async def _enable(wanted: EndpointOptions, name: str, *, yes: bool, json: bool) 
     from fairlead.cli.client import Api, segment
     from fairlead.cli.output import hint, json_line
     from fairlead.clients.native.plugins import EnableBody, PluginList
-    from fairlead.model.plugins import PluginView
+    from fairlead.plugins.api import PluginView
 
     async with Api(wanted.find) as api:
         known = {one.name: one for one in (await api.get("/v1/plugins", PluginList)).plugins}
@@ -106,7 +106,7 @@ def disable(name: Name, json: Json = False, url: Url = None, token: Token = None
 async def _disable(wanted: EndpointOptions, name: str, *, json: bool) -> None:
     from fairlead.cli.client import Api, segment
     from fairlead.cli.output import hint, json_line
-    from fairlead.model.plugins import PluginView
+    from fairlead.plugins.api import PluginView
 
     async with Api(wanted.find) as api:
         done = await api.call("DELETE", f"/v1/plugins/{segment(name)}", PluginView)

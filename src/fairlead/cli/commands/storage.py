@@ -75,7 +75,7 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
 
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
     from fairlead.stores.sqlite.errors import translated
-    from fairlead.stores.uploads import FOLDER as UPLOADS
+    from fairlead.uploads.service import FOLDER as UPLOADS
 
     database = folder / DATABASE
     if not database.exists():

@@ -10,7 +10,7 @@ from fairlead.cli.errors import Missing, UsageError
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, confirm, examples
 
 if TYPE_CHECKING:
-    from fairlead.model.admin import FolderReport
+    from fairlead.sessions.api.folders import FolderReport
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +51,7 @@ async def _trust(
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line, say
     from fairlead.clients.native.schemas import TrustBody, TrustList, UntrustedBody
-    from fairlead.model.admin import FolderReport, TrustedFolder
+    from fairlead.sessions.api.folders import FolderReport, TrustedFolder
 
     async with Api(wanted.find) as api:
         if folder is None:

@@ -58,9 +58,9 @@ def user_add(
 
 
 async def _user_add(wanted: EndpointOptions, name: str, password: str, scopes: tuple[str, ...], *, json: bool) -> None:
+    from fairlead.auth.api.credentials import UserView
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line
-    from fairlead.model.admin import UserView
 
     body = {"name": name, "password": password, **({"scopes": scopes} if scopes else {})}
     async with Api(wanted.find) as api:
@@ -101,9 +101,9 @@ def user_passwd(name: Name, url: Url = None, token: Token = None, data: Data = N
 
 
 async def _user_passwd(wanted: EndpointOptions, name: str, password: str) -> None:
+    from fairlead.auth.api.credentials import UserView
     from fairlead.cli.client import Api, segment
     from fairlead.cli.output import hint
-    from fairlead.model.admin import UserView
 
     async with Api(wanted.find) as api:
         await api.call("PUT", f"/v1/users/{segment(name)}/password", UserView, body={"password": password})
@@ -134,9 +134,9 @@ def user_invite(
 
 
 async def _user_invite(wanted: EndpointOptions, scopes: tuple[str, ...], *, json: bool) -> None:
+    from fairlead.auth.api.accounts import UserInvitation
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line, say
-    from fairlead.model.accounts import UserInvitation
 
     async with Api(wanted.find) as api:
         link = await api.post("/v1/invitations", UserInvitation, {"scopes": scopes} if scopes else {})

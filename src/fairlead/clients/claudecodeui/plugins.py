@@ -13,7 +13,10 @@ import msgspec
 from fairlead.clients.claudecodeui.rest.responses import SMALL, route
 from fairlead.clients.claudecodeui.unknown_socket import RejectSocket
 from fairlead.model.errors import FairleadError, NotAllowed, NotFound
-from fairlead.model.plugins import (
+from fairlead.model.requests import Head
+from fairlead.model.routes import METHODS, FileStream, Request, Response, Steps, json_response
+from fairlead.model.sockets import AcceptedSubprotocol, AttachProxy, Check, CloseSocket, Handshake, SocketRoute
+from fairlead.plugins.api import (
     CallPlugin,
     DisablePlugin,
     JoinPlugin,
@@ -22,9 +25,6 @@ from fairlead.model.plugins import (
     PluginView,
     ReadPluginFile,
 )
-from fairlead.model.requests import Head
-from fairlead.model.routes import METHODS, FileStream, Request, Response, Steps, json_response
-from fairlead.model.sockets import AcceptedSubprotocol, AttachProxy, Check, CloseSocket, Handshake, SocketRoute
 
 INVALID_NAME: Final = CloseSocket(4400, "Invalid plugin name")
 NOT_RUNNING: Final = CloseSocket(4404, "Plugin not running")

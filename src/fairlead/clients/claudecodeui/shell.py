@@ -15,7 +15,7 @@ from fairlead.model.errors import AgentNotRunning, BadId, FairleadError, NotFoun
 from fairlead.model.frames import text_frame
 from fairlead.model.handing import Handing
 from fairlead.model.sockets import Do, Handshake, SocketRoute, Write
-from fairlead.model.terminals import (
+from fairlead.terminals.api import (
     FoundUrl,
     OpenLauncher,
     ProgramAttached,

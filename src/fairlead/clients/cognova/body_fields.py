@@ -12,10 +12,10 @@ import msgspec
 from fairlead.clients.cognova.rest import TOKEN_HEADER, Handler, problem, worded
 from fairlead.model.auth import Scope
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.notices import Resource
 from fairlead.model.requests import Response
 from fairlead.model.routes import Request, Route, Steps
 from fairlead.model.timestamps import moment
+from fairlead.notifications.api import Resource
 
 BODY_LIMIT: Final = 1 << 20
 NAME_LENGTH: Final = 500

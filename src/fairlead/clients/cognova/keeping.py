@@ -7,7 +7,8 @@ from typing import Any, Final
 from fairlead.clients.cognova.body_fields import BodyFields, given, missing_is, read_time, route, shown
 from fairlead.clients.cognova.rest import data, problem, worded
 from fairlead.model.errors import BadRequest, Stale
-from fairlead.model.notices import (
+from fairlead.model.routes import Request, Steps
+from fairlead.notifications.api import (
     DOINGS,
     RESOURCES,
     AddItem,
@@ -24,7 +25,6 @@ from fairlead.model.notices import (
     Secret,
     WriteFeedPreferences,
 )
-from fairlead.model.routes import Request, Steps
 
 NO_DOCUMENT: Final = "Document not found"
 NO_MEMORY: Final = "Memory not found"

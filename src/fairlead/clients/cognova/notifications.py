@@ -12,9 +12,9 @@ import msgspec
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.frames import text_frame
-from fairlead.model.notices import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
 from fairlead.model.sockets import AttachOwner, CloseSocket, Do, Handshake, Perform, SocketOwner, SocketRoute
 from fairlead.model.timestamps import moment
+from fairlead.notifications.api import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
 
 CONNECTED: Final = "Notification bus connected"
 FAILED: Final = (1011, "the feed cannot be read: connect again")

@@ -6,7 +6,9 @@ from typing import Any, Final
 from fairlead.clients.cognova.body_fields import BodyFields, given, missing_is, route, shown
 from fairlead.clients.cognova.rest import data, problem, worded
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.notices import (
+from fairlead.model.routes import Request, Steps, json_response
+from fairlead.model.timestamps import moment
+from fairlead.notifications.api import (
     AddItem,
     AgentRun,
     CancelAgent,
@@ -17,8 +19,6 @@ from fairlead.model.notices import (
     RunAgent,
     ScheduledAgent,
 )
-from fairlead.model.routes import Request, Steps, json_response
-from fairlead.model.timestamps import moment
 
 NO_AGENT: Final = "Agent not found"
 NOTHING_RUNS: Final = "No running executions found for this agent"

@@ -6,7 +6,8 @@ from typing import Any, Final
 from fairlead.clients.cognova.body_fields import BodyFields, given, many, missing_is, route, shown
 from fairlead.clients.cognova.rest import data, problem, worded
 from fairlead.model.errors import BadRequest, NotFound, Stale
-from fairlead.model.notices import (
+from fairlead.model.routes import Request, Steps
+from fairlead.notifications.api import (
     AddItem,
     EditItem,
     GetItem,
@@ -17,7 +18,6 @@ from fairlead.model.notices import (
     RestoreItem,
     Task,
 )
-from fairlead.model.routes import Request, Steps
 
 STATUSES: Final = ("todo", "in_progress", "done", "blocked")
 NO_TASK: Final = "Task not found"

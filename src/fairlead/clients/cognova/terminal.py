@@ -14,7 +14,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.frames import text_frame
 from fairlead.model.sockets import AttachOwner, Do, Handshake, Perform, SocketOwner, SocketRoute, Write
-from fairlead.model.terminals import JoinShell, Size, TerminalOutput, TerminalReply, TypedKeys
+from fairlead.terminals.api import JoinShell, Size, TerminalOutput, TerminalReply, TypedKeys
 
 DEFAULT_NAME: Final = "default"
 MESSAGE_LIMIT: Final = 1 << 20

@@ -5,7 +5,8 @@ from typing import Any, Final
 from fairlead.clients.cognova.body_fields import BodyFields, missing_is, route, shown
 from fairlead.clients.cognova.rest import data, worded
 from fairlead.model.errors import BadRequest
-from fairlead.model.notices import (
+from fairlead.model.routes import Request, Steps
+from fairlead.notifications.api import (
     DOINGS,
     RESOURCES,
     TOPICS,
@@ -17,8 +18,7 @@ from fairlead.model.notices import (
     RemoveItem,
     TryTarget,
 )
-from fairlead.model.notices import KINDS as NOTICES
-from fairlead.model.routes import Request, Steps
+from fairlead.notifications.api import KINDS as NOTICES
 
 NO_TARGET: Final = "Target not found"
 KINDS: Final = ("webhook", "ntfy")

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from nacl.exceptions import CryptoError
 from nacl.secret import SecretBox
 
+from fairlead.auth.api.session_keys import SessionKey
 from fairlead.model.errors import BadRequest
-from fairlead.model.keys import SessionKey
 
 _BOX_NONCE: Final = SecretBox.NONCE_SIZE
 _GCM_NONCE: Final = 12

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.happy.encryption import seal, unseal
 from fairlead.clients.happy.envelopes import envelope_id
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadRequest
 from fairlead.model.frames import text_frame
 from fairlead.model.ids import MessageId, SessionId, event_id, is_uuid
-from fairlead.model.keys import SessionKey
 from fairlead.model.store import Entry, ProjectionRow
 
 _NAMES: Final = uuid.UUID("7d0b7c2e-5b51-4d8a-9d53-3f1f6a1f7f4c")

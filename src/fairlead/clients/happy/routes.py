@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.auth.api.session_keys import KEY_BYTES, DropKey, ReadKey, Scheme, SessionKey, SetKey
 from fairlead.clients.happy.encryption import seal_file
 from fairlead.clients.happy.mapper import VIEW
 from fairlead.clients.happy.messages import Posted, message_id, page_message, row_key, words_of
@@ -14,7 +15,6 @@ from fairlead.model.commands import Reply, Send
 from fairlead.model.content import ImageBlock
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.keys import KEY_BYTES, DropKey, ReadKey, Scheme, SessionKey, SetKey
 from fairlead.model.queries import EventPage, FindRow, GetSession, ReadEvents, ReadRows
 from fairlead.model.routes import Param, Request, Response, Route, Steps, json_response
 from fairlead.model.store import RowPage

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from fairlead.clients.mylifedb.rest import ONE, worded
 from fairlead.model import queries as q
-from fairlead.model.admin import FolderPage, ListFolders
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import session_id
 from fairlead.model.requests import Response
 from fairlead.model.routes import Access, Param, Request, Route, Steps, json_response
-from fairlead.model.session_choices import ReadSessionChoices, SessionChoices
+from fairlead.sessions.api.folders import FolderPage, ListFolders
+from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
 
 NO_LINKS: Final = "There are no public links here: whoever is to see a session signs in."
 

@@ -14,7 +14,7 @@ from fairlead.model.frames import binary_frame
 from fairlead.model.handing import Handing
 from fairlead.model.ids import SessionId
 from fairlead.model.sockets import CloseSocket, Do, Handshake, SocketRoute
-from fairlead.model.terminals import JoinTerminal, Size, TerminalOutput, TerminalReply, TypedKeys, session_terminal
+from fairlead.terminals.api import JoinTerminal, Size, TerminalOutput, TerminalReply, TypedKeys, session_terminal
 
 EARLY_BYTES: Final = 1 << 20
 """What a client may say before the terminal has its socket."""

@@ -2,13 +2,39 @@
 
 from typing import Final
 
+from fairlead.auth.api import accounts
+from fairlead.auth.api.credentials import (
+    AddUser,
+    CreateLoginCode,
+    CreateToken,
+    CredentialView,
+    IssueTicket,
+    ListCredentials,
+    ListUsers,
+    Login,
+    LoginCode,
+    NewCredential,
+    RevokeCredential,
+    SignDownload,
+    SignedUrl,
+    Ticket,
+    UserView,
+)
 from fairlead.clients.native import schemas as b
 from fairlead.clients.native.qr import qr_code
-from fairlead.model import accounts
-from fairlead.model import admin as act
 from fairlead.model.auth import SCOPES
 from fairlead.model.errors import BadRequest
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
+from fairlead.sessions.api.folders import (
+    FolderPage,
+    FolderReport,
+    InspectFolder,
+    ListFolders,
+    ListTrusted,
+    TrustedFolder,
+    TrustFolder,
+    UntrustFolder,
+)
 
 _SMALL: Final = 64 << 10
 """Bytes of a body that carries names and codes only; the public login call reads no more from anybody."""
@@ -16,7 +42,7 @@ _SMALL: Final = 64 << 10
 
 def login(request: Request) -> Steps:
     body = request.json(b.LoginBody)
-    return json_response((yield act.Login(body.code, body.name)), 201)
+    return json_response((yield Login(body.code, body.name)), 201)
 
 
 def me(request: Request) -> Steps:
@@ -27,41 +53,41 @@ def me(request: Request) -> Steps:
 
 
 def ticket(request: Request) -> Steps:
-    return json_response((yield act.IssueTicket()), 201)
+    return json_response((yield IssueTicket()), 201)
 
 
 def download(request: Request) -> Steps:
-    return json_response((yield act.SignDownload(request.json(b.Download).path)), 201)
+    return json_response((yield SignDownload(request.json(b.Download).path)), 201)
 
 
 def list_tokens(request: Request) -> Steps:
-    return json_response(b.TokenList((yield act.ListCredentials("token"))))
+    return json_response(b.TokenList((yield ListCredentials("token"))))
 
 
 def create_token(request: Request) -> Steps:
     body = request.json(b.NewToken)
-    return json_response((yield act.CreateToken(body.name, body.scopes, body.user)), 201)
+    return json_response((yield CreateToken(body.name, body.scopes, body.user)), 201)
 
 
 def revoke_token(request: Request) -> Steps:
-    return json_response((yield act.RevokeCredential("token", request.params["id"])))
+    return json_response((yield RevokeCredential("token", request.params["id"])))
 
 
 def list_devices(request: Request) -> Steps:
-    return json_response(b.Devices((yield act.ListCredentials("device"))))
+    return json_response(b.Devices((yield ListCredentials("device"))))
 
 
 def revoke_device(request: Request) -> Steps:
-    return json_response((yield act.RevokeCredential("device", request.params["id"])))
+    return json_response((yield RevokeCredential("device", request.params["id"])))
 
 
 def folders(request: Request) -> Steps:
-    return json_response((yield act.ListFolders(request.query.get("path", ""))))
+    return json_response((yield ListFolders(request.query.get("path", ""))))
 
 
 def create_login_code(request: Request) -> Steps:
     body = request.json(b.NewLoginCode)
-    made: act.LoginCode = yield act.CreateLoginCode(body.name, body.scopes, body.user)
+    made: LoginCode = yield CreateLoginCode(body.name, body.scopes, body.user)
     # In the fragment: browsers send that to no server and put it into no Referer.
     url = f"{request.base}/#login={made.code}"
     link = b.LoginLink(url=url, code=made.code, expires=made.expires, qr=qr_code(url))
@@ -69,12 +95,12 @@ def create_login_code(request: Request) -> Steps:
 
 
 def list_users(request: Request) -> Steps:
-    return json_response(b.UserList((yield act.ListUsers())))
+    return json_response(b.UserList((yield ListUsers())))
 
 
 def add_user(request: Request) -> Steps:
     body = request.json(b.NewUser)
-    return json_response((yield act.AddUser(body.name, body.password, body.scopes)), 201)
+    return json_response((yield AddUser(body.name, body.password, body.scopes)), 201)
 
 
 def set_password(request: Request) -> Steps:
@@ -94,20 +120,20 @@ def invite(request: Request) -> Steps:
 def trust_report(request: Request) -> Steps:
     path = request.query.get("path")
     if path is None:
-        return json_response(b.TrustList((yield act.ListTrusted())))
-    return json_response((yield act.InspectFolder(path)))
+        return json_response(b.TrustList((yield ListTrusted())))
+    return json_response((yield InspectFolder(path)))
 
 
 def trust(request: Request) -> Steps:
     body = request.json(b.TrustBody)
-    return json_response((yield act.TrustFolder(body.path, body.digest)), 201)
+    return json_response((yield TrustFolder(body.path, body.digest)), 201)
 
 
 def untrust(request: Request) -> Steps:
     path = request.query.get("path")
     if not path:
         raise BadRequest("path must name the folder.", field="path")
-    return json_response(b.UntrustedBody((yield act.UntrustFolder(path))))
+    return json_response(b.UntrustedBody((yield UntrustFolder(path))))
 
 
 _PATH = Param("path", str, "The folder; without it, the list of trusted folders.")
@@ -121,7 +147,7 @@ ROUTES: Final = (
         handle=login,
         about="Turn a one-time code into a device key, shown this once.",
         body=b.LoginBody,
-        answer=act.NewCredential,
+        answer=NewCredential,
         status=201,
         body_limit=_SMALL,
     ),
@@ -133,7 +159,7 @@ ROUTES: Final = (
         name="tickets.create",
         handle=ticket,
         about="A single-use ticket to open a WebSocket with (?ticket=), for 30 seconds.",
-        answer=act.Ticket,
+        answer=Ticket,
         status=201,
         body_limit=_SMALL,
     ),
@@ -145,7 +171,7 @@ ROUTES: Final = (
         handle=download,
         about="A signed link to a download (an export), for five minutes.",
         body=b.Download,
-        answer=act.SignedUrl,
+        answer=SignedUrl,
         status=201,
         body_limit=_SMALL,
     ),
@@ -166,7 +192,7 @@ ROUTES: Final = (
         handle=create_token,
         about="Make a token, shown this once.",
         body=b.NewToken,
-        answer=act.NewCredential,
+        answer=NewCredential,
         status=201,
         body_limit=_SMALL,
     ),
@@ -177,7 +203,7 @@ ROUTES: Final = (
         name="tokens.revoke",
         handle=revoke_token,
         about="Revoke a token and close its sockets.",
-        answer=act.CredentialView,
+        answer=CredentialView,
     ),
     Route(
         method="GET",
@@ -195,7 +221,7 @@ ROUTES: Final = (
         name="devices.revoke",
         handle=revoke_device,
         about="Revoke a device's key and close its sockets.",
-        answer=act.CredentialView,
+        answer=CredentialView,
     ),
     Route(
         method="POST",
@@ -226,7 +252,7 @@ ROUTES: Final = (
         handle=add_user,
         about="Add a user; with a password, one who can sign in.",
         body=b.NewUser,
-        answer=act.UserView,
+        answer=UserView,
         status=201,
         body_limit=_SMALL,
     ),
@@ -238,7 +264,7 @@ ROUTES: Final = (
         handle=set_password,
         about="Give a user a password, and end what the one before opened.",
         body=b.NewPassword,
-        answer=act.UserView,
+        answer=UserView,
         body_limit=_SMALL,
     ),
     Route(
@@ -269,7 +295,7 @@ ROUTES: Final = (
         name="folders.list",
         handle=folders,
         about="The folders inside an allowed one, to pick one for a session.",
-        answer=act.FolderPage,
+        answer=FolderPage,
         query=(Param("path", str, "Which; without it, the roots."),),
     ),
     Route(
@@ -279,7 +305,7 @@ ROUTES: Final = (
         name="trust.show",
         handle=trust_report,
         about="Trusted folders, or what one folder's own settings would do.",
-        answer=(b.TrustList, act.FolderReport),
+        answer=(b.TrustList, FolderReport),
         query=(_PATH,),
     ),
     Route(
@@ -290,7 +316,7 @@ ROUTES: Final = (
         handle=trust,
         about="Trust a folder as its report showed it.",
         body=b.TrustBody,
-        answer=act.TrustedFolder,
+        answer=TrustedFolder,
         status=201,
         body_limit=_SMALL,
     ),

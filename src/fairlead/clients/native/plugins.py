@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead.model.plugins import DisablePlugin, EnablePlugin, ListPlugins, PluginView
 from fairlead.model.routes import Request, Route, Steps, json_response
+from fairlead.plugins.api import DisablePlugin, EnablePlugin, ListPlugins, PluginView
 
 
 class PluginList(msgspec.Struct, frozen=True):

@@ -4,11 +4,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from fairlead.model.accounts import DEFAULT_SCOPES
-from fairlead.model.admin import CredentialView, TrustedFolder, UserView
+from fairlead.auth.api.accounts import DEFAULT_SCOPES
+from fairlead.auth.api.credentials import CredentialView, UserView
 from fairlead.model.auth import Scope
 from fairlead.model.commands import Link, Settings
 from fairlead.model.queries import PendingView, QueuedView, SearchHit
+from fairlead.sessions.api.folders import TrustedFolder
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

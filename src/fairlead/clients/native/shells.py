@@ -12,7 +12,7 @@ from fairlead.clients.native.terminal import MESSAGE_LIMIT, NativeTerminalCodec,
 from fairlead.model.agents import Exit
 from fairlead.model.routes import Request, Route, Steps, json_response
 from fairlead.model.sockets import Handshake, SocketRoute
-from fairlead.model.terminals import EndShell, JoinShell, ListShells, ShareShell, ShellView
+from fairlead.terminals.api import EndShell, JoinShell, ListShells, ShareShell, ShellView
 
 PATH: Final = "/v1/terminals"
 

@@ -20,7 +20,7 @@ from fairlead.model.ids import SessionId, session_id
 from fairlead.model.requests import Step
 from fairlead.model.routes import Request, Route, Steps, json_response
 from fairlead.model.sockets import Check, CloseSocket, Do, Handshake, SocketRoute, Write
-from fairlead.model.terminals import (
+from fairlead.terminals.api import (
     JoinShell,
     JoinTerminal,
     ShowTerminal,

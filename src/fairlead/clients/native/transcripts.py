@@ -6,10 +6,17 @@ import msgspec
 
 from fairlead.clients.native import schemas as b
 from fairlead.clients.native.sessions import PATH, session_of
-from fairlead.model import admin as act
 from fairlead.model import queries as q
 from fairlead.model.ids import session_id
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
+from fairlead.sessions.api.transcripts import (
+    Announced,
+    AnnounceSession,
+    ArchiveTranscripts,
+    ArchiveView,
+    Imported,
+    ImportTranscript,
+)
 
 _SMALL: Final = 64 << 10
 
@@ -38,20 +45,20 @@ def glance(request: Request) -> Steps:
 
 def bring_in(request: Request) -> Steps:
     body = request.json(ImportBody)
-    return json_response((yield act.ImportTranscript(body.session, body.path)))
+    return json_response((yield ImportTranscript(body.session, body.path)))
 
 
 def announce(request: Request) -> Steps:
     body = request.json(SessionStartBody)
-    return json_response((yield act.AnnounceSession(session_id(body.session_id), body.transcript_path)))
+    return json_response((yield AnnounceSession(session_id(body.session_id), body.transcript_path)))
 
 
 def archive_state(request: Request) -> Steps:
-    return json_response((yield act.ArchiveTranscripts()))
+    return json_response((yield ArchiveTranscripts()))
 
 
 def archive(request: Request) -> Steps:
-    return json_response((yield act.ArchiveTranscripts(request.json(ArchiveBody).on)))
+    return json_response((yield ArchiveTranscripts(request.json(ArchiveBody).on)))
 
 
 ROUTES: Final = (
@@ -73,7 +80,7 @@ ROUTES: Final = (
         handle=bring_in,
         about="Read a session's own file into its log, damage and all; repeated, it adds what is new.",
         body=ImportBody,
-        answer=act.Imported,
+        answer=Imported,
         body_limit=_SMALL,
     ),
     Route(
@@ -84,7 +91,7 @@ ROUTES: Final = (
         handle=announce,
         about="A CLI that was started by hand tells of its session (`fairlead hook --print-settings`).",
         body=SessionStartBody,
-        answer=act.Announced,
+        answer=Announced,
         body_limit=_SMALL,
     ),
     Route(
@@ -94,7 +101,7 @@ ROUTES: Final = (
         name="transcripts.archive",
         handle=archive_state,
         about="Whether sessions are copied into the gateway's own store before the agent deletes them.",
-        answer=act.ArchiveView,
+        answer=ArchiveView,
     ),
     Route(
         method="PUT",
@@ -104,7 +111,7 @@ ROUTES: Final = (
         handle=archive,
         about="Agree to that, or no longer.",
         body=ArchiveBody,
-        answer=act.ArchiveView,
+        answer=ArchiveView,
         body_limit=_SMALL,
     ),
 )

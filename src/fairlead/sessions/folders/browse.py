@@ -5,10 +5,10 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from fairlead.model.admin import Folder, FolderPage, ListFolders
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.requests import ServiceCall
+from fairlead.sessions.api.folders import Folder, FolderPage, ListFolders
 from fairlead.sessions.permissions.policy.paths import inside_any
 
 MOST: Final = 1000

@@ -8,8 +8,14 @@ import msgspec
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, TooMany
 from fairlead.model.requests import ServiceCall
-from fairlead.model.session_choices import FolderMarks, ListFolder, MarkFolder, ReadSessionChoices, SessionChoices
 from fairlead.model.store import Documents
+from fairlead.sessions.api.session_choices import (
+    FolderMarks,
+    ListFolder,
+    MarkFolder,
+    ReadSessionChoices,
+    SessionChoices,
+)
 from fairlead.sessions.dependencies import PolicySettings
 from fairlead.sessions.permissions.policy import ModePolicy
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from fairlead.model.admin import FolderReport, TrustedFolder
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, Stale
 from fairlead.model.store import Documents
+from fairlead.sessions.api.folders import FolderReport, TrustedFolder
 from fairlead.system.clock import Clock
 
 TRUSTED = "trusted"

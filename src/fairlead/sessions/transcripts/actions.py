@@ -6,12 +6,19 @@ Rule: paths from the wire resolve inside the agent's homes (for an import also i
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from fairlead.model import admin as act
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, OutsideRoots
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Summary
+from fairlead.sessions.api.transcripts import (
+    Announced,
+    AnnounceSession,
+    ArchiveTranscripts,
+    ArchiveView,
+    Imported,
+    ImportTranscript,
+)
 from fairlead.sessions.dependencies import PolicySettings
 from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.transcripts.archive import TranscriptArchive
@@ -20,7 +27,7 @@ from fairlead.sessions.transcripts.archive import TranscriptArchive
 class ImportHost(Protocol):
     """The keeper, as far as it is needed here."""
 
-    async def bring_in(self, session: SessionId | None, path: str = "") -> act.Imported: ...
+    async def bring_in(self, session: SessionId | None, path: str = "") -> Imported: ...
     async def changed(self, session: SessionId) -> None: ...
     async def summary(self, session: SessionId) -> Summary | None:
         """Of the session that the agent knows by this id."""
@@ -38,19 +45,19 @@ class TranscriptActions:
 
     def performers(self) -> dict[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
-            act.ImportTranscript: self.bring_in,
-            act.ArchiveTranscripts: self.ask_archive,
-            act.AnnounceSession: self.announced,
+            ImportTranscript: self.bring_in,
+            ArchiveTranscripts: self.ask_archive,
+            AnnounceSession: self.announced,
         }
 
-    async def bring_in(self, who: Identity, action: act.ImportTranscript) -> act.Imported:
+    async def bring_in(self, who: Identity, action: ImportTranscript) -> Imported:
         if bool(action.session) == bool(action.path):
             raise BadRequest("Say what to import: a session or the path of a file.")
         if action.session:
             return await self._keeper.bring_in(session_id(action.session))
         return await self._keeper.bring_in(None, self._inside(action.path, *self._policy.roots))
 
-    async def announced(self, who: Identity, action: act.AnnounceSession) -> act.Announced:
+    async def announced(self, who: Identity, action: AnnounceSession) -> Announced:
         """Before the watch tells of it, and where there is none: the file is looked at now."""
         session = session_id(action.session)
         if self._inside(action.path).rpartition("/")[2].partition(".")[0] != session:
@@ -58,9 +65,9 @@ class TranscriptActions:
         await self._keeper.changed(session)
         summary = await self._keeper.summary(session)
         listed = summary is not None and not summary.deleted
-        return act.Announced(session=session if summary is None else summary.session, listed=listed)
+        return Announced(session=session if summary is None else summary.session, listed=listed)
 
-    async def ask_archive(self, who: Identity, action: act.ArchiveTranscripts) -> act.ArchiveView:
+    async def ask_archive(self, who: Identity, action: ArchiveTranscripts) -> ArchiveView:
         if action.on is not None:
             await self._archive.agree(action.on)
         return await self._archive.view()

@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from fairlead.model import admin as act
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT, Batch, SessionFilter, Summary
+from fairlead.sessions.api.transcripts import ArchiveView, Imported
 from fairlead.sessions.dependencies import CoreDependencies
 
 logger = logging.getLogger("fairlead.transcripts")
@@ -39,7 +39,7 @@ class ArchiveState(msgspec.Struct):
 class ArchiveHost(Protocol):
     """The keeper, as far as the archive needs it."""
 
-    async def bring_in(self, session: SessionId) -> act.Imported: ...
+    async def bring_in(self, session: SessionId) -> Imported: ...
     async def dismiss(self, session: SessionId) -> None:
         """Out of memory, whoever has it open."""
         ...
@@ -78,11 +78,9 @@ class TranscriptArchive:
         if on:
             self._spawn(self.round())
 
-    async def view(self) -> act.ArchiveView:
+    async def view(self) -> ArchiveView:
         books = await self._books()
-        return act.ArchiveView(
-            on=await self.consent(), sessions=len(books.sessions), bytes=books.size, limit=self._limit
-        )
+        return ArchiveView(on=await self.consent(), sessions=len(books.sessions), bytes=books.size, limit=self._limit)
 
     async def forever(self, ready: Awaitable[Any]) -> None:
         await ready

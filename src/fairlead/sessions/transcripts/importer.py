@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fairlead.model import admin as act
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
@@ -22,6 +21,7 @@ from fairlead.model.requests import ServiceCall
 from fairlead.model.store import TRANSCRIPT, ForkPoint, SessionFilter, Summary
 from fairlead.model.transcripts import FoundTranscript, TranscriptPage, TranscriptProblem, TranscriptReader, Transcripts
 from fairlead.sessions import loading
+from fairlead.sessions.api.transcripts import DamageView, Imported
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
@@ -457,7 +457,7 @@ class TranscriptImporter:
 
     # --- import -------------------------------------------------------------------------------------------------
 
-    async def bring_in(self, session: SessionId | None, path: str = "") -> act.Imported:
+    async def bring_in(self, session: SessionId | None, path: str = "") -> Imported:
         """Read one session into its log, to its last byte, damage and all. Repeating it adds what is new."""
         found = await (self._source.examine(path) if path else self._source.look(session or SessionId("")))
         if found is None:
@@ -468,8 +468,8 @@ class TranscriptImporter:
         if summary is not None and summary.deleted:
             raise NotFound("session", found.session)
         if not is_listed(found):
-            nothing = act.DamageView(kind="nothing said", path=found.mark.path)
-            return act.Imported(session=found.session, bytes=found.mark.size, problems=(nothing,))
+            nothing = DamageView(kind="nothing said", path=found.mark.path)
+            return Imported(session=found.session, bytes=found.mark.size, problems=(nothing,))
         if path:
             self._elsewhere[found.session] = path
         if summary is None:
@@ -489,8 +489,8 @@ class TranscriptImporter:
         await self.settling.settle(found.session)
         self._readers.pop(found.session, None)  # thousands are imported, few are ever looked at again
         counts = self._damage.pop(found.session, {})
-        problems = [act.DamageView(kind=kind, path=where, count=count) for (kind, where), count in counts.items()]
-        return act.Imported(
+        problems = [DamageView(kind=kind, path=where, count=count) for (kind, where), count in counts.items()]
+        return Imported(
             session=found.session,
             title=opened.core.state.summary().title,
             events=opened.core.log.head - before,

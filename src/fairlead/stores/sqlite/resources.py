@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fairlead.model.notices import FeedEntry, FeedPage, StoredResource, Told
+from fairlead.notifications.api import FeedEntry, FeedPage, StoredResource, Told
 from fairlead.stores.sqlite.readers import Readers
 from fairlead.stores.sqlite.writer import Writer
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from fairlead.model.errors import FairleadError, NoOwner, Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import ResourceStore
 from fairlead.model.store import (
     Batch,
     Checkpoint,
@@ -37,6 +36,7 @@ from fairlead.model.store import (
     Summary,
 )
 from fairlead.model.usage_stats import UsageStats
+from fairlead.notifications.api import ResourceStore
 from fairlead.stores.sqlite import backup, owners, projections, search, sessions, usage_stats
 from fairlead.stores.sqlite import erase as erasing
 from fairlead.stores.sqlite import read as reading

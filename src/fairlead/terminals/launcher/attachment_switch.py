@@ -14,7 +14,7 @@ import msgspec
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
 from fairlead.model.sockets import SocketHandle
-from fairlead.model.terminals import LauncherCodec, ProgramAttached, ProgramRequest, Size, TerminalReply, TypedKeys
+from fairlead.terminals.api import LauncherCodec, ProgramAttached, ProgramRequest, Size, TerminalReply, TypedKeys
 from fairlead.terminals.attachment import TerminalAttachment
 from fairlead.terminals.pty_session import PtySession
 

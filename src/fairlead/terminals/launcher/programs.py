@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from fairlead.model.errors import BadId, NotFound
-from fairlead.model.terminals import ProgramRequest
+from fairlead.terminals.api import ProgramRequest
 
 SESSION: Final = "{session}"
 """In an argument of `resume`: the id of the conversation."""

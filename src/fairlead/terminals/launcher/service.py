@@ -25,8 +25,8 @@ from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
-from fairlead.model.terminals import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
 from fairlead.system.clock import Clock, within
+from fairlead.terminals.api import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
 from fairlead.terminals.launcher.attachment_switch import AttachTarget, ProgramSwitch
 from fairlead.terminals.launcher.programs import Provider, key, resumes, typed, words
 from fairlead.terminals.pty_session import PtySession

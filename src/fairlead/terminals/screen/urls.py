@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.model.terminals import FoundUrl
+from fairlead.terminals.api import FoundUrl
 
 TRIGGERS: Final = (
     "browser didn't open",

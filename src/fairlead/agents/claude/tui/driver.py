@@ -35,8 +35,8 @@ from fairlead.model.content import TextBlock, content_blocks, plain_text
 from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, BadRequest, FairleadError
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior
-from fairlead.model.terminals import Terminal
 from fairlead.system.clock import Clock, within
+from fairlead.terminals.api import Terminal
 
 logger = logging.getLogger("fairlead.agents.claude")
 

@@ -36,8 +36,8 @@ import msgspec
 from fairlead.agents.claude.stdio.tool_hooks import denial
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.agents.claude.wire.framing import RECORD_LIMIT
+from fairlead.agents.links.api import DialInTokens
 from fairlead.model.auth import Identity
-from fairlead.model.dialin import DialInTokens
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.requests import ServiceCall

@@ -20,8 +20,8 @@ from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.agents.claude.wire.markers import TerminalMarker
 from fairlead.model.agents import AgentSink, Launch
-from fairlead.model.terminals import Program, Size, Terminal, Terminals, session_terminal
 from fairlead.system.clock import Clock
+from fairlead.terminals.api import Program, Size, Terminal, Terminals, session_terminal
 
 SIZE = Size(120, 40)
 """As wide as its hints need; whoever types there with a smaller screen makes it smaller."""

@@ -12,8 +12,8 @@ from typing import Final
 from fairlead.agents.claude.tui import keys
 from fairlead.agents.claude.tui.screen import ScreenState
 from fairlead.agents.claude.versions import Version
-from fairlead.model.terminals import Terminal
 from fairlead.system.clock import Clock, within
+from fairlead.terminals.api import Terminal
 
 ECHO_SECONDS: Final = 10.0
 """Within so long what was typed must show in the box."""

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from fairlead.model.terminals import Screen
+from fairlead.terminals.api import Screen
 
 State = Literal["starting", "prompt", "typed", "working", "dialog"]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock, plain_text
-from fairlead.model.uploads import StoredUploads, Upload
+from fairlead.uploads.api import StoredUploads, Upload
 
 OPTIONS: Final = ("attachments", "images", "files")
 MOST_TEXT: Final = 1000

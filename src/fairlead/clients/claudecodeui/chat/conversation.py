@@ -36,7 +36,7 @@ from fairlead.model.policy import BadRule
 from fairlead.model.sockets import Do, EnterChannel, Handshake, Perform, SocketRoute, Subscribe, Write
 from fairlead.model.store import Summary
 from fairlead.model.timestamps import moment
-from fairlead.model.uploads import ClaimUploads, StoredUploads
+from fairlead.uploads.api import ClaimUploads, StoredUploads
 
 WAITING: Final = 100
 """What one socket may have asked of one session and not have got yet; a session's queue holds as many."""

@@ -12,7 +12,7 @@ from fairlead.clients.claudecodeui.chat.attachments import named
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.policy import PermissionMode
-from fairlead.model.uploads import FILES, Upload
+from fairlead.uploads.api import FILES, Upload
 
 INVALID: Final = "Invalid websocket payload"
 MOST_SEQ: Final = 2**53

@@ -8,7 +8,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.ids import MessageId, RequestId
-from fairlead.model.uploads import StoredUploads
+from fairlead.uploads.api import StoredUploads
 
 
 def wishes(asked: SendMessage, now: cmd.Settings) -> list[cmd.Command]:

@@ -9,7 +9,7 @@ from fairlead.clients.claudecodeui.chat.attachments import fields
 from fairlead.clients.claudecodeui.rest.responses import route
 from fairlead.model.errors import FairleadError
 from fairlead.model.routes import Request, Response, Steps, json_response
-from fairlead.model.uploads import AcceptForm, FileForm, ReadUpload, Upload
+from fairlead.uploads.api import AcceptForm, FileForm, ReadUpload, Upload
 
 FORM: Final = FileForm("files")
 IMAGES: Final = FileForm("images")

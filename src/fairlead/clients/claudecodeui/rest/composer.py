@@ -13,8 +13,8 @@ from fairlead.model.errors import NotFound
 from fairlead.model.policy import PermissionMode
 from fairlead.model.requests import Response
 from fairlead.model.routes import Request, Steps, json_response
-from fairlead.model.session_choices import ReadSessionChoices, SessionChoices
 from fairlead.model.store import Summary
+from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
 
 DEFAULT: Final = "default"
 MODELS: Final = ((DEFAULT, "Default"), ("sonnet", "Sonnet"), ("opus", "Opus"), ("haiku", "Haiku"))

@@ -7,8 +7,8 @@ messages for later there are none: the gateway's schedules are agents of their o
 from typing import Any, Final
 
 from fairlead.clients.claudecodeui.rest.responses import SMALL, ok, refused, route
-from fairlead.model.preferences import ReadPreferences, SavePreferences
 from fairlead.model.routes import Request, Steps, json_response
+from fairlead.sessions.api.preferences import ReadPreferences, SavePreferences
 
 CLIENT: Final = "claudecodeui"
 NOT_LATER: Final = "Messages cannot be sent later here: send it now."

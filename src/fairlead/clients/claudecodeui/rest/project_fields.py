@@ -6,9 +6,9 @@ A project is a folder that sessions worked in; its id is derived from its path, 
 import hashlib
 from typing import Any, Final
 
-from fairlead.model.session_choices import UNMARKED, FolderMarks
 from fairlead.model.store import Summary
 from fairlead.model.timestamps import moment
+from fairlead.sessions.api.session_choices import UNMARKED, FolderMarks
 
 PROVIDER: Final = "claude"
 """What this protocol calls our agents; its app knows no name for the demo."""

@@ -19,7 +19,8 @@ from fairlead.model import queries as q
 from fairlead.model.broadcast import Broadcast
 from fairlead.model.errors import NotFound
 from fairlead.model.routes import Param, Request, Steps, json_response
-from fairlead.model.session_choices import (
+from fairlead.model.store import Summary
+from fairlead.sessions.api.session_choices import (
     UNMARKED,
     FolderMarks,
     ListFolder,
@@ -27,7 +28,6 @@ from fairlead.model.session_choices import (
     ReadSessionChoices,
     SessionChoices,
 )
-from fairlead.model.store import Summary
 
 PATH: Final = "/api/projects"
 ONE: Final = f"{PATH}/{{project}}"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from fairlead.model.accounts import RenewToken, SignedIn
+from fairlead.auth.api.accounts import RenewToken, SignedIn
 from fairlead.model.errors import BadId, FairleadError, NotFound
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.requests import Response

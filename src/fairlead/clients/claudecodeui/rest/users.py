@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.auth.api.accounts import AcceptInvitation, BadInvitation, RenewToken, SignedIn, SignIn, TooManyAttempts
 from fairlead.clients.claudecodeui.rest import invite
 from fairlead.clients.claudecodeui.rest.responses import SMALL, refused, route
-from fairlead.model.accounts import AcceptInvitation, BadInvitation, RenewToken, SignedIn, SignIn, TooManyAttempts
 from fairlead.model.errors import FairleadError
 from fairlead.model.requests import Response
 from fairlead.model.routes import Request, Steps, json_response

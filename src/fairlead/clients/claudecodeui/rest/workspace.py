@@ -7,11 +7,11 @@ from fairlead.clients.claudecodeui.rest.git_text import branches_of, commits_of,
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.clients.claudecodeui.rest.projects import folder_of
 from fairlead.clients.claudecodeui.rest.responses import SMALL, Handler, refused, route
-from fairlead.model.admin import FolderPage, ListFolders
 from fairlead.model.errors import NotFound
 from fairlead.model.requests import Response
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
-from fairlead.model.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
+from fairlead.sessions.api.folders import FolderPage, ListFolders
+from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 
 TREES: Final = (
     ("/api/file-tree", "/api/file-tree/projects/{project}", ""),

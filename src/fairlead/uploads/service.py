@@ -19,9 +19,8 @@ from typing import Any, BinaryIO, Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
-from fairlead.model.image_type import image_type
 from fairlead.model.requests import Response, ServiceCall
-from fairlead.model.uploads import (
+from fairlead.uploads.api import (
     BLOCK_BYTES,
     FILE_BYTES,
     NAME,
@@ -34,6 +33,7 @@ from fairlead.model.uploads import (
     block_of,
     own,
 )
+from fairlead.uploads.image_type import image_type
 
 log = logging.getLogger(__name__)
 

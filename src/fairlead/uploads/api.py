@@ -12,8 +12,8 @@ from typing import Final, Protocol
 import msgspec
 
 from fairlead.model.content import Content, ImageBlock, OtherBlock
-from fairlead.model.image_type import fits, image_type
 from fairlead.model.requests import ServiceCall
+from fairlead.uploads.image_type import fits, image_type
 
 FILES: Final = 10
 FILE_BYTES: Final = 10 << 20

@@ -1,0 +1,1 @@
+"""What can be asked about credentials, users and keys. Pure."""

@@ -1,0 +1,85 @@
+"""Folders that sessions work in: browsed, inspected, trusted."""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from fairlead.model.auth import Identity
+from fairlead.model.requests import ServiceCall
+
+
+class ListTrusted(ServiceCall, frozen=True):
+    """-> tuple of `TrustedFolder`"""
+
+
+class InspectFolder(ServiceCall, frozen=True):
+    """-> `FolderReport`"""
+
+    path: str
+
+
+class ListFolders(ServiceCall, frozen=True):
+    """-> `FolderPage`. Empty: the allowed roots themselves. OutsideRoots, NotFound"""
+
+    path: str = ""
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`repository`: it has a `.git`."""
+
+    name: str
+    path: str
+    repository: bool = False
+
+
+class FolderPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The folders inside one, by name; hidden ones are left out. `parent` where that is inside the roots, too. `more`:
+    there are more than are told."""
+
+    path: str
+    folders: tuple[Folder, ...]
+    parent: str = ""
+    more: bool = False
+
+
+class TrustFolder(ServiceCall, frozen=True):
+    """-> `TrustedFolder`. `digest` is the report's: what was shown is what is trusted, Stale if it has changed."""
+
+    path: str
+    digest: str
+
+
+class UntrustFolder(ServiceCall, frozen=True):
+    """-> bool: it was trusted."""
+
+    path: str
+
+
+class TrustedFolder(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    digest: str
+    at: int = 0
+    by: str = ""
+
+
+class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a project's own settings would do, shown before it is trusted. `digest` names exactly this content."""
+
+    path: str
+    digest: str
+    trusted: bool = False
+    files: tuple[str, ...] = ()
+    hooks: tuple[dict[str, Any], ...] = ()
+    mcp_servers: tuple[dict[str, Any], ...] = ()
+    environment: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
+    other: tuple[str, ...] = ()
+
+
+class Admin(Protocol):
+    """What the core does about trust."""
+
+    async def trusted(self, who: Identity) -> tuple[TrustedFolder, ...]: ...
+    async def inspect(self, who: Identity, path: str) -> FolderReport: ...
+    async def trust(self, who: Identity, path: str, digest: str) -> TrustedFolder: ...
+    async def untrust(self, who: Identity, path: str) -> bool: ...

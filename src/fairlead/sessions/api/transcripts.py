@@ -1,0 +1,61 @@
+"""Transcripts that a person imports, archives or announces."""
+
+import msgspec
+
+from fairlead.model.requests import ServiceCall
+
+
+class ImportTranscript(ServiceCall, frozen=True):
+    """-> `Imported`. By its id a session that is listed, by its path a file anywhere inside the homes or the roots."""
+
+    session: str = ""
+    path: str = ""
+
+
+class ArchiveTranscripts(ServiceCall, frozen=True):
+    """-> `ArchiveView`. May sessions be copied into our own store before the agent deletes them? None only asks."""
+
+    on: bool | None = None
+
+
+class AnnounceSession(ServiceCall, frozen=True):
+    """-> `Announced`. An agent that a person started tells of its session: its file, inside the agent's own homes."""
+
+    session: str
+    path: str
+
+
+class Announced(msgspec.Struct, frozen=True, kw_only=True):
+    """`listed`: something was said in it already. Else it is when its file has come."""
+
+    session: str
+    listed: bool
+
+
+class DamageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A kind of damage that was found, in which file, and how often."""
+
+    kind: str
+    path: str
+    count: int = 1
+    detail: str = ""
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import came to. `events` are new in the log: 0 if all of it was there before."""
+
+    session: str
+    title: str = ""
+    events: int = 0
+    bytes: int = 0
+    problems: tuple[DamageView, ...] = ()
+
+
+class ArchiveView(msgspec.Struct, frozen=True, kw_only=True):
+    """`on` null: nobody was asked yet. How many sessions are archived, and the bytes of their files: at most `limit`,
+    the oldest go first."""
+
+    on: bool | None = None
+    sessions: int = 0
+    bytes: int = 0
+    limit: int = 0

@@ -1,0 +1,1 @@
+"""Files that people send along with a message: kept until a message claims them."""
