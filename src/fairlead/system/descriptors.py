@@ -37,7 +37,7 @@ def give_back(pid: int) -> None:
 
 
 def for_children() -> str:
-    """Soft and hard limit, as a child's launcher takes them (onpipes.py, onpty.py); empty: the child keeps ours.
+    """Soft and hard limit, as a child's launcher takes them (pipe_exec.py, pty_exec.py); empty: the child keeps ours.
 
     From outside it would be too late for a program in a sandbox, which is not our child."""
     return "" if Descriptors.started_with is None else "{}:{}".format(*Descriptors.started_with)

@@ -36,7 +36,7 @@ from fairlead.system.sandbox import Sandbox
 
 __all__ = ["STDERR_TAIL", "ChildProcess", "ExitStatus", "StopTimeouts", "end_left", "left_ended", "spawn"]
 
-_ON_PIPES = str(Path(__file__).with_name("onpipes.py"))
+_ON_PIPES = str(Path(__file__).with_name("pipe_exec.py"))
 STDERR_TAIL = 64 * 1024
 """Bytes of a child's stderr that are kept: its last words, not its diary."""
 

@@ -36,7 +36,7 @@ from fairlead.system.proctable import (
 )
 from fairlead.system.sandbox import Sandbox
 
-_ON_PTY = str(Path(__file__).with_name("onpty.py"))
+_ON_PTY = str(Path(__file__).with_name("pty_exec.py"))
 _IUTF8 = 0x4000
 """The terminal's line editor erases whole characters; the same bit on Linux and macOS, without a name in 3.11."""
 
