@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import rules  # noqa: E402
-from tools.pytest_house import NoSkips, ProcessGuard, RandomOrder, RuleResults, skips_fail  # noqa: E402
+from tools.pytest_plugins import NoSkips, ProcessGuard, RandomOrder, RuleResults, skips_fail  # noqa: E402
 
 # The suites' asserts explain themselves like those of any test; this must be said before anybody imports one.
 pytest.register_assert_rewrite("fairlead.testing.store_conformance", "fairlead.testing.derived_conformance")

@@ -1,7 +1,7 @@
 """Counts the seeds' rules: which are shown by passing tests, which are left out and why, which are still open.
 
 Reads the lists (tests/rules/NNN-name.md), the rules left out (tests/rules/left-out.toml) and what the last test
-run recorded (tools/pytest_house.py writes it), and for tests that run in the long form alone what the last of those
+run recorded (tools/pytest_plugins.py writes it), and for tests that run in the long form alone what the last of those
 recorded (tests/long-result.json). A rule counts as shown when at least one test that names it passed
 and none failed. Exits 1 when a test or the left-out list names a rule that no list has. Standard library only.
 """

@@ -3,7 +3,7 @@
 import pytest
 from argon2 import profiles
 
-from auth.memory import Dice, MemoryDocuments
+from auth.fakes import Dice, MemoryDocuments
 from fairlead.auth import passwords
 from fairlead.auth.credentials import Credentials
 from fairlead.testing.clock import ManualClock

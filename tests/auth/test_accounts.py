@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auth.memory import Dice, MemoryDocuments
+from auth.fakes import Dice, MemoryDocuments
 from fairlead.auth.accounts import LIFETIME_S
 from fairlead.auth.api.accounts import DEFAULT_SCOPES, BadInvitation, SignedIn, TooManyAttempts, WrongPassword
 from fairlead.auth.credentials import Credentials

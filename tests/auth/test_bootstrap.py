@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from auth.memory import Dice, MemoryDocuments
+from auth.fakes import Dice, MemoryDocuments
 from fairlead.auth.bootstrap import FILE, bootstrap_admin
 from fairlead.auth.credentials import Credentials
 from fairlead.testing.clock import ManualClock

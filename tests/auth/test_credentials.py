@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from auth.memory import MemoryDocuments
+from auth.fakes import MemoryDocuments
 from fairlead.auth.api.credentials import NewCredential
 from fairlead.auth.credentials import SPACE, USED, Credentials
 from fairlead.model.auth import Identity

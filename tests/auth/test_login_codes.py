@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from auth.memory import Dice, MemoryDocuments
+from auth.fakes import Dice, MemoryDocuments
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.login_codes import OPEN_AT_MOST, SPACE, BadCode
 from fairlead.model.errors import TooMany

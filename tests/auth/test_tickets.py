@@ -1,6 +1,6 @@
 """Tickets open one socket, soon, and one client's do not push out another's."""
 
-from auth.memory import Dice
+from auth.fakes import Dice
 from fairlead.auth.tickets import IN_ALL, PER_CREDENTIAL, Tickets
 from fairlead.testing.clock import ManualClock
 

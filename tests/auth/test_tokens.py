@@ -3,7 +3,7 @@
 import re
 from secrets import token_bytes
 
-from auth.memory import Dice
+from auth.fakes import Dice
 from fairlead.auth.tokens import CredentialRecord, digest, id_in, in_order, mint
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from auth.memory import Dice, MemoryDocuments
+from auth.fakes import Dice, MemoryDocuments
 from fairlead.auth.users import Users
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead.testing.clock import ManualClock

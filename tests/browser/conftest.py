@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser
 
-from browser.browsing import PICTURES, async_fixture, browsing, why_no_browser
-from browser.cloud_app import CloudDoor
+from browser.chromium import PICTURES, async_fixture, browsing, why_no_browser
+from browser.claudecodeui_app import CloudDoor
 from faults.gateway_process import GatewayProcess
 
 HERE = Path(__file__).parent

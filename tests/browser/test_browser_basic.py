@@ -18,7 +18,7 @@ import httpx
 import pytest
 from playwright.async_api import Browser, Page
 
-from browser.browsing import async_fixture, eventually
+from browser.chromium import async_fixture, eventually
 from fairlead.config import load
 from fairlead.wiring import running
 from patience import PATIENCE

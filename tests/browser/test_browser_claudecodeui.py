@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser
 
-from browser.browsing import async_fixture, eventually
-from browser.cloud_app import CloudDoor, CloudHouse, dot_png, open_house
+from browser.chromium import async_fixture, eventually
+from browser.claudecodeui_app import CloudDoor, CloudHouse, dot_png, open_house
 from e2e import harness
 from fairlead.testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser
 
-from browser.browsing import async_fixture
-from browser.clicking import Clicker
-from browser.cloud_app import CloudDoor, CloudHouse, open_house
+from browser.chromium import async_fixture
+from browser.claudecodeui_app import CloudDoor, CloudHouse, open_house
+from browser.click_everything import Clicker
 from browser.test_browser_claudecodeui import HELLO
 from faults.gateway_process import GatewayProcess
 

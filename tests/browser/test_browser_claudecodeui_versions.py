@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Response
 
-from browser.browsing import async_fixture, eventually
-from browser.cloud_app import CloudDoor, CloudHouse, Tab, dot_png, open_house
+from browser.chromium import async_fixture, eventually
+from browser.claudecodeui_app import CloudDoor, CloudHouse, Tab, dot_png, open_house
 from browser.test_browser_claudecodeui import HELLO, WROTE, house
 from e2e import harness
 from faults.gateway_process import GatewayProcess

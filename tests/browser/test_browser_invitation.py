@@ -4,7 +4,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser
 
-from clients.claudecodeui.ccui_signing import Signed, signed_gateway
+from clients.claudecodeui.signed_gateway import Signed, signed_gateway
 from patience import PATIENCE
 
 APP = "<!doctype html><title>App</title><p>The app</p>"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page
 
-from browser.browsing import async_fixture, eventually
-from browser.cloud_app import CloudDoor, CloudHouse, open_house
+from browser.chromium import async_fixture, eventually
+from browser.claudecodeui_app import CloudDoor, CloudHouse, open_house
 from faults.gateway_process import GatewayProcess
 from patience import PATIENCE
-from plugins.plugging import BOARD
+from plugins.harness import BOARD
 
 
 @async_fixture

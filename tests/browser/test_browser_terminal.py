@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from playwright.async_api import Browser, Page
 
-from browser.browsing import async_fixture, eventually
+from browser.chromium import async_fixture, eventually
 from fairlead.config import load
 from fairlead.wiring import running
 from patience import PATIENCE

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from browser.browsing import async_fixture, eventually
-from browser.ui_house import HOSTILE, PHONE, UiHouse, ui_house
+from browser.chromium import async_fixture, eventually
+from browser.ui_harness import HOSTILE, PHONE, UiHouse, ui_house
 from patience import PATIENCE
-from sessions.rig import SaidAgent
+from sessions.harness import SaidAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 

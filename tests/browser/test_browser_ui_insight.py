@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from browser.browsing import async_fixture, eventually
-from browser.ui_house import HOSTILE, PHONE, UiHouse, ui_house
+from browser.chromium import async_fixture, eventually
+from browser.ui_harness import HOSTILE, PHONE, UiHouse, ui_house
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Worker, expect
 
-from browser.browsing import async_fixture, eventually
-from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
-from notices.listening import Hook, listening
-from notices.test_answer_codes import Browser as PushBrowser
+from browser.chromium import async_fixture, eventually
+from browser.ui_harness import HOSTILE, PHONE, Device, UiHouse, ui_house
+from notifications.test_answer_codes import Browser as PushBrowser
+from notifications.webhook_receiver import Hook, listening
 from patience import PATIENCE
-from sessions.rig import SaidAgent
+from sessions.harness import SaidAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from browser.browsing import eventually
+from browser.chromium import eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
-from browser.ui_house import HOSTILE, PHONE, ui_house
+from browser.ui_harness import HOSTILE, PHONE, ui_house
 from e2e.harness import NEWEST, cli_env, why_not_installed
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE

@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from browser.browsing import async_fixture
-from browser.ui_house import PHONE, Device, UiHouse, ui_house
+from browser.chromium import async_fixture
+from browser.ui_harness import PHONE, Device, UiHouse, ui_house
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from browser.browsing import async_fixture, eventually
+from browser.chromium import async_fixture, eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
-from browser.ui_house import HOSTILE, Device, UiHouse, ui_house
+from browser.ui_harness import HOSTILE, Device, UiHouse, ui_house
 from patience import PATIENCE
-from sessions.rig import SaidAgent
+from sessions.harness import SaidAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 

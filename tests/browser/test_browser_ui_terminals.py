@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Route, expect
 
-from browser.browsing import async_fixture, eventually
-from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
+from browser.chromium import async_fixture, eventually
+from browser.ui_harness import HOSTILE, PHONE, Device, UiHouse, ui_house
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from playwright.async_api import Browser, Page
 
-from browser.browsing import eventually
+from browser.chromium import eventually
 from patience import PATIENCE
 from server.fakes import free_port
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude_driver.hook_house import SESSION, HookProcess, House, decided, house, run_hook, tool_use
+from agents.claude_driver.hook_harness import SESSION, HookProcess, House, decided, house, run_hook, tool_use
 from cli.conftest import Fairlead
 from fairlead.agents.claude.stdio.tool_hooks import denial
 from fairlead.agents.claude.tui import hook_server
@@ -149,7 +149,7 @@ async def test_code_of_the_project_is_not_run(home: House, decider: Decider, tmp
 
 GATEWAY = """
 import asyncio, json
-from agents.claude_driver.hook_house import house
+from agents.claude_driver.hook_harness import house
 
 async def main():
     async def think(given):

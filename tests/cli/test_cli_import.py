@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude_transcripts.written import conversation, line, lines
+from agents.claude_transcripts.transcript_files import conversation, line, lines
 from cli.conftest import Fairlead, House
 from fairlead.cli.commands.imports import files_below
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agents.claude_transcripts.written import conversation, lines
+from agents.claude_transcripts.transcript_files import conversation, lines
 from fairlead.config import Config
 from fairlead.wiring import GatewayInfo, running
 

@@ -8,7 +8,7 @@ import pytest
 
 from cli.conftest import Fairlead, House
 from patience import PATIENCE
-from plugins.plugging import BOARD, write_plugin
+from plugins.harness import BOARD, write_plugin
 
 
 @pytest.fixture

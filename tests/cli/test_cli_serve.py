@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from cli.cli_processes import Terminal, background, environment
 from cli.conftest import Fairlead
-from cli.terminals import Terminal, background, environment
 from patience import PATIENCE
 
 TLS = Path(__file__).resolve().parents[1] / "server" / "tls"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cli.cli_processes import SGR, Terminal, environment
 from cli.conftest import Fairlead, House
-from cli.terminals import SGR, Terminal, environment
 
 CTRL_C, CTRL_D = "\x03", "\x04"
 

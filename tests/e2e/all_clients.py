@@ -9,12 +9,12 @@ from typing import Any
 
 from websockets.asyncio.client import connect
 
-from clients.claudecodeui.ccui_chatting import Peer as AppPeer
-from clients.claudecodeui.ccui_chatting import peer_at as app_at
-from clients.cognova.chatting import Peer, peer_at
-from clients.direct.seat import Seat, seated
-from clients.mylifedb.house import Tab
-from e2e.desk import Desk
+from clients.claudecodeui.chat_harness import Peer as AppPeer
+from clients.claudecodeui.chat_harness import peer_at as app_at
+from clients.cognova.chat_harness import Peer, peer_at
+from clients.direct.harness import Seat, seated
+from clients.mylifedb.harness import Tab
+from e2e.gateway_harness import Desk
 from fairlead.testing.happy_client import HappyClient
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE

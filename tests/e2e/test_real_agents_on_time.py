@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 import fairlead.wiring
-from e2e.desk import Desk, at_desk, settings
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import NEWEST, on_versions
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE

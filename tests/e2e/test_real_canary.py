@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from e2e.desk import Desk, Line, at_desk, settings
+from e2e.gateway_harness import Desk, Line, at_desk, settings
 from e2e.harness import on_versions
 from fairlead.agents.demo.scripts import ToolUse
 from fairlead.testing.model_api import CALLS, ScriptedModel

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.claudecodeui.ccui_chatting import peer_at
-from clients.claudecodeui.ccui_script import PLAYED, allow, create, history, play
-from e2e.desk import Desk, at_desk, settings
+from clients.claudecodeui.chat_harness import peer_at
+from clients.claudecodeui.chat_scenario import PLAYED, allow, create, history, play
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 

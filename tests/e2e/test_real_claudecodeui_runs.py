@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.ccui_chatting import Peer, peer_at
-from clients.claudecodeui.ccui_script import COMPLETE, allow, create, history
-from e2e.desk import Desk, at_desk, settings
+from clients.claudecodeui.chat_harness import Peer, peer_at
+from clients.claudecodeui.chat_scenario import COMPLETE, allow, create, history
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import on_versions
 from e2e.test_real_transcripts import by_hand, written
 from fairlead.testing.model_api import ScriptedModel

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from clients.claudecodeui.desking import DeskClient
-from e2e.desk import Desk, at_desk, settings
+from clients.claudecodeui.shell_harness import DeskClient
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from clients.cognova.chatting import Peer, peer_at
-from e2e.desk import Desk, at_desk, settings
+from clients.cognova.chat_harness import Peer, peer_at
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import NEWEST, on_versions
 from fairlead.testing.cognova_client import CognovaClient
 from fairlead.testing.model_api import ScriptedModel

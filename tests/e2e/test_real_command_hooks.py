@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from agents.claude_driver.hook_house import SESSION, House, house
-from agents.claude_driver.puppet import MemorySink
-from e2e.desk import settings, sitting
+from agents.claude_driver.harness import MemorySink
+from agents.claude_driver.hook_harness import SESSION, House, house
+from e2e.cli_wire import ASKING, BASE, RealCli, real_cli
+from e2e.gateway_harness import settings, sitting
 from e2e.harness import on_versions
-from e2e.wire import ASKING, BASE, RealCli, real_cli
 from fairlead.agents.claude.launch import arguments
 from fairlead.agents.claude.stdio.tool_hooks import HookPermissions, denial
 from fairlead.agents.claude.tui import hook_server

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clients.direct.seat import Seat, seated
-from e2e.desk import Desk, at_desk, settings
+from clients.direct.harness import Seat, seated
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import dials_in, on_versions
 
 

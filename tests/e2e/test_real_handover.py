@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.desk import Desk, at_desk, settings
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, dials_in, on_versions, parameters
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from clients.happy.telling import assert_balanced, real_schema
-from e2e.desk import Desk, at_desk, settings
+from clients.happy.envelopes import assert_balanced, real_schema
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import on_versions
 from e2e.test_real_transcripts import WHOLE
 from fairlead.agents.demo.scripts import Text, ToolUse

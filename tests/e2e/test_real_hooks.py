@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from e2e.cli_wire import BASE, Message, RealCli, real_cli
 from e2e.harness import on_versions, since
 from e2e.test_real_permissions import Adder
-from e2e.wire import BASE, Message, RealCli, real_cli
 from fairlead.agents.claude.wire import control
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from clients.mylifedb.house import Frame, Tab
+from clients.mylifedb.harness import Frame, Tab
 from clients.mylifedb.test_mylifedb_socket import level
-from e2e.desk import Desk, at_desk, settings
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import API_KEY, NEWEST, on_versions
 from e2e.test_real_transcripts import by_hand
 from fairlead.clients.mylifedb.kinds import had, kinds_of

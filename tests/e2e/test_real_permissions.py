@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.desk import Desk, a_question_is_answered, at_desk, settings
+from e2e.gateway_harness import Desk, a_question_is_answered, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, NEWEST, on_versions, since
 from fairlead.testing.model_api import ScriptedModel
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agents.claude import wire_rules as shown
+from e2e.cli_wire import Message, RealCli, allow, real_cli
 from e2e.harness import on_versions, since
-from e2e.wire import Message, RealCli, allow, real_cli
 from fairlead.agents.claude.wire import control
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.desk import at_desk, settings
+from e2e.gateway_harness import at_desk, settings
 from e2e.harness import on_versions
 
 CANARY = "a canary that sings"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.all_clients import all_clients, mylifedb, over
-from e2e.desk import Desk, Line, at_desk, settings
+from e2e.gateway_harness import Desk, Line, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, on_versions
 from fairlead.testing.happy_client import HappyClient
 from patience import PATIENCE

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from e2e.desk import Desk, at_desk, settings
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, on_versions, since
 from fairlead.testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess

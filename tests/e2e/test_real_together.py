@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from e2e.all_clients import Clients, all_clients, happy_words, over
-from e2e.desk import Desk, at_desk, settings
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from e2e.desk import Desk, at_desk, settings
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import on_versions
 from patience import PATIENCE
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.desk import Desk, at_desk, settings
-from e2e.dialed import written_down
+from e2e.dialin_harness import written_down
+from e2e.gateway_harness import Desk, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions, since
 from fairlead.system.proctable import program_inside
 from fairlead.testing.model_api import ScriptedModel

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cli_wire import ASKING, BASE, RealCli, allow, real_cli
 from e2e.harness import NEWEST, OLDEST, on_versions, since
-from e2e.wire import ASKING, BASE, RealCli, allow, real_cli
 from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.agents.claude.wire import control
 from fairlead.agents.claude.wire.encode import cancel_line

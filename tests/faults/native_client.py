@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage
 
 from fairlead.testing.native_client import Fold, FoldState
 from faults.gateway_process import TOKEN, GatewayProcess
-from faults.ledger import Line, is_prompt
+from faults.log_checks import Line, is_prompt
 from patience import PATIENCE
 
 Wanted = Callable[[Line], bool]

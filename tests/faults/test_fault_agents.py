@@ -12,7 +12,7 @@ import pytest
 from fairlead.testing.native_client import FoldedBlock
 from faults import strange_agent
 from faults.gateway_process import GatewayProcess
-from faults.ledger import Line, check_log
+from faults.log_checks import Line, check_log
 from faults.native_client import NativeClient, folded
 
 pytestmark = pytest.mark.fault

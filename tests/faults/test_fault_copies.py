@@ -16,7 +16,7 @@ from faults.gateway_process import PROGRAM, GatewayProcess
 from faults.native_client import after_a_turn
 from faults.test_fault_plugins import enable, view
 from patience import PATIENCE
-from plugins.plugging import write_plugin
+from plugins.harness import write_plugin
 
 pytestmark = pytest.mark.fault
 

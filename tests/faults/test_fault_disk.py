@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faults.gateway_process import GatewayProcess
-from faults.ledger import Ledger, Line, check_log, ends
+from faults.log_checks import Ledger, Line, check_log, ends
 from faults.native_client import NativeClient, folded
 from faults.small_disk import SmallDisk
 from patience import PATIENCE

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faults.gateway_process import GatewayProcess
-from faults.ledger import ASKING, Ledger, Line, check_log, check_truth, ends, is_prompt, read_transcript
+from faults.log_checks import ASKING, Ledger, Line, check_log, check_truth, ends, is_prompt, read_transcript
 from faults.native_client import Hangup, NativeClient, folded
 from patience import PATIENCE
 

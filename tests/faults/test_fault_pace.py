@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faults.gateway_process import GatewayProcess
-from faults.ledger import check_log
+from faults.log_checks import check_log
 from faults.native_client import NativeClient, after_a_turn, folded
 from patience import PATIENCE
 

@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from fairlead.system.proctable import start_mark
 from faults.gateway_process import TOKEN, GatewayProcess
 from patience import PATIENCE
-from plugins.plugging import BOARD, until, write_plugin
+from plugins.harness import BOARD, until, write_plugin
 
 
 async def view(gateway: GatewayProcess, name: str, state: str) -> dict[str, object]:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from clients.cognova.shelling import ShellClient
+from clients.cognova.terminal_harness import ShellClient
 from faults import strange_agent
 from faults.gateway_process import TOKEN, GatewayProcess
 from faults.native_client import NativeClient
 from faults.test_fault_plugins import enable
-from plugins.plugging import write_manifest
+from plugins.harness import write_manifest
 
 pytestmark = pytest.mark.fault
 

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
-from clients.claudecodeui.ccui_telling import Frame, Telling, shown, stepped
-from clients.cognova.telling import SESSION
+from clients.claudecodeui.chat_offline import Frame, Telling, shown, stepped
+from clients.cognova.chat_offline import SESSION
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
 from fairlead.model import events as ev
 from fairlead.model.timestamps import moment as written

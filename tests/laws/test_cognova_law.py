@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
-from clients.cognova.telling import Frame, Telling, shown
+from clients.cognova.chat_offline import Frame, Telling, shown
 from clients.cognova.test_cognova_golden import NAMES, told
 from fairlead.clients.cognova.chat_frames import FRAMES
 from fairlead.model import events as ev

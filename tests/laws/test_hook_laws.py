@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.claude_driver.hook_house import decided
+from agents.claude_driver.hook_harness import decided
 from fairlead.agents.claude.tui.hook_server import GONE_SECONDS, HookEndpoint
 from fairlead.agents.claude.wire.control import HookAnswer, HookOutput
 from fairlead.testing.clock import ManualClock

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
-from clients.mylifedb.showing import Frame, Showing
 from clients.mylifedb.test_mylifedb_golden import NAMES, lines
+from clients.mylifedb.view_offline import Frame, Showing
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.views import NewRow

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.claude_transcripts.written import SESSION, Row, Writer, three_subagents
+from agents.claude_transcripts.transcript_files import SESSION, Row, Writer, three_subagents
 from fairlead.clients.happy.mapper import VIEW as HAPPY
 from fairlead.clients.happy.mapper import HappyProjection
 from fairlead.clients.mylifedb.fold import NAME as MYLIFEDB
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection, read_memory
 from fairlead.model.queries import ReadProjection, ReadRows
-from sessions.rig import ANN
+from sessions.harness import ANN
 from sessions.test_transcripts import running
-from sessions.transcript_rig import FOUND
+from sessions.transcript_harness import FOUND
 
 UNTIMED: tuple[Row, ...] = (
     {"type": "summary", "summary": "What it was about", "leafUuid": "a0000000-0000-4000-8000-000000000001"},

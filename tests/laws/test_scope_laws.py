@@ -17,7 +17,7 @@ from fairlead.model.content import TextBlock
 from fairlead.model.errors import FairleadError, Stale
 from fairlead.model.ids import MessageId, RequestId, SessionId
 from laws.two_users import House, Ids, asked, open_house, table
-from sessions.rig import CHILD, SESSION, Rig
+from sessions.harness import CHILD, SESSION, Rig
 
 VIEWER = Identity("v", "owner", "viewer", frozenset({"view"}))
 TALKER = Identity("t", "owner", "talker", frozenset({"view", "chat"}))

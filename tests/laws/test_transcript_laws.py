@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.claude_transcripts.written import SESSION, SIDE_ROWS, Row, Writer, line, lines, three_subagents
+from agents.claude_transcripts.transcript_files import SESSION, SIDE_ROWS, Row, Writer, line, lines, three_subagents
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.transcripts.reader import SessionReader
 from fairlead.model import events as ev

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.claude_transcripts.written import SESSION
+from agents.claude_transcripts.transcript_files import SESSION
 from fairlead.model import events as ev
 from fairlead.model.store import TRANSCRIPT
 from laws.test_transcript_laws import RECORDED, pieces, recorded
 from sessions.test_transcripts import running
-from sessions.transcript_rig import FOUND, TranscriptRig
+from sessions.transcript_harness import FOUND, TranscriptRig
 
 STEPS = ("write", "write", "write", "replace", "truncate", "rename", "restart")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agents.claude.golden_claude import Input, cases, inputs
 from clients.happy.test_happy_laws import plays
-from clients.mylifedb.showing import Showing
+from clients.mylifedb.view_offline import Showing
 from laws.test_cognova_law import ALTERED
 from laws.test_cut_and_resume import generated
 from laws.two_watchers import SEATS, WAYS, Plan, Scene, Seat, plans_of, play

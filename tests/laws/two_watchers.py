@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from clients.mylifedb.showing import Showing, unframed
+from clients.mylifedb.view_offline import Showing, unframed
 from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory

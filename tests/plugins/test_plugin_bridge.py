@@ -9,7 +9,7 @@ from websockets.exceptions import ConnectionClosed
 
 from fairlead.plugins.ws_proxy import MESSAGE_COST, UNHEARD_BYTES, WebSocketProxy
 from fairlead.testing.clock import ManualClock
-from plugins.plugging import until
+from plugins.harness import until
 
 
 class Wire:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairlead.model.errors import BadRequest
 from fairlead.plugins.catalog import MOST, scan
 from fairlead.plugins.manifest import NAME, is_below, read_manifest
-from plugins.plugging import PROGRAMS, write_manifest, write_plugin
+from plugins.harness import PROGRAMS, write_manifest, write_plugin
 
 GOOD = {"name": "board", "displayName": "Board", "entry": "index.js"}
 

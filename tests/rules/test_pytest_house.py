@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 CONFTEST = """
 import pytest
 from pathlib import Path
-from tools.pytest_house import NoSkips, RuleResults, skips_fail
+from tools.pytest_plugins import NoSkips, RuleResults, skips_fail
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "rules(*ids): named rules")
@@ -128,7 +128,7 @@ def test_outcomes_of_worker_processes_are_all_recorded(tmp_path: Path) -> None:
 
 
 ORDER = """
-from tools.pytest_house import RandomOrder
+from tools.pytest_plugins import RandomOrder
 
 def pytest_configure(config):
     config.pluginmanager.register(RandomOrder({seed}))
@@ -173,7 +173,7 @@ def test_an_unknown_rule_fails_the_test_that_names_it(tmp_path: Path) -> None:
 
 GUARD = """
 from pathlib import Path
-from tools.pytest_house import ProcessGuard
+from tools.pytest_plugins import ProcessGuard
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "process: starts processes")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import httpx
 import msgspec
 
-from auth.memory import Dice, MemoryDocuments
+from auth.fakes import Dice, MemoryDocuments
 from fairlead.agents.claude.dialin.routes import DialInRoutes
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.auth.actions import CredentialActions

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions.rig import Rig
+from sessions.harness import Rig
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.claude_transcripts.written import OTHER, SESSION, Writer, conversation, lines
+from agents.claude_transcripts.transcript_files import OTHER, SESSION, Writer, conversation, lines
 from fairlead.clients.native import transcripts as native
 from fairlead.model.commands import Delete
 from fairlead.model.errors import BadId, BadRequest, OutsideRoots
 from fairlead.model.routes import Head, Request
 from fairlead.model.store import TRANSCRIPT
 from fairlead.sessions.api.transcripts import Announced, AnnounceSession
-from sessions.rig import ANN
-from sessions.transcript_rig import FOUND, TranscriptRig
+from sessions.harness import ANN
+from sessions.transcript_harness import FOUND, TranscriptRig
 
 
 @pytest.fixture

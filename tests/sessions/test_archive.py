@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from agents.claude_transcripts.written import Writer, conversation, lines
+from agents.claude_transcripts.transcript_files import Writer, conversation, lines
 from fairlead.model.commands import Delete, Send
 from fairlead.model.content import TextBlock
 from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT
 from sessions.test_transcripts import running
-from sessions.transcript_rig import TranscriptRig
+from sessions.transcript_harness import TranscriptRig
 
 SESSIONS = [SessionId(f"{number}0000000-0000-4000-8000-000000000000") for number in range(1, 6)]
 

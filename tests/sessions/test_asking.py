@@ -12,7 +12,7 @@ from fairlead.model.agents import Decision, Exit
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import BadRule, Behavior, parse_rule
-from sessions.rig import ANN, BOB, SESSION, Rig, SaidAgent
+from sessions.harness import ANN, BOB, SESSION, Rig, SaidAgent
 
 R1 = RequestId("r1")
 

@@ -8,7 +8,7 @@ import pytest
 from fairlead.model import commands as cmd
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import Unavailable
-from sessions.rig import SESSION, Rig
+from sessions.harness import SESSION, Rig
 
 
 class Slow:

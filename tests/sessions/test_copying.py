@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from agents.claude_transcripts.written import Row, Writer, line
+from agents.claude_transcripts.transcript_files import Row, Writer, line
 from fairlead.agents.claude.transcripts.mirror import WHOLE_ASIDE
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit
 from fairlead.model.commands import Close, Delete, Fork
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from sessions.rig import CHILD, SESSION, SaidAgent
+from sessions.harness import CHILD, SESSION, SaidAgent
 from sessions.test_transcripts import eventually, running
-from sessions.transcript_rig import TranscriptRig
+from sessions.transcript_harness import TranscriptRig
 
 
 async def entries(rig: TranscriptRig, session: SessionId = SESSION) -> Sequence[Entry]:

@@ -9,7 +9,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit, Record
 from fairlead.model.errors import AgentNotRunning
-from sessions.rig import SESSION, Rig, SaidAgent
+from sessions.harness import SESSION, Rig, SaidAgent
 from sessions.test_restart import restarted, row
 
 Way = Callable[[Rig, SaidAgent], Awaitable[object]]

@@ -10,7 +10,7 @@ from fairlead.model.content import TextBlock
 from fairlead.model.errors import AgentFailed, AgentMissing
 from fairlead.model.ids import MessageId
 from patience import PATIENCE
-from sessions.rig import ANN, SESSION, Rig
+from sessions.harness import ANN, SESSION, Rig
 
 FIRST = MessageId("aaaaaaaa-0000-0000-0000-000000000001")
 SECOND = MessageId("aaaaaaaa-0000-0000-0000-000000000002")

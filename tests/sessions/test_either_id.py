@@ -6,7 +6,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
-from sessions.rig import ANN, SESSION, Rig
+from sessions.harness import ANN, SESSION, Rig
 from sessions.test_queries import Seqs, Wire
 
 AGENTS = SessionId("77777777-7777-4777-8777-777777777777")

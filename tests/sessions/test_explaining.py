@@ -13,7 +13,7 @@ from fairlead.model.ids import RequestId
 from fairlead.sessions.api.folders import ListFolders
 from fairlead.sessions.folders.browse import MOST, FolderBrowser
 from fairlead.system.text_file import read_text
-from sessions.rig import ANN, BOB, SESSION, Rig, SaidAgent
+from sessions.harness import ANN, BOB, SESSION, Rig, SaidAgent
 
 
 async def report(rig: Rig, rule: str = "", *, admin: bool = False) -> q.PermissionReport:

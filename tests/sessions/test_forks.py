@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from agents.claude_transcripts.written import OTHER, SESSION, Row, Writer, lines
+from agents.claude_transcripts.transcript_files import OTHER, SESSION, Row, Writer, lines
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit
 from fairlead.model.commands import Delete
 from fairlead.model.ids import SessionId
-from sessions import rig as rigs
+from sessions import harness as rigs
 from sessions.test_copying import a_turn, wire_rows
 from sessions.test_transcripts import running
-from sessions.transcript_rig import FOUND, TranscriptRig
+from sessions.transcript_harness import FOUND, TranscriptRig
 
 OTHER_ID = SessionId(OTHER)
 THIRD = "33333333-3333-4333-8333-333333333333"

@@ -13,7 +13,7 @@ from fairlead.model.agents import Exit, Record
 from fairlead.model.errors import AgentMissing, AgentNotRunning, Busy, NotFound, OutsideRoots, Stale
 from fairlead.model.queries import GetSession
 from fairlead.sessions.process.handover import CUT_OFF_S
-from sessions.rig import ANN, BOB, CHILD, SESSION, Rig, SaidAgent
+from sessions.harness import ANN, BOB, CHILD, SESSION, Rig, SaidAgent
 from sessions.test_restart import restarted, row
 
 T = TypeVar("T")

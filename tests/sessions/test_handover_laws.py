@@ -21,7 +21,7 @@ from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.store import Entry
 from fairlead.sessions.state import SessionState, evolve
 from fairlead.testing.native_client import Fold
-from sessions.rig import SESSION, Rig, SaidAgent, SaidKind
+from sessions.harness import SESSION, Rig, SaidAgent, SaidKind
 from sessions.test_restart import row
 
 STEPS = (

@@ -6,7 +6,7 @@ from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, BadRequest, Busy, NotAllowed
 from fairlead.sessions.dependencies import CHILDREN
-from sessions.rig import ANN, BOB, SESSION, Rig, SaidGuest
+from sessions.harness import ANN, BOB, SESSION, Rig, SaidGuest
 
 
 async def invited(rig: Rig) -> SaidGuest:

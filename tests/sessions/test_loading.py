@@ -5,7 +5,7 @@ import pytest
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.store import TRANSCRIPT, Summary
-from sessions.rig import ANN, SESSION, Rig
+from sessions.harness import ANN, SESSION, Rig
 
 
 async def test_a_session_that_was_listed_a_moment_ago_is_not_loaded_without_its_file(rig: Rig) -> None:

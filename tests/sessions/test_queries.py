@@ -14,7 +14,7 @@ from fairlead.model.gateway import Cursor
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.store import Entry, SessionFilter
 from fairlead.sessions.permissions.request_index import RequestIndex
-from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
+from sessions.harness import ANN, BOB, CHILD, SESSION, Rig
 
 NOBODY = Identity("n", "n", "n", frozenset())
 

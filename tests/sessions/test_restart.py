@@ -13,7 +13,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from sessions.rig import SESSION, Rig, SaidAgent
+from sessions.harness import SESSION, Rig, SaidAgent
 
 
 def row(kind: str, uuid: str, content: Any, **message: Any) -> bytes:

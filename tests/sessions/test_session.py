@@ -24,7 +24,7 @@ from fairlead.model.errors import (
     Unavailable,
 )
 from fairlead.model.ids import MessageId, RequestId, SessionId
-from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
+from sessions.harness import ANN, BOB, CHILD, SESSION, Rig
 
 MESSAGE = MessageId("aaaaaaaa-0000-0000-0000-000000000001")
 

@@ -8,7 +8,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.session_changes import What
 from fairlead.sessions.api.read_state import SPACE, GetReadState, MarkRead, TurnsRead
 from fairlead.sessions.read_state import ReadState
-from sessions.rig import CHILD, SESSION, Rig
+from sessions.harness import CHILD, SESSION, Rig
 
 ANN = Identity("cred-ann", "ann", "ann", frozenset({"admin"}))
 BOB = Identity("cred-bob", "bob", "bob", frozenset({"view"}))

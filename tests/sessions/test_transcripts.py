@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude_transcripts.written import OTHER, SESSION, Writer, conversation, line, lines
+from agents.claude_transcripts.transcript_files import OTHER, SESSION, Writer, conversation, line, lines
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit, Record
@@ -24,9 +24,9 @@ from fairlead.model.store import TRANSCRIPT
 from fairlead.sessions.api.transcripts import ArchiveTranscripts, ImportTranscript
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
-from sessions.rig import ANN
+from sessions.harness import ANN
 from sessions.test_feed import Lines, Socket
-from sessions.transcript_rig import FOUND, TranscriptRig
+from sessions.transcript_harness import FOUND, TranscriptRig
 
 OTHER_ID = SessionId(OTHER)
 WRITTEN_AT = 1_672_628_405_000

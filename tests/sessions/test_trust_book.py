@@ -7,7 +7,7 @@ import pytest
 from fairlead.agents.claude.trust import describe
 from fairlead.model.errors import NotAllowed, Stale
 from fairlead.sessions.folders.trust import TrustedFolders
-from sessions.rig import ANN, BOB, Rig
+from sessions.harness import ANN, BOB, Rig
 
 
 @pytest.fixture

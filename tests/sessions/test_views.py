@@ -27,7 +27,7 @@ from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 from fairlead.testing.store_conformance import batch, new_session
 from patience import PATIENCE
-from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
+from sessions.harness import ANN, BOB, CHILD, SESSION, Rig
 from sessions.test_feed import Socket
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.stores.sqlite import SqliteStore
 from patience import PATIENCE
-from sessions.rig import SESSION
+from sessions.harness import SESSION
 
 pytestmark = pytest.mark.fault
 

@@ -11,7 +11,7 @@ from fairlead.model.errors import BadRequest, NotFound, TooLarge
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 from fairlead.sessions.folders import workspace
 from fairlead.sessions.folders.workspace import WorkspaceReader
-from sessions.rig import ANN
+from sessions.harness import ANN
 
 
 def resolve(path: str) -> str:

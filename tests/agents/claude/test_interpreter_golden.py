@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from agents.claude.golden_claude import GOLDEN, Log, cases, inputs, output
-from agents.claude.talk import all_of, kinds, the
+from agents.claude.record_builders import all_of, kinds, the
 from fairlead.model import events as ev
 
 

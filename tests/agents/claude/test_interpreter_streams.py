@@ -1,7 +1,7 @@
 """Streams: deltas with running offsets, blocks that name and replace them, and what stays when a block never comes."""
 
 from agents.claude.golden_claude import SESSION, Input, feed
-from agents.claude.talk import (
+from agents.claude.record_builders import (
     agent,
     all_of,
     assistant,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.claude.golden_claude import Input, Log
-from agents.claude.talk import (
+from agents.claude.record_builders import (
     agent,
     all_of,
     assistant,

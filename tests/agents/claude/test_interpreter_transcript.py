@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.claude.golden_claude import Input, Log, inputs
-from agents.claude.talk import (
+from agents.claude.record_builders import (
     all_of,
     assistant,
     begin,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.claude.golden_claude import SESSION, Input, Log
-from agents.claude.talk import all_of, kinds, row, said, text, the
+from agents.claude.record_builders import all_of, kinds, row, said, text, the
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.model import events as ev
 from fairlead.model.content import ImageBlock, TextBlock

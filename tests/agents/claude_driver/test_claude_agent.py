@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.claude_driver.puppet import MCP_TOOL, NEW, OLD, SESSION, Rig, answers, asks, can_use, hook, success
+from agents.claude_driver.harness import MCP_TOOL, NEW, OLD, SESSION, Rig, answers, asks, can_use, hook, success
 from fairlead.agents.claude.stdio import control_requests
 from fairlead.agents.claude.wire.encode import user_line
 from fairlead.agents.claude.wire.framing import RECORD_LIMIT

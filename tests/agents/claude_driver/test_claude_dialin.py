@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.claude_driver.puppet import MemorySink, can_use, success
-from agents.links.socketless import Agent
+from agents.claude_driver.harness import MemorySink, can_use, success
+from agents.links.fake_socket import Agent
 from fairlead.agents.claude.dialin.link import (
     HYBRID_SECONDS,
     KEEP_ALIVE_SECONDS,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.claude_driver.puppet import MemorySink
+from agents.claude_driver.harness import MemorySink
 from fairlead.agents.claude.transcripts.recovery import (
     QUIET_SECONDS,
     config_folder,

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from agents.claude_driver.hook_house import SESSION, House, decided, house, tool_use
+from agents.claude_driver.hook_harness import SESSION, House, decided, house, tool_use
 from fairlead.agents.claude.stdio.tool_hooks import denial
 from fairlead.agents.claude.tui import hook_server
 from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint, HookServer, command, settings_json

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude_driver.puppet import MemorySink
+from agents.claude_driver.harness import MemorySink
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.demo.kind import DemoKind

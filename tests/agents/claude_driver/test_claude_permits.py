@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.claude_driver.hook_house import decided, tool_use
-from agents.claude_driver.puppet import NEW, OLD, MemorySink
+from agents.claude_driver.harness import NEW, OLD, MemorySink
+from agents.claude_driver.hook_harness import decided, tool_use
 from fairlead.agents.claude.stdio.tool_hooks import HookPermissions
 from fairlead.model.agents import Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import Stale

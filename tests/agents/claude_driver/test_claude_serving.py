@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from agents.claude_driver.puppet import MCP_TOOL, OLD, Rig, asks, can_use, hook, success
+from agents.claude_driver.harness import MCP_TOOL, OLD, Rig, asks, can_use, hook, success
 from fairlead.agents.claude.stdio import control_requests
 from fairlead.model.agents import Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import (

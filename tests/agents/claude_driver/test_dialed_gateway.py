@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from e2e.desk import Desk, Line, at_desk, settings
+from e2e.gateway_harness import Desk, Line, at_desk, settings
 from fairlead.wiring import running
 
 pytestmark = pytest.mark.process

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agents.claude_driver.puppet import MemorySink
-from agents.claude_transcripts.written import Row, Writer, line
+from agents.claude_driver.harness import MemorySink
+from agents.claude_transcripts.transcript_files import Row, Writer, line
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.stdio.subagent_files import LAG_SECONDS, SubagentFiles
 from fairlead.agents.claude.versions import Version

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
-from agents.claude_driver.puppet import MemorySink
+from agents.claude_driver.harness import MemorySink
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import TuiLaunch

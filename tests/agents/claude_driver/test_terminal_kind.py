@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
-from agents.claude_driver.puppet import MemorySink
+from agents.claude_driver.harness import MemorySink
 from agents.claude_driver.test_terminal_agent import SESSION, Tokens
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.claude.transcripts.recovery import transcript_path

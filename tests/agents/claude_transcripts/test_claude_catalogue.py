@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude_transcripts.written import OTHER, SESSION, Home, Writer, conversation, lines
+from agents.claude_transcripts.transcript_files import OTHER, SESSION, Home, Writer, conversation, lines
 from fairlead.agents.claude.transcripts import index
 from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes
 from fairlead.agents.claude.transcripts.summary import HEAD, TAIL

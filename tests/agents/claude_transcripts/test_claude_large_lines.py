@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.claude_transcripts.test_claude_reading import everything, words
-from agents.claude_transcripts.written import SESSION, Home, Writer, line
+from agents.claude_transcripts.transcript_files import SESSION, Home, Writer, line
 from fairlead.agents.claude.transcripts import file_reader, repair
 from fairlead.agents.claude.transcripts.file_reader import FRAGMENT_BYTES
 from fairlead.agents.claude.transcripts.reader import AT_ONCE, SessionReader

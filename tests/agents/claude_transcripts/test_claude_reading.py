@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude_transcripts.written import OTHER, SESSION, Home, Row, Writer, line, lines
+from agents.claude_transcripts.transcript_files import OTHER, SESSION, Home, Row, Writer, line, lines
 from fairlead.agents.claude.transcripts.file_reader import last_rows
 from fairlead.agents.claude.transcripts.reader import SessionReader, decode_place
 from fairlead.agents.claude.wire.framing import LineSplitter

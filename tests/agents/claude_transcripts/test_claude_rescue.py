@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.claude_transcripts.written import Writer, line
+from agents.claude_transcripts.transcript_files import Writer, line
 from fairlead.agents.claude.transcripts.repair import Fragment, RepairedRow, read_line, row_time
 
 WRITE = Writer()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude_transcripts.written import SESSION, Writer, conversation, lines
+from agents.claude_transcripts.transcript_files import SESSION, Writer, conversation, lines
 from fairlead.agents.claude.transcripts.summary import HEAD, TAIL, TranscriptSummary, facts, is_typed, prompt_of
 
 

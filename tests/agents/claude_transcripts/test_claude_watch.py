@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from asyncinotify import Inotify
 
-from agents.claude_transcripts.written import OTHER, SESSION, Home, Writer, conversation, lines
+from agents.claude_transcripts.transcript_files import OTHER, SESSION, Home, Writer, conversation, lines
 from fairlead.agents.claude.transcripts import watcher as watching
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents
 from fairlead.agents.claude.transcripts.watcher import TranscriptWatcher

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from argon2 import profiles
 
-from clients.claudecodeui.ccui_chatting import ChatHouse, chat_house
-from clients.claudecodeui.ccui_signing import Signed, signed_gateway
+from clients.claudecodeui.chat_harness import ChatHouse, chat_house
+from clients.claudecodeui.signed_gateway import Signed, signed_gateway
 from fairlead.auth import passwords
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from clients.claudecodeui.ccui_chatting import CHAT, ChatHouse
-from clients.claudecodeui.ccui_signing import PASSWORD, SESSIONS, Signed, frames_until
-from clients.mylifedb.house import open_house
+from clients.claudecodeui.chat_harness import CHAT, ChatHouse
+from clients.claudecodeui.signed_gateway import PASSWORD, SESSIONS, Signed, frames_until
+from clients.mylifedb.harness import open_house
 from fairlead.model.auth import OWNER
 from fairlead.uploads.api import FILE_BYTES, FILES
 from fairlead.uploads.service import Uploads

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.claudecodeui.ccui_chatting import ChatHouse, chat_house
-from clients.cognova.chatting import stream
+from clients.claudecodeui.chat_harness import ChatHouse, chat_house
+from clients.cognova.chat_harness import stream
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing
 from fairlead.server.limits import ServerLimits
-from sessions.rig import Rig
+from sessions.harness import Rig
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 

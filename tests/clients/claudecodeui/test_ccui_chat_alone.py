@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import fairlead
-from clients.cognova.telling import unframed
+from clients.cognova.chat_offline import unframed
 from fairlead.clients.claudecodeui import PROTOCOL
 from fairlead.clients.claudecodeui.chat.conversation import ChatConversation
 from fairlead.clients.claudecodeui.chat.frames import frame

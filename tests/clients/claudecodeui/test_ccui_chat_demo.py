@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from clients.claudecodeui.ccui_chatting import peer_at
-from clients.claudecodeui.ccui_script import PLAYED, play
+from clients.claudecodeui.chat_harness import peer_at
+from clients.claudecodeui.chat_scenario import PLAYED, play
 from fairlead.config import load
 from fairlead.wiring import running
 from patience import PATIENCE

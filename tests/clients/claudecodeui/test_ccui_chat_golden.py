@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agents.claude.golden_claude import inputs
-from clients.claudecodeui.ccui_chatting import said
-from clients.claudecodeui.ccui_telling import Frame, Telling, shown
-from clients.cognova.telling import SESSION
+from clients.claudecodeui.chat_harness import said
+from clients.claudecodeui.chat_offline import Frame, Telling, shown
+from clients.cognova.chat_offline import SESSION
 from fairlead.clients.claudecodeui.chat.frames import FRAMES
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui"

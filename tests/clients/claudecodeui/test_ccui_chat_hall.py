@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.ccui_chatting import ChatHouse
-from clients.cognova.chatting import stream
+from clients.claudecodeui.chat_harness import ChatHouse
+from clients.cognova.chat_harness import stream
 from fairlead.clients.claudecodeui.chat.session_list import CODEC, HALL, loading
 from fairlead.clients.claudecodeui.rest.project_fields import project_id
 from fairlead.model import commands as cmd
@@ -20,7 +20,7 @@ from fairlead.sessions.fanout.session_changes import SessionChanges
 from fairlead.testing.clock import ManualClock
 from laws.test_ccui_law import KINDS
 from patience import PATIENCE
-from sessions.rig import ANN
+from sessions.harness import ANN
 
 GATEWAY = frozenset({"chat_subscribed", "session_upserted", "loading_progress", "protocol_error"})
 """What the gateway itself says, of no run."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from clients.claudecodeui.ccui_chatting import ChatHouse
-from clients.cognova.chatting import stream
+from clients.claudecodeui.chat_harness import ChatHouse
+from clients.cognova.chat_harness import stream
 from fairlead.clients.claudecodeui.rest import history_pages
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.ccui_chatting import ChatHouse, chat_house
-from clients.cognova.chatting import stream
+from clients.claudecodeui.chat_harness import ChatHouse, chat_house
+from clients.cognova.chat_harness import stream
 from fairlead.clients.claudecodeui.chat.frames import FRAMES
 from fairlead.model.ids import SessionId
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
-from sessions.rig import SESSION, Rig, SaidAgent
+from sessions.harness import SESSION, Rig, SaidAgent
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 

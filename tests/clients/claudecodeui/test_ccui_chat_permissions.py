@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.ccui_chatting import ChatHouse, Peer
+from clients.claudecodeui.chat_harness import ChatHouse, Peer
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Decision
 from fairlead.model.ids import SessionId
 from fairlead.sessions.permissions.requests import MOST_BROUGHT
-from sessions.rig import BOB, SaidAgent
+from sessions.harness import BOB, SaidAgent
 
 
 async def asking(chats: ChatHouse, peer: Peer, tool: str = "Bash", **given: Any) -> tuple[SessionId, SaidAgent, str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clients.claudecodeui.ccui_chatting import ChatHouse
+from clients.claudecodeui.chat_harness import ChatHouse
 from fairlead.model.agents import Exit
 
 

@@ -8,8 +8,8 @@ import httpx
 import msgspec
 import pytest
 
-from clients.claudecodeui.ccui_chatting import peer_at
-from clients.claudecodeui.ccui_script import history
+from clients.claudecodeui.chat_harness import peer_at
+from clients.claudecodeui.chat_scenario import history
 from clients.mylifedb.test_mylifedb_transcripts import SESSION, Home, gateway, row
 from fairlead.clients.claudecodeui.chat.conversation import ChatConversation
 from fairlead.clients.claudecodeui.rest.history_pages import messages

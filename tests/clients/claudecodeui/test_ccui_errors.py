@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.claudecodeui.ccui_signing import SESSIONS, Signed, signed_gateway
+from clients.claudecodeui.signed_gateway import SESSIONS, Signed, signed_gateway
 
 pytestmark = pytest.mark.process
 

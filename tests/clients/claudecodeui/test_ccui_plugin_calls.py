@@ -7,7 +7,7 @@ import pytest
 
 from clients.claudecodeui.test_ccui_plugins import House, house_of
 from fairlead.plugins.api import CallPlugin
-from plugins.plugging import ADMIN, write_plugin
+from plugins.harness import ADMIN, write_plugin
 
 pytestmark = pytest.mark.process
 

@@ -13,13 +13,13 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.ccui_signing import Signed, frames_until, signed_gateway
+from clients.claudecodeui.signed_gateway import Signed, frames_until, signed_gateway
 from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.sockets import CloseSocket, Do, Handshake, Perform, SocketRoute
 from fairlead.server.discovery import discover
 from patience import PATIENCE
-from plugins.plugging import BOARD
+from plugins.harness import BOARD
 from server.fakes import serving
 
 pytestmark = pytest.mark.process

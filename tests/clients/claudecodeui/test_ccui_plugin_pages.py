@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clients.claudecodeui.test_ccui_plugins import House, house_of
-from plugins.plugging import BOARD, write_plugin
+from plugins.harness import BOARD, write_plugin
 
 pytestmark = pytest.mark.process
 

@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection
 from clients.claudecodeui.test_ccui_plugins import House, hear, house_of
 from fairlead.plugins.ws_proxy import CLOSE_SECONDS, UNHEARD_BYTES, UNSENT_BYTES, WebSocketProxy
 from fairlead.testing.clock import ManualClock
-from plugins.plugging import ends, until, write_plugin
+from plugins.harness import ends, until, write_plugin
 
 pytestmark = pytest.mark.process
 

@@ -17,7 +17,7 @@ from fairlead.model.requests import Head
 from fairlead.plugins.api import JoinPlugin
 from fairlead.server.plugin_pages import page_performers
 from patience import PATIENCE
-from plugins.plugging import BOARD, Desk, desk_of, ends, until, write_plugin
+from plugins.harness import BOARD, Desk, desk_of, ends, until, write_plugin
 from server.fakes import Served, serving
 
 pytestmark = pytest.mark.process

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.ccui_signing import Signed
+from clients.claudecodeui.signed_gateway import Signed
 from fairlead.clients.claudecodeui.rest.project_fields import project_id
 
 pytestmark = [pytest.mark.usefixtures("cheap_passwords"), pytest.mark.process]

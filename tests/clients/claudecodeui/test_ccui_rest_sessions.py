@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.ccui_signing import SESSIONS, Signed, frames_until, signed_gateway
+from clients.claudecodeui.signed_gateway import SESSIONS, Signed, frames_until, signed_gateway
 from fairlead.clients.claudecodeui.rest import search
 from fairlead.clients.claudecodeui.rest.project_fields import project_id
 from fairlead.model.ids import is_uuid

@@ -15,7 +15,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.ccui_signing import PASSWORD, Signed, frames_until, signed_gateway
+from clients.claudecodeui.signed_gateway import PASSWORD, Signed, frames_until, signed_gateway
 from fairlead.auth.accounts import LIFETIME_S
 from fairlead.auth.login_throttle import PER_PAIR
 from fairlead.clients.claudecodeui import PROTOCOL

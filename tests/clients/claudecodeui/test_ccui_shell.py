@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.desking import DeskHouse, folders, open_desk_house
+from clients.claudecodeui.shell_harness import DeskHouse, folders, open_desk_house
 from fairlead.terminals.api import Size
 from fairlead.testing.claudecodeui_shell_client import RECONNECTED
 from server.fakes import until
-from terminals.on_socket import CLEAN
+from terminals.socket_client import CLEAN
 
 pytestmark = pytest.mark.process
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.desking import SECRETS, DeskHouse, folders, open_desk_house
+from clients.claudecodeui.shell_harness import SECRETS, DeskHouse, folders, open_desk_house
 from fairlead.clients.claudecodeui.shell import MESSAGE_LIMIT, ShellCodec
 from fairlead.model.auth import Identity
 from fairlead.system.proctable import is_alive
@@ -22,7 +22,7 @@ from fairlead.terminals.shells import left_warning
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until
-from terminals.on_socket import CLEAN
+from terminals.socket_client import CLEAN
 
 pytestmark = pytest.mark.process
 

@@ -8,10 +8,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.ccui_signing import Signed, signed_gateway
-from clients.claudecodeui.desking import DeskClient
+from clients.claudecodeui.shell_harness import DeskClient
+from clients.claudecodeui.signed_gateway import Signed, signed_gateway
 from fairlead.system.proctable import is_alive
-from terminals.inside import PRINT_PID, outside
+from terminals.sandboxed_process import PRINT_PID, outside
 
 pytestmark = pytest.mark.process
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.desking import DeskHouse, open_desk_house
+from clients.claudecodeui.shell_harness import DeskHouse, open_desk_house
 from fairlead.system.proctable import is_alive
 from fairlead.terminals.launcher.programs import Provider
 from fairlead.terminals.launcher.service import PROMPT_SECONDS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.desking import DeskClient, DeskHouse, open_desk_house
+from clients.claudecodeui.shell_harness import DeskClient, DeskHouse, open_desk_house
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest, Busy, NotAllowed

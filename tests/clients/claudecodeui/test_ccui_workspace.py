@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.ccui_signing import Signed
+from clients.claudecodeui.signed_gateway import Signed
 from fairlead.clients.claudecodeui.rest.git_text import branches_of, commits_of, status_of
 from fairlead.clients.claudecodeui.rest.project_fields import project_id
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.cognova.chatting import ChatHouse, chat_house
+from clients.cognova.chat_harness import ChatHouse, chat_house
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.cognova.chatting import ChatHouse, chat_house, stream
+from clients.cognova.chat_harness import ChatHouse, chat_house, stream
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentMissing
 from fairlead.model.ids import is_uuid

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from clients.cognova.chatting import ChatHouse, Peer, stream
+from clients.cognova.chat_harness import ChatHouse, Peer, stream
 from fairlead.model.agents import Exit
-from sessions.rig import SaidAgent
+from sessions.harness import SaidAgent
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-dialogues"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from clients.cognova.chatting import peer_at
+from clients.cognova.chat_harness import peer_at
 from fairlead.config import load
 from fairlead.wiring import running
 from patience import PATIENCE

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clients.cognova.telling import SESSION, Telling, shown
+from clients.cognova.chat_offline import SESSION, Telling, shown
 from fairlead.model.ids import is_uuid
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova"

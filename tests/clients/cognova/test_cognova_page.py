@@ -13,7 +13,7 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from clients.cognova.chatting import peer_at
+from clients.cognova.chat_harness import peer_at
 from fairlead.config import Config, DoorConfig
 from fairlead.wiring import running
 from patience import PATIENCE

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from clients.cognova.chatting import ChatHouse, chat_house, stream
-from clients.cognova.telling import unframed
+from clients.cognova.chat_harness import ChatHouse, chat_house, stream
+from clients.cognova.chat_offline import unframed
 from fairlead.clients.cognova.chat_frames import FRAMES, VARIANT
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor
 from fairlead.testing.cognova_client import CognovaClient
-from sessions.rig import ANN, SESSION, Rig, SaidAgent
+from sessions.harness import ANN, SESSION, Rig, SaidAgent
 
 
 async def all_live(chats: ChatHouse, agent: SaidAgent) -> Any:

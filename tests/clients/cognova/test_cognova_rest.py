@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from clients.cognova.chatting import ChatHouse, chat_house
+from clients.cognova.chat_harness import ChatHouse, chat_house
 from fairlead.clients.cognova import PROTOCOL
 from fairlead.model.commands import ArchiveSession, Steer
 from fairlead.model.content import TextBlock
 from fairlead.model.ids import SessionId, is_uuid
-from sessions.rig import SESSION, Rig
+from sessions.harness import SESSION, Rig
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 PATH = "/cognova/api/conversations"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.cognova.shelling import ShellClient, ShellHouse, open_shell_house
+from clients.cognova.terminal_harness import ShellClient, ShellHouse, open_shell_house
 from fairlead.clients.cognova.terminal import MESSAGE_LIMIT
 from fairlead.system.proctable import is_alive
 from fairlead.terminals.api import Size
@@ -23,7 +23,7 @@ from fairlead.terminals.shells import warning
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until
-from terminals.on_socket import CLEAN
+from terminals.socket_client import CLEAN
 
 pytestmark = pytest.mark.process
 

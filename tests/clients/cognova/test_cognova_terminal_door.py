@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from clients.cognova.shelling import ShellClient
+from clients.cognova.terminal_harness import ShellClient
 from fairlead.config import load
 from fairlead.system.proctable import is_alive
 from fairlead.wiring import running
-from terminals.inside import PRINT_PID, outside
+from terminals.sandboxed_process import PRINT_PID, outside
 
 pytestmark = pytest.mark.process
 

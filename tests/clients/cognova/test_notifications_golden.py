@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clients.cognova.feeding import FeedHouse, open_feed_house
+from clients.cognova.notifications_harness import FeedHouse, open_feed_house
 from fairlead.notifications.api import Told
 from fairlead.testing.notifications_client import NotificationsClient
 

@@ -10,11 +10,11 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from clients.cognova.feeding import FeedHouse, open_feed_house
+from clients.cognova.notifications_harness import FeedHouse, open_feed_house
 from fairlead.model import commands as cmd
 from fairlead.model.errors import AgentMissing
 from patience import PATIENCE
-from sessions.rig import ANN, SESSION
+from sessions.harness import ANN, SESSION
 
 TASK = {"title": "Fix login bug"}
 AGENT = {"name": "Tidy", "schedule": "0 9 * * *", "prompt": "Tidy up."}

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.direct.seat import Seat, seated
+from clients.direct.harness import Seat, seated
 from fairlead.config import load
 from fairlead.testing.direct_client import Message
 from fairlead.wiring import GatewayInfo, running

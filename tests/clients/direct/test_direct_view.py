@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from agents.claude.golden_claude import cases, feed, inputs, raw
-from clients.native.dialogue import frames
+from clients.native.conversation_driver import frames
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.direct.view import DirectEncoder, DirectReducer, joining
 from fairlead.model.ids import SessionId

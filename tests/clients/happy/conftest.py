@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.happy import telling
-from clients.happy.seats import House, at_home
-from clients.happy.telling import Schema, real_schema
+from clients.happy import envelopes
+from clients.happy.envelopes import Schema, real_schema
+from clients.happy.harness import House, at_home
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,9 +25,9 @@ def schema() -> Iterator[Schema]:
 
 @pytest.fixture(autouse=True)
 def all_pass_the_schema(schema: Schema) -> Iterator[None]:
-    telling.made.clear()
+    envelopes.made.clear()
     yield
-    schema.check(telling.made)
+    schema.check(envelopes.made)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clients.happy.telling import Schema, Told, assistant, call, client_of, over, result, text, told, user, wire
+from clients.happy.envelopes import Schema, Told, assistant, call, client_of, over, result, text, told, user, wire
 from fairlead.testing.happy_client import HappyClient, Shown, Tracer, normalise, strip_notifications
 
 TASK = "cdbc6ff5ad64b06ccfa061c7"

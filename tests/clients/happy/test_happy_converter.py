@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agents.claude.golden_claude import cases, inputs
-from clients.happy.telling import Told, assistant, call, kinds, over, prompt, result, text, user
-from clients.mylifedb.showing import SESSION, Showing
+from clients.happy.envelopes import Told, assistant, call, kinds, over, prompt, result, text, user
+from clients.mylifedb.view_offline import SESSION, Showing
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.model.ids import SessionId
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clients.happy.telling import Told, assert_balanced, bare, kinds
+from clients.happy.envelopes import Told, assert_balanced, bare, kinds
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.happy.mapper import HappyReducer
 

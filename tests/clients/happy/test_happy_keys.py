@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from nacl.secret import SecretBox
 
-from clients.happy.seats import UNKNOWN, House, over, said, words
-from clients.happy.telling import Schema
+from clients.happy.envelopes import Schema
+from clients.happy.harness import UNKNOWN, House, over, said, words
 from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.happy.encryption import derive, seal, unseal
 from fairlead.testing.happy_client import HappyClient

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import Input, cases, inputs
-from clients.happy.telling import (
+from clients.happy.envelopes import (
     SESSION,
     Told,
     assert_balanced,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.happy.seats import UNKNOWN, House, answer_all, at_home, over, said, waiting, words
-from clients.happy.telling import Schema
+from clients.happy.envelopes import Schema
+from clients.happy.harness import UNKNOWN, House, answer_all, at_home, over, said, waiting, words
 from patience import PATIENCE
 
 

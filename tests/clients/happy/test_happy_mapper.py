@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clients.happy.telling import (
+from clients.happy.envelopes import (
     SESSION,
     Told,
     assert_balanced,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.claude.golden_claude import cases, inputs
-from clients.happy.telling import Told, assert_balanced, bare, told
+from clients.happy.envelopes import Told, assert_balanced, bare, told
 from fairlead.testing.happy_client import CUID
 
 

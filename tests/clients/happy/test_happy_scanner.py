@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from agents.claude_transcripts.written import OTHER, SESSION, Writer
-from clients.happy.telling import Envelope, made
+from agents.claude_transcripts.transcript_files import OTHER, SESSION, Writer
+from clients.happy.envelopes import Envelope, made
 from fairlead.clients.happy.mapper import VIEW, HappyProjection
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import ReadRows
 from fairlead.model.store import RowPage
 from fairlead.sessions.api.transcripts import AnnounceSession
-from sessions.rig import ANN
-from sessions.transcript_rig import FOUND, TranscriptRig
+from sessions.harness import ANN
+from sessions.transcript_harness import FOUND, TranscriptRig
 
 
 @pytest.fixture

@@ -4,19 +4,7 @@ from typing import Any
 
 import pytest
 
-from clients.happy.telling import (
-    Told,
-    assert_balanced,
-    assistant,
-    bare,
-    call,
-    kinds,
-    over,
-    prompt,
-    result,
-    row,
-    text,
-)
+from clients.happy.envelopes import Told, assert_balanced, assistant, bare, call, kinds, over, prompt, result, row, text
 from fairlead.model.ids import subagent_id
 
 P1, P2 = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"

@@ -4,16 +4,7 @@ from typing import Any
 
 import pytest
 
-from clients.happy.telling import (
-    Told,
-    assert_balanced,
-    assistant,
-    call,
-    kinds,
-    over,
-    prompt,
-    text,
-)
+from clients.happy.envelopes import Told, assert_balanced, assistant, call, kinds, over, prompt, text
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, RequestId, TurnId, subagent_id
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.mylifedb.house import House, open_house
+from clients.mylifedb.harness import House, open_house
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clients.mylifedb.showing import Showing
+from clients.mylifedb.view_offline import Showing
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 
 CASES = Path(__file__).parents[2] / "golden" / "mylifedb"

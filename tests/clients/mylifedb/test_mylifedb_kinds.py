@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from clients.mylifedb.house import House
-from clients.mylifedb.showing import Showing
+from clients.mylifedb.harness import House
 from clients.mylifedb.test_mylifedb_rest import ONE, call
 from clients.mylifedb.test_mylifedb_socket import talked
+from clients.mylifedb.view_offline import Showing
 from fairlead.clients.mylifedb import PROTOCOL
 from fairlead.clients.mylifedb.kinds import FIRST, Version, had, kinds_of, read_version
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
@@ -19,7 +19,7 @@ from fairlead.model.errors import BadRequest
 from fairlead.server.doors import Door, check_doors
 from fairlead.server.errors import BadServerSetting
 from fairlead.server.listeners import Binding
-from sessions.rig import SESSION
+from sessions.harness import SESSION
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 OLD: Version = (2, 1, 37)

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from clients.mylifedb.house import House, open_house
+from clients.mylifedb.harness import House, open_house
 from fairlead.clients.mylifedb.notifications import event
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
@@ -19,7 +19,7 @@ from fairlead.model.session_changes import SessionChangeNotice
 from fairlead.sessions.fanout.session_changes import SessionChanges
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
-from sessions.rig import SESSION
+from sessions.harness import SESSION
 
 PATH = "/mylifedb/api/notifications/stream"
 

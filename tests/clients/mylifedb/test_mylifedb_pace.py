@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from clients.mylifedb.house import House, open_house
+from clients.mylifedb.harness import House, open_house
 from clients.mylifedb.test_mylifedb_socket import prompt, stream
 from fairlead.clients.mylifedb.fold import NAME
 from fairlead.server.limits import ServerLimits
-from sessions.rig import SESSION
+from sessions.harness import SESSION
 
 BIG = 200_000
 """Bytes of a record; some of these are more than the buffers between two sockets hold."""

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import raw
-from clients.mylifedb.showing import SESSION, Showing, unframed
 from clients.mylifedb.test_mylifedb_golden import NAMES, lines, shown
+from clients.mylifedb.view_offline import SESSION, Showing, unframed
 from fairlead.clients.mylifedb import streaming
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.pages import PAGE_BYTES, PAGE_ROWS, Pages

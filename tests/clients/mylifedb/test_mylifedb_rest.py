@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from clients.mylifedb.house import House
-from clients.mylifedb.showing import Showing
+from clients.mylifedb.harness import House
 from clients.mylifedb.test_mylifedb_socket import talked
+from clients.mylifedb.view_offline import Showing
 from fairlead.clients.mylifedb import rest
 from fairlead.clients.mylifedb.counting import CountProjection, read_counted
 from fairlead.clients.mylifedb.rest import session_state, title_of
@@ -18,7 +18,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Summary
-from sessions.rig import ANN, SESSION
+from sessions.harness import ANN, SESSION
 
 BASE = "/api/claude/sessions"
 ONE = f"{BASE}/{SESSION}"

@@ -11,14 +11,14 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from clients.mylifedb.house import House, Tab, open_house
+from clients.mylifedb.harness import House, Tab, open_house
 from fairlead.model.agents import Exit
 from fairlead.model.commands import Delete
 from fairlead.model.errors import AgentMissing, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
-from sessions.rig import SESSION, SaidAgent
+from sessions.harness import SESSION, SaidAgent
 
 OTHER = SessionId("22222222-2222-4222-8222-222222222222")
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from clients.mylifedb.house import House, Tab
+from clients.mylifedb.harness import House, Tab
 from clients.mylifedb.test_mylifedb_socket import level, prompt, stream, talked
 from fairlead.clients.mylifedb import pages
 from fairlead.model import commands as cmd
 from fairlead.sessions.api.read_state import SPACE
-from sessions.rig import SESSION, SaidAgent
+from sessions.harness import SESSION, SaidAgent
 
 
 async def asked(house: House, tab: Tab, request: str = "R1", call: str = "toolu_1", tool: str = "Write") -> SaidAgent:

@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.mylifedb.house import House, open_house
+from clients.mylifedb.harness import House, open_house
 from fairlead.clients.mylifedb.terminal import EARLY_BYTES, RawTerminal
 from fairlead.model.auth import Identity
 from fairlead.model.requests import Head
@@ -21,7 +21,7 @@ from fairlead.terminals.attachment import TerminalActions
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.screen.emulator import Emulator
 from patience import PATIENCE
-from sessions.rig import SESSION
+from sessions.harness import SESSION
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ "}

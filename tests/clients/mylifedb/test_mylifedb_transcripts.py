@@ -12,7 +12,7 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from clients.mylifedb.house import Frame, Tab
+from clients.mylifedb.harness import Frame, Tab
 from fairlead.agents.claude.transcripts.file_reader import TranscriptFile
 from fairlead.config import Config
 from fairlead.testing.mylifedb_client import MyLifeDbClient

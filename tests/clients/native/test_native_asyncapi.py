@@ -10,7 +10,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from clients.native.asyncapi import document
-from clients.native.dialogue import Dialogue, frames
+from clients.native.conversation_driver import Dialogue, frames
 from fairlead.clients.native.codec import JsonCodec
 from fairlead.clients.native.terminal import NativeTerminalCodec
 from fairlead.model import events as ev

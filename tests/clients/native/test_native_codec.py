@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.native.dialogue import frames
+from clients.native.conversation_driver import frames
 from fairlead.clients.native.codec import CODECS, JSON, MSGPACK, JsonCodec, MsgpackCodec
 from fairlead.model import events as ev
 from fairlead.model.frames import binary_frame, text_frame

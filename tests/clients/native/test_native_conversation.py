@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.native.dialogue import Dialogue, frames
+from clients.native.conversation_driver import Dialogue, frames
 from fairlead.clients.native.codec import MSGPACK
 from fairlead.clients.native.decode import KEY_LENGTH, KINDS
 from fairlead.model.auth import SCOPES, Scope

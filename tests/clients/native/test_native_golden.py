@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clients.native.dialogue import Dialogue
+from clients.native.conversation_driver import Dialogue
 from fairlead.clients.native.codec import MSGPACK
 
 CASES = Path(__file__).parents[2] / "golden" / "native"

@@ -17,8 +17,8 @@ from websockets.exceptions import InvalidStatus
 
 from fairlead import wiring
 from fairlead.config import Config
-from notices.listening import Hook, listening
-from notices.test_answer_codes import Browser
+from notifications.test_answer_codes import Browser
+from notifications.webhook_receiver import Hook, listening
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.desk import Desk, at_desk, settings
-from e2e.relay import Relay
+from e2e.cuttable_relay import Relay
+from e2e.gateway_harness import Desk, at_desk, settings
 from fairlead.server import listeners
 
 SENT = {

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.desk import Desk, a_question_is_answered
-from e2e.dialed import by_hand, dialing, dialing_core, gone, grows, pid, written_down
+from e2e.cuttable_relay import Relay
+from e2e.dialin_harness import by_hand, dialing, dialing_core, gone, grows, pid, written_down
+from e2e.gateway_harness import Desk, a_question_is_answered
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions, since
-from e2e.relay import Relay
 from fairlead.model.ids import is_uuid
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE

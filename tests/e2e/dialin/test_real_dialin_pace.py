@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from e2e.desk import Desk
-from e2e.dialed import by_hand, dialing, grows
+from e2e.cuttable_relay import Relay
+from e2e.dialin_harness import by_hand, dialing, grows
+from e2e.gateway_harness import Desk
 from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
-from e2e.relay import Relay
 
 
 @on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)

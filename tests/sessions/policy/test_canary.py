@@ -12,7 +12,7 @@ from fairlead.model.policy import Behavior, PermissionMode
 from fairlead.sessions.permissions import disk
 from fairlead.sessions.permissions.policy import Fences
 from sessions.policy.canary import RULES, Case, World, build, corpus
-from sessions.policy.place import judge
+from sessions.policy.fake_folders import judge
 
 pytestmark = pytest.mark.process
 

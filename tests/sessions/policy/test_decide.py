@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.model.policy import Behavior, PermissionMode
-from sessions.policy.place import DATA, judge, judge_line
+from sessions.policy.fake_folders import DATA, judge, judge_line
 
 ALLOW, DENY, ASK = Behavior.ALLOW, Behavior.DENY, Behavior.ASK
 MODES = list(PermissionMode)

@@ -9,7 +9,7 @@ from fairlead.model.queries import CommandPart
 from fairlead.sessions.permissions.policy import ToolCall
 from fairlead.sessions.permissions.policy.describe_rule import covers
 from fairlead.sessions.permissions.policy.explain import change, considered, lay_out, suggested
-from sessions.policy.place import judge, judge_line, place
+from sessions.policy.fake_folders import judge, judge_line, place
 
 FILE = "/srv/project/a.py"
 

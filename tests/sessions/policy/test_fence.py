@@ -8,7 +8,7 @@ import pytest
 from fairlead.model.policy import Behavior, PermissionMode
 from fairlead.sessions.permissions.policy import Fences
 from fairlead.sessions.permissions.policy.fence import is_gateway_host
-from sessions.policy.place import DATA, FENCES, judge, judge_line
+from sessions.policy.fake_folders import DATA, FENCES, judge, judge_line
 
 OPEN: dict[str, Any] = {
     "mode": PermissionMode.BYPASS_PERMISSIONS,

@@ -19,7 +19,7 @@ from fairlead.sessions.permissions.policy.paths import (
     static_part,
     tidy,
 )
-from sessions.policy.place import judge, judge_line
+from sessions.policy.fake_folders import judge, judge_line
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from fairlead.sessions.permissions.policy import ToolCall, decide, suggest
 from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.shell.expansion import ShellDialect, expand
 from fairlead.sessions.permissions.shell.program_options import SAFE
-from sessions.policy.place import DATA, judge, judge_line, place
+from sessions.policy.fake_folders import DATA, judge, judge_line, place
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 WORSE = {ALLOW: 0, ASK: 1, DENY: 2}

@@ -12,7 +12,7 @@ from fairlead.sessions.permissions.policy import ModePolicy, RememberedRules, To
 from fairlead.sessions.permissions.policy.remember import BadUpdate, check_or_narrow, check_rule
 from fairlead.sessions.permissions.policy.tools import EDIT_TOOLS
 from sessions.policy.attacks import ALLOWED, ATTACKS, HONEST
-from sessions.policy.place import DATA, place
+from sessions.policy.fake_folders import DATA, place
 
 SESSION = "session"
 

@@ -16,7 +16,7 @@ import pytest
 from fairlead.model.policy import Behavior, PermissionMode
 from sessions.policy.attacks import ATTACKS
 from sessions.policy.canary import Case, build
-from sessions.policy.place import judge_line
+from sessions.policy.fake_folders import judge_line
 from sessions.policy.test_canary import ENVIRONMENT, verdict
 
 pytestmark = pytest.mark.process

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fairlead.model.policy import Behavior, PermissionMode
 from sessions.policy.attacks import ALLOWED, ATTACKS, HONEST, WRITING
-from sessions.policy.place import judge_line
+from sessions.policy.fake_folders import judge_line
 
 
 @pytest.mark.parametrize("line", ATTACKS)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from house.stand_ins import put_npm
+from tooling.fake_programs import put_npm
 from tools.browser import XTERM
 from tools.clis import InstallFailed
 from tools.happy_wire import WIRE

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 
-from auth.memory import MemoryDocuments
+from auth.fakes import MemoryDocuments
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
@@ -25,7 +25,7 @@ from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from server.fakes import FakeGateway, Served, serving
-from terminals.on_socket import OnSocket
+from terminals.socket_client import OnSocket
 
 SECRETS = {"FAIRLEAD_TOKEN": "fl_secret", "ANTHROPIC_API_KEY": "sk-secret", "JWT_SECRET": "secret"}
 

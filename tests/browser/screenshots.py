@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from browser.browsing import browsing, eventually
-from browser.ui_house import Device, UiHouse, ui_house
+from browser.chromium import browsing, eventually
+from browser.ui_harness import Device, UiHouse, ui_house
 from fairlead import wiring
 from fairlead.system.clock import SystemClock
-from sessions.rig import SaidAgent
+from sessions.harness import SaidAgent
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 WIDE = (1280, 820)

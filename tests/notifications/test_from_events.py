@@ -10,7 +10,7 @@ from fairlead.notifications import payloads
 from fairlead.notifications.api import KINDS, TOPICS, Change, FeedEntry, FeedNotice
 from fairlead.notifications.from_events import NoticeBuilder
 from fairlead.notifications.session_bridge import _TOLD
-from notices.rigging import ended
+from notifications.harness import ended
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
 ID: dict[str, Any] = {"id": EventId("e")}

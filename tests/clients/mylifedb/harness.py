@@ -28,7 +28,7 @@ from fairlead.sessions.read_state import ReadState
 from fairlead.system.clock import SystemClock
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
-from sessions.rig import SESSION, Rig
+from sessions.harness import SESSION, Rig
 
 Frame = dict[str, Any]
 Wanted = str | Callable[[Frame], bool]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auth.memory import Dice, MemoryDocuments
+from auth.fakes import Dice, MemoryDocuments
 from fairlead.agents.claude.tui.hook_server import Handler, HookEndpoint, HookServer
 from fairlead.auth.credentials import Credentials
 from fairlead.model.ids import SessionId

@@ -5,7 +5,7 @@ import os
 import shlex
 from pathlib import Path
 
-from e2e.desk import Desk, Line
+from e2e.gateway_harness import Desk, Line
 from e2e.harness import LAST_DIAL_IN, on_versions
 
 dialing = on_versions(last=LAST_DIAL_IN)

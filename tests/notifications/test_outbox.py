@@ -20,8 +20,8 @@ from fairlead.notifications.api import Change, Destination, FeedNotice, TargetFa
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.outbox import PAUSES_S
 from fairlead.testing.clock import ManualClock
-from notices.listening import Hook, listening
-from notices.rigging import PUBLIC, Rigged, rigged
+from notifications.harness import PUBLIC, Rigged, rigged
+from notifications.webhook_receiver import Hook, listening
 from patience import PATIENCE
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from house.stand_ins import put_npm
+from tooling.fake_programs import put_npm
 from tools import cloudcli_app
 from tools.clis import InstallFailed
 from tools.cloudcli_app import app_folder, fetch_app

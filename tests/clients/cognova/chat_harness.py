@@ -8,15 +8,15 @@ from typing import Any
 
 from websockets.asyncio.client import connect
 
-from clients.mylifedb.house import House, open_house
-from clients.peering import ChatPeer, Frame
+from clients.chat_client import ChatPeer, Frame
+from clients.mylifedb.harness import House, open_house
 from fairlead.clients.cognova import chat, conversations
 from fairlead.clients.cognova.history import MessageProjection
 from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
 from fairlead.testing.cognova_client import CognovaClient
-from sessions.rig import Rig, SaidAgent
+from sessions.harness import Rig, SaidAgent
 
 CHAT = ClientProtocol(
     name="cognova",

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
-from clients.happy.telling import made
+from clients.happy.envelopes import made
 from fairlead.config import load
 from fairlead.testing.happy_client import HappyClient
 from fairlead.wiring import GatewayInfo, running

@@ -26,7 +26,7 @@ from fairlead.server.listeners import Binding, house_of, open_sockets
 from fairlead.server.runner import ServerRunner
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
-from sessions.rig import Rig
+from sessions.harness import Rig
 
 Frame = dict[str, Any]
 

@@ -11,7 +11,7 @@ from fairlead.notifications import resources as desks
 from fairlead.notifications.api import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.secret_box import FILE
-from notices.rigging import Rigged, rigged
+from notifications.harness import Rigged, rigged
 
 NOON = 1_699_963_200_000  # 2023-11-14 12:00 UTC
 

@@ -12,7 +12,7 @@ from fairlead.model.errors import Busy, NotFound, OutsideRoots, Stale
 from fairlead.model.ids import EventId, SessionId
 from fairlead.model.store import Summary
 from fairlead.notifications.api import AgentRun, Change, ScheduledAgent
-from notices.rigging import Rigged, SaidGateway, ended, rigged
+from notifications.harness import Rigged, SaidGateway, ended, rigged
 
 HOURLY = "0 * * * *"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from house.stand_ins import put_npm
+from tooling.fake_programs import put_npm
 from tools import clis
 from tools.clis import RELEASES, InstallFailed, cache_folder, fetch, program_path
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from clients.claudecodeui.ccui_chatting import Peer, peer_at
+from clients.claudecodeui.chat_harness import Peer, peer_at
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 
 PROJECTS = "/claudecodeui/api/providers/sessions"

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from auth.memory import MemoryDocuments
+from auth.fakes import MemoryDocuments
 from fairlead.model.auth import Identity
 from fairlead.plugins.api import EnablePlugin, ListPlugins, PluginView
 from fairlead.plugins.manager import PluginManager, PluginSettings, plugin_environment

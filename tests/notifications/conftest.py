@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from notices.rigging import Rigged, rigged
+from notifications.harness import Rigged, rigged
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from fairlead.clients.cognova.notifications import NotificationCodec
 from fairlead.model.ids import SessionId
 from fairlead.notifications.api import Change, FeedEntry, FeedNotice, read_cursor
 from fairlead.testing.notifications_client import NotificationsClient
-from notices.rigging import Rigged, Socket, rigged
+from notifications.harness import Rigged, Socket, rigged
 from patience import PATIENCE
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")

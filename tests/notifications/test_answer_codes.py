@@ -25,8 +25,8 @@ from fairlead.notifications.api import (
     ReadFeed,
     RedeemAnswerCode,
 )
-from notices.listening import Hook, listening
-from notices.rigging import Rigged
+from notifications.harness import Rigged
+from notifications.webhook_receiver import Hook, listening
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
 R = RequestId("r")

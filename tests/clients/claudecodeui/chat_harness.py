@@ -8,8 +8,8 @@ from typing import Any
 
 from websockets.asyncio.client import connect
 
-from clients.mylifedb.house import House, open_house
-from clients.peering import ChatPeer, Frame
+from clients.chat_client import ChatPeer, Frame
+from clients.mylifedb.harness import House, open_house
 from fairlead.clients.claudecodeui.chat import conversation
 from fairlead.clients.claudecodeui.chat.history import HistoryProjection
 from fairlead.clients.claudecodeui.rest import history_pages
@@ -18,7 +18,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
-from sessions.rig import ANN, Rig, SaidAgent
+from sessions.harness import ANN, Rig, SaidAgent
 
 CHAT = ClientProtocol(
     name="claudecodeui",

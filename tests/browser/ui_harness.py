@@ -17,14 +17,14 @@ import httpx
 import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request
 
-from browser.browsing import eventually
+from browser.chromium import eventually
 from fairlead import wiring
 from fairlead.config import Config
 from fairlead.model.agents import AgentInfo
 from fairlead.model.requests import ServiceCall
 from fairlead.server.webui import BUILT, WebUi
 from patience import PATIENCE
-from sessions.rig import SaidAgent, SaidKind
+from sessions.harness import SaidAgent, SaidKind
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from house.stand_ins import put_npm
+from tooling.fake_programs import put_npm
 from tools.clis import InstallFailed
 from tools.cloudcli_app import INTEGRITY
 from tools.cloudcli_peer import fetch_peer, peer_program

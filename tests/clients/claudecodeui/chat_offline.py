@@ -1,13 +1,13 @@
 """claudecodeui's chat without a server: inputs in, what sockets are sent out, live, resumed and as history.
 
-Inputs as of `clients.cognova.telling`."""
+Inputs as of `clients.cognova.chat_offline`."""
 
 import json
 from collections.abc import Iterable
 from typing import Any
 
-from clients.cognova.telling import SESSION, unframed
-from clients.cognova.telling import Telling as Told
+from clients.cognova.chat_offline import SESSION, unframed
+from clients.cognova.chat_offline import Telling as Told
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder, RenderContext
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.model.gateway import Contextual

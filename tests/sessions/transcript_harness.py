@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from agents.claude_transcripts.written import SESSION as WRITTEN
-from agents.claude_transcripts.written import Home
+from agents.claude_transcripts.transcript_files import SESSION as WRITTEN
+from agents.claude_transcripts.transcript_files import Home
 from fairlead.agents.claude.transcripts.source import ClaudeTranscripts
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
@@ -16,7 +16,7 @@ from fairlead.model.store import SessionFilter, SessionPage, Summary
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.transcripts.importer import TranscriptImporter
-from sessions.rig import ANN, Rig
+from sessions.harness import ANN, Rig
 
 FOUND = SessionId(WRITTEN)
 

@@ -17,7 +17,7 @@ from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
 from fairlead.testing.cognova_terminal_client import CognovaTerminalClient
 from server.fakes import Served, serving
-from terminals.on_socket import OnSocket
+from terminals.socket_client import OnSocket
 
 
 class ShellClient(CognovaTerminalClient, OnSocket):

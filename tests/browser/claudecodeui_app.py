@@ -27,7 +27,7 @@ from playwright.async_api import (
     WebSocket,
 )
 
-from browser.browsing import eventually
+from browser.chromium import eventually
 from fairlead.agents.claude.tui import screen
 from fairlead.terminals.api import Screen, Size
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
