@@ -228,7 +228,7 @@ class Tab:
         return self.shell.screen.lines()
 
 
-class CloudDoor:
+class AppDoor:
     """`fairlead serve --door claudecodeui=PORT,static=DIR`: a gateway, with the app on a port of its own."""
 
     def __init__(self, gateway: GatewayProcess, version: str = VERSION) -> None:
@@ -240,7 +240,7 @@ class CloudDoor:
         self.address = f"http://127.0.0.1:{self.port}"
         gateway.arguments = ("--door", f"claudecodeui={self.port},static={app_folder(version)}")
 
-    async def __aenter__(self) -> "CloudDoor":
+    async def __aenter__(self) -> "AppDoor":
         if reason := why_no_app(self.version):
             pytest.skip(reason)
         await self.gateway.start()
@@ -268,10 +268,10 @@ class CloudDoor:
             return str(answer.json()["token"])
 
 
-class CloudHouse:
+class AppHarness:
     """A door, a user of their own, and a browser in front of it."""
 
-    def __init__(self, browser: Browser, door: CloudDoor, user: str) -> None:
+    def __init__(self, browser: Browser, door: AppDoor, user: str) -> None:
         self.browser = browser
         self.gateway = door.gateway
         self.address = door.address
@@ -327,7 +327,7 @@ class CloudHouse:
 
 
 @asynccontextmanager
-async def open_house(browser: Browser, door: CloudDoor) -> AsyncIterator[CloudHouse]:
-    house = CloudHouse(browser, door, await door.new_user())
+async def open_house(browser: Browser, door: AppDoor) -> AsyncIterator[AppHarness]:
+    house = AppHarness(browser, door, await door.new_user())
     yield house
     house.nothing_left()

@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Browser
 
 from browser.chromium import PICTURES, async_fixture, browsing, why_no_browser
-from browser.claudecodeui_app import CloudDoor
+from browser.claudecodeui_app import AppDoor
 from faults.gateway_process import GatewayProcess
 
 HERE = Path(__file__).parent
@@ -62,7 +62,7 @@ async def chromium(one_chromium: Browser) -> AsyncIterator[Browser]:
 
 
 @async_fixture(scope="session")
-async def cloud_door(one_chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CloudDoor]:
+async def cloud_door(one_chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AppDoor]:
     """claudecodeui's app on a gateway with the demo agent, for all tests that need no more than a user of their own."""
-    async with CloudDoor(GatewayProcess(tmp_path_factory.mktemp("cloud"))) as door:
+    async with AppDoor(GatewayProcess(tmp_path_factory.mktemp("cloud"))) as door:
         yield door

@@ -17,10 +17,10 @@ import pytest
 from playwright.async_api import expect
 
 from browser.chromium import browsing, eventually
-from browser.ui_harness import Device, UiHouse, ui_house
+from browser.ui_harness import Device, UiHarness, ui_house
 from fairlead import wiring
 from fairlead.system.clock import SystemClock
-from sessions.harness import SaidAgent
+from sessions.harness import FakeAgent
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 WIDE = (1280, 820)
@@ -84,16 +84,16 @@ class StoryClock(SystemClock):
         return super().now_ms() - self.back_ms
 
 
-async def done(agent: SaidAgent, cost: float = 0.18, model: str = "claude-opus-4-5") -> None:
+async def done(agent: FakeAgent, cost: float = 0.18, model: str = "claude-opus-4-5") -> None:
     usage = {"inputTokens": int(cost * 17_000), "outputTokens": int(cost * 8_200), "contextWindow": 200_000}
     usage |= {"cacheReadInputTokens": int(cost * 340_000)}
     ended = {model: {**usage, "costUSD": cost}}
     await agent.result(total_cost_usd=cost, duration_ms=int(cost * 268_000), modelUsage=ended)
 
 
-async def earlier(house: UiHouse, clock: StoryClock) -> int:
+async def earlier(house: UiHarness, clock: StoryClock) -> int:
     """The weeks before; how many agents they took."""
-    agents: dict[str, SaidAgent] = {}
+    agents: dict[str, FakeAgent] = {}
     sessions: dict[str, str] = {}
     for hours, folder, title, asked, model, cost in EARLIER:
         clock.back_ms = hours * HOUR_MS
@@ -119,14 +119,14 @@ async def earlier(house: UiHouse, clock: StoryClock) -> int:
     return len(agents)
 
 
-async def ended_after(house: UiHouse, session: str, before: int) -> None:
+async def ended_after(house: UiHarness, session: str, before: int) -> None:
     async def ends() -> int:
         return len(await house.events(session, "turn.ended"))
 
     await eventually(ends, lambda found: found > before)
 
 
-async def story(house: UiHouse, clock: StoryClock) -> str:
+async def story(house: UiHarness, clock: StoryClock) -> str:
     """Several sessions at several stages; the id of the one that is looked at."""
     before = await earlier(house, clock)
     asked: list[tuple[str, str]] = [

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser
 
 from browser.chromium import async_fixture, eventually
-from browser.claudecodeui_app import CloudDoor, CloudHouse, dot_png, open_house
+from browser.claudecodeui_app import AppDoor, AppHarness, dot_png, open_house
 from e2e import harness
 from fairlead.testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess
@@ -33,14 +33,14 @@ def settle_in(home: Path, folder: Path) -> None:
 
 
 @async_fixture
-async def house(chromium: Browser, cloud_door: CloudDoor) -> AsyncIterator[CloudHouse]:
+async def house(chromium: Browser, cloud_door: AppDoor) -> AsyncIterator[AppHarness]:
     """With the demo agent. The gateway serves other tests too; the user is this test's own."""
     async with open_house(chromium, cloud_door) as opened:
         yield opened
 
 
 @async_fixture
-async def real_house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
+async def real_house(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHarness]:
     """With the newest Claude Code on the scripted model."""
     if reason := harness.why_not_isolated() or harness.why_not_installed(harness.NEWEST):
         pytest.skip(reason)
@@ -48,12 +48,12 @@ async def real_house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHo
         gateway = GatewayProcess(tmp_path, agent="claude", claude=program_path(harness.NEWEST), pass_env="IS_SANDBOX")
         gateway.env = harness.cli_env(tmp_path, model.url)
         settle_in(tmp_path, gateway.cwd)
-        async with CloudDoor(gateway) as door, open_house(chromium, door) as opened:
+        async with AppDoor(gateway) as door, open_house(chromium, door) as opened:
             yield opened
 
 
 async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_in_mid_turn_loses_nothing(
-    house: CloudHouse,
+    house: AppHarness,
 ) -> None:
     earlier = NativeClient(await house.gateway.create())
     await earlier.come(house.gateway)
@@ -107,7 +107,7 @@ async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_
     await tab.prompted("SCRIPT:text remembered", "SCRIPT:text again")
 
 
-async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: CloudHouse) -> None:
+async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: AppHarness) -> None:
     await house.gateway.create()
     async with house.gateway.http() as http:
         invitation = (await http.post("/v1/invitations", json={})).json()["url"]
@@ -128,7 +128,7 @@ async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: Clo
 
 
 async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once_and_a_tool_is_refused_or_allowed_in_any_tab(
-    house: CloudHouse,
+    house: AppHarness,
 ) -> None:
     first = await house.signed_in()
     await first.say("SCRIPT:slow 240")
@@ -169,7 +169,7 @@ async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once_and_a_tool_is_r
 
 
 @pytest.mark.parametrize("ahead", [2, pytest.param(0, marks=pytest.mark.long)])
-async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page(house: CloudHouse, ahead: int) -> None:
+async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page(house: AppHarness, ahead: int) -> None:
     """The app stamps prompts and streamed texts with its own clock and sorts all rows by time.
 
     The clock is set at each step and stands in between: how long the page takes has no part in it."""
@@ -197,7 +197,7 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
     await eventually(tab.words, lambda said: said == wanted)
 
 
-async def test_a_day_with_the_real_program(real_house: CloudHouse) -> None:
+async def test_a_day_with_the_real_program(real_house: AppHarness) -> None:
     house = real_house
     tab = await house.signed_in()
     await tab.say("SCRIPT:slow 24")

@@ -7,21 +7,21 @@ import pytest
 from playwright.async_api import Browser
 
 from browser.chromium import async_fixture
-from browser.claudecodeui_app import CloudDoor, CloudHouse, open_house
+from browser.claudecodeui_app import AppDoor, AppHarness, open_house
 from browser.click_everything import Clicker
 from browser.test_browser_claudecodeui import HELLO
 from faults.gateway_process import GatewayProcess
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
+async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHarness]:
     """On a gateway of its own: nobody knows what the buttons do there."""
-    async with CloudDoor(GatewayProcess(tmp_path)) as door, open_house(chromium, door) as opened:
+    async with AppDoor(GatewayProcess(tmp_path)) as door, open_house(chromium, door) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("most", [32, pytest.param(120, marks=pytest.mark.long)])
-async def test_no_click_kills_the_app(house: CloudHouse, most: int) -> None:
+async def test_no_click_kills_the_app(house: AppHarness, most: int) -> None:
     """At most so many clicks. The panels' own tabs and the settings come first; all that there is are some fifty."""
     tab = await house.signed_in()
     await tab.say("SCRIPT:text hello")

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, Response
 
 from browser.chromium import async_fixture, eventually
-from browser.claudecodeui_app import CloudDoor, CloudHouse, Tab, dot_png, open_house
+from browser.claudecodeui_app import AppDoor, AppHarness, Tab, dot_png, open_house
 from browser.test_browser_claudecodeui import HELLO, WROTE, house
 from e2e import harness
 from faults.gateway_process import GatewayProcess
@@ -31,9 +31,9 @@ OF_TODAY = harness.chosen(VERSIONS, "", datetime.now(UTC).toordinal())
 @async_fixture(
     params=[pytest.param(version, marks=() if version in OF_TODAY else pytest.mark.long) for version in VERSIONS]
 )
-async def any_house(chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[CloudHouse]:
+async def any_house(chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[AppHarness]:
     gateway = GatewayProcess(tmp_path)
-    async with CloudDoor(gateway, request.param) as door, open_house(chromium, door) as opened:
+    async with AppDoor(gateway, request.param) as door, open_house(chromium, door) as opened:
         yield opened
 
 
@@ -51,7 +51,7 @@ async def remembered(tab: Tab, version: str) -> None:
 
 
 async def test_a_conversation_with_a_file_a_picture_and_a_tool_that_is_allowed_for_good(
-    any_house: CloudHouse, request: pytest.FixtureRequest
+    any_house: AppHarness, request: pytest.FixtureRequest
 ) -> None:
     house, version = any_house, request.node.callspec.params["any_house"]
     source = house.gateway.cwd / "src"
@@ -91,7 +91,7 @@ async def test_a_conversation_with_a_file_a_picture_and_a_tool_that_is_allowed_f
     assert [call for call in tab.missed if ELSEWHERE not in call] == []
 
 
-async def test_a_tool_that_may_not_be_allowed_by_its_name_is_shown_as_such(house: CloudHouse) -> None:
+async def test_a_tool_that_may_not_be_allowed_by_its_name_is_shown_as_such(house: AppHarness) -> None:
     tab = await house.signed_in()
     await tab.page.get_by_role("button", name="Settings", exact=True).first.click()
     await tab.choose("Permissions")

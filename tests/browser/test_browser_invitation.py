@@ -4,13 +4,13 @@ from pathlib import Path
 
 from playwright.async_api import Browser
 
-from clients.claudecodeui.signed_gateway import Signed, signed_gateway
+from clients.claudecodeui.signed_gateway import SignedGateway, signed_gateway
 from patience import PATIENCE
 
 APP = "<!doctype html><title>App</title><p>The app</p>"
 
 
-async def invitation(signed: Signed) -> str:
+async def invitation(signed: SignedGateway) -> str:
     made: str = (await signed.admin.post("/v1/invitations", json={})).json()["url"]
     return made
 

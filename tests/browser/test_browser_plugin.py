@@ -7,18 +7,18 @@ from pathlib import Path
 from playwright.async_api import Browser, Page
 
 from browser.chromium import async_fixture, eventually
-from browser.claudecodeui_app import CloudDoor, CloudHouse, open_house
+from browser.claudecodeui_app import AppDoor, AppHarness, open_house
 from faults.gateway_process import GatewayProcess
 from patience import PATIENCE
 from plugins.harness import BOARD
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
+async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHarness]:
     """With the sample enabled, and a session."""
     shutil.copytree(BOARD, tmp_path / "plugins" / "board", ignore=shutil.ignore_patterns("__pycache__"))
     gateway = GatewayProcess(tmp_path, plugins=tmp_path / "plugins")
-    async with CloudDoor(gateway) as door, open_house(chromium, door) as house:
+    async with AppDoor(gateway) as door, open_house(chromium, door) as house:
         async with gateway.http() as http:
             (shown,) = (await http.get("/v1/plugins")).json()["plugins"]
             await http.post("/v1/plugins/board", json={"digest": shown["digest"]})
@@ -30,7 +30,7 @@ async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
         yield house
 
 
-async def open_board(house: CloudHouse) -> Page:
+async def open_board(house: AppHarness) -> Page:
     page = await (await house.known_person()).new_page()
     page.set_default_timeout(PATIENCE * 1000)
     await page.goto(f"{house.address}/")
@@ -39,7 +39,7 @@ async def open_board(house: CloudHouse) -> Page:
     return page
 
 
-async def test_the_board_is_a_tab_of_the_app_that_two_people_write_on(house: CloudHouse) -> None:
+async def test_the_board_is_a_tab_of_the_app_that_two_people_write_on(house: AppHarness) -> None:
     one, two = await open_board(house), await open_board(house)
     await one.get_by_placeholder("Write on the board").fill("<b>hello</b>")
     await one.keyboard.press("Enter")

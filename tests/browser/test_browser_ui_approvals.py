@@ -10,20 +10,20 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import HOSTILE, PHONE, UiHouse, ui_house
+from browser.ui_harness import HOSTILE, PHONE, UiHarness, ui_house
 from patience import PATIENCE
-from sessions.harness import SaidAgent
+from sessions.harness import FakeAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
     async with ui_house(chromium, tmp_path, monkeypatch) as made:
         yield made
 
 
-async def asking(house: UiHouse, tool: str = "Bash", **given: Any) -> tuple[str, SaidAgent]:
+async def asking(house: UiHarness, tool: str = "Bash", **given: Any) -> tuple[str, FakeAgent]:
     session = await house.session("do it", title="The task")
     agent = await house.agent()
     await agent.call("c1", tool, **given)
@@ -32,14 +32,14 @@ async def asking(house: UiHouse, tool: str = "Bash", **given: Any) -> tuple[str,
     return session, agent
 
 
-async def answers(agent: SaidAgent, number: int = 1) -> list[tuple[str, Any]]:
+async def answers(agent: FakeAgent, number: int = 1) -> list[tuple[str, Any]]:
     async def look() -> list[tuple[str, Any]]:
         return list(agent.answers)
 
     return await eventually(look, lambda found: len(found) >= number)
 
 
-async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHouse) -> None:
+async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHarness) -> None:
     desk = await house.device("Ann's desk", at="/app/approvals")
     phone = await house.device("Bob's phone", PHONE, has_touch=True, at="/app/approvals")
     session, agent = await asking(house, command="touch x")
@@ -60,7 +60,7 @@ async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHouse) 
     assert len(await house.events(session, "permission.resolved")) == 1
 
 
-async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_saved(house: UiHouse) -> None:
+async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_saved(house: UiHarness) -> None:
     desk = await house.device(at="/app/approvals")
     session, agent = await asking(house, command="make all && sh -c 'rm -rf dist' > log.txt")
     card = desk.page.get_by_role("article")
@@ -91,7 +91,7 @@ async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_
     assert len(await answers(agent, 2)) == 2, "what the rule covers is not asked again"
 
 
-async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_it_is_allowed(house: UiHouse) -> None:
+async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_it_is_allowed(house: UiHarness) -> None:
     file = house.folder / "notes.txt"
     file.write_text("one\ntwo\nthree\n")
     phone = await house.device("Phone", PHONE, has_touch=True, at="/app/approvals")
@@ -114,7 +114,7 @@ async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_i
     assert decision.behavior == "allow" and decision.updated_input == {**given, "new_string": "deux"}
 
 
-async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHouse) -> None:
+async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHarness) -> None:
     desk = await house.device(at="/app/approvals")
     options = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
     questions = [
@@ -167,7 +167,7 @@ async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHouse
 
 
 async def test_whoever_may_approve_answers_on_the_page_or_inside_the_conversation_and_a_denial_says_why(
-    house: UiHouse,
+    house: UiHarness,
 ) -> None:
     viewer = await house.device("Viewer", scopes=("view",), at="/app/approvals")
     desk = await house.device(at="/app/approvals")
@@ -206,7 +206,7 @@ def said_in(place: str, evil: str, folder: Path) -> tuple[str, dict[str, Any]]:
     return "Bash", {"command": f"echo '{evil}'", "description": evil}
 
 
-async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: UiHouse) -> None:
+async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: UiHarness) -> None:
     device = await house.device(at="/app/approvals")
     cards = device.page.get_by_role("article")
     session = await house.session("do it", title=HOSTILE[0])

@@ -10,14 +10,14 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import HOSTILE, PHONE, UiHouse, ui_house
+from browser.ui_harness import HOSTILE, PHONE, UiHarness, ui_house
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
     async with ui_house(chromium, tmp_path, monkeypatch) as made:
         yield made
 
@@ -35,7 +35,7 @@ BRIGHTEST = """(canvas) => {
 }"""
 
 
-async def worked(house: UiHouse, model: str = "opus", tool: str = "Bash") -> None:
+async def worked(house: UiHarness, model: str = "opus", tool: str = "Bash") -> None:
     await house.session("do it")
     agent = await house.agent()
     await agent.call("c1", tool, command="ls")
@@ -52,7 +52,7 @@ async def worked(house: UiHouse, model: str = "opus", tool: str = "Bash") -> Non
     await eventually(counted, bool)
 
 
-async def test_usage_is_shown_as_charts_with_their_tables(house: UiHouse) -> None:
+async def test_usage_is_shown_as_charts_with_their_tables(house: UiHarness) -> None:
     await worked(house)
     device = await house.device("Phone", PHONE, at="/app/insight")
     for width, height in (PHONE, (768, 900), (1400, 900)):
@@ -78,7 +78,7 @@ async def test_usage_is_shown_as_charts_with_their_tables(house: UiHouse) -> Non
     await expect(device.page.locator(".totals")).to_contain_text("$1.25")
 
 
-async def test_hostile_names_of_models_and_tools_stay_names(house: UiHouse) -> None:
+async def test_hostile_names_of_models_and_tools_stay_names(house: UiHarness) -> None:
     await worked(house, model=HOSTILE[0], tool=HOSTILE[1])
     device = await house.device(at="/app/insight")
     await expect(device.page.get_by_role("row", name="<img src=x")).to_be_visible()
@@ -87,7 +87,7 @@ async def test_hostile_names_of_models_and_tools_stay_names(house: UiHouse) -> N
     await device.accessible()
 
 
-async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiHouse, chromium: Browser) -> None:
+async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiHarness, chromium: Browser) -> None:
     desk = await house.device("Ann's desk", at="/app/settings")
     await desk.accessible()
     await desk.page.get_by_role("button", name="Add a phone").click()
@@ -120,7 +120,7 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiH
         await one.context.close()
 
 
-async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHouse) -> None:
+async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHarness) -> None:
     settings = house.folder / ".claude" / "settings.json"
     settings.parent.mkdir()
     hook = {"hooks": [{"type": "command", "command": f"echo {HOSTILE[0]}"}]}
@@ -152,7 +152,7 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHo
     await expect(phone.page.locator(".rows li", has_text=str(house.folder))).to_have_count(0)
 
 
-async def test_the_keyboard_goes_everywhere_and_has_a_sheet_and_colours_are_kept(house: UiHouse) -> None:
+async def test_the_keyboard_goes_everywhere_and_has_a_sheet_and_colours_are_kept(house: UiHarness) -> None:
     desk = await house.device(at="/app/settings")
     keys = desk.page.keyboard
     await keys.press("?")

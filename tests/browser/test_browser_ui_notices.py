@@ -10,11 +10,11 @@ import pytest
 from playwright.async_api import Browser, Worker, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import HOSTILE, PHONE, Device, UiHouse, ui_house
+from browser.ui_harness import HOSTILE, PHONE, Device, UiHarness, ui_house
 from notifications.test_answer_codes import Browser as PushBrowser
-from notifications.webhook_receiver import Hook, listening
+from notifications.webhook_receiver import WebhookReceiver, listening
 from patience import PATIENCE
-from sessions.harness import SaidAgent
+from sessions.harness import FakeAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -22,18 +22,18 @@ NOT_DONE = "Not answered"
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
     async with ui_house(chromium, tmp_path, monkeypatch, notify_private=("127.0.0.1/32",)) as made:
         yield made
 
 
 @async_fixture
-async def hook() -> AsyncIterator[Hook]:
+async def hook() -> AsyncIterator[WebhookReceiver]:
     async with listening() as made:
         yield made
 
 
-async def asking(house: UiHouse, number: int = 1) -> tuple[str, SaidAgent]:
+async def asking(house: UiHarness, number: int = 1) -> tuple[str, FakeAgent]:
     """The n-th agent asks, in a session of its own."""
     session = await house.session("do it", title="The task")
     agent = await house.agent(number)
@@ -43,7 +43,7 @@ async def asking(house: UiHouse, number: int = 1) -> tuple[str, SaidAgent]:
     return session, agent
 
 
-async def test_what_happens_elsewhere_is_told_and_kept(house: UiHouse) -> None:
+async def test_what_happens_elsewhere_is_told_and_kept(house: UiHarness) -> None:
     desk = await house.device(at="/app/insight")
     session, agent = await asking(house)
     note = desk.page.locator(".toast", has_text="Bash waits for an answer")
@@ -64,7 +64,7 @@ async def test_what_happens_elsewhere_is_told_and_kept(house: UiHouse) -> None:
     await expect(desk.page).to_have_url(f"{house.running.url}/app/s/{session}")
 
 
-async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHouse) -> None:
+async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHarness) -> None:
     phone = await house.device("Phone", PHONE, has_touch=True, at="/app/notices")
     await phone.page.get_by_text("What this device is told").click()
     await phone.accessible()
@@ -81,7 +81,7 @@ async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHouse)
     assert await phone.page.locator(".toast", has_text="waits for an answer").count() == 0
 
 
-async def given(agent: SaidAgent) -> list[Any]:
+async def given(agent: FakeAgent) -> list[Any]:
     """The answers that the agent has got."""
     return list(agent.answers)
 
@@ -138,7 +138,7 @@ async def shown(worker: Worker) -> list[dict[str, Any]]:
     return found
 
 
-async def subscribed(house: UiHouse, device: Device, hook: Hook) -> PushBrowser:
+async def subscribed(house: UiHarness, device: Device, hook: WebhookReceiver) -> PushBrowser:
     """The device's subscription, at a push service of the test: the browser's own would be on the internet."""
     keys = PushBrowser()
     body = {"endpoint": hook.url, "keys": keys.keys, "topics": ["permission.asked"]}
@@ -160,7 +160,7 @@ async def subscribed(house: UiHouse, device: Device, hook: Hook) -> PushBrowser:
     return keys
 
 
-async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHouse, hook: Hook) -> None:
+async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHarness, hook: WebhookReceiver) -> None:
     phone = await house.device("Ann's phone", PHONE, permissions=["notifications"])
     worker = await worker_of(phone)
     keys = await subscribed(house, phone, hook)
@@ -185,7 +185,7 @@ async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHouse
         await worker.evaluate(_KEEP)
 
 
-async def test_a_push_message_itself_only_opens_the_card(house: UiHouse) -> None:
+async def test_a_push_message_itself_only_opens_the_card(house: UiHarness) -> None:
     phone = await house.device("Phone", PHONE, permissions=["notifications"])
     worker = await worker_of(phone)
     session, agent = await asking(house)
@@ -198,7 +198,7 @@ async def test_a_push_message_itself_only_opens_the_card(house: UiHouse) -> None
     await phone.unharmed()
 
 
-async def test_it_can_be_installed_and_opens_without_a_network_and_says_so(house: UiHouse) -> None:
+async def test_it_can_be_installed_and_opens_without_a_network_and_says_so(house: UiHarness) -> None:
     desk = await house.device()
     tool = await desk.context.new_cdp_session(desk.page)
     manifest = await tool.send("Page.getAppManifest")
@@ -221,7 +221,7 @@ async def test_it_can_be_installed_and_opens_without_a_network_and_says_so(house
     desk.problems = [problem for problem in desk.problems if "ERR_INTERNET_DISCONNECTED" not in problem]
 
 
-async def test_hostile_words_in_notices_stay_words(house: UiHouse) -> None:
+async def test_hostile_words_in_notices_stay_words(house: UiHarness) -> None:
     desk = await house.device(at="/app/notices")
     for evil in HOSTILE:
         await house.http.post("/cognova/api/reminders", json={"message": evil, "remindAt": "2020-01-01T00:00:00Z"})

@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser, Locator, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import PHONE, Device, UiHouse, ui_house
+from browser.ui_harness import PHONE, Device, UiHarness, ui_house
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
@@ -17,7 +17,7 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
     async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
         yield made
 
@@ -39,7 +39,7 @@ def ended(device: Device) -> Locator:
     return device.page.locator(".turn-end")
 
 
-async def test_the_whole_life_of_a_session(house: UiHouse, tmp_path: Path) -> None:
+async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> None:
     (house.folder / "project").mkdir()
     desk = await house.device()
     page = desk.page
@@ -128,7 +128,7 @@ async def test_the_whole_life_of_a_session(house: UiHouse, tmp_path: Path) -> No
     await desk.accessible()
 
 
-async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHouse) -> None:
+async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHarness) -> None:
     session = await house.session("SCRIPT:slow 2000")
     desk = await house.device(at=f"/app/s/{session}")
     await expect(said(desk, "tick tick")).to_be_visible()
@@ -152,7 +152,7 @@ async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHo
     await expect(queue).to_have_count(0)
 
 
-async def test_mode_commands_and_attachments_from_the_composer(house: UiHouse, tmp_path: Path) -> None:
+async def test_mode_commands_and_attachments_from_the_composer(house: UiHarness, tmp_path: Path) -> None:
     session = await house.session("SCRIPT:text hello")
     desk = await house.device(at=f"/app/s/{session}")
     await expect(ended(desk)).to_have_count(1)
@@ -196,7 +196,7 @@ async def test_mode_commands_and_attachments_from_the_composer(house: UiHouse, t
     await expect(desk.page.locator(".user img")).to_be_visible()
 
 
-async def test_on_a_phone_one_thing_at_a_time(house: UiHouse) -> None:
+async def test_on_a_phone_one_thing_at_a_time(house: UiHarness) -> None:
     for text in ("SCRIPT:todo", "SCRIPT:tool", "SCRIPT:think"):
         await house.session(text)
     phone = await house.device("Phone", PHONE, has_touch=True, is_mobile=True, color_scheme="dark")
@@ -226,7 +226,7 @@ async def test_on_a_phone_one_thing_at_a_time(house: UiHouse) -> None:
     await phone.accessible()
 
 
-async def test_with_the_keyboard_alone(house: UiHouse) -> None:
+async def test_with_the_keyboard_alone(house: UiHarness) -> None:
     session = await house.session("SCRIPT:text hello")
     desk = await house.device()
     page = desk.page
@@ -262,7 +262,7 @@ async def test_with_the_keyboard_alone(house: UiHouse) -> None:
     assert await eventually(focused, bool) == "This session"
 
 
-async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(house: UiHouse) -> None:
+async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(house: UiHarness) -> None:
     desk = await house.device()
     page = desk.page
     await page.get_by_role("button", name="New session").first.click()

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, Locator, expect
 
 from browser.chromium import async_fixture
-from browser.ui_harness import PHONE, Device, UiHouse, ui_house
+from browser.ui_harness import PHONE, Device, UiHarness, ui_house
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
@@ -18,7 +18,7 @@ COLOURS: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
     async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
         yield made
 
@@ -54,7 +54,7 @@ async def open_dialog(device: Device) -> Locator:
 
 
 async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner_or_an_admin_ends_that(
-    house: UiHouse,
+    house: UiHarness,
 ) -> None:
     ann = await house.device("Ann's desk", scopes=USER, user="ann")
     bob = await house.device("Bob's desk", scopes=USER, user="bob")
@@ -138,7 +138,7 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await expect(row(bob, "of ann")).to_have_count(0)
 
 
-async def test_the_dialog_on_a_phone_and_on_a_desk_in_light_and_in_dark(house: UiHouse) -> None:
+async def test_the_dialog_on_a_phone_and_on_a_desk_in_light_and_in_dark(house: UiHarness) -> None:
     session = await house.session("SCRIPT:text hello")
     for name in ("bob", "a-user-whose-name-is-as-long-as-names-may-be-0123456789-0123456"):
         await house.http.post("/v1/users", json={"name": name})

@@ -14,9 +14,9 @@ from playwright.async_api import Browser, Page, expect
 
 from browser.chromium import async_fixture, eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
-from browser.ui_harness import HOSTILE, Device, UiHouse, ui_house
+from browser.ui_harness import HOSTILE, Device, UiHarness, ui_house
 from patience import PATIENCE
-from sessions.harness import SaidAgent
+from sessions.harness import FakeAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -25,13 +25,13 @@ TICKS = 60
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
     async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
         yield made
 
 
 @async_fixture
-async def spoken(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+async def spoken(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
     async with ui_house(chromium, tmp_path, monkeypatch) as made:
         yield made
 
@@ -48,7 +48,7 @@ async def ticking(page: Page) -> None:
 class Answer:
     """One text of the agent that comes in pieces: it takes as long as the test wants."""
 
-    def __init__(self, agent: SaidAgent) -> None:
+    def __init__(self, agent: FakeAgent) -> None:
         self._agent = agent
         self._text = ""
 
@@ -74,7 +74,7 @@ class Answer:
 
 
 async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_nothing_and_sends_once(
-    spoken: UiHouse,
+    spoken: UiHarness,
 ) -> None:
     session = await spoken.session("begin")
     agent = await spoken.agent()
@@ -123,7 +123,7 @@ async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_noth
     desk.problems = [text for text in desk.problems if "ERR_INTERNET_DISCONNECTED" not in text]
 
 
-async def test_many_tabs_of_one_browser_are_all_served(house: UiHouse) -> None:
+async def test_many_tabs_of_one_browser_are_all_served(house: UiHarness) -> None:
     session = await house.session("SCRIPT:text hello")
     desk = await house.device(at=f"/app/s/{session}")
     # More than a browser has connections to one gateway.
@@ -135,7 +135,7 @@ async def test_many_tabs_of_one_browser_are_all_served(house: UiHouse) -> None:
         await expect(page.locator(".turn-end")).to_have_count(1)
 
 
-async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_out(house: UiHouse) -> None:
+async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_out(house: UiHarness) -> None:
     desk = await house.device("Lost phone")
     assert "#" not in desk.page.url, "the code leaves the address at once"
     await expect(desk.page.get_by_role("heading", name="Sessions")).to_be_visible()
@@ -277,7 +277,7 @@ async def hostile(device: Device) -> None:
     assert found == 0
 
 
-async def test_nothing_that_is_said_becomes_more_than_its_letters(spoken: UiHouse) -> None:
+async def test_nothing_that_is_said_becomes_more_than_its_letters(spoken: UiHarness) -> None:
     everything = " ".join(HOSTILE) + " [x](javascript:window.pwned=1) ![y](http://evil.test/y.png) <b>bold</b>"
     session = await spoken.session(everything, title=everything[:200])
     agent = await spoken.agent()

@@ -8,14 +8,14 @@ import pytest
 from playwright.async_api import Browser, Route, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import HOSTILE, PHONE, Device, UiHouse, ui_house
+from browser.ui_harness import HOSTILE, PHONE, Device, UiHarness, ui_house
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
     async with ui_house(chromium, tmp_path, monkeypatch) as made:
         yield made
 
@@ -40,7 +40,7 @@ async def typed(device: Device, keys: str) -> None:
 
 
 async def test_a_shell_is_opened_found_again_as_it_was_and_ended_and_shared_by_a_persons_devices(
-    house: UiHouse,
+    house: UiHarness,
 ) -> None:
     desk = await house.device(at="/app/terminals")
     await desk.accessible()
@@ -86,7 +86,7 @@ async def test_a_shell_is_opened_found_again_as_it_was_and_ended_and_shared_by_a
     assert (await house.http.get("/v1/terminals")).json() == {"terminals": []}
 
 
-async def test_another_person_watches_what_is_shared_and_no_longer_than_that(house: UiHouse) -> None:
+async def test_another_person_watches_what_is_shared_and_no_longer_than_that(house: UiHarness) -> None:
     ann = await house.device("Ann's desk", at="/app/terminals/main")
     await typed(ann, "echo hello $((1))\n")
     await says(ann, "hello 1")
@@ -106,7 +106,7 @@ async def test_another_person_watches_what_is_shared_and_no_longer_than_that(hou
     await expect(bob.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
 
 
-async def test_what_a_program_prints_is_never_more_than_a_picture(house: UiHouse) -> None:
+async def test_what_a_program_prints_is_never_more_than_a_picture(house: UiHarness) -> None:
     desk = await house.device()
     await desk.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await desk.open("/app/terminals/main")
@@ -126,7 +126,7 @@ async def test_what_a_program_prints_is_never_more_than_a_picture(house: UiHouse
     assert len(desk.context.pages) == 1
 
 
-async def test_who_may_not_use_terminals_is_told_so(house: UiHouse) -> None:
+async def test_who_may_not_use_terminals_is_told_so(house: UiHarness) -> None:
     viewer = await house.device("Viewer", scopes=("view",), at="/app/terminals/main")
     await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
     assert await viewer.page.get_by_role("link", name="Shells").count() == 0
@@ -149,7 +149,7 @@ async def test_who_may_not_use_terminals_is_told_so(house: UiHouse) -> None:
     assert [url for url in asked if "/v1/terminals" in url] == []
 
 
-async def test_a_session_on_a_terminal_leads_to_it(house: UiHouse) -> None:
+async def test_a_session_on_a_terminal_leads_to_it(house: UiHarness) -> None:
     on_one = await house.session("hello", settings={"link": "terminal"})
     beside = await house.session("hello")
     desk = await house.device(at=f"/app/s/{beside}")

@@ -24,7 +24,7 @@ from fairlead.model.agents import AgentInfo
 from fairlead.model.requests import ServiceCall
 from fairlead.server.webui import BUILT, WebUi
 from patience import PATIENCE
-from sessions.harness import SaidAgent, SaidKind
+from sessions.harness import FakeAgent, FakeKind
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -56,7 +56,7 @@ HOSTILE = (
 """What a tool, a file name or a title may say, and must never become more than its letters."""
 
 
-class SpokenKind(SaidKind):
+class SpokenKind(FakeKind):
     """An agent of the gateway that says what the test says."""
 
     name = "demo"
@@ -116,7 +116,7 @@ class Device:
         self.problems.append(str(error))
 
 
-class UiHouse:
+class UiHarness:
     def __init__(self, browser: Browser, running: wiring.GatewayInfo, folder: Path, kind: SpokenKind | None) -> None:
         self.running = running
         self.folder = folder
@@ -156,7 +156,7 @@ class UiHouse:
         body = {"cwd": str(self.folder), "text": text, "title": title, **more}
         return str((await self.http.post("/v1/sessions", json=body)).json()["session"])
 
-    async def agent(self, number: int = 1) -> SaidAgent:
+    async def agent(self, number: int = 1) -> FakeAgent:
         """The n-th agent, at work on its first prompt."""
         assert self.kind is not None
         agent = await self.kind.launched(number)
@@ -210,7 +210,7 @@ async def ui_house(
     said: bool = True,
     env: Mapping[str, str] | None = None,
     **config: Any,
-) -> AsyncIterator[UiHouse]:
+) -> AsyncIterator[UiHarness]:
     """`said`: what the agent says is said by the test; else it is the demo agent. `env` is the gateway's own."""
     ui = WebUi(built_once())
     monkeypatch.setattr(wiring, "WebShell", lambda: ui)
@@ -231,7 +231,7 @@ async def ui_house(
     }
     own = env or {"HOME": str(folder), "PATH": os.environ.get("PATH", os.defpath)}
     async with wiring.running(Config(**given), own) as running:
-        made = UiHouse(browser, running, work, kind)
+        made = UiHarness(browser, running, work, kind)
         try:
             yield made
             made.well()

@@ -17,7 +17,7 @@ from fairlead.wiring import GatewayInfo, running
 from restored_logging import restored_logging
 
 
-class Ran(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     err: str
@@ -28,7 +28,7 @@ class Ran(NamedTuple):
         return [msgspec.json.decode(line) for line in self.out.splitlines()]
 
 
-class House(NamedTuple):
+class CliGateway(NamedTuple):
     """A running gateway: where it is, and the folder that its sessions may work in."""
 
     running: GatewayInfo
@@ -36,7 +36,7 @@ class House(NamedTuple):
     project: Path
 
 
-Fairlead = Callable[..., Ran]
+Fairlead = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def fairlead(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg-config"))
     monkeypatch.setenv("COLUMNS", "100")
 
-    def call(*words: str) -> Ran:
+    def call(*words: str) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["fairlead", *words])
         capsys.readouterr()
         code = 0
@@ -58,7 +58,7 @@ def fairlead(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
             except SystemExit as ended:
                 code = int(ended.code or 0)
         shown = capsys.readouterr()
-        return Ran(code, shown.out, shown.err)
+        return CommandResult(code, shown.out, shown.err)
 
     return call
 
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliGateway]:
     """One gateway for all tests of a run: they make sessions of their own."""
     data, project = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("project")
     homes = (str(project / ".claude"),)
@@ -103,14 +103,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     told = started[0]
     if isinstance(told, BaseException):
         raise told
-    yield House(told, data, project)
+    yield CliGateway(told, data, project)
     loop.call_soon_threadsafe(stop.set)
     thread.join(60)
     assert not thread.is_alive()
 
 
 @pytest.fixture
-def house(served: House, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> House:
+def house(served: CliGateway, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> CliGateway:
     """The gateway, as commands find it: by the data folder, from inside the project."""
     monkeypatch.setenv("FAIRLEAD_DATA", str(served.data))
     monkeypatch.chdir(served.project)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude_driver.hook_harness import SESSION, HookProcess, House, decided, house, run_hook, tool_use
+from agents.claude_driver.hook_harness import SESSION, HookHarness, HookProcess, decided, house, run_hook, tool_use
 from cli.conftest import Fairlead
 from fairlead.agents.claude.stdio.tool_hooks import denial
 from fairlead.agents.claude.tui import hook_server
@@ -57,7 +57,7 @@ def decider() -> Decider:
 
 
 @pytest.fixture
-async def home() -> AsyncIterator[House]:
+async def home() -> AsyncIterator[HookHarness]:
     async with house() as opened:
         yield opened
 
@@ -78,7 +78,7 @@ async def in_a_shell(post: HookEndpoint) -> HookProcess:
 # --- with a gateway --------------------------------------------------------------------------------------------
 
 
-async def test_the_answer_is_printed_when_it_comes(home: House, decider: Decider) -> None:
+async def test_the_answer_is_printed_when_it_comes(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     ran = await run_hook("pre-tool-use", tool_use(), post.variables)
     await soon(decider.asked)
@@ -90,7 +90,7 @@ async def test_the_answer_is_printed_when_it_comes(home: House, decider: Decider
     await post.close("over")
 
 
-async def test_a_large_call_goes_through_whole(home: House, decider: Decider) -> None:
+async def test_a_large_call_goes_through_whole(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     decider.go.set()
     given = tool_use(tool="Write", content="é" * (5 << 20))
@@ -115,7 +115,7 @@ async def test_over_tls_the_gateway_s_own_certificate_is_trusted_and_no_other(de
         await post.close("over")
 
 
-async def test_proxies_of_the_environment_are_not_asked(home: House, decider: Decider) -> None:
+async def test_proxies_of_the_environment_are_not_asked(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     decider.go.set()
     proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "ALL_PROXY", "https_proxy"), "http://127.0.0.1:1")
@@ -124,7 +124,7 @@ async def test_proxies_of_the_environment_are_not_asked(home: House, decider: De
     await post.close("over")
 
 
-async def test_what_only_tells_something_says_nothing(home: House, decider: Decider) -> None:
+async def test_what_only_tells_something_says_nothing(home: HookHarness, decider: Decider) -> None:
     post = home.open({"stop": decider})
     decider.go.set()
     ran = await run_hook("session-end", {"hook_event_name": "SessionEnd"}, post.variables)
@@ -132,7 +132,7 @@ async def test_what_only_tells_something_says_nothing(home: House, decider: Deci
     await post.close("over")
 
 
-async def test_code_of_the_project_is_not_run(home: House, decider: Decider, tmp_path: Path) -> None:
+async def test_code_of_the_project_is_not_run(home: HookHarness, decider: Decider, tmp_path: Path) -> None:
     """The CLI runs hooks in the project's folder."""
     for name in ("json.py", "socket.py", "fairlead/__init__.py", "fairlead/cli/hook.py", "sitecustomize.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ async def test_a_gateway_that_is_killed_while_it_is_asked_ends_in_a_denial() -> 
     assert decision == "deny" and "does not answer" in reason
 
 
-async def test_a_gateway_that_stops_while_it_is_asked_ends_in_a_denial(home: House, decider: Decider) -> None:
+async def test_a_gateway_that_stops_while_it_is_asked_ends_in_a_denial(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     ran = await run_hook("pre-tool-use", tool_use(), post.variables, patience=0.5)
     await soon(decider.asked)
@@ -228,7 +228,7 @@ async def test_a_tool_about_which_nobody_can_be_asked_is_denied(variables: dict[
     assert await (await run_hook("stop", {}, variables, patience=0)).end() == (0, None)
 
 
-async def test_a_wrong_token_is_denied_at_once(home: House, decider: Decider) -> None:
+async def test_a_wrong_token_is_denied_at_once(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     ran = await run_hook("pre-tool-use", tool_use(), {**post.variables, "FAIRLEAD_HOOK_TOKEN": "wrong"})
     decision, reason = decided((await ran.end())[1])
@@ -237,7 +237,7 @@ async def test_a_wrong_token_is_denied_at_once(home: House, decider: Decider) ->
     await post.close("over")
 
 
-async def test_input_that_is_no_call_is_denied(home: House, decider: Decider) -> None:
+async def test_input_that_is_no_call_is_denied(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     for given in (b"", b"{", b"[]", b"\xff"):
         ran = await run_hook("pre-tool-use", given, post.variables)
@@ -265,7 +265,7 @@ async def test_when_the_cli_is_gone_nobody_waits(decider: Decider) -> None:
 
 
 @pytest.mark.fault
-async def test_a_hook_that_is_killed_blocks_its_tool(home: House, decider: Decider) -> None:
+async def test_a_hook_that_is_killed_blocks_its_tool(home: HookHarness, decider: Decider) -> None:
     """Exit code 2, by the shell: with any other the older CLIs let the tool run."""
     post = home.open({"pre-tool-use": decider})
     shell = await in_a_shell(post)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from agents.claude_transcripts.transcript_files import conversation, line, lines
-from cli.conftest import Fairlead, House
+from cli.conftest import CliGateway, Fairlead
 from fairlead.cli.commands.imports import files_below
 
 
-def written(house: House, words: str, data: bytes = b"") -> str:
+def written(house: CliGateway, words: str, data: bytes = b"") -> str:
     """A session file in the gateway's home; its id."""
     session = str(uuid.uuid4())
     folder = house.project / ".claude" / "projects" / "-some-project"
@@ -30,7 +30,7 @@ def listed(fairlead: Fairlead, session: str, *options: str) -> str:
     return ""
 
 
-def test_all_that_is_listed_is_imported_once(house: House, fairlead: Fairlead) -> None:
+def test_all_that_is_listed_is_imported_once(house: CliGateway, fairlead: Fairlead) -> None:
     session = written(house, "pangolin question")
     assert listed(fairlead, session, "--all") == "transcript"
     assert session not in fairlead("ls", "--json").out
@@ -42,7 +42,7 @@ def test_all_that_is_listed_is_imported_once(house: House, fairlead: Fairlead) -
     assert "answer to pangolin question" in fairlead("logs", session).out
 
 
-def test_paths_are_files_and_folders(house: House, fairlead: Fairlead) -> None:
+def test_paths_are_files_and_folders(house: CliGateway, fairlead: Fairlead) -> None:
     kept, other = str(uuid.uuid4()), str(uuid.uuid4())
     saved = house.project / "saved"
     saved.mkdir()
@@ -56,7 +56,7 @@ def test_paths_are_files_and_folders(house: House, fairlead: Fairlead) -> None:
     assert [row["events"] for row in again.lines] == [0, 0]
 
 
-def test_what_cannot_be_imported_is_named_and_the_rest_goes_on(house: House, fairlead: Fairlead) -> None:
+def test_what_cannot_be_imported_is_named_and_the_rest_goes_on(house: CliGateway, fairlead: Fairlead) -> None:
     good, bad = house.project / "good.jsonl", house.project / "bad.jsonl"
     session = str(uuid.uuid4())
     good.write_bytes(lines(conversation("good", session)))
@@ -69,7 +69,7 @@ def test_what_cannot_be_imported_is_named_and_the_rest_goes_on(house: House, fai
     assert "outside" in fairlead("import", "/etc/passwd").err
 
 
-def test_consent_is_kept(house: House, fairlead: Fairlead) -> None:
+def test_consent_is_kept(house: CliGateway, fairlead: Fairlead) -> None:
     assert fairlead("import", "--no-archive").code == 0
     assert fairlead("import", "--json").code == 0
 
@@ -105,7 +105,7 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_rest_goes_on(
     assert "denied: Permission denied" in capsys.readouterr().err
 
 
-def test_search_finds_what_tools_said(house: House, fairlead: Fairlead) -> None:
+def test_search_finds_what_tools_said(house: CliGateway, fairlead: Fairlead) -> None:
     session = str(uuid.uuid4())
     rows = conversation("look", session)
     rows[2]["message"]["content"][0]["content"] = "heron egret"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Fairlead, House
+from cli.conftest import CliGateway, Fairlead
 
 PASSWORD = "correct horse"
 
@@ -24,7 +24,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Any:
     return give
 
 
-def post(house: House, path: str, body: dict[str, str], token: str = "") -> tuple[int, dict[str, Any]]:
+def post(house: CliGateway, path: str, body: dict[str, str], token: str = "") -> tuple[int, dict[str, Any]]:
     headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})}
     request = urllib.request.Request(f"{house.running.url}{path}", json.dumps(body).encode(), headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -35,12 +35,12 @@ def post(house: House, path: str, body: dict[str, str], token: str = "") -> tupl
         return error.code, json.load(error)
 
 
-def login(house: House, name: str, password: str) -> tuple[int, dict[str, Any]]:
+def login(house: CliGateway, name: str, password: str) -> tuple[int, dict[str, Any]]:
     return post(house, "/claudecodeui/api/auth/login", {"username": name, "password": password})
 
 
 def test_a_user_with_a_password_signs_in_until_it_is_another_one_or_they_are_gone(
-    fairlead: Fairlead, house: House, typed: Any
+    fairlead: Fairlead, house: CliGateway, typed: Any
 ) -> None:
     typed(f"{PASSWORD}\n")
     added = fairlead("user", "add", "carol", "--password")
@@ -61,7 +61,7 @@ def test_a_user_with_a_password_signs_in_until_it_is_another_one_or_they_are_gon
     assert fairlead("user", "passwd", "nobody-here").code == 5
 
 
-def test_users_are_listed_without_anything_secret(fairlead: Fairlead, house: House, typed: Any) -> None:
+def test_users_are_listed_without_anything_secret(fairlead: Fairlead, house: CliGateway, typed: Any) -> None:
     typed(f"{PASSWORD}\n")
     assert fairlead("user", "add", "dave", "--password", "--scope", "chat,view").code == 0
     assert fairlead("user", "add", "erin").code == 0
@@ -85,7 +85,7 @@ def test_users_are_listed_without_anything_secret(fairlead: Fairlead, house: Hou
     ],
 )
 def test_what_cannot_be_done_is_told(
-    fairlead: Fairlead, house: House, typed: Any, words: tuple[str, ...], stdin: str, said: str
+    fairlead: Fairlead, house: CliGateway, typed: Any, words: tuple[str, ...], stdin: str, said: str
 ) -> None:
     typed(stdin)
     ran = fairlead(*words)
@@ -95,7 +95,7 @@ def test_what_cannot_be_done_is_told(
 
 
 def test_a_password_is_asked_for_twice_on_a_terminal(
-    fairlead: Fairlead, house: House, monkeypatch: pytest.MonkeyPatch
+    fairlead: Fairlead, house: CliGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[dict[str, Any]] = []
 
@@ -109,7 +109,7 @@ def test_a_password_is_asked_for_twice_on_a_terminal(
     assert asked == [{"text": "Password for gina", "hide_input": True, "confirmation_prompt": True, "err": True}]
 
 
-def test_an_invitations_link_makes_one_account(fairlead: Fairlead, house: House) -> None:
+def test_an_invitations_link_makes_one_account(fairlead: Fairlead, house: CliGateway) -> None:
     ran = fairlead("user", "invite", "--scope", "view")
     page, _, code = ran.out.strip().partition("#")
     assert page == f"{house.running.url}/claudecodeui/invite"

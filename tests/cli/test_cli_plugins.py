@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.conftest import Fairlead, House
+from cli.conftest import CliGateway, Fairlead
 from patience import PATIENCE
 from plugins.harness import BOARD, write_plugin
 
 
 @pytest.fixture
-def board(house: House, fairlead: Fairlead) -> Iterator[House]:
+def board(house: CliGateway, fairlead: Fairlead) -> Iterator[CliGateway]:
     """The sample in the folder of the gateway that all tests share."""
     folder = house.data / "plugins"
     shutil.copytree(BOARD, folder / "board", ignore=shutil.ignore_patterns("__pycache__"))
@@ -21,7 +21,7 @@ def board(house: House, fairlead: Fairlead) -> Iterator[House]:
     shutil.rmtree(folder)
 
 
-def test_a_plugin_is_enabled_after_it_was_shown_and_listed_with_its_port(fairlead: Fairlead, board: House) -> None:
+def test_a_plugin_is_enabled_after_it_was_shown_and_listed_with_its_port(fairlead: Fairlead, board: CliGateway) -> None:
     assert "board  disabled" in fairlead("plugins").out
     asked = fairlead("plugins", "enable", "board")
     assert asked.code == 2 and "server.py" in asked.out and str(board.data / "plugins" / "board") in asked.out
@@ -36,7 +36,7 @@ def test_a_plugin_is_enabled_after_it_was_shown_and_listed_with_its_port(fairlea
     assert "board  disabled" in fairlead("plugins").out
 
 
-def test_what_is_wrong_is_said(fairlead: Fairlead, board: House) -> None:
+def test_what_is_wrong_is_said(fairlead: Fairlead, board: CliGateway) -> None:
     broken = write_plugin(board.data / "plugins", "broken")
     (broken / "manifest.json").write_text("{}")
     assert "broken: manifest.json does not fit" in fairlead("plugins").err
@@ -46,7 +46,7 @@ def test_what_is_wrong_is_said(fairlead: Fairlead, board: House) -> None:
     assert fairlead("plugins", "disable", "other").code == 5
 
 
-def test_scripts_get_lines_of_json(fairlead: Fairlead, board: House) -> None:
+def test_scripts_get_lines_of_json(fairlead: Fairlead, board: CliGateway) -> None:
     (line,) = fairlead("plugins", "enable", "board", "--yes", "--json").lines
     assert line["name"] == "board" and line["enabled"] and line["digest"]
     (gone,) = fairlead("plugins", "disable", "board", "--json").lines

@@ -3,16 +3,16 @@
 import pytest
 
 from cli.cli_processes import SGR, Terminal, environment
-from cli.conftest import Fairlead, House
+from cli.conftest import CliGateway, Fairlead
 
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 
-def on_terminal(house: House, *words: str, **more: str) -> Terminal:
+def on_terminal(house: CliGateway, *words: str, **more: str) -> Terminal:
     return Terminal(environment(house.data, **more), house.project, *words)
 
 
-def test_a_permission_is_asked_and_answered(house: House) -> None:
+def test_a_permission_is_asked_and_answered(house: CliGateway) -> None:
     with on_terminal(house, "run", "SCRIPT:bash echo one") as terminal:
         terminal.wait_for("Allow?")
         terminal.type("perhaps\n")
@@ -22,7 +22,7 @@ def test_a_permission_is_asked_and_answered(house: House) -> None:
         assert terminal.end() == 0
 
 
-def test_a_changed_input_is_what_runs(house: House) -> None:
+def test_a_changed_input_is_what_runs(house: CliGateway) -> None:
     editor = "sed -i s/one/two/"
     with on_terminal(house, "run", "SCRIPT:bash echo one", EDITOR=editor) as terminal:
         terminal.wait_for("Allow?")
@@ -32,7 +32,7 @@ def test_a_changed_input_is_what_runs(house: House) -> None:
 
 
 @pytest.mark.parametrize("editor", ["true", "false", "touch", "sh -c 'rm $0'", "sh -c 'echo {} > $0; exit 1'"])
-def test_who_leaves_the_editor_without_a_change_is_asked_again(house: House, editor: str) -> None:
+def test_who_leaves_the_editor_without_a_change_is_asked_again(house: CliGateway, editor: str) -> None:
     with on_terminal(house, "run", "SCRIPT:bash echo one", EDITOR=editor) as terminal:
         terminal.wait_for("Allow?")
         terminal.type("e\n")
@@ -43,7 +43,7 @@ def test_who_leaves_the_editor_without_a_change_is_asked_again(house: House, edi
         assert terminal.end() == 0
 
 
-def test_always_is_remembered(house: House) -> None:
+def test_always_is_remembered(house: CliGateway) -> None:
     with on_terminal(house, "run", "SCRIPT:twice") as terminal:
         terminal.wait_for("[a]lways")
         terminal.type("a\n")
@@ -53,7 +53,7 @@ def test_always_is_remembered(house: House) -> None:
         assert terminal.end() == 0
 
 
-def test_a_question_is_answered_by_its_number(house: House) -> None:
+def test_a_question_is_answered_by_its_number(house: CliGateway) -> None:
     with on_terminal(house, "run", "SCRIPT:question") as terminal:
         terminal.wait_for("Colour: a number")
         terminal.type("2\n")
@@ -61,7 +61,7 @@ def test_a_question_is_answered_by_its_number(house: House) -> None:
         assert terminal.end() == 0
 
 
-def test_an_answer_from_elsewhere_ends_the_question_here(house: House, fairlead: Fairlead) -> None:
+def test_an_answer_from_elsewhere_ends_the_question_here(house: CliGateway, fairlead: Fairlead) -> None:
     with on_terminal(house, "run", "SCRIPT:bash echo elsewhere") as terminal:
         terminal.wait_for("Allow?")
         session = fairlead("ls", "--json").lines[0]["session"]
@@ -70,7 +70,7 @@ def test_an_answer_from_elsewhere_ends_the_question_here(house: House, fairlead:
         assert terminal.end() == 0
 
 
-def test_ctrl_c_interrupts_the_turn(house: House) -> None:
+def test_ctrl_c_interrupts_the_turn(house: CliGateway) -> None:
     with on_terminal(house, "run", "SCRIPT:slow 4000") as terminal:
         terminal.wait_for("tick tick")
         terminal.type(CTRL_C)
@@ -78,14 +78,14 @@ def test_ctrl_c_interrupts_the_turn(house: House) -> None:
         assert terminal.end() == 130
 
 
-def test_the_second_ctrl_c_leaves_while_the_first_has_no_effect_yet(house: House, fairlead: Fairlead) -> None:
+def test_the_second_ctrl_c_leaves_while_the_first_has_no_effect_yet(house: CliGateway, fairlead: Fairlead) -> None:
     with on_terminal(house, "run", "SCRIPT:slow 4000") as terminal:
         terminal.wait_for("tick tick")
         terminal.type(CTRL_C + CTRL_C)
         assert terminal.end() == 130
 
 
-def test_ctrl_c_takes_back_a_message_that_waits_behind_another_turn(house: House, fairlead: Fairlead) -> None:
+def test_ctrl_c_takes_back_a_message_that_waits_behind_another_turn(house: CliGateway, fairlead: Fairlead) -> None:
     with on_terminal(house, "run", "SCRIPT:slow 4000") as first:
         first.wait_for("tick tick")
         session = fairlead("ls", "--json").lines[0]["session"]
@@ -100,7 +100,7 @@ def test_ctrl_c_takes_back_a_message_that_waits_behind_another_turn(house: House
     assert "never" not in [line.get("text") for line in fairlead("logs", session, "--json").lines]
 
 
-def test_attach_shows_what_was_said_and_sends_what_is_typed(house: House, fairlead: Fairlead) -> None:
+def test_attach_shows_what_was_said_and_sends_what_is_typed(house: CliGateway, fairlead: Fairlead) -> None:
     session = fairlead("run", "--json", "SCRIPT:text before").lines[0]["session"]
     with on_terminal(house, "attach", session[:8]) as terminal:
         terminal.wait_for("Hello from the scripted model. before")
@@ -112,7 +112,7 @@ def test_attach_shows_what_was_said_and_sends_what_is_typed(house: House, fairle
         assert terminal.end() == 0
 
 
-def test_attach_asks_what_waits_since_before(house: House, fairlead: Fairlead) -> None:
+def test_attach_asks_what_waits_since_before(house: CliGateway, fairlead: Fairlead) -> None:
     session = fairlead("run", "--json", "SCRIPT:bash echo waited").lines[0]["session"]
     with on_terminal(house, "attach", session) as terminal:
         terminal.wait_for("Allow?")
@@ -123,7 +123,7 @@ def test_attach_asks_what_waits_since_before(house: House, fairlead: Fairlead) -
         assert terminal.end() == 130
 
 
-def test_permit_asks_on_a_terminal(house: House, fairlead: Fairlead) -> None:
+def test_permit_asks_on_a_terminal(house: CliGateway, fairlead: Fairlead) -> None:
     session = fairlead("run", "--json", "SCRIPT:bash echo asked").lines[0]["session"]
     with on_terminal(house, "permit", session) as terminal:
         terminal.wait_for("command: echo asked")
@@ -134,7 +134,7 @@ def test_permit_asks_on_a_terminal(house: House, fairlead: Fairlead) -> None:
 
 
 @pytest.mark.parametrize("quiet", [False, True], ids=["colour", "NO_COLOR"])
-def test_nothing_but_our_own_colours_reaches_the_terminal(house: House, quiet: bool) -> None:
+def test_nothing_but_our_own_colours_reaches_the_terminal(house: CliGateway, quiet: bool) -> None:
     hostile = "SCRIPT:text \x1b]52;c;ZXZpbA==\x07\x1b]8;;https://evil.example/\x1b\\link\x1b]8;;\x1b\\\x1b[2J\x9b2J"
     more = {"NO_COLOR": "1"} if quiet else {}
     with on_terminal(house, "run", hostile, **more) as terminal:

@@ -12,9 +12,9 @@ from websockets.asyncio.client import connect
 from clients.claudecodeui.chat_harness import Peer as AppPeer
 from clients.claudecodeui.chat_harness import peer_at as app_at
 from clients.cognova.chat_harness import Peer, peer_at
-from clients.direct.harness import Seat, seated
+from clients.direct.harness import DirectPeer, seated
 from clients.mylifedb.harness import Tab
-from e2e.gateway_harness import Desk
+from e2e.gateway_harness import GatewayHarness
 from fairlead.testing.happy_client import HappyClient
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
@@ -39,7 +39,7 @@ class Listener:
 
 
 @contextlib.asynccontextmanager
-async def happy(desk: Desk) -> AsyncIterator[tuple[HappyClient, Listener]]:
+async def happy(desk: GatewayHarness) -> AsyncIterator[tuple[HappyClient, Listener]]:
     client = HappyClient()
 
     def take(frame: Any) -> None:
@@ -58,7 +58,7 @@ async def happy(desk: Desk) -> AsyncIterator[tuple[HappyClient, Listener]]:
 
 
 @contextlib.asynccontextmanager
-async def mylifedb(desk: Desk) -> AsyncIterator[Tab]:
+async def mylifedb(desk: GatewayHarness) -> AsyncIterator[Tab]:
     url = f"{desk.gateway.url.replace('http', 'ws', 1)}/api/claude/sessions/{desk.session}/subscribe"
     headers = {"Authorization": f"Bearer {desk.gateway.token}"}
     async with connect(url, additional_headers=headers, max_size=None) as socket:
@@ -72,7 +72,7 @@ async def mylifedb(desk: Desk) -> AsyncIterator[Tab]:
 
 
 @contextlib.asynccontextmanager
-async def cognova(desk: Desk) -> AsyncIterator[Peer]:
+async def cognova(desk: GatewayHarness) -> AsyncIterator[Peer]:
     async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
         await peer.say("chat:subscribe", conversationId=desk.session)
         await peer.until("subscribed")
@@ -80,7 +80,7 @@ async def cognova(desk: Desk) -> AsyncIterator[Peer]:
 
 
 @contextlib.asynccontextmanager
-async def claudecodeui(desk: Desk) -> AsyncIterator[AppPeer]:
+async def claudecodeui(desk: GatewayHarness) -> AsyncIterator[AppPeer]:
     async with app_at(desk.gateway.url, desk.gateway.token) as peer:
         await peer.subscribe(desk.session)
         yield peer
@@ -102,13 +102,13 @@ class Clients:
     tab: Tab
     envelopes: HappyClient
     hearing: Listener
-    direct: Seat
+    direct: DirectPeer
     peer: Peer
     app: AppPeer
 
 
 @contextlib.asynccontextmanager
-async def all_clients(desk: Desk) -> AsyncIterator[Clients]:
+async def all_clients(desk: GatewayHarness) -> AsyncIterator[Clients]:
     async with (
         mylifedb(desk) as tab,
         happy(desk) as (envelopes, hearing),

@@ -5,14 +5,14 @@ import os
 import shlex
 from pathlib import Path
 
-from e2e.gateway_harness import Desk, Line
+from e2e.gateway_harness import GatewayHarness, Line
 from e2e.harness import LAST_DIAL_IN, on_versions
 
 dialing = on_versions(last=LAST_DIAL_IN)
 dialing_core = on_versions(last=LAST_DIAL_IN, core=True)
 
 
-def pid(desk: Desk) -> int:
+def pid(desk: GatewayHarness) -> int:
     started = [line for line in (*desk.earlier, *desk.events) if line["type"] == "agent.started"]
     return int(started[-1]["pid"])
 
@@ -37,7 +37,7 @@ def grows(gaps: list[float], first: float, most: float) -> None:
         assert 0.7 * wanted <= gap <= 1.4 * wanted + 2, (number, gaps)
 
 
-async def by_hand(desk: Desk, env: dict[str, str], give: str) -> asyncio.subprocess.Process:
+async def by_hand(desk: GatewayHarness, env: dict[str, str], give: str) -> asyncio.subprocess.Process:
     """Start the CLI as a person would, with the token in a variable, a descriptor, or (both) a wrong one there."""
     told: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
     line, token = str(told["command"]), str(told["token"])

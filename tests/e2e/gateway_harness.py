@@ -26,7 +26,7 @@ UNUSED_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Gateways here speak plain HTTP: without this each client would read all certificates of the machine."""
 
 
-class Desk:
+class GatewayHarness:
     """One socket on one gateway. Events are kept as they come; `until` waits for one.
 
     A start of the CLI costs more than a turn, so a test may go through several scenes on one process: in each,
@@ -180,20 +180,20 @@ def settings(data: Path, roots: Path, **overrides: Any) -> Config:
 @contextlib.asynccontextmanager
 async def at_desk(
     config: Config, env: Mapping[str, str], cwd: Path, mcp: Mapping[str, McpServerSettings] | None = None
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[GatewayHarness]:
     async with running(config, env, mcp) as gateway, sitting(gateway, cwd) as desk:
         yield desk
 
 
 @contextlib.asynccontextmanager
-async def sitting(gateway: GatewayInfo, cwd: Path) -> AsyncIterator[Desk]:
+async def sitting(gateway: GatewayInfo, cwd: Path) -> AsyncIterator[GatewayHarness]:
     headers = {"Authorization": f"Bearer {gateway.token}"}
     address = gateway.url.replace("http", "ws", 1) + "/v1/ws"
     async with (
         httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE, verify=UNUSED_TLS) as http,
         connect(address, additional_headers=headers, max_size=None) as socket,
     ):
-        desk = Desk(gateway, http, socket, cwd)
+        desk = GatewayHarness(gateway, http, socket, cwd)
         listening = asyncio.create_task(desk.listen())
         try:
             yield desk
@@ -202,7 +202,7 @@ async def sitting(gateway: GatewayInfo, cwd: Path) -> AsyncIterator[Desk]:
             await asyncio.wait({listening})
 
 
-async def a_question_is_answered(desk: Desk, model: ScriptedModel) -> None:
+async def a_question_is_answered(desk: GatewayHarness, model: ScriptedModel) -> None:
     """A scene of every link: the answer reaches the model."""
     await desk.send("SCRIPT:question")
     asked = await desk.until("question.asked")

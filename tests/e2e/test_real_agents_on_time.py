@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 import fairlead.wiring
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import NEWEST, on_versions
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
@@ -35,7 +35,7 @@ class SetClock(SystemClock):
 @pytest.fixture
 async def desk(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[GatewayHarness]:
     monkeypatch.setattr(fairlead.wiring, "SystemClock", SetClock)
     passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=passed)
@@ -57,14 +57,14 @@ class Bell:
 
 
 @contextlib.asynccontextmanager
-async def bell(desk: Desk) -> AsyncIterator[Bell]:
+async def bell(desk: GatewayHarness) -> AsyncIterator[Bell]:
     url = desk.gateway.url.replace("http", "ws", 1) + "/notifications"
     async with connect(url, additional_headers={"Authorization": f"Bearer {desk.gateway.token}"}) as wire:
         assert json.loads(await wire.recv())["type"] == "connected"
         yield Bell(wire)
 
 
-async def agent(desk: Desk, prompt: str, schedule: str = "0 0 29 2 *", **more: Any) -> str:
+async def agent(desk: GatewayHarness, prompt: str, schedule: str = "0 0 29 2 *", **more: Any) -> str:
     body = {"name": "Tidy", "schedule": schedule, "prompt": prompt, "folder": str(desk.cwd), **more}
     answer = await desk.http.post("/cognova/api/agents", json=body)
     assert answer.status_code == 200, answer.text
@@ -72,14 +72,14 @@ async def agent(desk: Desk, prompt: str, schedule: str = "0 0 29 2 *", **more: A
     return made
 
 
-async def run(desk: Desk, made: str) -> None:
+async def run(desk: GatewayHarness, made: str) -> None:
     assert (await desk.http.post(f"/cognova/api/agents/{made}/run")).json()["message"] == "Agent started"
 
 
 @on_versions(NEWEST)
 @pytest.mark.timeout(2 * MINUTES)
 @pytest.mark.rules("S002-105", "S002-116", "S002-118")
-async def test_an_agent_runs_when_its_minute_comes(desk: Desk) -> None:
+async def test_an_agent_runs_when_its_minute_comes(desk: GatewayHarness) -> None:
     async with bell(desk) as rung:
         made = await agent(desk, "SCRIPT:text tidied", schedule="* * * * *")
         started = await rung.until("run")
@@ -97,7 +97,7 @@ async def test_an_agent_runs_when_its_minute_comes(desk: Desk) -> None:
 
 @on_versions(NEWEST)
 @pytest.mark.rules("S002-117", "S002-119")
-async def test_a_failed_a_cancelled_and_an_over_budget_run_are_told_as_they_were(desk: Desk) -> None:
+async def test_a_failed_a_cancelled_and_an_over_budget_run_are_told_as_they_were(desk: GatewayHarness) -> None:
     async with bell(desk) as rung:
         await run(desk, await agent(desk, "SCRIPT:error 400"))
         failed = await rung.until("complete", "fail", "cancel")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from e2e.gateway_harness import Desk, Line, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, Line, at_desk, settings
 from e2e.harness import on_versions
 from fairlead.agents.demo.scripts import ToolUse
 from fairlead.testing.model_api import CALLS, ScriptedModel
@@ -119,7 +119,7 @@ def _batches(cases: list[Case]) -> Iterator[list[Case]]:
         yield cases[start : start + AT_ONCE]
 
 
-async def make(desk: Desk, model: ScriptedModel, batch: Sequence[Case]) -> None:
+async def make(desk: GatewayHarness, model: ScriptedModel, batch: Sequence[Case]) -> None:
     """One turn with these calls; whatever is asked is refused."""
     model.calls = [ToolUse(case.tool, case.input) for case in batch]
     await desk.send(f"SCRIPT:{CALLS}")

@@ -8,13 +8,13 @@ import pytest
 
 from clients.claudecodeui.chat_harness import peer_at
 from clients.claudecodeui.chat_scenario import PLAYED, allow, create, history, play
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", cli_cwd, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
     async with at_desk(config, cli_env, cli_cwd) as sitting:
         yield sitting
@@ -22,7 +22,7 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 @on_versions()
 @pytest.mark.rules("S003-006", "S003-028", "S003-039", "S003-043", "S003-044", "S003-056", "S003-066")
-async def test_the_real_cli_plays_the_script_of_the_demo_agent(desk: Desk, model: ScriptedModel) -> None:
+async def test_the_real_cli_plays_the_script_of_the_demo_agent(desk: GatewayHarness, model: ScriptedModel) -> None:
     gateway = desk.gateway
     assert await play(gateway.url, gateway.token, desk.http, desk.cwd) == PLAYED
     first, *_, last = (model.of(script)[0].messages for script in ("slow", "bash", "text"))
@@ -31,13 +31,13 @@ async def test_the_real_cli_plays_the_script_of_the_demo_agent(desk: Desk, model
 
 @on_versions(NEWEST, first="2.1.186")
 @pytest.mark.rules("S003-049", "S003-054", "S003-069")
-async def test_work_that_wakes_up_and_permissions_found_again_after_a_reconnect(desk: Desk) -> None:
+async def test_work_that_wakes_up_and_permissions_found_again_after_a_reconnect(desk: GatewayHarness) -> None:
     name = await create(desk.http, desk.cwd)
     await work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk, name)
     await permissions_are_denied_changed_and_found_again(desk, name)
 
 
-async def work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk: Desk, name: str) -> None:
+async def work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk: GatewayHarness, name: str) -> None:
     async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
         await peer.send(name, "SCRIPT:background slowtool 1")
         # Whether the background asks before or after the run ends is the scheduler's affair.
@@ -56,7 +56,7 @@ async def work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk: Desk, name: s
         assert sum(row.get("role") == "user" for row in rows) == 1
 
 
-async def permissions_are_denied_changed_and_found_again(desk: Desk, name: str) -> None:
+async def permissions_are_denied_changed_and_found_again(desk: GatewayHarness, name: str) -> None:
     url, token = desk.gateway.url, desk.gateway.token
     async with peer_at(url, token) as peer:
         await peer.send(name, f"SCRIPT:bash touch {desk.cwd / 'never'}")
@@ -79,7 +79,7 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 
 
 @on_versions(OLDEST, NEWEST)
-async def test_what_is_attached_is_in_the_message_or_is_read_without_asking(desk: Desk) -> None:
+async def test_what_is_attached_is_in_the_message_or_is_read_without_asking(desk: GatewayHarness) -> None:
     files = [
         ("files", ("dot.png", base64.b64decode(DOT), "image/png")),
         ("files", ("notes.md", b"words of a note", "text/markdown")),

@@ -11,7 +11,7 @@ import pytest
 
 from clients.claudecodeui.chat_harness import Peer, peer_at
 from clients.claudecodeui.chat_scenario import COMPLETE, allow, create, history
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import on_versions
 from e2e.test_real_transcripts import by_hand, written
 from fairlead.testing.model_api import ScriptedModel
@@ -19,7 +19,7 @@ from patience import PATIENCE
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", cli_cwd, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
     async with at_desk(config, cli_env, cli_cwd) as sitting:
         yield sitting
@@ -53,7 +53,7 @@ def rows_of(env: dict[str, str], session: str) -> list[tuple[str, str, str]]:
 @on_versions()
 @pytest.mark.rules("S003-007", "S003-030", "S003-130")
 async def test_a_session_of_another_program_is_in_history_as_in_its_file_and_goes_on(
-    desk: Desk, claude: Path, cli_env: dict[str, str], model: ScriptedModel
+    desk: GatewayHarness, claude: Path, cli_env: dict[str, str], model: ScriptedModel
 ) -> None:
     async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
         await peer.settled()
@@ -77,7 +77,7 @@ async def test_a_session_of_another_program_is_in_history_as_in_its_file_and_goe
 @on_versions()
 @pytest.mark.rules("S003-043", "S003-044", "S003-054", "S003-055", "S003-057", "S003-005", "S003-033")
 async def test_after_an_abort_a_kill_and_a_close_the_same_conversation_goes_on(
-    desk: Desk, model: ScriptedModel
+    desk: GatewayHarness, model: ScriptedModel
 ) -> None:
     name = await create(desk.http, desk.cwd)
     async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
@@ -88,7 +88,7 @@ async def test_after_an_abort_a_kill_and_a_close_the_same_conversation_goes_on(
         assert {frame["sessionId"] for frame in peer.frames} == {name}
 
 
-async def an_abort_stops_the_tool_that_runs(desk: Desk, peer: Peer, name: str) -> None:
+async def an_abort_stops_the_tool_that_runs(desk: GatewayHarness, peer: Peer, name: str) -> None:
     pipe = desk.cwd / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -118,7 +118,7 @@ async def an_abort_stops_the_tool_that_runs(desk: Desk, peer: Peer, name: str) -
         os.close(reading)
 
 
-async def a_cli_that_is_killed_in_its_run_leaves_one_complete(desk: Desk, peer: Peer, name: str) -> None:
+async def a_cli_that_is_killed_in_its_run_leaves_one_complete(desk: GatewayHarness, peer: Peer, name: str) -> None:
     await peer.send(name, "SCRIPT:slow 400")
     await peer.until("stream_delta")
     await desk.watch(name)
@@ -138,7 +138,7 @@ async def a_cli_that_is_killed_in_its_run_leaves_one_complete(desk: Desk, peer: 
 
 
 async def the_next_process_goes_on_with_the_same_conversation(
-    desk: Desk, peer: Peer, name: str, model: ScriptedModel
+    desk: GatewayHarness, peer: Peer, name: str, model: ScriptedModel
 ) -> None:
     await desk.do("close")
     await desk.until("session.closed")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from clients.claudecodeui.shell_harness import DeskClient
-from e2e.gateway_harness import Desk, at_desk, settings
+from clients.claudecodeui.shell_harness import ShellClient
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE
@@ -17,7 +17,7 @@ from patience import PATIENCE
 @pytest.fixture
 async def desk(
     claude: Path, agreed: None, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[GatewayHarness]:
     passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=passed)
     async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:
@@ -25,20 +25,20 @@ async def desk(
 
 
 @contextlib.asynccontextmanager
-async def shell(desk: Desk) -> AsyncIterator[DeskClient]:
+async def shell(desk: GatewayHarness) -> AsyncIterator[ShellClient]:
     url = desk.gateway.url.replace("http", "ws", 1) + f"/shell?token={desk.gateway.token}"
     async with connect(url, compression=None, proxy=None, max_size=None) as socket:
-        client = DeskClient(socket)
+        client = ShellClient(socket)
         client.screen.resize(110, 36)
         yield client
 
 
-async def claude_there(client: DeskClient, desk: Desk, session: str | None) -> None:
+async def claude_there(client: ShellClient, desk: GatewayHarness, session: str | None) -> None:
     fields = {"sessionId": session, "hasSession": session is not None, "provider": "claude", "isPlainShell": False}
     await client.begin(desk.cwd, **fields)
 
 
-async def leave(client: DeskClient) -> None:
+async def leave(client: ShellClient) -> None:
     """As a person does: what is typed is entered when it is there."""
     await client.type("/exit")
     await client.seen("/exit")
@@ -48,7 +48,7 @@ async def leave(client: DeskClient) -> None:
 
 @on_versions(LAST_DIAL_IN, NEWEST)
 @pytest.mark.rules("S003-098", "S003-105", "S003-106")
-async def test_a_session_goes_on_in_the_shell_and_then_elsewhere(desk: Desk, model: ScriptedModel) -> None:
+async def test_a_session_goes_on_in_the_shell_and_then_elsewhere(desk: GatewayHarness, model: ScriptedModel) -> None:
     await while_a_turn_runs_there_is_no_second_writer(desk, model)
     async with shell(desk) as client:
         await claude_there(client, desk, desk.session)
@@ -76,7 +76,7 @@ async def test_a_session_goes_on_in_the_shell_and_then_elsewhere(desk: Desk, mod
 
 @on_versions(NEWEST)
 @pytest.mark.rules("S003-100", "S003-105", "S003-106")
-async def test_a_session_that_is_not_there_becomes_a_new_one(desk: Desk) -> None:
+async def test_a_session_that_is_not_there_becomes_a_new_one(desk: GatewayHarness) -> None:
     async with shell(desk) as client:
         await claude_there(client, desk, "33333333-3333-4333-8333-333333333333")
         await client.until(lambda: "could not be resumed" in client.text)
@@ -91,7 +91,7 @@ async def test_a_session_that_is_not_there_becomes_a_new_one(desk: Desk) -> None
         await leave(client)
 
 
-async def while_a_turn_runs_there_is_no_second_writer(desk: Desk, model: ScriptedModel) -> None:
+async def while_a_turn_runs_there_is_no_second_writer(desk: GatewayHarness, model: ScriptedModel) -> None:
     model.hold()
     await desk.open("SCRIPT:text one")
     await model.wait_for(lambda request: request.argument == "one", timeout=PATIENCE)
@@ -107,7 +107,7 @@ async def while_a_turn_runs_there_is_no_second_writer(desk: Desk, model: Scripte
 
 @on_versions(OLDEST, NEWEST)
 @pytest.mark.rules("S003-103", "S003-109", "S003-112")
-async def test_signing_in_announces_its_page_whole(desk: Desk, claude: Path) -> None:
+async def test_signing_in_announces_its_page_whole(desk: GatewayHarness, claude: Path) -> None:
     """It is printed over several lines, in colours, after the words that ask for it."""
     async with shell(desk) as client:
         command = f"BROWSER=false {claude} setup-token"

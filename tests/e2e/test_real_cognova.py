@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from clients.cognova.chat_harness import Peer, peer_at
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import NEWEST, on_versions
 from fairlead.testing.cognova_client import CognovaClient
 from fairlead.testing.model_api import ScriptedModel
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
     config = settings(tmp_path / "data", cli_cwd, agent="claude", claude=str(claude), pass_env=passed)
     async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:
         yield sitting
 
 
-async def stored(desk: Desk, conversation: str) -> Any:
+async def stored(desk: GatewayHarness, conversation: str) -> Any:
     answer = await desk.http.get(f"/cognova/api/conversations/{conversation}")
     assert answer.status_code == 200, answer.text
     return answer.json()["data"]
@@ -39,7 +39,7 @@ async def allow(peer: Peer) -> None:
 @on_versions()
 @pytest.mark.rules("S002-005", "S002-006", "S002-007", "S002-035", "S002-038", "S002-046", "S002-047", "S002-048")
 @pytest.mark.rules("S002-055")
-async def test_three_turns_with_a_tool(desk: Desk, model: ScriptedModel) -> None:
+async def test_three_turns_with_a_tool(desk: GatewayHarness, model: ScriptedModel) -> None:
     async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
         name = await peer.begin("SCRIPT:slow 20")
         await peer.until("text_delta")
@@ -79,7 +79,9 @@ async def test_three_turns_with_a_tool(desk: Desk, model: ScriptedModel) -> None
 
 @on_versions()
 @pytest.mark.rules("S002-018", "S002-050", "S002-051", "S002-053")
-async def test_interrupts_an_error_and_attachments_in_one_conversation(desk: Desk, model: ScriptedModel) -> None:
+async def test_interrupts_an_error_and_attachments_in_one_conversation(
+    desk: GatewayHarness, model: ScriptedModel
+) -> None:
     client = CognovaClient()
     async with peer_at(desk.gateway.url, desk.gateway.token, client) as peer:
         name = await peer.begin("SCRIPT:slow 600")
@@ -125,7 +127,7 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 """A picture of one point."""
 
 
-async def what_is_attached_reaches_the_model(desk: Desk, peer: Peer, name: str, model: ScriptedModel) -> None:
+async def what_is_attached_reaches_the_model(desk: GatewayHarness, peer: Peer, name: str, model: ScriptedModel) -> None:
     image = {"type": "base64", "media_type": "image/png", "data": DOT}
     notes = {"type": "text", "media_type": "text/plain", "data": "words of a note"}
     attached = {
@@ -145,7 +147,7 @@ async def what_is_attached_reaches_the_model(desk: Desk, peer: Peer, name: str, 
 
 
 @on_versions(NEWEST)
-async def test_a_peer_that_was_away_and_one_that_was_there(desk: Desk) -> None:
+async def test_a_peer_that_was_away_and_one_that_was_there(desk: GatewayHarness) -> None:
     client = CognovaClient()
     token = desk.gateway.token
     async with peer_at(desk.gateway.url, token) as there:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agents.claude_driver.harness import MemorySink
-from agents.claude_driver.hook_harness import SESSION, House, house
+from agents.claude_driver.hook_harness import SESSION, HookHarness, house
 from e2e.cli_wire import ASKING, BASE, RealCli, real_cli
 from e2e.gateway_harness import settings, sitting
 from e2e.harness import on_versions
@@ -59,7 +59,7 @@ def numbers(version: str) -> Version:
 class Desk:
     """A driver's part: the policy asks about everything, a person answers."""
 
-    def __init__(self, home: House, version: str) -> None:
+    def __init__(self, home: HookHarness, version: str) -> None:
         self.sink = MemorySink()
         self.permits = HookPermissions(self.sink, self.sink.records, numbers(version))
         self.told: list[str] = []

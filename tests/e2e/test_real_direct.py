@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from clients.direct.harness import Seat, seated
-from e2e.gateway_harness import Desk, at_desk, settings
+from clients.direct.harness import DirectPeer, seated
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import dials_in, on_versions
 
 
 @pytest.fixture
 async def desk(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, version: str
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
     async with at_desk(config, cli_env, cli_cwd) as sitting:
         sitting.settings = {"link": "dial-in" if dials_in(version) else "stdio"}
@@ -24,13 +24,13 @@ async def desk(
 
 @on_versions()
 @pytest.mark.rules("S004-027", "S004-028", "S004-310", "S004-311", "S004-313", "S004-314", "S004-315")
-async def test_one_leaves_and_is_back_and_two_direct_clients_drive_one_session(desk: Desk) -> None:
+async def test_one_leaves_and_is_back_and_two_direct_clients_drive_one_session(desk: GatewayHarness) -> None:
     await desk.open()
     await one_leaves_in_mid_turn_and_the_session_goes_on(desk)
     await two_direct_clients_drive_one_session(desk)
 
 
-async def one_leaves_in_mid_turn_and_the_session_goes_on(desk: Desk) -> None:
+async def one_leaves_in_mid_turn_and_the_session_goes_on(desk: GatewayHarness) -> None:
     async with seated(desk.gateway, desk.session) as seat:
         await seat.prompt("SCRIPT:slow 30")
         await seat.until(lambda client: "tick" in str(client.messages[-1:]))
@@ -41,7 +41,7 @@ async def one_leaves_in_mid_turn_and_the_session_goes_on(desk: Desk) -> None:
         assert (await seat.result())["subtype"] == "success"
 
 
-async def two_direct_clients_drive_one_session(desk: Desk) -> None:
+async def two_direct_clients_drive_one_session(desk: GatewayHarness) -> None:
     target = desk.cwd / "made"
     async with seated(desk.gateway, desk.session) as one, seated(desk.gateway, desk.session) as two:
         await one.prompt(f"SCRIPT:bash touch {target}")
@@ -67,7 +67,7 @@ async def two_direct_clients_drive_one_session(desk: Desk) -> None:
         assert shared(one) == shared(two)
 
 
-def shared(seat: Seat) -> list[str]:
+def shared(seat: DirectPeer) -> list[str]:
     """What everyone is sent, up to the last result that was read: newer versions say more behind it."""
     frames = [frame for frame in seat.frames if "control_response" not in frame]
     last = max(number for number, frame in enumerate(frames) if json.loads(frame)["type"] == "result")

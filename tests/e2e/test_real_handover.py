@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, dials_in, on_versions, parameters
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE
@@ -31,7 +31,7 @@ def agreed(cli_home: Path, cli_cwd: Path) -> None:
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     config = settings(
         tmp_path / "data",
         tmp_path,
@@ -43,7 +43,7 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
         yield sitting
 
 
-def alive(desk: Desk) -> list[int]:
+def alive(desk: GatewayHarness) -> list[int]:
     """The processes of the session that still run."""
     started = [line["pid"] for line in (*desk.earlier, *desk.events) if line["type"] == "agent.started"]
     return [pid for pid in started if _runs(pid)]
@@ -62,7 +62,7 @@ def known(model: ScriptedModel) -> int:
     return [request for request in model.requests if request.kind == "messages"][-1].messages
 
 
-async def told_once(desk: Desk) -> None:
+async def told_once(desk: GatewayHarness) -> None:
     """No event and no process twice; every turn ended; live and from the log the same."""
     lines = await desk.raw()
     ids = [line["id"] for line in lines]
@@ -72,17 +72,17 @@ async def told_once(desk: Desk) -> None:
     assert started == [line["turn"] for line in lines if line["type"] == "turn.ended"]
 
 
-def messages(desk: Desk) -> list[str]:
+def messages(desk: GatewayHarness) -> list[str]:
     return ["".join(block["text"] for block in line["content"]) for line in desk.all("user.message")]
 
 
-def answers(desk: Desk) -> list[str]:
+def answers(desk: GatewayHarness) -> list[str]:
     return [text.removeprefix("Hello from the scripted model. ") for text in desk.texts()]
 
 
 @elsewhere(core=True)
 @pytest.mark.rules("S001-123", "S001-143")
-async def test_there_and_back_with_the_history(desk: Desk, link: str, model: ScriptedModel) -> None:
+async def test_there_and_back_with_the_history(desk: GatewayHarness, link: str, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     for place in (link, "stdio"):
@@ -102,7 +102,7 @@ async def test_there_and_back_with_the_history(desk: Desk, link: str, model: Scr
 
 @elsewhere()
 @pytest.mark.rules("S001-012")
-async def test_a_session_moves_at_any_time(desk: Desk, version: str, link: str, model: ScriptedModel) -> None:
+async def test_a_session_moves_at_any_time(desk: GatewayHarness, version: str, link: str, model: ScriptedModel) -> None:
     """Each scene finds it on stdio; the last leaves it in the terminal."""
     await now_in_mid_stream_and_now_back(desk, link, model)
     if link == "terminal":
@@ -115,7 +115,7 @@ async def test_a_session_moves_at_any_time(desk: Desk, version: str, link: str, 
         await at_the_turns_end_before_the_queue(desk, model)
 
 
-async def at_the_turns_end_before_the_queue(desk: Desk, model: ScriptedModel) -> None:
+async def at_the_turns_end_before_the_queue(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:slow 20")
     await desk.until("text.delta")
     reply = await desk.do("hand_over", link="terminal")
@@ -129,7 +129,7 @@ async def at_the_turns_end_before_the_queue(desk: Desk, model: ScriptedModel) ->
     await told_once(desk)
 
 
-async def now_in_mid_stream_and_now_back(desk: Desk, link: str, model: ScriptedModel) -> None:
+async def now_in_mid_stream_and_now_back(desk: GatewayHarness, link: str, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:slow 200")
     await desk.until("text.delta")
     assert (await desk.do("hand_over", link=link, when="now"))["data"]["state"] == "moved"
@@ -145,7 +145,7 @@ async def now_in_mid_stream_and_now_back(desk: Desk, link: str, model: ScriptedM
 
 
 @on_versions()
-async def test_before_anything_was_said(desk: Desk) -> None:
+async def test_before_anything_was_said(desk: GatewayHarness) -> None:
     await desk.open()
     for place in ("terminal", "stdio", "terminal"):
         assert (await desk.do("hand_over", link=place))["data"] == {"state": "moved", "link": place}
@@ -154,7 +154,7 @@ async def test_before_anything_was_said(desk: Desk) -> None:
     await told_once(desk)
 
 
-async def a_request_is_answered_and_a_mode_taken_along(desk: Desk) -> None:
+async def a_request_is_answered_and_a_mode_taken_along(desk: GatewayHarness) -> None:
     """What was remembered and chosen on the one side holds on the other."""
     first, second = desk.cwd / "first", desk.cwd / "second"
     await desk.send(f"SCRIPT:bash touch {first}")
@@ -172,7 +172,7 @@ async def a_request_is_answered_and_a_mode_taken_along(desk: Desk) -> None:
     await told_once(desk)
 
 
-async def a_version_that_does_not_dial_in_stays_where_it_was(desk: Desk, model: ScriptedModel) -> None:
+async def a_version_that_does_not_dial_in_stays_where_it_was(desk: GatewayHarness, model: ScriptedModel) -> None:
     before = known(model)
     reply = await desk.ask("hand_over", session=desk.session, link="dial-in")
     assert reply["type"] == "error" and "stdio" in reply["message"]
@@ -184,7 +184,7 @@ async def a_version_that_does_not_dial_in_stays_where_it_was(desk: Desk, model: 
 
 
 @on_versions(LAST_DIAL_IN, NEWEST, first=LAST_DIAL_IN)
-async def test_background_work_is_named_and_waited_for(desk: Desk) -> None:
+async def test_background_work_is_named_and_waited_for(desk: GatewayHarness) -> None:
     done = desk.cwd / "done"
     await desk.open(f"SCRIPT:bgbash until [ -e {done} ]; do sleep 0.05; done")
     await desk.answer(await desk.until("permission.asked"))

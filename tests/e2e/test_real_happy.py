@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from clients.happy.envelopes import assert_balanced, real_schema
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import on_versions
 from e2e.test_real_transcripts import WHOLE
 from fairlead.agents.demo.scripts import Text, ToolUse
@@ -22,7 +22,7 @@ from patience import PATIENCE
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=passed)
     async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:
@@ -30,7 +30,7 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 
 @contextlib.asynccontextmanager
-async def socket(desk: Desk, path: str) -> AsyncIterator[ClientConnection]:
+async def socket(desk: GatewayHarness, path: str) -> AsyncIterator[ClientConnection]:
     url = desk.gateway.url.replace("http", "ws", 1) + path
     headers = {"Authorization": f"Bearer {desk.gateway.token}"}
     async with connect(url, additional_headers=headers) as opened:
@@ -67,12 +67,12 @@ class Phone:
 
 
 @contextlib.asynccontextmanager
-async def phone(desk: Desk) -> AsyncIterator[Phone]:
+async def phone(desk: GatewayHarness) -> AsyncIterator[Phone]:
     async with socket(desk, f"/v1/sessions/{desk.session}/envelopes") as wire:
         yield Phone(wire)
 
 
-async def pages(desk: Desk) -> list[dict[str, Any]]:
+async def pages(desk: GatewayHarness) -> list[dict[str, Any]]:
     page = (await desk.http.get(f"/v3/sessions/{desk.session}/messages?limit=500")).json()
     assert page["hasMore"] is False
     return [message["content"]["c"]["content"] for message in page["messages"]]
@@ -81,7 +81,7 @@ async def pages(desk: Desk) -> list[dict[str, Any]]:
 @on_versions()
 @pytest.mark.rules("S001-019", "S001-021", "S001-022", "S001-081", "S001-085", "S001-125", "S001-143")
 @pytest.mark.rules("S001-065")
-async def test_several_turns_and_processes_as_envelopes(desk: Desk, model: ScriptedModel) -> None:
+async def test_several_turns_and_processes_as_envelopes(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.open()
     async with phone(desk) as seat:
         await an_answer_on_one_protocol_is_seen_on_all(desk, seat)
@@ -118,7 +118,7 @@ async def test_several_turns_and_processes_as_envelopes(desk: Desk, model: Scrip
     assert (await pages(desk))[: len(seat.envelopes)] == seat.envelopes
 
 
-async def example_1(desk: Desk, seat: Phone, model: ScriptedModel) -> None:
+async def example_1(desk: GatewayHarness, seat: Phone, model: ScriptedModel) -> None:
     """A sentence, a call, and no word after its result. The newest CLI then asks the model for one, in vain: what it
     asks is no person's."""
     (desk.cwd / "auth.py").write_text("the tide is high")
@@ -141,7 +141,7 @@ def check(envelopes: list[dict[str, Any]]) -> None:
         schema.check(envelopes)
 
 
-async def an_answer_on_one_protocol_is_seen_on_all(desk: Desk, seat: Phone) -> None:
+async def an_answer_on_one_protocol_is_seen_on_all(desk: GatewayHarness, seat: Phone) -> None:
     """A session on three of them, in its first turn."""
     browser = MyLifeDbClient()
     frames: list[dict[str, Any]] = []
@@ -191,7 +191,7 @@ async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> 
     assert process.returncode == 0
 
 
-async def listed(desk: Desk, count: int) -> list[str]:
+async def listed(desk: GatewayHarness, count: int) -> list[str]:
     """The sessions that are known, newest first, when there are that many."""
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -208,7 +208,7 @@ def said(envelopes: list[dict[str, Any]]) -> list[str]:
 @on_versions()
 @pytest.mark.rules("S001-118", "S001-119")
 async def test_a_fork_of_the_cli_s_own_tells_nothing_again(
-    desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
+    desk: GatewayHarness, claude: Path, cli_env: dict[str, str], cli_cwd: Path
 ) -> None:
     """What the forked file repeats is its beginning, each record once; whoever watches the first hears nothing more."""
     await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text one")
@@ -236,7 +236,9 @@ async def test_a_fork_of_the_cli_s_own_tells_nothing_again(
     assert (await pages(desk))[: len(before)] == before
 
 
-async def it_shows_its_parents_beginning_without_copying_it(desk: Desk, parent: str, places: set[int]) -> None:
+async def it_shows_its_parents_beginning_without_copying_it(
+    desk: GatewayHarness, parent: str, places: set[int]
+) -> None:
     """What is shared has the parent's places in the log; each event is told once."""
     await desk.until(lambda line: line["type"] == "text" and "two" in line["text"])
     (forked,) = desk.all("session.forked")

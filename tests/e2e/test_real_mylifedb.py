@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect
 
 from clients.mylifedb.harness import Frame, Tab
 from clients.mylifedb.test_mylifedb_socket import level
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import API_KEY, NEWEST, on_versions
 from e2e.test_real_transcripts import by_hand
 from fairlead.clients.mylifedb.kinds import had, kinds_of
@@ -27,7 +27,7 @@ OURS = ("session_info", "todo_update", "typing", "ack", "error")
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=passed)
     async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:
@@ -35,7 +35,7 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 
 @contextlib.asynccontextmanager
-async def tab(desk: Desk, query: str = "", client: MyLifeDbClient | None = None) -> AsyncIterator[Tab]:
+async def tab(desk: GatewayHarness, query: str = "", client: MyLifeDbClient | None = None) -> AsyncIterator[Tab]:
     url = desk.gateway.url.replace("http", "ws", 1) + f"/api/claude/sessions/{desk.session}/subscribe{query}"
     headers = {"Authorization": f"Bearer {desk.gateway.token}"}
     async with connect(url, additional_headers=headers, max_size=None, compression=None) as socket:
@@ -48,7 +48,7 @@ async def tab(desk: Desk, query: str = "", client: MyLifeDbClient | None = None)
             await asyncio.wait({listening})
 
 
-def transcript(desk: Desk, home: Path) -> list[bytes]:
+def transcript(desk: GatewayHarness, home: Path) -> list[bytes]:
     """The CLI's own file, named as the seed says."""
     folder = re.sub(r"[^a-zA-Z0-9]", "-", str(desk.cwd))
     return (home / ".claude" / "projects" / folder / f"{desk.session}.jsonl").read_bytes().splitlines()
@@ -63,7 +63,7 @@ def conversation(frames: list[Frame]) -> list[tuple[Any, ...]]:
     ]
 
 
-async def copied(desk: Desk, uuid: str) -> None:
+async def copied(desk: GatewayHarness, uuid: str) -> None:
     """The transcript's copy of a record is in the log."""
     await desk.until(lambda line: line["type"] == "record" and line.get("of") == uuid)
 
@@ -73,7 +73,7 @@ async def copied(desk: Desk, uuid: str) -> None:
 @pytest.mark.rules("S000-064", "S000-129", "S000-146", "S000-186", "S000-188", "S000-189", "S000-214", "S000-237")
 @pytest.mark.rules("S000-190")
 async def test_a_turn_with_a_tool_live_and_from_the_transcript(
-    desk: Desk, cli_home: Path, claude: Path, cli_env: dict[str, str]
+    desk: GatewayHarness, cli_home: Path, claude: Path, cli_env: dict[str, str]
 ) -> None:
     await desk.open()
     async with tab(desk) as seat:
@@ -120,7 +120,7 @@ async def test_a_turn_with_a_tool_live_and_from_the_transcript(
 
 @on_versions(NEWEST)
 @pytest.mark.rules("S000-103", "S000-105")
-async def test_without_partial_messages_no_piece_is_sent(desk: Desk) -> None:
+async def test_without_partial_messages_no_piece_is_sent(desk: GatewayHarness) -> None:
     await desk.open(settings={"partial": False})
     async with tab(desk) as seat:
         await seat.say(type="user_message", content="SCRIPT:text whole")
@@ -132,7 +132,7 @@ async def test_without_partial_messages_no_piece_is_sent(desk: Desk) -> None:
 @pytest.mark.rules("S000-155", "S000-156", "S000-203", "S000-204", "S000-205")
 @pytest.mark.rules("S000-092", "S000-104", "S000-109", "S000-110", "S000-111", "S000-112", "S000-113", "S000-115")
 @pytest.mark.rules("S000-119", "S000-125", "S000-145")
-async def test_a_tab_leaves_and_is_back_and_then_sees_thinking_and_tools(desk: Desk) -> None:
+async def test_a_tab_leaves_and_is_back_and_then_sees_thinking_and_tools(desk: GatewayHarness) -> None:
     await desk.open()
     client = MyLifeDbClient()
     async with tab(desk, client=client) as seat:
@@ -167,7 +167,7 @@ async def a_streamed_answer_with_thinking(seat: Tab) -> None:
     assert seat.client.texts[-1] == text["text"] and seat.client.state.streaming_text == ""
 
 
-async def an_interrupted_tool_and_a_failing_one(desk: Desk, seat: Tab) -> None:
+async def an_interrupted_tool_and_a_failing_one(desk: GatewayHarness, seat: Tab) -> None:
     await seat.say(type="user_message", content="SCRIPT:slowtool 60")
     await desk.answer(await desk.until("permission.asked"))
     await desk.until("permission.resolved")
@@ -203,7 +203,7 @@ def agreed(cli_home: Path, cli_cwd: Path) -> None:
 @on_versions(NEWEST)
 @pytest.mark.usefixtures("agreed")
 @pytest.mark.rules("S000-016", "S000-018", "S000-019", "S000-043")
-async def test_a_session_in_a_terminal_shows_the_transcripts_own_records(desk: Desk, cli_home: Path) -> None:
+async def test_a_session_in_a_terminal_shows_the_transcripts_own_records(desk: GatewayHarness, cli_home: Path) -> None:
     made = await desk.http.post("/api/claude/sessions", json={"workingDir": str(desk.cwd), "mode": "cli"})
     await desk.watch(made.json()["id"])
     async with tab(desk) as seat:
@@ -226,7 +226,7 @@ async def test_a_session_in_a_terminal_shows_the_transcripts_own_records(desk: D
 
 
 @on_versions(NEWEST, first=NEWEST)
-async def test_a_page_for_an_old_cli_is_clean_with_the_newest_one(desk: Desk) -> None:
+async def test_a_page_for_an_old_cli_is_clean_with_the_newest_one(desk: GatewayHarness) -> None:
     await desk.open()
     async with tab(desk) as whole, tab(desk, "?records=2.1.37") as old:
         for number, script in enumerate(("text hello", f"bash touch {desk.cwd / 'made'}"), 1):

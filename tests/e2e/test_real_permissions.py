@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.gateway_harness import Desk, a_question_is_answered, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, a_question_is_answered, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, NEWEST, on_versions, since
 from fairlead.testing.model_api import ScriptedModel
 
@@ -58,7 +58,7 @@ async def desk(
     tmp_path: Path,
     adder: Adder,
     rules: dict[str, list[str]],
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"], **rules)
     async with at_desk(config, cli_env, cli_cwd, {"adder": adder}) as sitting:
         yield sitting
@@ -67,7 +67,7 @@ async def desk(
 @on_versions(core=True)
 @pytest.mark.rules("S004-326")
 async def test_tools_questions_and_servers_of_one_session(
-    desk: Desk, version: str, adder: Adder, model: ScriptedModel
+    desk: GatewayHarness, version: str, adder: Adder, model: ScriptedModel
 ) -> None:
     await desk.open(settings={"mcp_servers": ["adder"], "mode": "default"})
     await a_mcp_server_of_ours_is_called(desk, model, adder)
@@ -89,7 +89,7 @@ async def test_tools_questions_and_servers_of_one_session(
     assert len([line for line in desk.earlier if line["type"] == "agent.started"]) == 1
 
 
-async def a_mcp_server_of_ours_is_called(desk: Desk, model: ScriptedModel, adder: Adder) -> None:
+async def a_mcp_server_of_ours_is_called(desk: GatewayHarness, model: ScriptedModel, adder: Adder) -> None:
     await desk.send("SCRIPT:mcp mcp__adder__add")
     await desk.answer(await desk.until("permission.asked"))
     assert (await desk.until("turn.ended"))["status"] == "completed"
@@ -98,7 +98,7 @@ async def a_mcp_server_of_ours_is_called(desk: Desk, model: ScriptedModel, adder
     assert "sum=3" in str(model.of("mcp")[-1].told)
 
 
-async def an_allowed_tool_runs(desk: Desk, model: ScriptedModel) -> None:
+async def an_allowed_tool_runs(desk: GatewayHarness, model: ScriptedModel) -> None:
     target = desk.cwd / "made"
     await desk.send(f"SCRIPT:bash touch {target}")
     asked = await desk.until("permission.asked")
@@ -112,7 +112,7 @@ async def an_allowed_tool_runs(desk: Desk, model: ScriptedModel) -> None:
     await desk.raw()
 
 
-async def a_denied_tool_does_not_run_and_the_model_hears_why(desk: Desk, model: ScriptedModel) -> None:
+async def a_denied_tool_does_not_run_and_the_model_hears_why(desk: GatewayHarness, model: ScriptedModel) -> None:
     target = desk.cwd / "never"
     await desk.send(f"SCRIPT:bash touch {target}")
     await desk.answer(await desk.until("permission.asked"), "deny", message="because of the tests")
@@ -123,7 +123,7 @@ async def a_denied_tool_does_not_run_and_the_model_hears_why(desk: Desk, model: 
     assert "because of the tests" in str(model.of("bash")[-1].told)
 
 
-async def a_changed_input_is_what_runs(desk: Desk, model: ScriptedModel) -> None:
+async def a_changed_input_is_what_runs(desk: GatewayHarness, model: ScriptedModel) -> None:
     place = desk.cwd / "place"
     place.mkdir()
     await desk.send(f"SCRIPT:bash touch {place / 'asked'}")
@@ -133,7 +133,7 @@ async def a_changed_input_is_what_runs(desk: Desk, model: ScriptedModel) -> None
     assert [path.name for path in place.iterdir()] == ["changed"]
 
 
-async def a_subagents_work_is_told_inside_it(desk: Desk, model: ScriptedModel) -> None:
+async def a_subagents_work_is_told_inside_it(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     started = desk.all("subagent.started")[0]
@@ -147,7 +147,7 @@ async def a_subagents_work_is_told_inside_it(desk: Desk, model: ScriptedModel) -
     await desk.raw()
 
 
-async def control_requests_without_a_command_of_ours_pass(desk: Desk, model: ScriptedModel) -> None:
+async def control_requests_without_a_command_of_ours_pass(desk: GatewayHarness, model: ScriptedModel) -> None:
     status = await desk.do("control", subtype="mcp_status", fields={})
     assert "mcpServers" in status["data"]
     unknown = await desk.ask("control", session=desk.session, subtype="no_such_thing", fields={})
@@ -156,7 +156,7 @@ async def control_requests_without_a_command_of_ours_pass(desk: Desk, model: Scr
     assert (refused["type"], refused["code"]) == ("error", "not_allowed")
 
 
-async def two_calls_at_once_are_asked_and_answered_each(desk: Desk, model: ScriptedModel) -> None:
+async def two_calls_at_once_are_asked_and_answered_each(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:parallel")
     first = await desk.until("permission.asked")
     await desk.answer(first, "deny")
@@ -167,7 +167,7 @@ async def two_calls_at_once_are_asked_and_answered_each(desk: Desk, model: Scrip
     }
 
 
-async def a_remembered_rule_answers_the_second_call(desk: Desk, model: ScriptedModel) -> None:
+async def a_remembered_rule_answers_the_second_call(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:twice")
     await desk.answer(await desk.until("permission.asked"), remember=["Bash(touch:*)"])
     await desk.until("turn.ended")
@@ -179,7 +179,7 @@ async def a_remembered_rule_answers_the_second_call(desk: Desk, model: ScriptedM
 
 
 @on_versions()
-async def test_a_plan_is_approved_a_subagent_reports_and_files_are_put_back(desk: Desk, version: str) -> None:
+async def test_a_plan_is_approved_a_subagent_reports_and_files_are_put_back(desk: GatewayHarness, version: str) -> None:
     await desk.open(settings={"mode": "plan"})
     await a_plan_is_approved(desk)
     if since(version, "2.1.186"):
@@ -189,7 +189,7 @@ async def test_a_plan_is_approved_a_subagent_reports_and_files_are_put_back(desk
         await rewinding_puts_files_back(desk)
 
 
-async def a_plan_is_approved(desk: Desk) -> None:
+async def a_plan_is_approved(desk: GatewayHarness) -> None:
     await desk.send("SCRIPT:plan")
     proposed = await desk.until("plan.proposed")
     assert proposed["plan"]
@@ -198,7 +198,7 @@ async def a_plan_is_approved(desk: Desk) -> None:
 
 
 @on_versions(NEWEST)
-async def test_structured_output_is_in_the_turns_end(desk: Desk) -> None:
+async def test_structured_output_is_in_the_turns_end(desk: GatewayHarness) -> None:
     schema = {"type": "object", "properties": {"answer": {"type": "number"}}, "required": ["answer"]}
     await desk.open(settings={"output_schema": schema, "mode": "default"})
     await desk.send('SCRIPT:structured {"answer": 42}')
@@ -206,7 +206,7 @@ async def test_structured_output_is_in_the_turns_end(desk: Desk) -> None:
     assert end["output"] == {"answer": 42}
 
 
-async def a_background_subagent_reports_in_a_turn_of_its_own(desk: Desk) -> None:
+async def a_background_subagent_reports_in_a_turn_of_its_own(desk: GatewayHarness) -> None:
     await desk.do("set_mode", mode="default")
     await desk.send(f"SCRIPT:background bash touch {desk.cwd / 'sub'}")
     await desk.answer(await desk.until("permission.asked"))
@@ -220,7 +220,7 @@ async def a_background_subagent_reports_in_a_turn_of_its_own(desk: Desk) -> None
 
 
 @on_versions(LAST_DIAL_IN, first="2.1.77", last="2.1.183")
-async def test_an_older_one_s_background_subagent_can_ask_nobody_and_reports_all_the_same(desk: Desk) -> None:
+async def test_an_older_one_s_background_subagent_can_ask_nobody_and_reports_all_the_same(desk: GatewayHarness) -> None:
     """Measured: these CLIs refuse by themselves what a subagent in the background would have to ask for, whatever a
     hook says. Most often they hold the end of the turn back until it has ended, but not always."""
     await desk.open(f"SCRIPT:background bash touch {desk.cwd / 'sub'}")
@@ -233,7 +233,7 @@ async def test_an_older_one_s_background_subagent_can_ask_nobody_and_reports_all
     assert not (desk.cwd / "sub").exists() and desk.all("permission.asked") == []
 
 
-async def rewinding_puts_files_back(desk: Desk) -> None:
+async def rewinding_puts_files_back(desk: GatewayHarness) -> None:
     target = desk.cwd / "file.txt"
     await desk.do("set_mode", mode="acceptEdits")
     first = await desk.send(f"SCRIPT:write {target}")
@@ -269,7 +269,7 @@ def hostile(folder: Path) -> Path:
 @on_versions()
 @pytest.mark.rules("S004-326")
 @pytest.mark.parametrize("rules", [{"deny": ["Bash(touch:*)"]}])
-async def test_nothing_of_a_hostile_project_runs_before_trust_and_our_deny_holds(desk: Desk) -> None:
+async def test_nothing_of_a_hostile_project_runs_before_trust_and_our_deny_holds(desk: GatewayHarness) -> None:
     """What our rules say nothing about is asked: its own allow rules do not answer for a person."""
     marker = hostile(desk.cwd)
     target, folder = desk.cwd / "made", desk.cwd / "folder"
@@ -292,7 +292,7 @@ async def test_nothing_of_a_hostile_project_runs_before_trust_and_our_deny_holds
 
 @on_versions()
 @pytest.mark.parametrize("rules", [{"deny": ["Bash(touch:*)"]}])
-async def test_our_deny_holds_in_a_trusted_project_too(desk: Desk) -> None:
+async def test_our_deny_holds_in_a_trusted_project_too(desk: GatewayHarness) -> None:
     hostile(desk.cwd)
     settings_file = desk.cwd / ".claude" / "settings.json"
     given = json.loads(settings_file.read_text())

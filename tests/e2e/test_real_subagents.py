@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.all_clients import all_clients, mylifedb, over
-from e2e.gateway_harness import Desk, Line, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, Line, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, on_versions
 from fairlead.testing.happy_client import HappyClient
 from patience import PATIENCE
@@ -20,7 +20,7 @@ LAST = "Done. The tool said: hi"
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"], **RULES)
     async with at_desk(config, cli_env, cli_cwd) as sitting:
         yield sitting
@@ -60,7 +60,7 @@ def happy_thread(client: HappyClient) -> list[str]:
 
 @on_versions(core=True)
 @pytest.mark.rules("S004-062", "S004-083")
-async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: Desk) -> None:
+async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: GatewayHarness) -> None:
     await desk.open()
     async with all_clients(desk) as clients:
         tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
@@ -93,7 +93,7 @@ async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: D
     await a_background_subagents_sentences_keep_its_thread(desk)
 
 
-async def history_is_as_it_was_shown(desk: Desk, call: str) -> None:
+async def history_is_as_it_was_shown(desk: GatewayHarness, call: str) -> None:
     """Also when the transcript's own rows have taken the place of the wire's: nothing stands behind the turn's end."""
 
     async def copied() -> None:
@@ -111,7 +111,7 @@ async def history_is_as_it_was_shown(desk: Desk, call: str) -> None:
     await asyncio.wait_for(copied(), PATIENCE)
 
 
-async def a_background_subagents_sentences_keep_its_thread(desk: Desk) -> None:
+async def a_background_subagents_sentences_keep_its_thread(desk: GatewayHarness) -> None:
     """Whether they come before or after the first result, and also where the CLI does not send them."""
     (desk.cwd / "found.txt").write_text("a needle")
     await desk.send("SCRIPT:background read found.txt")
@@ -133,7 +133,7 @@ async def a_background_subagents_sentences_keep_its_thread(desk: Desk) -> None:
 
 
 @on_versions(last=LAST_DIAL_IN)
-async def test_they_come_over_a_socket_too(desk: Desk) -> None:
+async def test_they_come_over_a_socket_too(desk: GatewayHarness) -> None:
     await desk.open("SCRIPT:subagent tool", settings={"link": "dial-in"})
     await desk.until("turn.ended")
     (started,) = desk.all("subagent.started")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, on_versions, since
 from fairlead.testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess
@@ -19,7 +19,7 @@ from patience import PATIENCE
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     config = settings(
         tmp_path / "data",
         tmp_path,
@@ -35,7 +35,7 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 class Person:
     """Somebody at the raw terminal."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: GatewayHarness) -> None:
         self.desk = desk
 
     async def screen(self) -> str:
@@ -66,19 +66,19 @@ class Person:
 
 
 @pytest.fixture
-def person(desk: Desk) -> Person:
+def person(desk: GatewayHarness) -> Person:
     return Person(desk)
 
 
-def messages(desk: Desk) -> list[str]:
+def messages(desk: GatewayHarness) -> list[str]:
     return ["".join(block["text"] for block in line["content"]) for line in desk.all("user.message")]
 
 
-def statuses(desk: Desk) -> list[str]:
+def statuses(desk: GatewayHarness) -> list[str]:
     return [line["status"] for line in desk.all("turn.ended")]
 
 
-def pid(desk: Desk) -> int:
+def pid(desk: GatewayHarness) -> int:
     return int(desk.all("agent.started")[-1]["pid"])
 
 
@@ -86,7 +86,9 @@ def pid(desk: Desk) -> int:
 
 
 @on_versions(core=True)
-async def test_turns_and_tools_in_one_terminal(desk: Desk, version: str, model: ScriptedModel, agreed: None) -> None:
+async def test_turns_and_tools_in_one_terminal(
+    desk: GatewayHarness, version: str, model: ScriptedModel, agreed: None
+) -> None:
     await a_plain_turn(desk, version)
     desk.scene()
     await a_tool_is_allowed_denied_changed_and_remembered(desk, model)
@@ -97,7 +99,7 @@ async def test_turns_and_tools_in_one_terminal(desk: Desk, version: str, model: 
 @on_versions()
 @pytest.mark.rules("S000-039", "S000-041", "S001-011")
 async def test_prompts_interrupts_and_a_person_in_one_terminal(
-    desk: Desk, version: str, model: ScriptedModel, person: Person, agreed: None
+    desk: GatewayHarness, version: str, model: ScriptedModel, person: Person, agreed: None
 ) -> None:
     await what_a_person_sends_is_text_and_no_command(desk, model)
     desk.scene()
@@ -109,7 +111,7 @@ async def test_prompts_interrupts_and_a_person_in_one_terminal(
     await a_person_types_in_the_terminal(desk, person)
 
 
-async def a_plain_turn(desk: Desk, version: str) -> None:
+async def a_plain_turn(desk: GatewayHarness, version: str) -> None:
     await desk.open("SCRIPT:text one")
     end = await desk.until("turn.ended")
     assert end["status"] == "completed"
@@ -136,7 +138,7 @@ AWKWARD = (
 )
 
 
-async def what_a_person_sends_is_text_and_no_command(desk: Desk, model: ScriptedModel) -> None:
+async def what_a_person_sends_is_text_and_no_command(desk: GatewayHarness, model: ScriptedModel) -> None:
     """A queue of awkward prompts: each is a turn of its own, and the model gets its words."""
     await desk.open("SCRIPT:text first")
     for text in AWKWARD:
@@ -151,7 +153,7 @@ async def what_a_person_sends_is_text_and_no_command(desk: Desk, model: Scripted
     await desk.raw()
 
 
-async def an_image_is_refused_and_a_steer_too(desk: Desk) -> None:
+async def an_image_is_refused_and_a_steer_too(desk: GatewayHarness) -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     await desk.do("send", content=[{"type": "text", "text": "see"}, image])
     end = await desk.until("turn.ended")
@@ -168,7 +170,7 @@ async def an_image_is_refused_and_a_steer_too(desk: Desk) -> None:
 # --- interrupts
 
 
-async def interrupts(desk: Desk, model: ScriptedModel) -> None:
+async def interrupts(desk: GatewayHarness, model: ScriptedModel) -> None:
     """Before the first word, in mid-stream and in mid-tool; each time the session goes on."""
     model.hold()
     await desk.send("SCRIPT:text never")
@@ -197,7 +199,7 @@ async def interrupts(desk: Desk, model: ScriptedModel) -> None:
 # --- permissions
 
 
-async def a_tool_is_allowed_denied_changed_and_remembered(desk: Desk, model: ScriptedModel) -> None:
+async def a_tool_is_allowed_denied_changed_and_remembered(desk: GatewayHarness, model: ScriptedModel) -> None:
     made = [desk.cwd / name for name in ("allowed", "denied", "asked", "changed", "always")]
     await desk.send(f"SCRIPT:bash touch {made[0]}")
     asked = await desk.until("permission.asked")
@@ -226,7 +228,7 @@ async def a_tool_is_allowed_denied_changed_and_remembered(desk: Desk, model: Scr
 
 @on_versions()
 async def test_a_question_and_a_plan(
-    desk: Desk, version: str, model: ScriptedModel, person: Person, agreed: None
+    desk: GatewayHarness, version: str, model: ScriptedModel, person: Person, agreed: None
 ) -> None:
     """Answered over the gateway where a hook's word counts; 2.1.37 asks at its screen, and the log says so."""
     await desk.open("SCRIPT:question")
@@ -255,7 +257,7 @@ async def test_a_question_and_a_plan(
 
 
 @on_versions()
-async def test_a_hostile_project_allows_itself_nothing(desk: Desk, agreed: None) -> None:
+async def test_a_hostile_project_allows_itself_nothing(desk: GatewayHarness, agreed: None) -> None:
     """Its own settings allow everything, and its hook says yes: the policy's denial holds, and it is not even read."""
     folder = desk.cwd / ".claude"
     folder.mkdir()
@@ -281,7 +283,7 @@ async def test_a_hostile_project_allows_itself_nothing(desk: Desk, agreed: None)
     assert not target.exists()
 
 
-async def a_subagents_work_is_told_inside_it(desk: Desk) -> None:
+async def a_subagents_work_is_told_inside_it(desk: GatewayHarness) -> None:
     await desk.send(f"SCRIPT:subagent bash mkdir {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
@@ -302,7 +304,7 @@ async def a_subagents_work_is_told_inside_it(desk: Desk) -> None:
 
 @on_versions()
 async def test_an_api_error_a_killed_cli_a_resume_and_a_fork(
-    desk: Desk, version: str, model: ScriptedModel, agreed: None
+    desk: GatewayHarness, version: str, model: ScriptedModel, agreed: None
 ) -> None:
     await desk.open("SCRIPT:error 529")
     assert (await desk.until("turn.ended"))["status"] == "failed"
@@ -320,7 +322,7 @@ async def test_an_api_error_a_killed_cli_a_resume_and_a_fork(
     await a_fork_goes_its_own_way(desk, version, model)
 
 
-async def a_fork_goes_its_own_way(desk: Desk, version: str, model: ScriptedModel) -> None:
+async def a_fork_goes_its_own_way(desk: GatewayHarness, version: str, model: ScriptedModel) -> None:
     parent = desk.session
     made = await desk.http.post(f"/v1/sessions/{parent}/fork", json={})
     await desk.leave()
@@ -339,7 +341,7 @@ async def a_fork_goes_its_own_way(desk: Desk, version: str, model: ScriptedModel
 # --- a person at the terminal
 
 
-async def a_person_types_in_the_terminal(desk: Desk, person: Person) -> None:
+async def a_person_types_in_the_terminal(desk: GatewayHarness, person: Person) -> None:
     """Their prompt is a turn; their half a thought is never typed over; /exit is an end like any other."""
     await desk.turn("SCRIPT:text zero")
     await person.types("SCRIPT:text mine", "\r")
@@ -359,7 +361,7 @@ async def a_person_types_in_the_terminal(desk: Desk, person: Person) -> None:
 
 
 @on_versions()
-async def test_a_dialog_waits_for_a_person(desk: Desk, person: Person, cli_home: Path) -> None:
+async def test_a_dialog_waits_for_a_person(desk: GatewayHarness, person: Person, cli_home: Path) -> None:
     """Nobody has trusted this folder: nothing is pressed, everybody is told, and it goes on once it was answered."""
     answers = {
         "hasCompletedOnboarding": True,

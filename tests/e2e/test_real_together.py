@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 
 from e2e.all_clients import Clients, all_clients, happy_words, over
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
     async with at_desk(config, cli_env, cli_cwd) as sitting:
         yield sitting
 
 
 @on_versions(NEWEST)
-async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(desk: Desk) -> None:
+async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(desk: GatewayHarness) -> None:
     await desk.open()
     requests: list[str] = []
     async with all_clients(desk) as clients:
@@ -27,7 +27,7 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(d
             await answered_on_one(desk, clients, answering, requests)
 
 
-async def answered_on_one(desk: Desk, clients: Clients, answering: str, earlier: list[str]) -> None:
+async def answered_on_one(desk: GatewayHarness, clients: Clients, answering: str, earlier: list[str]) -> None:
     """The requests of `earlier` turns were settled before; this one comes to them."""
     target = desk.cwd / answering
     tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
@@ -95,7 +95,7 @@ async def answered_on_one(desk: Desk, clients: Clients, answering: str, earlier:
 
 
 @on_versions(OLDEST, NEWEST)
-async def test_each_of_them_says_something_and_all_hear_it(desk: Desk) -> None:
+async def test_each_of_them_says_something_and_all_hear_it(desk: GatewayHarness) -> None:
     await desk.open()
     async with all_clients(desk) as clients:
         tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing

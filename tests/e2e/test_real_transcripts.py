@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import on_versions
 from patience import PATIENCE
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
     async with at_desk(config, cli_env, cli_cwd) as sitting:
         yield sitting
@@ -35,7 +35,7 @@ async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> 
     assert process.returncode == 0
 
 
-async def found(desk: Desk) -> dict[str, Any]:
+async def found(desk: GatewayHarness) -> dict[str, Any]:
     """The session that is listed."""
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -48,7 +48,7 @@ async def found(desk: Desk) -> dict[str, Any]:
 @on_versions(core=True)
 @pytest.mark.rules("S001-006", "S000-237", "S000-199")
 async def test_a_session_started_by_hand_is_followed_and_goes_on_here_and_then_there_again(
-    desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
+    desk: GatewayHarness, claude: Path, cli_env: dict[str, str], cli_cwd: Path
 ) -> None:
     await a_session_started_by_hand_appears_and_is_followed(desk, claude, cli_env, cli_cwd)
     desk.scene()
@@ -56,7 +56,7 @@ async def test_a_session_started_by_hand_is_followed_and_goes_on_here_and_then_t
 
 
 async def a_session_started_by_hand_appears_and_is_followed(
-    desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
+    desk: GatewayHarness, claude: Path, cli_env: dict[str, str], cli_cwd: Path
 ) -> None:
     running = asyncio.create_task(by_hand(claude, cli_env, cli_cwd, f"SCRIPT:subagent bash touch {cli_cwd}/made"))
     row = await found(desk)
@@ -75,7 +75,7 @@ async def a_session_started_by_hand_appears_and_is_followed(
 
 
 async def it_goes_on_here_and_then_there_again(
-    desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
+    desk: GatewayHarness, claude: Path, cli_env: dict[str, str], cli_cwd: Path
 ) -> None:
     await desk.turn("SCRIPT:text two")
     await desk.do("close")
@@ -99,7 +99,7 @@ def written(env: dict[str, str], session: str = "*") -> list[list[dict[str, Any]
 
 @on_versions()
 async def test_a_session_that_runs_here_keeps_its_rows_as_the_cli_wrote_them_and_is_not_listed_twice(
-    desk: Desk, cli_env: dict[str, str]
+    desk: GatewayHarness, cli_env: dict[str, str]
 ) -> None:
     """Every row of the file, once, whole or spilled; nothing is told twice, and nothing differs."""
     session = await desk.open("SCRIPT:bash true", settings={"mode": "acceptEdits"})

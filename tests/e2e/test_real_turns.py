@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2e.dialin_harness import written_down
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions, since
 from fairlead.system.proctable import program_inside
 from fairlead.testing.model_api import ScriptedModel
@@ -19,7 +19,7 @@ from patience import PATIENCE
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     config = settings(
         tmp_path / "data",
         tmp_path,
@@ -33,7 +33,7 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 @on_versions()
 @pytest.mark.rules("S004-235", "S004-330", "S004-320")
-async def test_turns_of_one_session(desk: Desk, version: str, model: ScriptedModel) -> None:
+async def test_turns_of_one_session(desk: GatewayHarness, version: str, model: ScriptedModel) -> None:
     await a_plain_turn_with_deltas(desk, version)
     if not since(version, NEWEST):
         return
@@ -54,7 +54,7 @@ async def test_turns_of_one_session(desk: Desk, version: str, model: ScriptedMod
         await scene(desk, model)
 
 
-async def a_plain_turn_with_deltas(desk: Desk, version: str) -> None:
+async def a_plain_turn_with_deltas(desk: GatewayHarness, version: str) -> None:
     await desk.open("SCRIPT:long 40")
     end = await desk.until("turn.ended")
     assert end["status"] == "completed"
@@ -71,7 +71,7 @@ async def a_plain_turn_with_deltas(desk: Desk, version: str) -> None:
     assert "text.delta" not in [line["type"] for line in stored]
 
 
-async def three_more_turns_go_on_in_the_same_process(desk: Desk, model: ScriptedModel) -> None:
+async def three_more_turns_go_on_in_the_same_process(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.turn("SCRIPT:text one")
     await desk.turn("SCRIPT:text two")
     await desk.turn("SCRIPT:echo")
@@ -81,7 +81,7 @@ async def three_more_turns_go_on_in_the_same_process(desk: Desk, model: Scripted
     assert max(costs) < 2 * min(costs), "each turn costs its own part, not the sum"
 
 
-async def a_turn_after_a_resume_costs_its_own_part(desk: Desk, model: ScriptedModel) -> None:
+async def a_turn_after_a_resume_costs_its_own_part(desk: GatewayHarness, model: ScriptedModel) -> None:
     """From 2.1.280 on the totals of a session go on in the process that resumes it."""
     before = await desk.turn("SCRIPT:text before")
     await desk.do("close")
@@ -90,7 +90,7 @@ async def a_turn_after_a_resume_costs_its_own_part(desk: Desk, model: ScriptedMo
     assert after["cost_usd"] < 2 * before["cost_usd"]
 
 
-async def a_queue_of_three_prompts_is_three_turns(desk: Desk, model: ScriptedModel) -> None:
+async def a_queue_of_three_prompts_is_three_turns(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:slow 4")
     await desk.send("SCRIPT:text two")
     await desk.send("SCRIPT:text three")
@@ -101,7 +101,7 @@ async def a_queue_of_three_prompts_is_three_turns(desk: Desk, model: ScriptedMod
     assert len(set(prompts)) == 3
 
 
-async def an_interrupt_in_mid_stream(desk: Desk, model: ScriptedModel) -> None:
+async def an_interrupt_in_mid_stream(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:slow 200")
     await desk.until("text.delta")
     await desk.do("interrupt")
@@ -111,7 +111,7 @@ async def an_interrupt_in_mid_stream(desk: Desk, model: ScriptedModel) -> None:
     await desk.raw()
 
 
-async def an_interrupt_in_mid_tool(desk: Desk, model: ScriptedModel) -> None:
+async def an_interrupt_in_mid_tool(desk: GatewayHarness, model: ScriptedModel) -> None:
     started = desk.cwd / "started"
     code = f'import pathlib, time; pathlib.Path("{started}").touch(); time.sleep(600)'
     await desk.send(f"SCRIPT:bash python3 -c '{code}'")
@@ -127,7 +127,7 @@ async def an_interrupt_in_mid_tool(desk: Desk, model: ScriptedModel) -> None:
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
 
 
-async def an_interrupt_with_a_permission_pending_cancels_it(desk: Desk, model: ScriptedModel) -> None:
+async def an_interrupt_with_a_permission_pending_cancels_it(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:bash touch x")
     asked = await desk.until("permission.asked")
     await desk.do("interrupt")
@@ -136,7 +136,7 @@ async def an_interrupt_with_a_permission_pending_cancels_it(desk: Desk, model: S
     assert (await desk.until("turn.ended"))["status"] == "cancelled"
 
 
-async def an_api_error_is_a_failed_turn(desk: Desk, model: ScriptedModel) -> None:
+async def an_api_error_is_a_failed_turn(desk: GatewayHarness, model: ScriptedModel) -> None:
     for status in (400, 429, 529):
         await desk.send(f"SCRIPT:error {status}")
         end = await desk.until("turn.ended")
@@ -144,7 +144,7 @@ async def an_api_error_is_a_failed_turn(desk: Desk, model: ScriptedModel) -> Non
         assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
 
 
-async def steering_reaches_the_model(desk: Desk, model: ScriptedModel) -> None:
+async def steering_reaches_the_model(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:slowtool 2")
     await desk.answer(await desk.until("permission.asked"))
     await desk.do("steer", content=[{"type": "text", "text": "and mind the gap"}])
@@ -153,13 +153,13 @@ async def steering_reaches_the_model(desk: Desk, model: ScriptedModel) -> None:
     await model.wait_for(lambda request: "mind the gap" in str(request.told), PATIENCE)
 
 
-async def thinking_is_streamed_and_whole(desk: Desk, model: ScriptedModel) -> None:
+async def thinking_is_streamed_and_whole(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:think")
     await desk.until("turn.ended")
     assert "".join(line.get("text", "") for line in desk.all("thinking.delta")) == desk.all("thinking")[0]["text"]
 
 
-async def mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedModel) -> None:
+async def mode_and_model_change_while_it_runs(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:text one")
     await desk.until("turn.ended")
     await desk.do("set_model", model="claude-haiku-4-5")
@@ -174,7 +174,7 @@ async def mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedModel) 
     assert desk.all("permission.asked") == []
 
 
-async def compaction_is_told(desk: Desk, model: ScriptedModel) -> None:
+async def compaction_is_told(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:text one")
     await desk.until("turn.ended")
     await desk.turn("SCRIPT:text two")
@@ -184,7 +184,7 @@ async def compaction_is_told(desk: Desk, model: ScriptedModel) -> None:
 
 
 @on_versions()
-async def test_the_limit_of_turns_is_a_failed_turn(desk: Desk) -> None:
+async def test_the_limit_of_turns_is_a_failed_turn(desk: GatewayHarness) -> None:
     await desk.open(settings={"max_turns": 2, "mode": "default"})
     await desk.send("SCRIPT:loop")
     for _ in range(2):
@@ -205,7 +205,9 @@ def waits_in_its_input(pid: int) -> bool:
 
 @on_versions(NEWEST)
 @pytest.mark.rules("S004-299")
-async def test_a_killed_cli_is_resumed_and_its_session_forked(desk: Desk, model: ScriptedModel, cli_home: Path) -> None:
+async def test_a_killed_cli_is_resumed_and_its_session_forked(
+    desk: GatewayHarness, model: ScriptedModel, cli_home: Path
+) -> None:
     """What it had written down is shown to the model again. Versions up to 2.1.140 write a prompt late: one that they
     are killed over may be lost to the model, and is in our log as a failed turn."""
     await desk.open("SCRIPT:text remember me")
@@ -237,7 +239,7 @@ async def test_a_killed_cli_is_resumed_and_its_session_forked(desk: Desk, model:
     await forks_go_their_own_way(desk, model)
 
 
-async def forks_go_their_own_way(desk: Desk, model: ScriptedModel) -> None:
+async def forks_go_their_own_way(desk: GatewayHarness, model: ScriptedModel) -> None:
     """One of the whole session, and one at its first message."""
     parent = desk.session
     first = desk.all("user.message")[0]["message"]

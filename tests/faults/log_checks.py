@@ -16,7 +16,7 @@ DELTAS = {"text.delta": "text", "thinking.delta": "thinking", "input.delta": "to
 ASKING = frozenset({"permission.asked", "question.asked", "plan.proposed"})
 
 
-class Ledger:
+class SentEvents:
     def __init__(self) -> None:
         self._sent: dict[int, Line] = {}
 

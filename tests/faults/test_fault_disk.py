@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faults.gateway_process import GatewayProcess
-from faults.log_checks import Ledger, Line, check_log, ends
+from faults.log_checks import Line, SentEvents, check_log, ends
 from faults.native_client import NativeClient, folded
 from faults.small_disk import SmallDisk
 from patience import PATIENCE
@@ -69,7 +69,7 @@ async def test_a_full_disk_in_mid_turn(tmp_path: Path) -> None:
             assert {end["status"] for end in ends(stored).values()} == {"completed"}
             text = next(line for line in stored if line["type"] == "text")
             assert text["text"] == "word " * WORDS
-            ledger = Ledger()
+            ledger = SentEvents()
             for watcher in (client, other):
                 ledger.note(watcher.lines)
                 await watcher.go()
@@ -102,7 +102,7 @@ async def test_stopped_on_a_full_disk_it_ends_and_the_next_start_finds_what_is_m
             await client.until("agent.exited")
             stored = await gateway.stored(client.session)
             check_log(stored, idle=True)
-            ledger = Ledger()
+            ledger = SentEvents()
             ledger.note(client.lines)
             ledger.check(stored)
             end = ends(stored)[sent["message"]]

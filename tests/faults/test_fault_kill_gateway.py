@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faults.gateway_process import GatewayProcess
-from faults.log_checks import ASKING, Ledger, Line, check_log, check_truth, ends, is_prompt, read_transcript
+from faults.log_checks import ASKING, Line, SentEvents, check_log, check_truth, ends, is_prompt, read_transcript
 from faults.native_client import Hangup, NativeClient, folded
 from patience import PATIENCE
 
@@ -29,7 +29,7 @@ class Trial:
         self.session = session
         self.stays = NativeClient(session)
         self.comes_and_goes = NativeClient(session)
-        self.ledger = Ledger()
+        self.ledger = SentEvents()
         self.wanted: dict[str, str] = {}
         """Messages of ours by id; repeated until acknowledged."""
         self.acknowledged: set[str] = set()

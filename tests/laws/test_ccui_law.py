@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
-from clients.claudecodeui.chat_offline import Frame, Telling, shown, stepped
+from clients.claudecodeui.chat_offline import ChatRecorder, Frame, shown, stepped
 from clients.cognova.chat_offline import SESSION
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
 from fairlead.model import events as ev
@@ -39,7 +39,7 @@ def seen(client: Shown) -> Any:
     return rows, client.streaming, client.requests, client.completes, client.budget
 
 
-def check(telling: Telling, cuts: list[tuple[int, int]]) -> None:
+def check(telling: ChatRecorder, cuts: list[tuple[int, int]]) -> None:
     """`cuts`: frames that came before the connection broke, and entries that come before it is back."""
     frames = telling.live()
     there = seen(shown(frames))
@@ -55,7 +55,7 @@ def check(telling: Telling, cuts: list[tuple[int, int]]) -> None:
         assert numbers == sorted(set(numbers)), "each number once, and growing"
 
 
-def check_replay(telling: Telling) -> None:
+def check_replay(telling: ChatRecorder) -> None:
     """Frames of a replay are those that were live, but that a text without its pieces is a row."""
     live = {frame["seq"]: frame for frame in telling.live()}
     ended = {frame["id"]: words(frame) for frame in live.values() if "content" in frame}
@@ -66,7 +66,7 @@ def check_replay(telling: Telling) -> None:
             assert frame["kind"] == "stream_end" or live[frame["seq"]] == frame
 
 
-def check_whole(telling: Telling) -> None:
+def check_whole(telling: ChatRecorder) -> None:
     """Who does not look at it is told the same, each text as a row and none in pieces."""
     frames = stepped(ChatEncoder(whole=True), telling.memory().known, telling.published)
     told = [words(frame) for frame in telling.live() if frame["kind"] not in PIECES or "role" in frame]
@@ -74,7 +74,7 @@ def check_whole(telling: Telling) -> None:
     assert not {frame["kind"] for frame in frames} & PIECES
 
 
-def check_runs(telling: Telling) -> None:
+def check_runs(telling: ChatRecorder) -> None:
     running, runs, ended = False, 0, 0
     for entry in telling.published:
         event = ev.decode(entry.event)
@@ -90,7 +90,7 @@ def check_runs(telling: Telling) -> None:
     assert ended == runs - running
 
 
-def check_history(telling: Telling, moments: list[int]) -> None:
+def check_history(telling: ChatRecorder, moments: list[int]) -> None:
     """Live rows of the main thread, with each result on its call, are the rows of history: ids, order and words."""
     for moment in moments:
         live: dict[str, Frame] = {}
@@ -120,7 +120,7 @@ def check_history(telling: Telling, moments: list[int]) -> None:
         assert all(row["role"] == "user" or "isLocalCommandStdout" in row for row in stored if row["id"] not in live)
 
 
-def some(telling: Telling) -> list[tuple[int, int]]:
+def some(telling: ChatRecorder) -> list[tuple[int, int]]:
     count, end = len(telling.live()), len(telling.published)
     return [(cut, gap) for cut in range(0, count + 1, max(1, count // 40)) for gap in (0, 1, 5, end)]
 
@@ -129,7 +129,7 @@ def some(telling: Telling) -> list[tuple[int, int]]:
 @pytest.mark.rules("S003-060", "S003-061", "S003-031", "S003-034")
 @pytest.mark.parametrize("case", sorted({*cases()} - ALTERED))
 def test_every_recorded_session(case: str) -> None:
-    telling = Telling().run(inputs(case))
+    telling = ChatRecorder().run(inputs(case))
     check(telling, some(telling))
     check_runs(telling)
     check_replay(telling)
@@ -142,7 +142,7 @@ def test_every_recorded_session(case: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_cut_of_any_session(data: st.DataObject) -> None:
-    telling = Telling().run(data.draw(generated()))
+    telling = ChatRecorder().run(data.draw(generated()))
     assume(not altered(telling))
     count, end = len(telling.live()), len(telling.published)
     check(telling, data.draw(st.lists(st.tuples(st.integers(0, count), st.integers(0, end)), max_size=6)))

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
-from clients.cognova.chat_offline import Frame, Telling, shown
+from clients.cognova.chat_offline import ChatRecorder, Frame, shown
 from clients.cognova.test_cognova_golden import NAMES, told
 from fairlead.clients.cognova.chat_frames import FRAMES
 from fairlead.model import events as ev
@@ -33,7 +33,7 @@ def seen(client: Shown) -> Any:
     return answers, client.requests, sorted(client.settled), client.errors
 
 
-def altered(telling: Telling) -> bool:
+def altered(telling: ChatRecorder) -> bool:
     """Whether some block says other than was streamed of it: who has heard the stream cannot be told so."""
     streamed: dict[tuple[str, int], str] = {}
     for entry in telling.published:
@@ -46,7 +46,7 @@ def altered(telling: Telling) -> bool:
     return False
 
 
-def check(telling: Telling, cuts: list[tuple[int, int]]) -> None:
+def check(telling: ChatRecorder, cuts: list[tuple[int, int]]) -> None:
     """`cuts`: frames that came before the connection broke, and entries that come before it is back."""
     frames = telling.live()
     there = seen(shown(frames))
@@ -62,7 +62,7 @@ def check(telling: Telling, cuts: list[tuple[int, int]]) -> None:
         assert numbers == sorted(set(numbers)), "each number once, and growing"
 
 
-def some(telling: Telling) -> list[tuple[int, int]]:
+def some(telling: ChatRecorder) -> list[tuple[int, int]]:
     count, end = len(telling.live()), len(telling.published)
     return [(cut, gap) for cut in range(0, count + 1, max(1, count // 40)) for gap in (0, 1, 5, end)]
 
@@ -95,7 +95,7 @@ def check_order(frames: list[Frame]) -> None:
                 open_ = False
 
 
-def check_stored(telling: Telling, moments: list[int]) -> None:
+def check_stored(telling: ChatRecorder, moments: list[int]) -> None:
     for moment in moments:
         streamed = [answer for answer in shown(telling.live(0, moment)).answers if answer.text or answer.tools]
         told_ = telling.messages(moment)
@@ -109,7 +109,7 @@ def check_stored(telling: Telling, moments: list[int]) -> None:
 @pytest.mark.rules("S002-025", "S002-031", "S002-032", "S002-039", "S002-044", "S002-046")
 @pytest.mark.parametrize("case", sorted({*cases()} - ALTERED))
 def test_every_recorded_session(case: str) -> None:
-    telling = Telling().run(inputs(case))
+    telling = ChatRecorder().run(inputs(case))
     check(telling, some(telling))
     check_calls(telling.live())
     check_order(telling.live())
@@ -130,7 +130,7 @@ def test_every_cut_of_every_case_of_this_protocol(case: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_cut_of_any_session(data: st.DataObject) -> None:
-    telling = Telling().run(data.draw(generated()))
+    telling = ChatRecorder().run(data.draw(generated()))
     assume(not altered(telling))
     count, end = len(telling.live()), len(telling.published)
     check(telling, data.draw(st.lists(st.tuples(st.integers(0, count), st.integers(0, end)), max_size=6)))

@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed
 
 from fairlead import wiring
 from fairlead.terminals.registry import TerminalRegistry
-from laws.two_users import SCOPES, House, open_house
+from laws.two_users import SCOPES, TwoUserGateway, open_house
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +33,7 @@ STAY = ("credentials", "credentials.used", "user_numbers")
 class World:
     """What Anna may do, and what of it can be found."""
 
-    def __init__(self, house: House, folder: Path, stack: contextlib.AsyncExitStack) -> None:
+    def __init__(self, house: TwoUserGateway, folder: Path, stack: contextlib.AsyncExitStack) -> None:
         self.house = house
         self.folder = folder
         self._stack = stack

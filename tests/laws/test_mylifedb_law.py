@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
 from clients.mylifedb.test_mylifedb_golden import NAMES, lines
-from clients.mylifedb.view_offline import Frame, Showing
+from clients.mylifedb.view_offline import Frame, ViewRecorder
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.views import NewRow
@@ -45,7 +45,7 @@ def seen(client: MyLifeDbClient, *, passing: bool = True) -> Any:
     return state, rows
 
 
-def last_uuid(frames: list[Frame], showing: Showing) -> tuple[str, int]:
+def last_uuid(frames: list[Frame], showing: ViewRecorder) -> tuple[str, int]:
     """The last record of those that has a name, and its ordinal."""
     for frame in reversed(frames):
         uuid = frame.get("uuid")
@@ -55,7 +55,7 @@ def last_uuid(frames: list[Frame], showing: Showing) -> tuple[str, int]:
     return "", 0
 
 
-def check(showing: Showing, cuts: list[tuple[int, int]]) -> None:
+def check(showing: ViewRecorder, cuts: list[tuple[int, int]]) -> None:
     # Read once: clients keep frames and change none.
     live = showing.live()
     there = watching(live)
@@ -90,13 +90,13 @@ def some(end: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("variant", VARIANTS, ids=repr)
 @pytest.mark.parametrize("case", cases())
 def test_every_recorded_session(case: str, variant: MyLifeDbEncoder) -> None:
-    showing = Showing(variant).run(inputs(case))
+    showing = ViewRecorder(variant).run(inputs(case))
     check(showing, some(len(showing.places)))
 
 
 @pytest.mark.parametrize("case", NAMES)
 def test_every_case_of_this_protocol(case: str) -> None:
-    showing = Showing().run(lines(case, "in.jsonl"))
+    showing = ViewRecorder().run(lines(case, "in.jsonl"))
     end = len(showing.places)
     check(showing, [(cut, back) for cut in range(end + 1) for back in range(cut, end + 1)])
 
@@ -104,7 +104,7 @@ def test_every_case_of_this_protocol(case: str) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_generated_sessions(data: st.DataObject) -> None:
-    showing = Showing().run(data.draw(generated()))
+    showing = ViewRecorder().run(data.draw(generated()))
     end = len(showing.places)
     place = st.integers(0, end)
     cuts = data.draw(st.lists(st.tuples(place, place), max_size=4))
@@ -115,7 +115,7 @@ def test_generated_sessions(data: st.DataObject) -> None:
 @pytest.mark.parametrize("case", cases())
 def test_a_log_that_is_folded_later_makes_the_same_rows(case: str) -> None:
     """Its deltas are gone by then."""
-    showing = Showing().run(inputs(case))
+    showing = ViewRecorder().run(inputs(case))
     fold = MyLifeDbProjection().fold(showing.fold._session)
     rows = [
         made.key

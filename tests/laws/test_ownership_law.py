@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from laws.two_users import WORD, House, Ids, Listener, asked, heard, named, open_house, table
+from laws.two_users import WORD, Ids, Listener, TwoUserGateway, asked, heard, named, open_house, table
 
 pytestmark = pytest.mark.process
 
@@ -27,7 +27,7 @@ SSE = "/mylifedb/api/notifications/stream"
 SEARCHES = {"q": WORD, "query": WORD, "words": WORD, "limit": "50", "archived": "any"}
 
 
-async def talk(house: House) -> tuple[Ids, set[str]]:
+async def talk(house: TwoUserGateway) -> tuple[Ids, set[str]]:
     """Anna has said, named, scheduled and kept things. What is hers, and every id of it."""
     first = {"title": f"{WORD} title", "text": f"SCRIPT:text {WORD} answer"}
     session = (await house.post("anna", "/v1/sessions", first))["session"]
@@ -58,7 +58,7 @@ def check_silent(text: str, where: str, mine: set[str]) -> None:
         assert name not in text, (where, text[:500])
 
 
-async def walk(house: House, who: str, ids: Ids) -> dict[str, tuple[int, str]]:
+async def walk(house: TwoUserGateway, who: str, ids: Ids) -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for route in table().routes:
         if route.access != "public" and route.name not in ("tickets.create", "me"):
@@ -131,7 +131,7 @@ async def test_nothing_of_anothers_session_is_seen_on_any_route_or_socket(tmp_pa
         }
 
 
-async def walk_reading(house: House, who: str, ids: Ids) -> dict[str, tuple[int, str]]:
+async def walk_reading(house: TwoUserGateway, who: str, ids: Ids) -> dict[str, tuple[int, str]]:
     routes = [route for route in table().routes if route.method == "GET" and route.access != "public"]
     found = await asyncio.gather(*(asked(house, who, route, ids, SEARCHES) for route in routes))
     return {f"{route.method} {route.path}": answer for route, answer in zip(routes, found, strict=True)}

@@ -16,8 +16,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import FairleadError, Stale
 from fairlead.model.ids import MessageId, RequestId, SessionId
-from laws.two_users import House, Ids, asked, open_house, table
-from sessions.harness import CHILD, SESSION, Rig
+from laws.two_users import Ids, TwoUserGateway, asked, open_house, table
+from sessions.harness import CHILD, SESSION, CoreHarness
 
 VIEWER = Identity("v", "owner", "viewer", frozenset({"view"}))
 TALKER = Identity("t", "owner", "talker", frozenset({"view", "chat"}))
@@ -70,14 +70,14 @@ def test_every_command_is_among_them() -> None:
     assert set(COMMANDS) == set(get_args(cmd.Command))
 
 
-def approved(rig: Rig, session: SessionId) -> Any:
+def approved(rig: CoreHarness, session: SessionId) -> Any:
     """What of a session somebody with more than chat has decided."""
     state = rig.state(session)
     return state.settings.mode, state.settings.mcp_servers, state.rules, state.allow, state.deny
 
 
 async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Identity, *, busy: bool) -> None:
-    rig = Rig(folder)
+    rig = CoreHarness(folder)
     await rig.start()
     try:
         rig.services.mcp_configs.update(files={}, other={})  # type: ignore[attr-defined]  # a dict in this rig
@@ -137,7 +137,7 @@ def test_a_credential_changes_nothing_that_needs_another_scope(
         asyncio.run(history(Path(folder), commands, mode, who, busy=busy))
 
 
-async def walled(house: House) -> Ids:
+async def walled(house: TwoUserGateway) -> Ids:
     """A session of Anna's in a mode that she has approved, and one of hers that asks."""
     settings = {"mode": "acceptEdits"}
     session = (await house.post("anna", "/v1/sessions", {"settings": settings}))["session"]
@@ -145,7 +145,7 @@ async def walled(house: House) -> Ids:
     return Ids(session, await house.asking("anna", asks), asks)
 
 
-async def kept(house: House, ids: Ids) -> bool:
+async def kept(house: TwoUserGateway, ids: Ids) -> bool:
     """Nothing that needs `approve` was changed; false, if one of them is not there any more."""
     view = await house.call("anna", "GET", f"/v1/sessions/{ids.session}")
     other = await house.call("anna", "GET", f"/v1/sessions/{ids.item}/events?limit=1000")

@@ -17,7 +17,7 @@ from fairlead.model import events as ev
 from fairlead.model.store import TRANSCRIPT
 from laws.test_transcript_laws import RECORDED, pieces, recorded
 from sessions.test_transcripts import running
-from sessions.transcript_harness import FOUND, TranscriptRig
+from sessions.transcript_harness import FOUND, TranscriptHarness
 
 STEPS = ("write", "write", "write", "replace", "truncate", "rename", "restart")
 
@@ -25,7 +25,7 @@ STEPS = ("write", "write", "write", "replace", "truncate", "rename", "restart")
 class Scribe:
     """Writes a session's files below a home, and disturbs what is written."""
 
-    def __init__(self, rig: TranscriptRig, rng: random.Random) -> None:
+    def __init__(self, rig: TranscriptHarness, rng: random.Random) -> None:
         self._rig = rig
         self._rng = rng
         self._moves = 0
@@ -67,7 +67,7 @@ class Scribe:
         return self._rng.sample(files, self._rng.randrange(len(files) + 1))
 
 
-async def look(rig: TranscriptRig) -> None:
+async def look(rig: TranscriptHarness) -> None:
     """What the watch does when it is told of a change."""
     summary = await rig.store.summary(FOUND)
     if summary is None:
@@ -79,7 +79,7 @@ async def look(rig: TranscriptRig) -> None:
         await rig.keeper.follow(FOUND)
 
 
-async def told(rig: TranscriptRig) -> list[Any]:
+async def told(rig: TranscriptHarness) -> list[Any]:
     """All that happened, in no order: when it was noticed depends on how it was written."""
     await look(rig)
     await rig.keeper.settling.settle(FOUND)

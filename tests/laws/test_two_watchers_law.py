@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from agents.claude.golden_claude import Input, cases, inputs
 from clients.happy.test_happy_laws import plays
-from clients.mylifedb.view_offline import Showing
+from clients.mylifedb.view_offline import ViewRecorder
 from laws.test_cognova_law import ALTERED
 from laws.test_cut_and_resume import generated
-from laws.two_watchers import SEATS, WAYS, Plan, Scene, Seat, plans_of, play
+from laws.two_watchers import SEATS, WAYS, Plan, Scene, Watcher, plans_of, play
 
 
 @functools.lru_cache(maxsize=8)
-def recorded(case: str) -> Showing:
+def recorded(case: str) -> ViewRecorder:
     """Its log, which scenes only read. The seats of one case follow each other."""
-    return Showing().run(inputs(case))
+    return ViewRecorder().run(inputs(case))
 
 
-async def check(kind: type[Seat], scene: Scene, plan: Plan) -> None:
+async def check(kind: type[Watcher], scene: Scene, plan: Plan) -> None:
     always, other, late = await play(kind, scene, plan)
     assert always == late, "the one that was always there"
     assert other == late, f"the one that {plan}"
@@ -39,7 +39,7 @@ def each_way(end: int, case: str) -> Plan:
 
 @pytest.mark.parametrize("seat", SEATS.values(), ids=SEATS)
 @pytest.mark.parametrize("case", sorted({*cases()} - ALTERED))
-async def test_two_clients_of_every_recorded_session(case: str, seat: type[Seat]) -> None:
+async def test_two_clients_of_every_recorded_session(case: str, seat: type[Watcher]) -> None:
     scene = seat.scene_of(recorded(case))
     await check(seat, scene, each_way(scene.end, case))
 
@@ -47,8 +47,8 @@ async def test_two_clients_of_every_recorded_session(case: str, seat: type[Seat]
 @pytest.mark.parametrize("seat", SEATS.values(), ids=SEATS)
 @settings(max_examples=25, deadline=None)
 @given(st.one_of(plays, generated()), st.data())
-def test_two_clients_of_any_session(seat: type[Seat], made: list[Input], data: st.DataObject) -> None:
-    scene = seat.scene_of(Showing().run(made))
+def test_two_clients_of_any_session(seat: type[Watcher], made: list[Input], data: st.DataObject) -> None:
+    scene = seat.scene_of(ViewRecorder().run(made))
     place = st.integers(0, scene.end)
     spans = data.draw(st.lists(st.tuples(place, place), min_size=1, max_size=3))
     ways = data.draw(st.lists(st.sampled_from(sorted(WAYS)), min_size=len(spans), max_size=len(spans)))
@@ -56,9 +56,9 @@ def test_two_clients_of_any_session(seat: type[Seat], made: list[Input], data: s
 
 
 @pytest.mark.parametrize("seat", SEATS.values(), ids=SEATS)
-def test_an_encoder_that_is_shared_is_a_value(seat: type[Seat]) -> None:
+def test_an_encoder_that_is_shared_is_a_value(seat: type[Watcher]) -> None:
     """Two clients of a protocol make equal ones, and nothing can be remembered in one."""
-    scene = seat.scene_of(Showing())
+    scene = seat.scene_of(ViewRecorder())
     one, two = seat(scene).variant(), seat(scene).variant()
     assert one == two and hash(one) == hash(two)
     assert type(one).__struct_config__.frozen  # type: ignore[attr-defined]

@@ -146,7 +146,7 @@ class Listener:
         return "\n".join(self.heard)
 
 
-class House:
+class TwoUserGateway:
     def __init__(self, url: str, admin: str) -> None:
         self.url = url
         self.tokens = {"admin": admin}
@@ -226,7 +226,7 @@ class House:
             await asyncio.gather(*tasks)
 
 
-async def heard(house: House, who: str, path: str, lines: list[str]) -> None:
+async def heard(house: TwoUserGateway, who: str, path: str, lines: list[str]) -> None:
     """What a stream that never ends tells, until it is cancelled."""
     headers = {"authorization": f"Bearer {house.tokens[who]}"}
     async with house.http.stream("GET", path, headers=headers) as answer:
@@ -235,7 +235,7 @@ async def heard(house: House, who: str, path: str, lines: list[str]) -> None:
             lines.append(line)
 
 
-async def asked(house: House, who: str, route: Route, ids: Ids, query: Mapping[str, str]) -> tuple[int, str]:
+async def asked(house: TwoUserGateway, who: str, route: Route, ids: Ids, query: Mapping[str, str]) -> tuple[int, str]:
     """Status and body of a route; of one that never ends what it begins with."""
     body = None if route.method == "GET" else body_of(route.body, ids)
     headers = {"authorization": f"Bearer {house.tokens[who]}"}
@@ -247,7 +247,7 @@ async def asked(house: House, who: str, route: Route, ids: Ids, query: Mapping[s
 
 
 @contextlib.asynccontextmanager
-async def open_house(folder: Path) -> AsyncIterator[House]:
+async def open_house(folder: Path) -> AsyncIterator[TwoUserGateway]:
     config = Config(
         port=0,
         data=f"{folder}/data",
@@ -257,7 +257,7 @@ async def open_house(folder: Path) -> AsyncIterator[House]:
         notify_private=("127.0.0.0/8",),
     )
     async with wiring.running(config, {"HOME": str(folder), "PATH": "/usr/bin:/bin"}) as gateway:
-        house = House(gateway.url, gateway.token)
+        house = TwoUserGateway(gateway.url, gateway.token)
         try:
             yield house
         finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from clients.mylifedb.view_offline import Showing, unframed
+from clients.mylifedb.view_offline import ViewRecorder, unframed
 from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
@@ -65,7 +65,7 @@ class Socket:
 class LogScene:
     """A session's log, published an entry at a time. Entries that the core drops are gone from then on."""
 
-    def __init__(self, told: Showing) -> None:
+    def __init__(self, told: ViewRecorder) -> None:
         self._told = told
         self.end = len(self._told.entries)
         self.moment = 0
@@ -87,7 +87,7 @@ class LogScene:
 class ViewScene:
     """The rows of a view, told as a projector tells them."""
 
-    def __init__(self, told: Showing, fold: MyLifeDbReducer | HappyReducer) -> None:
+    def __init__(self, told: ViewRecorder, fold: MyLifeDbReducer | HappyReducer) -> None:
         self._told = told
         self.end = len(self._told.entries)
         self.moment = 0
@@ -122,7 +122,7 @@ class ViewScene:
 Scene = LogScene | ViewScene
 
 
-class Seat:
+class Watcher:
     """One client: its watcher, and what it holds. Each protocol says how frames are taken, and what is seen."""
 
     def __init__(self, scene: Scene) -> None:
@@ -131,7 +131,7 @@ class Seat:
         self.watcher: Subscription | None = None
 
     @classmethod
-    def scene_of(cls, told: Showing) -> Scene:
+    def scene_of(cls, told: ViewRecorder) -> Scene:
         return LogScene(told)
 
     def variant(self) -> FrameEncoder:
@@ -178,7 +178,7 @@ class Seat:
         pass
 
 
-class NativeSeat(Seat):
+class NativeWatcher(Watcher):
     codec = "fairlead.v1.json"
 
     def __init__(self, scene: Scene) -> None:
@@ -197,11 +197,11 @@ class NativeSeat(Seat):
         return self.fold.state
 
 
-class PackedSeat(NativeSeat):
+class PackedNativeWatcher(NativeWatcher):
     codec = "fairlead.v1.msgpack"
 
 
-class DirectSeat(Seat):
+class DirectWatcher(Watcher):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self.client = DirectClient()
@@ -218,7 +218,7 @@ class DirectSeat(Seat):
         return whole, self.client.init, self.client.pending
 
 
-class CognovaSeat(Seat):
+class CognovaWatcher(Watcher):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self.client = CognovaClient()
@@ -234,7 +234,7 @@ class CognovaSeat(Seat):
         return cognova_seen(self.client.conversations[SESSION])
 
 
-class MyLifeDbSeat(Seat):
+class MyLifeDbWatcher(Watcher):
     packed = False
 
     def __init__(self, scene: Scene) -> None:
@@ -243,7 +243,7 @@ class MyLifeDbSeat(Seat):
         self.client.opened()
 
     @classmethod
-    def scene_of(cls, told: Showing) -> Scene:
+    def scene_of(cls, told: ViewRecorder) -> Scene:
         return ViewScene(told, MyLifeDbProjection().fold(SESSION))
 
     def variant(self) -> FrameEncoder:
@@ -256,17 +256,17 @@ class MyLifeDbSeat(Seat):
         return mylifedb_seen(self.client, passing=False)
 
 
-class PackedMyLifeDbSeat(MyLifeDbSeat):
+class PackedMyLifeDbWatcher(MyLifeDbWatcher):
     packed = True
 
 
-class HappySeat(Seat):
+class HappyWatcher(Watcher):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self.client = HappyClient()
 
     @classmethod
-    def scene_of(cls, told: Showing) -> Scene:
+    def scene_of(cls, told: ViewRecorder) -> Scene:
         return ViewScene(told, HappyReducer(SESSION))
 
     def variant(self) -> FrameEncoder:
@@ -280,7 +280,7 @@ class HappySeat(Seat):
         return self.client.state, self.client.tracer.children
 
 
-class SealedHappySeat(HappySeat):
+class EncryptedHappyWatcher(HappyWatcher):
     def variant(self) -> FrameEncoder:
         # As the conversation makes it, from a key that it has read.
         return EncryptedEncoder(SessionKey(KEY.scheme, bytes(KEY.key)))
@@ -290,7 +290,7 @@ class SealedHappySeat(HappySeat):
         assert self.client.receive(row["seq"], unseal(KEY, row["content"]["c"]))
 
 
-class ClaudeCodeUiSeat(Seat):
+class ClaudeCodeUiWatcher(Watcher):
     """Its conversation reads what the frames need to know of before, and looks at a session or away from it."""
 
     def __init__(self, scene: Scene) -> None:
@@ -342,21 +342,21 @@ class ClaudeCodeUiSeat(Seat):
         return [row for row in rows if "id" in row], self.shown.requests, self.shown.completes, self.shown.budget
 
 
-SEATS: dict[str, type[Seat]] = {
-    "native json": NativeSeat,
-    "native msgpack": PackedSeat,
-    "mylifedb": MyLifeDbSeat,
-    "mylifedb msgpack": PackedMyLifeDbSeat,
-    "happy": HappySeat,
-    "happy sealed": SealedHappySeat,
-    "direct": DirectSeat,
-    "cognova": CognovaSeat,
-    "claudecodeui": ClaudeCodeUiSeat,
+SEATS: dict[str, type[Watcher]] = {
+    "native json": NativeWatcher,
+    "native msgpack": PackedNativeWatcher,
+    "mylifedb": MyLifeDbWatcher,
+    "mylifedb msgpack": PackedMyLifeDbWatcher,
+    "happy": HappyWatcher,
+    "happy sealed": EncryptedHappyWatcher,
+    "direct": DirectWatcher,
+    "cognova": CognovaWatcher,
+    "claudecodeui": ClaudeCodeUiWatcher,
 }
 
-WAYS: dict[str, tuple[Callable[[Seat], None], Callable[[Seat], None]]] = {
-    "lags": (Seat.lag, Seat.hurry),
-    "reconnects": (Seat.cut, Seat.come_back),
+WAYS: dict[str, tuple[Callable[[Watcher], None], Callable[[Watcher], None]]] = {
+    "lags": (Watcher.lag, Watcher.hurry),
+    "reconnects": (Watcher.cut, Watcher.come_back),
     "looks away": (lambda seat: seat.look_away(), lambda seat: seat.look_back()),
 }
 
@@ -364,7 +364,7 @@ Plan = list[tuple[int, int, str]]
 """Spans of moments, one after the other, in which the second client is not level with the first."""
 
 
-async def play(kind: type[Seat], scene: Scene, plan: Plan) -> tuple[Any, Any, Any]:
+async def play(kind: type[Watcher], scene: Scene, plan: Plan) -> tuple[Any, Any, Any]:
     """What the first holds at the end, what the second holds, and what one holds who reads it all then."""
     first, second = kind(scene), kind(scene)
     first.open(first.cursor(0), ANN)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from notifications.harness import Rigged, rigged
+from notifications.harness import NotificationsHarness, rigged
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rigged]:
+async def rig(tmp_path: Path) -> AsyncIterator[NotificationsHarness]:
     async with rigged(tmp_path) as made:
         yield made

@@ -87,7 +87,7 @@ class RestClock(ManualClock):
         await super().sleep(seconds)
 
 
-class SaidGateway:
+class FakeGateway:
     """Implements `model.gateway.Gateway` as far as runs need it: remembers commands; `refuse` is raised once."""
 
     def __init__(self) -> None:
@@ -127,8 +127,8 @@ class SaidGateway:
         raise AssertionError("nobody exports here")
 
 
-class Rigged:
-    def __init__(self, folder: Path, store: SqliteStore, clock: RestClock, gateway: SaidGateway) -> None:
+class NotificationsHarness:
+    def __init__(self, folder: Path, store: SqliteStore, clock: RestClock, gateway: FakeGateway) -> None:
         self.folder = folder
         self.store = store
         self.clock = clock
@@ -178,9 +178,9 @@ class Rigged:
 
 
 @contextlib.asynccontextmanager
-async def rigged(folder: Path, gateway: SaidGateway | None = None) -> AsyncIterator[Rigged]:
+async def rigged(folder: Path, gateway: FakeGateway | None = None) -> AsyncIterator[NotificationsHarness]:
     store = await SqliteStore.open(folder / "data")
-    rig = Rigged(folder, store, RestClock(), gateway or SaidGateway())
+    rig = NotificationsHarness(folder, store, RestClock(), gateway or FakeGateway())
     await rig.room.begin()
     await rig.room.start()
     try:

@@ -12,23 +12,23 @@ from fairlead.model.errors import Busy, NotFound, OutsideRoots, Stale
 from fairlead.model.ids import EventId, SessionId
 from fairlead.model.store import Summary
 from fairlead.notifications.api import AgentRun, Change, ScheduledAgent
-from notifications.harness import Rigged, SaidGateway, ended, rigged
+from notifications.harness import FakeGateway, NotificationsHarness, ended, rigged
 
 HOURLY = "0 * * * *"
 
 
-async def added(rig: Rigged, **more: Any) -> ScheduledAgent:
+async def added(rig: NotificationsHarness, **more: Any) -> ScheduledAgent:
     agent = ScheduledAgent(**{"id": "a", "name": "Tidy", "schedule": HOURLY, "prompt": "Tidy up."} | more)
     return await rig.room.desk.add(agent)
 
 
-async def finish(rig: Rigged, session: SessionId, event: ev.Event) -> None:
+async def finish(rig: NotificationsHarness, session: SessionId, event: ev.Event) -> None:
     rig.room.committed(session, [event])
     await rig.room.runs.stop()
     await rig.room.sessions.stop()
 
 
-async def agent_changes(rig: Rigged) -> list[tuple[str, str, Any]]:
+async def agent_changes(rig: NotificationsHarness) -> list[tuple[str, str, Any]]:
     """Action, message and status of what was told of agents, but for their making."""
     return [
         (told.action, told.message, (told.meta or {}).get("status"))
@@ -37,13 +37,13 @@ async def agent_changes(rig: Rigged) -> list[tuple[str, str, Any]]:
     ]
 
 
-async def only_run(rig: Rigged) -> AgentRun:
+async def only_run(rig: NotificationsHarness) -> AgentRun:
     (run,) = await rig.room.desk.list(AgentRun)
     return run
 
 
 @pytest.mark.rules("S002-105", "S002-116", "S002-118")
-async def test_an_agent_runs_on_time_as_a_session_with_its_limits(rig: Rigged) -> None:
+async def test_an_agent_runs_on_time_as_a_session_with_its_limits(rig: NotificationsHarness) -> None:
     await added(rig, max_turns=7, max_budget_usd=0.5)
     await rig.clock.advance(3600)
     await rig.room.alarms.rung()
@@ -60,7 +60,7 @@ async def test_an_agent_runs_on_time_as_a_session_with_its_limits(rig: Rigged) -
     assert (run.status, run.cost_usd, run.duration_ms, run.session_id) == ("success", 0.25, 9, create.session)
 
 
-async def test_it_runs_again_at_its_next_time_and_not_before(rig: Rigged) -> None:
+async def test_it_runs_again_at_its_next_time_and_not_before(rig: NotificationsHarness) -> None:
     await added(rig)
     for hours in (1, 2):
         await rig.clock.advance(3600)
@@ -70,7 +70,7 @@ async def test_it_runs_again_at_its_next_time_and_not_before(rig: Rigged) -> Non
         await finish(rig, create.session, ended())
 
 
-async def test_a_time_that_comes_while_it_still_runs_is_left_out(rig: Rigged) -> None:
+async def test_a_time_that_comes_while_it_still_runs_is_left_out(rig: NotificationsHarness) -> None:
     await added(rig)
     for _ in range(3):
         await rig.clock.advance(3600)
@@ -82,7 +82,7 @@ async def test_a_time_that_comes_while_it_still_runs_is_left_out(rig: Rigged) ->
     assert len(rig.gateway.of(cmd.Create)) == 2
 
 
-async def test_one_that_is_off_or_deleted_does_not_run(rig: Rigged) -> None:
+async def test_one_that_is_off_or_deleted_does_not_run(rig: NotificationsHarness) -> None:
     await added(rig, id="off", enabled=False)
     await added(rig, id="gone")
     await rig.room.desk.remove(ScheduledAgent, "gone")
@@ -105,13 +105,15 @@ async def test_one_that_is_off_or_deleted_does_not_run(rig: Rigged) -> None:
         (ended("cancelled"), ("cancel", 'Agent "Tidy" was cancelled', "cancelled")),
     ],
 )
-async def test_an_end_is_told_as_it_was(rig: Rigged, event: ev.TurnEnded, told: tuple[str, str, str]) -> None:
+async def test_an_end_is_told_as_it_was(
+    rig: NotificationsHarness, event: ev.TurnEnded, told: tuple[str, str, str]
+) -> None:
     run = await rig.room.runs.run(await added(rig))
     await finish(rig, run.session_id, event)
     assert (await agent_changes(rig))[-1] == told
 
 
-async def test_one_that_cannot_be_started_fails_with_the_reason(rig: Rigged) -> None:
+async def test_one_that_cannot_be_started_fails_with_the_reason(rig: NotificationsHarness) -> None:
     rig.gateway.refuse[cmd.Create] = OutsideRoots("/elsewhere", ("/here",))
     await rig.room.runs.run(await added(rig, folder="/elsewhere"))
     action, message, status = (await agent_changes(rig))[-1]
@@ -120,7 +122,7 @@ async def test_one_that_cannot_be_started_fails_with_the_reason(rig: Rigged) -> 
     await rig.room.runs.run(await rig.room.desk.get(ScheduledAgent, "a"))
 
 
-async def test_a_second_run_at_once_is_refused(rig: Rigged) -> None:
+async def test_a_second_run_at_once_is_refused(rig: NotificationsHarness) -> None:
     agent = await added(rig)
     await rig.room.runs.run(agent)
     with pytest.raises(Busy):
@@ -128,7 +130,7 @@ async def test_a_second_run_at_once_is_refused(rig: Rigged) -> None:
 
 
 @pytest.mark.rules("S002-117")
-async def test_a_running_one_is_interrupted_and_told_as_cancelled_when_it_has_ended(rig: Rigged) -> None:
+async def test_a_running_one_is_interrupted_and_told_as_cancelled_when_it_has_ended(rig: NotificationsHarness) -> None:
     agent = await added(rig)
     run = await rig.room.runs.run(agent)
     rig.gateway.refuse[cmd.CancelMessage] = Stale("it is not queued any more")
@@ -139,7 +141,7 @@ async def test_a_running_one_is_interrupted_and_told_as_cancelled_when_it_has_en
     assert (await agent_changes(rig))[-1][0] == "cancel"
 
 
-async def test_one_that_was_done_before_the_cancel_reached_it_is_done(rig: Rigged) -> None:
+async def test_one_that_was_done_before_the_cancel_reached_it_is_done(rig: NotificationsHarness) -> None:
     agent = await added(rig)
     run = await rig.room.runs.run(agent)
     rig.gateway.refuse |= {cmd.CancelMessage: Stale("gone"), cmd.Interrupt: Stale("nothing runs")}
@@ -148,7 +150,7 @@ async def test_one_that_was_done_before_the_cancel_reached_it_is_done(rig: Rigge
     assert (await agent_changes(rig))[-1][0] == "complete"
 
 
-async def test_one_that_still_waits_is_taken_back(rig: Rigged) -> None:
+async def test_one_that_still_waits_is_taken_back(rig: NotificationsHarness) -> None:
     agent = await added(rig)
     await rig.room.runs.run(agent)
     await rig.room.runs.cancel(agent)
@@ -158,7 +160,7 @@ async def test_one_that_still_waits_is_taken_back(rig: Rigged) -> None:
         await rig.room.runs.cancel(agent)
 
 
-async def test_deleting_the_agent_or_its_session_ends_the_run(rig: Rigged) -> None:
+async def test_deleting_the_agent_or_its_session_ends_the_run(rig: NotificationsHarness) -> None:
     await added(rig)
     run = await rig.room.runs.run(await rig.room.desk.get(ScheduledAgent, "a"))
     rig.room.news(run.session_id, "deleted")
@@ -188,7 +190,7 @@ async def test_a_run_that_a_gateway_left_behind_ends_as_its_log_says(
 ) -> None:
     async with rigged(tmp_path) as rig:
         run = await rig.room.runs.run(await added(rig))
-    gateway = SaidGateway()
+    gateway = FakeGateway()
     gateway.views[run.session_id] = view(run.session_id, turn)
     gateway.events[run.session_id] = events
     async with rigged(tmp_path, gateway) as rig:
@@ -203,7 +205,7 @@ async def test_a_run_whose_session_is_gone_is_cancelled_at_the_start(tmp_path: P
         await rig.room.runs.run(await added(rig))
         await rig.room.desk.remove(ScheduledAgent, "a")
 
-    class Empty(SaidGateway):
+    class Empty(FakeGateway):
         async def ask(self, who: Any, query: q.Query) -> Any:
             raise NotFound("session", "x")
 
@@ -211,7 +213,7 @@ async def test_a_run_whose_session_is_gone_is_cancelled_at_the_start(tmp_path: P
         assert (await only_run(rig)).status == "cancelled"
 
 
-async def test_events_of_other_sessions_end_nothing(rig: Rigged) -> None:
+async def test_events_of_other_sessions_end_nothing(rig: NotificationsHarness) -> None:
     run = await rig.room.runs.run(await added(rig))
     await finish(rig, SessionId("other"), ended())
     await finish(rig, run.session_id, ev.TurnStarted(id=EventId("e")))
@@ -229,7 +231,7 @@ async def test_the_times_of_a_stopped_gateway_are_not_made_up_for(tmp_path: Path
 
 
 async def test_a_cancel_that_comes_before_there_is_anything_to_end_is_not_lost(tmp_path: Path) -> None:
-    class Early(SaidGateway):
+    class Early(FakeGateway):
         async def command(self, who: Any, command: cmd.Command) -> cmd.Reply:
             if isinstance(command, cmd.Create):
                 self.refuse |= {cmd.CancelMessage: NotFound("session", "x"), cmd.Interrupt: NotFound("session", "x")}

@@ -25,15 +25,15 @@ from fairlead.notifications.api import (
     ReadFeed,
     RedeemAnswerCode,
 )
-from notifications.harness import Rigged
-from notifications.webhook_receiver import Hook, listening
+from notifications.harness import NotificationsHarness
+from notifications.webhook_receiver import WebhookReceiver, listening
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
 R = RequestId("r")
 
 
 @pytest.fixture
-async def hook() -> AsyncIterator[Hook]:
+async def hook() -> AsyncIterator[WebhookReceiver]:
     async with listening() as made:
         yield made
 
@@ -79,7 +79,7 @@ def asked(kind: str = "permission.asked", **meta: Any) -> FeedNotice:
     return FeedNotice(topic="permission", kind=kind, session=SESSION, title="Waiting", message="Bash waits", meta=meta)
 
 
-async def test_a_code_answers_once_for_its_device_alone(rig: Rigged) -> None:
+async def test_a_code_answers_once_for_its_device_alone(rig: NotificationsHarness) -> None:
     codes = rig.room.outgoing.codes
     made = await codes.make(SESSION, R, "phone")
     assert set(made) == {"allow", "deny"} and made["allow"] != made["deny"]
@@ -92,7 +92,7 @@ async def test_a_code_answers_once_for_its_device_alone(rig: Rigged) -> None:
     assert (await codes.spend(made["deny"], "phone")).behavior == "deny"
 
 
-async def test_of_many_who_spend_it_at_once_one_does(rig: Rigged) -> None:
+async def test_of_many_who_spend_it_at_once_one_does(rig: NotificationsHarness) -> None:
     codes = rig.room.outgoing.codes
     code = (await codes.make(SESSION, R, "phone"))["allow"]
     outcomes = await asyncio.gather(*(codes.spend(code, "phone") for _ in range(8)), return_exceptions=True)
@@ -100,7 +100,7 @@ async def test_of_many_who_spend_it_at_once_one_does(rig: Rigged) -> None:
     assert sum(isinstance(outcome, BadAnswerCode) for outcome in outcomes) == 7
 
 
-async def test_a_code_does_not_live_for_ever_and_is_not_kept_in_the_clear(rig: Rigged) -> None:
+async def test_a_code_does_not_live_for_ever_and_is_not_kept_in_the_clear(rig: NotificationsHarness) -> None:
     codes = rig.room.outgoing.codes
     code = (await codes.make(SESSION, R, "phone"))["allow"]
     assert code not in str(await rig.store.documents.list(codes_module.SPACE))
@@ -111,14 +111,16 @@ async def test_a_code_does_not_live_for_ever_and_is_not_kept_in_the_clear(rig: R
     assert len(await rig.store.documents.list(codes_module.SPACE)) == 2, "the old ones are forgotten"
 
 
-async def test_open_codes_are_bounded(rig: Rigged, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_codes_are_bounded(rig: NotificationsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes_module, "OPEN_AT_MOST", 2)
     codes = rig.room.outgoing.codes
     assert await codes.make(SESSION, R, "phone")
     assert await codes.make(SESSION, RequestId("other"), "phone") == {}
 
 
-async def test_a_push_about_a_permission_carries_codes_for_its_device(rig: Rigged, hook: Hook) -> None:
+async def test_a_push_about_a_permission_carries_codes_for_its_device(
+    rig: NotificationsHarness, hook: WebhookReceiver
+) -> None:
     browser = Browser()
     target = Destination(
         id="t", kind="push", url=hook.url, topics=("permission",), device="phone", approves=True, **browser.keys
@@ -136,7 +138,7 @@ async def test_a_push_about_a_permission_carries_codes_for_its_device(rig: Rigge
     assert found == AnswerOf(session=SESSION, request=R, behavior="deny")
 
 
-async def test_a_device_that_may_not_approve_gets_no_codes(rig: Rigged, hook: Hook) -> None:
+async def test_a_device_that_may_not_approve_gets_no_codes(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     browser = Browser()
     await rig.room.outgoing.add(
         Destination(id="t", kind="push", url=hook.url, topics=("permission",), device="phone", **browser.keys)
@@ -146,7 +148,7 @@ async def test_a_device_that_may_not_approve_gets_no_codes(rig: Rigged, hook: Ho
     assert "answers" not in browser.read(told.body)
 
 
-async def test_topics_that_change_hold_from_then_on(rig: Rigged, hook: Hook) -> None:
+async def test_topics_that_change_hold_from_then_on(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     browser = Browser()
     await rig.room.outgoing.add(Destination(id="t", kind="push", url=hook.url, topics=("turn",), **browser.keys))
     await rig.room.performers()[EditItem](who("phone"), EditItem(Destination, "t", {"topics": ("permission",)}))
@@ -156,7 +158,7 @@ async def test_topics_that_change_hold_from_then_on(rig: Rigged, hook: Hook) -> 
     assert browser.read(told.body)["kind"] == "permission.asked"
 
 
-async def test_the_feed_is_read_from_its_end(rig: Rigged) -> None:
+async def test_the_feed_is_read_from_its_end(rig: NotificationsHarness) -> None:
     await rig.room.feed.write(*(asked(requestId=str(number)) for number in range(5)))
     read = rig.room.performers()[ReadFeed]
     last = await read(who("phone"), ReadFeed(limit=2))

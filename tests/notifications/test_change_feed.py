@@ -13,7 +13,7 @@ from fairlead.clients.cognova.notifications import NotificationCodec
 from fairlead.model.ids import SessionId
 from fairlead.notifications.api import Change, FeedEntry, FeedNotice, read_cursor
 from fairlead.testing.notifications_client import NotificationsClient
-from notifications.harness import Rigged, Socket, rigged
+from notifications.harness import NotificationsHarness, Socket, rigged
 from patience import PATIENCE
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
@@ -53,7 +53,7 @@ class CountingCodec(NotificationCodec):
 
 
 @pytest.mark.rules("S002-084", "S002-128", "S002-132")
-async def test_a_peer_that_says_nothing_is_told_everything_from_connected_on(rig: Rigged) -> None:
+async def test_a_peer_that_says_nothing_is_told_everything_from_connected_on(rig: NotificationsHarness) -> None:
     sockets = [rig.peer()[1] for _ in range(3)]
     await rig.room.feed.write(task("a"))
     for socket in sockets:
@@ -61,7 +61,7 @@ async def test_a_peer_that_says_nothing_is_told_everything_from_connected_on(rig
         assert names(socket) == ["a"]
 
 
-async def test_one_change_for_a_thousand_peers_is_encoded_once(rig: Rigged) -> None:
+async def test_one_change_for_a_thousand_peers_is_encoded_once(rig: NotificationsHarness) -> None:
     codec = CountingCodec()
     sockets = [rig.peer(codec)[1] for _ in range(1000)]
     await rig.room.feed.write(task("a"))
@@ -70,7 +70,7 @@ async def test_one_change_for_a_thousand_peers_is_encoded_once(rig: Rigged) -> N
 
 
 @pytest.mark.rules("S002-129")
-async def test_changes_come_in_the_order_in_which_they_happened(rig: Rigged) -> None:
+async def test_changes_come_in_the_order_in_which_they_happened(rig: NotificationsHarness) -> None:
     _, socket = rig.peer()
     await asyncio.gather(*(rig.room.feed.write(task(str(number))) for number in range(50)))
     page = await rig.room.feed.read(0, 100)
@@ -79,7 +79,7 @@ async def test_changes_come_in_the_order_in_which_they_happened(rig: Rigged) -> 
 
 
 @pytest.mark.rules("S002-130", "S002-131")
-async def test_who_has_gone_is_not_kept(rig: Rigged) -> None:
+async def test_who_has_gone_is_not_kept(rig: NotificationsHarness) -> None:
     for _ in range(1000):
         peer, _ = rig.peer()
         peer.detached(1006)
@@ -87,7 +87,7 @@ async def test_who_has_gone_is_not_kept(rig: Rigged) -> None:
     await rig.room.feed.write(task("a"))
 
 
-async def test_notices_go_to_those_who_ask_for_their_topic(rig: Rigged) -> None:
+async def test_notices_go_to_those_who_ask_for_their_topic(rig: NotificationsHarness) -> None:
     (asking, asked), (other, elsewhere), (_, silent) = rig.peer(), rig.peer(), rig.peer()
     rig.say(asking, type="subscribe", topics=["turn"])
     rig.say(other, type="subscribe", topics=["permission"])
@@ -100,7 +100,7 @@ async def test_notices_go_to_those_who_ask_for_their_topic(rig: Rigged) -> None:
     assert "cursor" not in silent.frames[1]
 
 
-async def test_a_peer_that_was_away_is_told_what_it_missed_then_what_comes(rig: Rigged) -> None:
+async def test_a_peer_that_was_away_is_told_what_it_missed_then_what_comes(rig: NotificationsHarness) -> None:
     first, socket = rig.peer()
     rig.say(first, type="subscribe", topics=["turn"])
     await until(lambda: "subscribed" in socket.kinds())
@@ -118,7 +118,7 @@ async def test_a_peer_that_was_away_is_told_what_it_missed_then_what_comes(rig: 
 
 
 @pytest.mark.parametrize("cursor", ["0000000000000000:1", "{feed}:99", "{feed}:0"])
-async def test_a_place_that_means_nothing_or_is_gone_is_a_gap(rig: Rigged, cursor: str) -> None:
+async def test_a_place_that_means_nothing_or_is_gone_is_a_gap(rig: NotificationsHarness, cursor: str) -> None:
     for number in range(6):
         # So few are kept here that the first ones are gone.
         await rig.store.shelf.write(1, told=[task(str(number))], keep=3)
@@ -131,7 +131,7 @@ async def test_a_place_that_means_nothing_or_is_gone_is_a_gap(rig: Rigged, curso
     assert names(socket) == ["new"]
 
 
-async def test_a_peer_that_does_not_read_is_left_alone_and_reads_on_later(rig: Rigged) -> None:
+async def test_a_peer_that_does_not_read_is_left_alone_and_reads_on_later(rig: NotificationsHarness) -> None:
     (slow, stuck), (_, quick) = rig.peer(), rig.peer()
     await rig.room.feed.write(task("a"))
     stuck.stuck = 1 << 20
@@ -145,7 +145,7 @@ async def test_a_peer_that_does_not_read_is_left_alone_and_reads_on_later(rig: R
     assert names(stuck) == ["a", "b", "c", "d", "e"]
 
 
-async def test_one_that_is_further_behind_than_the_feed_is_kept_has_to_come_again(rig: Rigged) -> None:
+async def test_one_that_is_further_behind_than_the_feed_is_kept_has_to_come_again(rig: NotificationsHarness) -> None:
     slow, stuck = rig.peer()
     stuck.stuck = 1 << 20
     await rig.room.feed.write(task("a"))
@@ -158,7 +158,7 @@ async def test_one_that_is_further_behind_than_the_feed_is_kept_has_to_come_agai
     assert stuck.closed is not None and stuck.closed[0] == 1013
 
 
-async def test_who_takes_no_answers_is_not_listened_to(rig: Rigged) -> None:
+async def test_who_takes_no_answers_is_not_listened_to(rig: NotificationsHarness) -> None:
     peer, socket = rig.peer()
     socket.stuck = 1 << 20
     rig.say(peer, type="ping")
@@ -168,7 +168,7 @@ async def test_who_takes_no_answers_is_not_listened_to(rig: Rigged) -> None:
     assert not socket.paused
 
 
-async def test_subscriptions_are_taken_one_at_a_time(rig: Rigged) -> None:
+async def test_subscriptions_are_taken_one_at_a_time(rig: NotificationsHarness) -> None:
     """Each may read the store: a client that sends many waits for its answers."""
     await rig.room.feed.write(task("a"))
     peer, socket = rig.peer()
@@ -178,7 +178,7 @@ async def test_subscriptions_are_taken_one_at_a_time(rig: Rigged) -> None:
     assert not socket.paused
 
 
-async def test_what_was_stored_without_a_word_is_told_with_the_next(rig: Rigged) -> None:
+async def test_what_was_stored_without_a_word_is_told_with_the_next(rig: NotificationsHarness) -> None:
     """A request that was cut off between the store and the peers."""
     _, socket = rig.peer()
     await rig.store.shelf.write(1, told=[task("a")])

@@ -20,8 +20,8 @@ from fairlead.notifications.api import Change, Destination, FeedNotice, TargetFa
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.outbox import PAUSES_S
 from fairlead.testing.clock import ManualClock
-from notifications.harness import PUBLIC, Rigged, rigged
-from notifications.webhook_receiver import Hook, listening
+from notifications.harness import PUBLIC, NotificationsHarness, rigged
+from notifications.webhook_receiver import WebhookReceiver, listening
 from patience import PATIENCE
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
@@ -30,7 +30,7 @@ VECTOR = json.loads((Path(__file__).parents[1] / "golden" / "push" / "vector.jso
 
 
 @pytest.fixture
-async def hook() -> AsyncIterator[Hook]:
+async def hook() -> AsyncIterator[WebhookReceiver]:
     async with listening() as made:
         yield made
 
@@ -61,16 +61,16 @@ async def until(done: Callable[[], Any]) -> None:
             await asyncio.sleep(0)
 
 
-async def rested(rig: Rigged, number: int) -> None:
+async def rested(rig: NotificationsHarness, number: int) -> None:
     """So many pauses between tries have begun."""
     await until(lambda: len(rig.clock.rests) >= number)
 
 
-async def kept(rig: Rigged) -> Destination:
+async def kept(rig: NotificationsHarness) -> Destination:
     return await rig.room.desk.get(Destination, "t")
 
 
-async def handled(rig: Rigged, seq: int) -> Destination:
+async def handled(rig: NotificationsHarness, seq: int) -> Destination:
     """The target when it is done with that entry."""
     async with asyncio.timeout(PATIENCE):
         while (await kept(rig)).seq < seq:
@@ -78,7 +78,9 @@ async def handled(rig: Rigged, seq: int) -> Destination:
     return await kept(rig)
 
 
-async def test_a_webhook_is_signed_and_told_in_order_what_it_asked_for(rig: Rigged, hook: Hook) -> None:
+async def test_a_webhook_is_signed_and_told_in_order_what_it_asked_for(
+    rig: NotificationsHarness, hook: WebhookReceiver
+) -> None:
     made, secret = await rig.room.outgoing.add(target(hook.url))
     assert secret and secret not in made.secret
     other = Change(resource="project", action="create", id="p", name="p")
@@ -104,7 +106,7 @@ async def test_a_webhook_is_signed_and_told_in_order_what_it_asked_for(rig: Rigg
         assert one.headers["webhook-signature"] == f"v1,{expected}"
 
 
-async def test_a_target_may_ask_for_some_actions_and_kinds(rig: Rigged, hook: Hook) -> None:
+async def test_a_target_may_ask_for_some_actions_and_kinds(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     await rig.room.outgoing.add(target(hook.url, topics=("task.delete", "turn.failed")))
     failed = structs.replace(turn(), kind="turn.failed", title="Turn failed")
     deleted = structs.replace(task("a"), action="delete")
@@ -113,7 +115,7 @@ async def test_a_target_may_ask_for_some_actions_and_kinds(rig: Rigged, hook: Ho
     assert [one.json()["title"] for one in taken] == ["Task deleted", "Turn failed"]
 
 
-async def test_it_is_tried_again_with_growing_pauses(rig: Rigged, hook: Hook) -> None:
+async def test_it_is_tried_again_with_growing_pauses(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     await rig.room.outgoing.add(target(hook.url))
     hook.answers = ["500 No", "503 No", "429 No"]
     await rig.room.feed.write(task("a"))
@@ -130,7 +132,9 @@ async def test_it_is_tried_again_with_growing_pauses(rig: Rigged, hook: Hook) ->
     assert len({one.headers["webhook-id"] for one in hook.taken}) == 1
 
 
-async def test_a_target_that_stays_away_is_left_out_of_that_entry_and_told_the_next(rig: Rigged, hook: Hook) -> None:
+async def test_a_target_that_stays_away_is_left_out_of_that_entry_and_told_the_next(
+    rig: NotificationsHarness, hook: WebhookReceiver
+) -> None:
     await rig.room.outgoing.add(target(hook.url))
     hook.answers = ["500 No"] * (len(PAUSES_S) + 1)
     await rig.room.feed.write(task("a"))
@@ -144,7 +148,9 @@ async def test_a_target_that_stays_away_is_left_out_of_that_entry_and_told_the_n
 
 
 @pytest.mark.parametrize("answer", ["400 Bad", "404 Not Found", "302 Found\r\nlocation: http://127.0.0.1:1/elsewhere"])
-async def test_a_refusal_or_a_redirect_is_an_end_and_is_not_followed(rig: Rigged, hook: Hook, answer: str) -> None:
+async def test_a_refusal_or_a_redirect_is_an_end_and_is_not_followed(
+    rig: NotificationsHarness, hook: WebhookReceiver, answer: str
+) -> None:
     await rig.room.outgoing.add(target(hook.url))
     hook.answers = [answer]
     await rig.room.feed.write(task("a"))
@@ -152,7 +158,7 @@ async def test_a_refusal_or_a_redirect_is_an_end_and_is_not_followed(rig: Rigged
     assert len(hook.taken) == 1
 
 
-async def test_nobody_waits_for_a_target(rig: Rigged, hook: Hook) -> None:
+async def test_nobody_waits_for_a_target(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     await rig.room.outgoing.add(target(hook.url))
     await rig.room.outgoing.add(target(hook.url, id="other"))
     hook.answers = ["500 No"]
@@ -164,7 +170,7 @@ async def test_nobody_waits_for_a_target(rig: Rigged, hook: Hook) -> None:
     await hook.until(3)
 
 
-async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path, hook: Hook) -> None:
+async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path, hook: WebhookReceiver) -> None:
     async with rigged(tmp_path) as rig:
         await rig.room.outgoing.add(target(hook.url))
         await rig.room.feed.write(task("a"))
@@ -176,7 +182,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path, hook: Hoo
         assert [one.json()["resourceName"] for one in hook.taken] == ["a", "b"]
 
 
-async def test_what_is_old_is_not_told_any_more(tmp_path: Path, hook: Hook) -> None:
+async def test_what_is_old_is_not_told_any_more(tmp_path: Path, hook: WebhookReceiver) -> None:
     async with rigged(tmp_path) as rig:
         await rig.room.outgoing.add(target(hook.url))
         await rig.room.outgoing.stop()
@@ -188,7 +194,7 @@ async def test_what_is_old_is_not_told_any_more(tmp_path: Path, hook: Hook) -> N
         assert [one.json()["resourceName"] for one in hook.taken] == ["b"]
 
 
-async def test_a_deleted_target_is_told_nothing(rig: Rigged, hook: Hook) -> None:
+async def test_a_deleted_target_is_told_nothing(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     await rig.room.outgoing.add(target(hook.url))
     await rig.room.outgoing.add(target(hook.url, id="other"))
     await rig.room.desk.remove(Destination, "t")
@@ -197,7 +203,9 @@ async def test_a_deleted_target_is_told_nothing(rig: Rigged, hook: Hook) -> None
     assert len(hook.taken) == 1
 
 
-async def test_ntfy_is_told_as_json_with_a_link_that_only_opens(rig: Rigged, hook: Hook) -> None:
+async def test_ntfy_is_told_as_json_with_a_link_that_only_opens(
+    rig: NotificationsHarness, hook: WebhookReceiver
+) -> None:
     url = f"http://127.0.0.1:{hook.port}/base/my-topic"
     await rig.room.outgoing.add(target(url, kind="ntfy", secret="tk_1"))
     await rig.room.feed.write(turn())
@@ -280,7 +288,7 @@ async def _answer(*addresses: str) -> tuple[str, ...]:
     return addresses
 
 
-async def test_one_private_address_among_public_ones_is_enough(rig: Rigged) -> None:
+async def test_one_private_address_among_public_ones_is_enough(rig: NotificationsHarness) -> None:
     caller = HttpClient(ManualClock(), (), lambda host, port: _answer(PUBLIC_ADDRESS, "10.0.0.1"))
     with pytest.raises(TargetRefused):
         await caller.check("https://hook.example/x")
@@ -332,14 +340,14 @@ async def test_a_name_without_an_address_is_refused() -> None:
         await HttpClient(ManualClock(), (), nothing).check("https://hook.example/x")
 
 
-async def test_a_name_that_flips_after_it_was_checked_reaches_nothing(rig: Rigged) -> None:
+async def test_a_name_that_flips_after_it_was_checked_reaches_nothing(rig: NotificationsHarness) -> None:
     rig.names["hook.example"] = [(PUBLIC_ADDRESS,), ("10.0.0.1",)]
     await rig.room.outgoing.add(target("https://hook.example/x"))
     await rig.room.feed.write(task("a"))
     assert "10.0.0.1, which is no public address" in ((await handled(rig, 1)).failed or "")
 
 
-async def test_it_is_the_checked_address_that_is_connected_to(rig: Rigged, hook: Hook) -> None:
+async def test_it_is_the_checked_address_that_is_connected_to(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     """The name is asked once for each letter; what it is later plays no part."""
     asked: list[str] = []
 
@@ -367,7 +375,7 @@ async def test_tls_is_with_the_name_and_not_with_the_address(monkeypatch: pytest
     assert sent[0].headers["host"] == "hook.example"
 
 
-async def test_a_target_that_does_not_answer_is_given_its_time_and_no_more(rig: Rigged) -> None:
+async def test_a_target_that_does_not_answer_is_given_its_time_and_no_more(rig: NotificationsHarness) -> None:
     called = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -386,13 +394,13 @@ async def test_a_target_that_does_not_answer_is_given_its_time_and_no_more(rig: 
     await server.wait_closed()
 
 
-async def test_a_port_where_nobody_listens_is_a_failure_that_is_told(rig: Rigged) -> None:
+async def test_a_port_where_nobody_listens_is_a_failure_that_is_told(rig: NotificationsHarness) -> None:
     await rig.room.outgoing.add(target("http://127.0.0.1:1/"))
     with pytest.raises(TargetFailed, match="could not be told"):
         await rig.room.outgoing.test("t")
 
 
-async def test_the_test_of_a_target_says_what_it_answered(rig: Rigged, hook: Hook) -> None:
+async def test_the_test_of_a_target_says_what_it_answered(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     await rig.room.outgoing.add(target(hook.url))
     await rig.room.outgoing.test("t")
     hook.answers = ["418 Teapot"]
@@ -402,7 +410,9 @@ async def test_the_test_of_a_target_says_what_it_answered(rig: Rigged, hook: Hoo
         await rig.room.outgoing.test("unknown")
 
 
-async def test_a_push_subscription_that_was_taken_back_is_forgotten(rig: Rigged, hook: Hook) -> None:
+async def test_a_push_subscription_that_was_taken_back_is_forgotten(
+    rig: NotificationsHarness, hook: WebhookReceiver
+) -> None:
     keys = {"p256dh": VECTOR["p256dh"], "auth": VECTOR["auth"]}
     await rig.room.outgoing.add(target(hook.url, kind="push", **keys))
     hook.answers = ["201 Created", "410 Gone"]
@@ -429,6 +439,6 @@ async def test_our_key_for_push_services_stays_the_same_and_sealed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("keys", [("x", "y"), ("", ""), (VECTOR["p256dh"], "AAAA"), (VECTOR["auth"], VECTOR["auth"])])
-async def test_keys_that_no_browser_gave_are_refused(rig: Rigged, keys: tuple[str, str]) -> None:
+async def test_keys_that_no_browser_gave_are_refused(rig: NotificationsHarness, keys: tuple[str, str]) -> None:
     with pytest.raises(BadRequest):
         await rig.room.outgoing.add(target("http://127.0.0.1/", kind="push", p256dh=keys[0], auth=keys[1]))

@@ -11,12 +11,12 @@ from fairlead.notifications import resources as desks
 from fairlead.notifications.api import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.secret_box import FILE
-from notifications.harness import Rigged, rigged
+from notifications.harness import NotificationsHarness, rigged
 
 NOON = 1_699_963_200_000  # 2023-11-14 12:00 UTC
 
 
-async def test_a_secret_is_sealed_at_rest_with_a_key_that_only_its_owner_can_read(rig: Rigged) -> None:
+async def test_a_secret_is_sealed_at_rest_with_a_key_that_only_its_owner_can_read(rig: NotificationsHarness) -> None:
     await rig.room.desk.add(Secret(id="1", key="API_KEY"), "s3cret")
     key = rig.folder / FILE
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
@@ -41,13 +41,13 @@ async def test_a_secret_is_opened_after_a_restart_and_another_key_does_not_open_
             await rig.room.desk.reveal("API_KEY")
 
 
-async def test_one_sealed_text_does_not_look_like_another(rig: Rigged) -> None:
+async def test_one_sealed_text_does_not_look_like_another(rig: NotificationsHarness) -> None:
     one = await rig.room.desk.add(Secret(id="1", key="A"), "same")
     other = await rig.room.desk.add(Secret(id="2", key="B"), "same")
     assert one.sealed != other.sealed
 
 
-async def test_two_who_want_one_name_get_it_once(rig: Rigged) -> None:
+async def test_two_who_want_one_name_get_it_once(rig: NotificationsHarness) -> None:
     made = await asyncio.gather(
         *(rig.room.desk.add(Secret(id=str(number), key="A"), "x") for number in range(5)), return_exceptions=True
     )
@@ -55,7 +55,7 @@ async def test_two_who_want_one_name_get_it_once(rig: Rigged) -> None:
     assert sum(isinstance(one, Stale) for one in made) == 4
 
 
-async def test_two_changes_at_once_are_both_kept(rig: Rigged) -> None:
+async def test_two_changes_at_once_are_both_kept(rig: NotificationsHarness) -> None:
     await rig.room.desk.add(Task(id="t", title="a"))
     await asyncio.gather(
         rig.room.desk.edit(Task, "t", {"title": "b"}), rig.room.desk.edit(Task, "t", {"description": "d"})
@@ -64,7 +64,7 @@ async def test_two_changes_at_once_are_both_kept(rig: Rigged) -> None:
     assert (task.title, task.description) == ("b", "d")
 
 
-async def test_a_task_is_completed_when_it_is_done_and_not_any_more_when_it_is_not(rig: Rigged) -> None:
+async def test_a_task_is_completed_when_it_is_done_and_not_any_more_when_it_is_not(rig: NotificationsHarness) -> None:
     await rig.room.desk.add(Task(id="t", title="a", status="done"))
     first = (await rig.room.desk.get(Task, "t")).completed_at
     await rig.clock.advance(60)
@@ -73,7 +73,7 @@ async def test_a_task_is_completed_when_it_is_done_and_not_any_more_when_it_is_n
     assert (await rig.room.desk.edit(Task, "t", {"status": "done"})).completed_at == rig.clock.now_ms()
 
 
-async def test_there_is_an_end_to_what_is_kept(rig: Rigged, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_is_an_end_to_what_is_kept(rig: NotificationsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desks, "MOST", 3)
     for number in range(5):
         # Those that come by themselves: the oldest go.
@@ -87,7 +87,9 @@ async def test_there_is_an_end_to_what_is_kept(rig: Rigged, monkeypatch: pytest.
     await rig.room.desk.add(MemoryResource(id="9", content="c", chunk_type="fact"))
 
 
-async def test_a_long_shelf_is_read_in_pages_in_order(rig: Rigged, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_shelf_is_read_in_pages_in_order(
+    rig: NotificationsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(desks, "PAGE", 2)
     for number in range(7):
         await rig.room.desk.add(Task(id=str(number), title="t"))
@@ -109,7 +111,7 @@ async def test_a_reminder_that_came_due_while_nobody_was_here_fires_at_the_start
             assert len(fired) == 1
 
 
-async def test_an_alarm_that_goes_wrong_does_not_stop_the_others(rig: Rigged) -> None:
+async def test_an_alarm_that_goes_wrong_does_not_stop_the_others(rig: NotificationsHarness) -> None:
     """Its reminder was removed behind its back."""
     now = rig.clock.now_ms()
     await rig.room.desk.add(Reminder(id="gone", message="m", remind_at=now + 1000))
@@ -120,7 +122,7 @@ async def test_an_alarm_that_goes_wrong_does_not_stop_the_others(rig: Rigged) ->
     assert (await rig.room.desk.get(Reminder, "there")).notified
 
 
-async def test_with_nothing_due_no_timer_is_set(rig: Rigged) -> None:
+async def test_with_nothing_due_no_timer_is_set(rig: NotificationsHarness) -> None:
     assert rig.clock.waiting == 0
     await rig.room.desk.add(Reminder(id="r", message="m", remind_at=rig.clock.now_ms() + 9_000_000))
     assert rig.clock.waiting == 1
@@ -128,7 +130,7 @@ async def test_with_nothing_due_no_timer_is_set(rig: Rigged) -> None:
     assert rig.clock.waiting == 0
 
 
-async def test_a_bad_schedule_makes_no_agent(rig: Rigged) -> None:
+async def test_a_bad_schedule_makes_no_agent(rig: NotificationsHarness) -> None:
     with pytest.raises(BadRequest):
         await rig.room.desk.add(ScheduledAgent(id="a", name="n", schedule="never", prompt="p"))
     with pytest.raises(NotFound):

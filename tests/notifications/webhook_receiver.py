@@ -10,7 +10,7 @@ import msgspec
 from patience import PATIENCE
 
 
-class Taken(msgspec.Struct):
+class ReceivedCall(msgspec.Struct):
     path: str
     headers: dict[str, str]
     body: bytes
@@ -19,11 +19,11 @@ class Taken(msgspec.Struct):
         return msgspec.json.decode(self.body)
 
 
-class Hook:
+class WebhookReceiver:
     """`answers` are used up one by one, then it is 200 for ever."""
 
     def __init__(self) -> None:
-        self.taken: list[Taken] = []
+        self.taken: list[ReceivedCall] = []
         self.answers: list[str] = []
         self.port = 0
         self._news = asyncio.Condition()
@@ -32,7 +32,7 @@ class Hook:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/hook"
 
-    async def until(self, number: int) -> list[Taken]:
+    async def until(self, number: int) -> list[ReceivedCall]:
         async with self._news, asyncio.timeout(PATIENCE):
             await self._news.wait_for(lambda: len(self.taken) >= number)
         return self.taken
@@ -47,13 +47,13 @@ class Hook:
             await writer.drain()
         writer.close()
         async with self._news:
-            self.taken.append(Taken(head[0].split(" ")[1], headers, body))
+            self.taken.append(ReceivedCall(head[0].split(" ")[1], headers, body))
             self._news.notify_all()
 
 
 @contextlib.asynccontextmanager
-async def listening() -> AsyncIterator[Hook]:
-    hook = Hook()
+async def listening() -> AsyncIterator[WebhookReceiver]:
+    hook = WebhookReceiver()
     server = await asyncio.start_server(hook.serve, "127.0.0.1", 0)
     hook.port = server.sockets[0].getsockname()[1]
     async with server:

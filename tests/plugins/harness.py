@@ -49,7 +49,7 @@ async def until(holds: Callable[[], Any]) -> None:
             await asyncio.sleep(0.01)
 
 
-class Desk:
+class PluginHarness:
     def __init__(self, plugins: PluginManager, documents: MemoryDocuments, folder: Path) -> None:
         self.plugins = plugins
         self.documents = documents
@@ -79,7 +79,7 @@ class Desk:
 @contextlib.asynccontextmanager
 async def desk_of(
     folder: Path, clock: Clock | None = None, documents: MemoryDocuments | None = None, message_bytes: int = 8 << 20
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[PluginHarness]:
     kept = documents or MemoryDocuments()
     host = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder)}
     settings = PluginSettings(
@@ -88,7 +88,7 @@ async def desk_of(
     plugins = PluginManager(kept, clock or SystemClock(), settings)
     await plugins.start()
     try:
-        yield Desk(plugins, kept, folder)
+        yield PluginHarness(plugins, kept, folder)
     finally:
         await plugins.stop()
 

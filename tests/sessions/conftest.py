@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sessions.harness import Rig
+from sessions.harness import CoreHarness
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    made = await Rig(tmp_path).start()
+async def rig(tmp_path: Path) -> AsyncIterator[CoreHarness]:
+    made = await CoreHarness(tmp_path).start()
     yield made
     await made.stop()

@@ -49,7 +49,7 @@ CHILD = SessionId("99999999-2222-3333-4444-555555555555")
 MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
 
 
-class SaidAgent:
+class FakeAgent:
     """An agent that says what the test says, and remembers what it was told."""
 
     def __init__(self, launch: Launch, sink: AgentSink, pid: int) -> None:
@@ -186,21 +186,21 @@ class SaidAgent:
         )
 
 
-class SaidGuest:
+class FakeInvitedAgent:
     """An agent that a person starts: `come` when the test says so."""
 
     def __init__(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> None:
         self.invitation = AgentInvitation(url="ws://here/x", token="secret", command="claude")
-        self.agent = SaidAgent(launch, sink, 0)
+        self.agent = FakeAgent(launch, sink, 0)
         self.called_off = False
         self._record = record_child
         self._decided = asyncio.Event()
 
-    def come(self) -> SaidAgent:
+    def come(self) -> FakeAgent:
         self._decided.set()
         return self.agent
 
-    async def arrival(self) -> SaidAgent:
+    async def arrival(self) -> FakeAgent:
         await self._decided.wait()
         if self.called_off:
             raise AgentNotRunning("not expected any more")
@@ -217,13 +217,13 @@ class SaidGuest:
         self._decided.set()
 
 
-class SaidKind:
+class FakeKind:
     name = "said"
 
     def __init__(self) -> None:
         self.ways = {"stdio": "yes", "dial-in": "yes", "terminal": "yes"}
-        self.agents: list[SaidAgent] = []
-        self.guests: list[SaidGuest] = []
+        self.agents: list[FakeAgent] = []
+        self.guests: list[FakeInvitedAgent] = []
         self.failures: list[Exception] = []
         self.followed: list[tuple[ProcessInfo, MessageId | None]] = []
         self.ended: list[ProcessInfo] = []
@@ -248,11 +248,11 @@ class SaidKind:
     def interrupting(self, cause: str) -> Record:
         return Record(msgspec.json.encode({"type": "fairlead_interrupt", "cause": cause}), "gateway")
 
-    async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> SaidAgent:
+    async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> FakeAgent:
         await self.launch_when.wait()
         if self.failures:
             raise self.failures.pop(0)
-        agent = SaidAgent(launch, sink, next(self._pids))
+        agent = FakeAgent(launch, sink, next(self._pids))
         child = ProcessInfo(
             session=launch.session,
             pid=agent.pid,
@@ -270,8 +270,8 @@ class SaidKind:
     def protocol(self) -> None:
         """It has no doors; `invite` makes guests that come when a test says so."""
 
-    async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "SaidGuest":
-        self.guests.append(SaidGuest(launch, sink, record_child))
+    async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "FakeInvitedAgent":
+        self.guests.append(FakeInvitedAgent(launch, sink, record_child))
         return self.guests[-1]
 
     async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
@@ -287,7 +287,7 @@ class SaidKind:
     async def forget(self, agent_session: str, cwd: str) -> None:
         self.forgotten.append(agent_session)
 
-    async def launched(self, number: int = 1) -> SaidAgent:
+    async def launched(self, number: int = 1) -> FakeAgent:
         """Wait for the n-th process."""
         while len(self.agents) < number:
             self._launched.clear()
@@ -295,7 +295,7 @@ class SaidKind:
         return self.agents[number - 1]
 
 
-class Rig:
+class CoreHarness:
     """A gateway core on a data folder. `restart` makes a new one as if the process had been killed."""
 
     def __init__(self, folder: Path, **policy: Any) -> None:
@@ -305,14 +305,14 @@ class Rig:
         self.policy = policy
         self.clock = ManualClock()
         self.limits = SessionLimits(max_agents=2, idle_s=600)
-        self.kind = SaidKind()
+        self.kind = FakeKind()
         self.views: dict[str, Projection] = {}
         self.news: Callable[[SessionId, What], None] = lambda session, what: None
         self.committed: Callable[[SessionId, Sequence[ev.Event]], None] = lambda session, events: None
         self.looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
         self._uuids = itertools.count()
 
-    async def start(self, *, kill_children: bool = False) -> "Rig":
+    async def start(self, *, kill_children: bool = False) -> "CoreHarness":
         self.store = await SqliteStore.open(self.folder / "data")
         self.services = CoreDependencies(
             store=self.store,
@@ -362,7 +362,7 @@ class Rig:
     async def send(self, text: str, session: SessionId = SESSION, **fields: Any) -> Reply:
         return await self.do(Send(session=session, content=(TextBlock(text),), **fields))
 
-    async def working(self, text: str = "hello") -> SaidAgent:
+    async def working(self, text: str = "hello") -> FakeAgent:
         """Open a session, send a prompt, and have the agent at work on it."""
         await self.open()
         await self.send(text)

@@ -15,24 +15,24 @@ from fairlead.model.routes import Head, Request
 from fairlead.model.store import TRANSCRIPT
 from fairlead.sessions.api.transcripts import Announced, AnnounceSession
 from sessions.harness import ANN
-from sessions.transcript_harness import FOUND, TranscriptRig
+from sessions.transcript_harness import FOUND, TranscriptHarness
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[TranscriptRig]:
+async def rig(tmp_path: Path) -> AsyncIterator[TranscriptHarness]:
     """Nobody watches the files: what is seen was announced."""
-    made = await TranscriptRig(tmp_path, watch=False).start()
+    made = await TranscriptHarness(tmp_path, watch=False).start()
     yield made
     await made.stop()
 
 
-async def announce(rig: TranscriptRig, path: Any, session: str = SESSION) -> Announced:
+async def announce(rig: TranscriptHarness, path: Any, session: str = SESSION) -> Announced:
     told = await rig.keeper.performers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
     assert isinstance(told, Announced)
     return told
 
 
-async def test_a_session_that_is_announced_is_listed_at_once(rig: TranscriptRig) -> None:
+async def test_a_session_that_is_announced_is_listed_at_once(rig: TranscriptHarness) -> None:
     path = rig.home.write(conversation("fix the test"))
     assert await rig.listed() == ()
     assert await announce(rig, path) == Announced(session=FOUND, listed=True)
@@ -40,7 +40,7 @@ async def test_a_session_that_is_announced_is_listed_at_once(rig: TranscriptRig)
     assert (summary.session, summary.state, summary.title) == (FOUND, TRANSCRIPT, "fix the test")
 
 
-async def test_a_session_in_which_nothing_was_said_is_listed_when_something_is(rig: TranscriptRig) -> None:
+async def test_a_session_in_which_nothing_was_said_is_listed_when_something_is(rig: TranscriptHarness) -> None:
     """The CLI starts its hook before it writes its file."""
     path = rig.home.folder / "projects" / "-srv-project" / f"{SESSION}.jsonl"
     assert await announce(rig, path) == Announced(session=FOUND, listed=False)
@@ -49,7 +49,7 @@ async def test_a_session_in_which_nothing_was_said_is_listed_when_something_is(r
     assert (await announce(rig, path)).listed
 
 
-async def test_an_open_session_that_goes_on_elsewhere_is_followed(rig: TranscriptRig) -> None:
+async def test_an_open_session_that_goes_on_elsewhere_is_followed(rig: TranscriptHarness) -> None:
     write = Writer()
     path = rig.home.write([write.prompt("one"), write.text("first")])
     await announce(rig, path)
@@ -59,7 +59,7 @@ async def test_an_open_session_that_goes_on_elsewhere_is_followed(rig: Transcrip
     assert await rig.said() == ["> one", "first", "> two", "second"]
 
 
-async def test_a_deleted_session_stays_deleted(rig: TranscriptRig) -> None:
+async def test_a_deleted_session_stays_deleted(rig: TranscriptHarness) -> None:
     path = rig.home.write(conversation("one"))
     await announce(rig, path)
     await rig.view()
@@ -68,7 +68,7 @@ async def test_a_deleted_session_stays_deleted(rig: TranscriptRig) -> None:
     assert await rig.listed() == ()
 
 
-async def test_a_file_outside_the_homes_is_refused(rig: TranscriptRig, tmp_path: Path) -> None:
+async def test_a_file_outside_the_homes_is_refused(rig: TranscriptHarness, tmp_path: Path) -> None:
     """Roots are for projects: what lies there is no session of anybody's."""
     link = rig.home.folder / "projects" / "-srv-project" / f"{SESSION}.jsonl"
     link.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ async def test_a_file_outside_the_homes_is_refused(rig: TranscriptRig, tmp_path:
     assert await rig.listed() == ()
 
 
-async def test_the_file_is_the_session_s_own(rig: TranscriptRig) -> None:
+async def test_the_file_is_the_session_s_own(rig: TranscriptHarness) -> None:
     path = rig.home.write(conversation("one"))
     with pytest.raises(BadRequest, match="not that of the session"):
         await announce(rig, path, OTHER)

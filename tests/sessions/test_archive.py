@@ -8,12 +8,12 @@ from fairlead.model.content import TextBlock
 from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT
 from sessions.test_transcripts import running
-from sessions.transcript_harness import TranscriptRig
+from sessions.transcript_harness import TranscriptHarness
 
 SESSIONS = [SessionId(f"{number}0000000-0000-4000-8000-000000000000") for number in range(1, 6)]
 
 
-def write_all(rig: TranscriptRig) -> int:
+def write_all(rig: TranscriptHarness) -> int:
     """One session a day, oldest first, each of the same size; that size."""
     for day, session in enumerate(SESSIONS, 1):
         rows = conversation("hello", session, cwd=str(rig.cwd))
@@ -21,7 +21,7 @@ def write_all(rig: TranscriptRig) -> int:
     return rig.home.path(SESSIONS[0]).stat().st_size
 
 
-async def archived(rig: TranscriptRig) -> list[int]:
+async def archived(rig: TranscriptHarness) -> list[int]:
     """The numbers of those that have a log."""
     states = {summary.session: summary.state for summary in await rig.listed(limit=100)}
     return [number for number, session in enumerate(SESSIONS, 1) if states.get(session, TRANSCRIPT) != TRANSCRIPT]

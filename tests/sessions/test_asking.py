@@ -12,7 +12,7 @@ from fairlead.model.agents import Decision, Exit
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import BadRule, Behavior, parse_rule
-from sessions.harness import ANN, BOB, SESSION, Rig, SaidAgent
+from sessions.harness import ANN, BOB, SESSION, CoreHarness, FakeAgent
 
 R1 = RequestId("r1")
 
@@ -21,22 +21,22 @@ def answer(behavior: Literal["allow", "deny"] = "allow", request: str = "r1", **
     return cmd.AnswerPermission(session=SESSION, request=RequestId(request), behavior=behavior, **fields)
 
 
-async def asking(rig: Rig, command: str = "touch x") -> SaidAgent:
+async def asking(rig: CoreHarness, command: str = "touch x") -> FakeAgent:
     agent = await rig.working("one")
     await agent.call("c1", command=command)
     await agent.ask("r1", "c1", command=command)
     return agent
 
 
-async def resolved(rig: Rig) -> list[ev.PermissionResolved]:
+async def resolved(rig: CoreHarness) -> list[ev.PermissionResolved]:
     return [event for event in await rig.log() if isinstance(event, ev.PermissionResolved)]
 
 
-async def cancelled(rig: Rig) -> list[tuple[str, str]]:
+async def cancelled(rig: CoreHarness) -> list[tuple[str, str]]:
     return [(event.request, event.reason) for event in await rig.log() if isinstance(event, ev.PermissionCancelled)]
 
 
-async def test_a_request_waits_for_a_person_and_the_answer_reaches_the_agent(rig: Rig) -> None:
+async def test_a_request_waits_for_a_person_and_the_answer_reaches_the_agent(rig: CoreHarness) -> None:
     agent = await asking(rig)
     assert rig.state().phase == "waiting"
     assert agent.answers == []
@@ -48,7 +48,7 @@ async def test_a_request_waits_for_a_person_and_the_answer_reaches_the_agent(rig
     assert (event.behavior, event.how, event.by, event.asked) == ("allow", "person", "bob", True)
 
 
-async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(rig: Rig) -> None:
+async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(rig: CoreHarness) -> None:
     agent = await asking(rig)
     replies = await asyncio.gather(rig.do(answer("allow"), ANN), rig.do(answer("deny"), BOB), return_exceptions=True)
     late = [reply for reply in replies if isinstance(reply, Stale)]
@@ -60,7 +60,7 @@ async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(rig: R
         await rig.do(answer(request="never"))
 
 
-async def test_a_denial_carries_a_message_to_the_model(rig: Rig) -> None:
+async def test_a_denial_carries_a_message_to_the_model(rig: CoreHarness) -> None:
     agent = await asking(rig)
     await rig.do(answer("deny", message="not today", interrupt=True))
     assert agent.answers[0][1].message == "not today"
@@ -71,7 +71,7 @@ async def test_a_denial_carries_a_message_to_the_model(rig: Rig) -> None:
     assert agent.answers[0][1].message == "ann denied this."
 
 
-async def test_a_changed_input_is_logged_beside_the_old_one(rig: Rig) -> None:
+async def test_a_changed_input_is_logged_beside_the_old_one(rig: CoreHarness) -> None:
     agent = await asking(rig)
     await rig.do(answer(updated_input={"command": "touch y"}))
     (event,) = await resolved(rig)
@@ -80,7 +80,7 @@ async def test_a_changed_input_is_logged_beside_the_old_one(rig: Rig) -> None:
 
 
 async def test_a_changed_input_is_checked_like_a_new_call(tmp_path: Path) -> None:
-    rig = await Rig(tmp_path, rules=(parse_rule("Bash(rm:*)", Behavior.DENY, "settings"),)).start()
+    rig = await CoreHarness(tmp_path, rules=(parse_rule("Bash(rm:*)", Behavior.DENY, "settings"),)).start()
     agent = await asking(rig)
     with pytest.raises(NotAllowed):
         await rig.do(answer(updated_input={"command": "rm -rf ."}))
@@ -89,7 +89,7 @@ async def test_a_changed_input_is_checked_like_a_new_call(tmp_path: Path) -> Non
     await rig.stop()
 
 
-async def test_a_remembered_rule_answers_the_next_request(rig: Rig) -> None:
+async def test_a_remembered_rule_answers_the_next_request(rig: CoreHarness) -> None:
     agent = await asking(rig)
     await rig.do(answer(remember=("Bash(touch:*)",)))
     assert rig.state().rules == ("Bash(touch:*)",)
@@ -103,14 +103,14 @@ async def test_a_remembered_rule_answers_the_next_request(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("rule", ["Bash", "not a rule(", "Bash(*:*)"])
-async def test_a_rule_that_is_bad_or_too_wide_is_refused_and_the_request_waits_on(rig: Rig, rule: str) -> None:
+async def test_a_rule_that_is_bad_or_too_wide_is_refused_and_the_request_waits_on(rig: CoreHarness, rule: str) -> None:
     await asking(rig)
     with pytest.raises(BadRule):
         await rig.do(answer(remember=(rule,)), BOB)
     assert rig.state().phase == "waiting"
 
 
-async def test_a_question_is_answered_with_answers(rig: Rig) -> None:
+async def test_a_question_is_answered_with_answers(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     questions = [{"question": "Which?", "options": [{"label": "Red"}]}]
     await agent.call("c1", "AskUserQuestion", questions=questions)
@@ -120,7 +120,7 @@ async def test_a_question_is_answered_with_answers(rig: Rig) -> None:
     assert agent.answers[0][1].updated_input == {"questions": questions, "answers": {"Which?": "Red"}}
 
 
-async def test_only_questions_take_answers(rig: Rig) -> None:
+async def test_only_questions_take_answers(rig: CoreHarness) -> None:
     await asking(rig)
     with pytest.raises(BadRequest):
         await rig.do(answer(answers={"x": "y"}))
@@ -128,7 +128,7 @@ async def test_only_questions_take_answers(rig: Rig) -> None:
 
 async def test_the_policy_speaks_before_the_agents_own_rules(tmp_path: Path) -> None:
     rules = (parse_rule("Bash(rm:*)", Behavior.DENY, "settings"), parse_rule("Bash(ls:*)", Behavior.ALLOW, "settings"))
-    rig = await Rig(tmp_path, rules=rules).start()
+    rig = await CoreHarness(tmp_path, rules=rules).start()
     agent = await rig.working("one")
     denied = await agent.check("c1", command="rm x")
     allowed = await agent.check("c2", command="ls")
@@ -144,7 +144,7 @@ async def test_the_policy_speaks_before_the_agents_own_rules(tmp_path: Path) -> 
     await rig.stop()
 
 
-async def test_modes_are_enforced_by_us(rig: Rig) -> None:
+async def test_modes_are_enforced_by_us(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.do(cmd.SetMode(session=SESSION, mode="acceptEdits"))
     edit = await agent.check("c1", "Write", file_path=str(rig.cwd / "a"), content="x")
@@ -154,7 +154,7 @@ async def test_modes_are_enforced_by_us(rig: Rig) -> None:
     assert (await agent.check("c3", command="touch x")).behavior == "deny"
 
 
-async def test_a_request_that_the_agent_withdraws_is_cancelled(rig: Rig) -> None:
+async def test_a_request_that_the_agent_withdraws_is_cancelled(rig: CoreHarness) -> None:
     agent = await asking(rig)
     await agent.sink.ask_cancelled(R1)
     await agent.sink.ask_cancelled(R1)
@@ -163,13 +163,13 @@ async def test_a_request_that_the_agent_withdraws_is_cancelled(rig: Rig) -> None
         await rig.do(answer())
 
 
-async def test_a_tool_result_settles_its_request(rig: Rig) -> None:
+async def test_a_tool_result_settles_its_request(rig: CoreHarness) -> None:
     agent = await asking(rig)
     await agent.result_of("c1")
     assert await cancelled(rig) == [("r1", "the tool has ended")]
 
 
-async def test_the_end_of_the_turn_settles_what_is_open(rig: Rig) -> None:
+async def test_the_end_of_the_turn_settles_what_is_open(rig: CoreHarness) -> None:
     agent = await asking(rig)
     await agent.result()
     assert [request for request, _ in await cancelled(rig)] == ["r1"]
@@ -177,13 +177,13 @@ async def test_the_end_of_the_turn_settles_what_is_open(rig: Rig) -> None:
 
 
 @pytest.mark.rules("S004-236")
-async def test_an_agent_that_dies_settles_its_requests(rig: Rig) -> None:
+async def test_an_agent_that_dies_settles_its_requests(rig: CoreHarness) -> None:
     agent = await asking(rig)
     await agent.die(Exit(signal=9))
     assert await cancelled(rig) == [("r1", "the agent has exited")]
 
 
-async def test_an_answer_that_the_agent_did_not_live_to_hear_is_told_as_such(rig: Rig) -> None:
+async def test_an_answer_that_the_agent_did_not_live_to_hear_is_told_as_such(rig: CoreHarness) -> None:
     agent = await asking(rig)
     agent.gone = True
     await rig.do(answer())
@@ -192,7 +192,7 @@ async def test_an_answer_that_the_agent_did_not_live_to_hear_is_told_as_such(rig
     await agent.die(Exit(signal=9))
 
 
-async def test_a_repeated_answer_with_a_key_is_answered_from_the_log(rig: Rig) -> None:
+async def test_a_repeated_answer_with_a_key_is_answered_from_the_log(rig: CoreHarness) -> None:
     agent = await asking(rig)
     first = await rig.do(answer(key="k"))
     again = await rig.do(answer(key="k"))
@@ -200,7 +200,7 @@ async def test_a_repeated_answer_with_a_key_is_answered_from_the_log(rig: Rig) -
     assert len(agent.answers) == 1
 
 
-async def test_a_session_reads_freely_in_its_own_folders_alone(rig: Rig) -> None:
+async def test_a_session_reads_freely_in_its_own_folders_alone(rig: CoreHarness) -> None:
     """The gateway's roots say where a session may be opened; they open no neighbour's files to it."""
     agent = await rig.working("one")
     (rig.folder / "neighbour").mkdir()
@@ -212,7 +212,7 @@ async def test_a_session_reads_freely_in_its_own_folders_alone(rig: Rig) -> None
     assert (await agent.check("c3", "Read", file_path=secret)).behavior == "allow"
 
 
-async def test_an_answer_decides_its_own_request_and_its_rules_those_that_they_cover(rig: Rig) -> None:
+async def test_an_answer_decides_its_own_request_and_its_rules_those_that_they_cover(rig: CoreHarness) -> None:
     agent = await asking(rig, "git tag v1")
     for number, line in enumerate(("touch x", "git tag v2", "git tag v3; touch y", "git tag -d v1"), 2):
         await agent.call(f"c{number}", command=line)

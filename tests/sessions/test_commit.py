@@ -8,13 +8,13 @@ import pytest
 from fairlead.model import commands as cmd
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import Unavailable
-from sessions.harness import SESSION, Rig
+from sessions.harness import SESSION, CoreHarness
 
 
 class Slow:
     """The store's `append`, which has stored and does not say so yet."""
 
-    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, rig: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stored, self.told = asyncio.Event(), asyncio.Event()
         self.failure: Exception | None = None
         self._append = rig.store.append
@@ -30,7 +30,7 @@ class Slow:
         return done
 
 
-async def cut_off(rig: Rig, slow: Slow) -> asyncio.Task[cmd.Reply]:
+async def cut_off(rig: CoreHarness, slow: Slow) -> asyncio.Task[cmd.Reply]:
     """Somebody sends a message and is gone before the answer."""
     sending = asyncio.create_task(rig.send("one"))
     await slow.stored.wait()
@@ -43,7 +43,9 @@ async def cut_off(rig: Rig, slow: Slow) -> asyncio.Task[cmd.Reply]:
     return sending
 
 
-async def test_what_was_stored_counts_though_nobody_waits_for_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_stored_counts_though_nobody_waits_for_it(
+    rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await rig.open()
     assert (await cut_off(rig, Slow(rig, monkeypatch))).cancelled()
     agent = await rig.kind.launched()
@@ -53,7 +55,7 @@ async def test_what_was_stored_counts_though_nobody_waits_for_it(rig: Rig, monke
     assert await agent.prompted() == "two"
 
 
-async def test_what_was_not_stored_does_not_count(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_not_stored_does_not_count(rig: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     await rig.open()
     slow = Slow(rig, monkeypatch)
     slow.failure = Unavailable("full")

@@ -14,16 +14,16 @@ from fairlead.model.agents import Exit
 from fairlead.model.commands import Close, Delete, Fork
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from sessions.harness import CHILD, SESSION, SaidAgent
+from sessions.harness import CHILD, SESSION, FakeAgent
 from sessions.test_transcripts import eventually, running
-from sessions.transcript_harness import TranscriptRig
+from sessions.transcript_harness import TranscriptHarness
 
 
-async def entries(rig: TranscriptRig, session: SessionId = SESSION) -> Sequence[Entry]:
+async def entries(rig: TranscriptHarness, session: SessionId = SESSION) -> Sequence[Entry]:
     return (await rig.store.read(session, 0, 10_000)).entries
 
 
-async def wire_rows(rig: TranscriptRig, session: SessionId = SESSION) -> list[Row]:
+async def wire_rows(rig: TranscriptHarness, session: SessionId = SESSION) -> list[Row]:
     """What the agent would write down of what it said: the same records in the transcript's names."""
     rows: list[Row] = []
     for entry in await entries(rig, session):
@@ -36,7 +36,7 @@ async def wire_rows(rig: TranscriptRig, session: SessionId = SESSION) -> list[Ro
     return rows
 
 
-async def copies(rig: TranscriptRig, session: SessionId = SESSION) -> list[tuple[str, Row]]:
+async def copies(rig: TranscriptHarness, session: SessionId = SESSION) -> list[tuple[str, Row]]:
     """(whose copy, the row) of every copy in the log."""
     found = []
     for entry in await entries(rig, session):
@@ -47,7 +47,7 @@ async def copies(rig: TranscriptRig, session: SessionId = SESSION) -> list[tuple
     return found
 
 
-async def a_turn(rig: TranscriptRig) -> SaidAgent:
+async def a_turn(rig: TranscriptHarness) -> FakeAgent:
     agent = await rig.working("hello")
     await agent.call("toolu_1", command="ls")
     await agent.result_of("toolu_1", "README.md")
@@ -55,7 +55,7 @@ async def a_turn(rig: TranscriptRig) -> SaidAgent:
     return agent
 
 
-async def level(rig: TranscriptRig, count: int) -> bool:
+async def level(rig: TranscriptHarness, count: int) -> bool:
     return len(await copies(rig)) >= count
 
 
@@ -153,7 +153,7 @@ async def test_after_the_agents_end_other_programs_are_followed_again(tmp_path: 
         assert await rig.said(SESSION) == ["> hello", "all done", "> by hand", "in a terminal"]
 
 
-async def _said(rig: TranscriptRig, text: str) -> bool:
+async def _said(rig: TranscriptHarness, text: str) -> bool:
     return text in await rig.said(SESSION)
 
 
@@ -321,7 +321,7 @@ async def test_a_fork_leaves_out_what_its_file_repeats_of_its_parents(tmp_path: 
         assert [row for _, row in await copies(rig, CHILD)] == own
 
 
-async def _copied(rig: TranscriptRig, count: int) -> bool:
+async def _copied(rig: TranscriptHarness, count: int) -> bool:
     return len(await copies(rig, CHILD)) >= count
 
 

@@ -9,26 +9,26 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit, Record
 from fairlead.model.errors import AgentNotRunning
-from sessions.harness import SESSION, Rig, SaidAgent
+from sessions.harness import SESSION, CoreHarness, FakeAgent
 from sessions.test_restart import restarted, row
 
-Way = Callable[[Rig, SaidAgent], Awaitable[object]]
+Way = Callable[[CoreHarness, FakeAgent], Awaitable[object]]
 
 
-async def answered(rig: Rig, agent: SaidAgent) -> None:
+async def answered(rig: CoreHarness, agent: FakeAgent) -> None:
     said = [{"type": "text", "text": "the answer"}]
     await agent.result_of("c1")
     await agent.sink.records([Record(row("assistant", "a9", said, id="m9", stop_reason="end_turn"), "transcript")])
     await agent.die(Exit(code=0))
 
 
-async def interrupted(rig: Rig, agent: SaidAgent) -> None:
+async def interrupted(rig: CoreHarness, agent: FakeAgent) -> None:
     await rig.do(cmd.Interrupt(session=SESSION))
     await agent.result(subtype="error_during_execution", is_error=True)
     await agent.die(Exit(code=0))
 
 
-async def finished(rig: Rig, agent: SaidAgent) -> None:
+async def finished(rig: CoreHarness, agent: FakeAgent) -> None:
     await agent.result_of("c1")
     await agent.result()
     await agent.die(Exit(code=0))
@@ -53,7 +53,7 @@ WAYS: dict[str, tuple[Way, str]] = {
 @pytest.mark.rules("S001-011", "S001-086")
 @pytest.mark.rules("S001-013", "S001-014", "S001-022", "S001-023", "S001-128", "S001-129", "S001-136", "S001-137")
 async def test_the_end_of_a_process_closes_its_turn_and_its_calls_before_the_next(
-    way: str, link: cmd.Link, rig: Rig
+    way: str, link: cmd.Link, rig: CoreHarness
 ) -> None:
     await rig.open(settings=cmd.Settings(link=link))
     await rig.send("one")
@@ -83,7 +83,7 @@ async def test_the_end_of_a_process_closes_its_turn_and_its_calls_before_the_nex
 
 @pytest.mark.rules("S001-015")
 @pytest.mark.parametrize("link", ["stdio", "terminal"])
-async def test_a_start_that_fails_is_a_failed_turn_and_not_tried_for_ever(link: cmd.Link, rig: Rig) -> None:
+async def test_a_start_that_fails_is_a_failed_turn_and_not_tried_for_ever(link: cmd.Link, rig: CoreHarness) -> None:
     rig.kind.failures = [AgentNotRunning("it does not start")]
     await rig.open(settings=cmd.Settings(link=link))
     await rig.send("one")
@@ -97,7 +97,7 @@ async def test_a_start_that_fails_is_a_failed_turn_and_not_tried_for_ever(link: 
 
 @pytest.mark.rules("S001-134")
 async def test_a_turn_goes_on_under_its_id_in_the_next_gateway(tmp_path: Path) -> None:
-    rig = await Rig(tmp_path).start()
+    rig = await CoreHarness(tmp_path).start()
     agent = await rig.working("one")
     await agent.text("before", "m1")
     said = [{"type": "text", "text": "after"}]

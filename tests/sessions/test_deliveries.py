@@ -10,21 +10,21 @@ from fairlead.model.content import TextBlock
 from fairlead.model.errors import AgentFailed, AgentMissing
 from fairlead.model.ids import MessageId
 from patience import PATIENCE
-from sessions.harness import ANN, SESSION, Rig
+from sessions.harness import ANN, SESSION, CoreHarness
 
 FIRST = MessageId("aaaaaaaa-0000-0000-0000-000000000001")
 SECOND = MessageId("aaaaaaaa-0000-0000-0000-000000000002")
 
 
-async def send(rig: Rig, message: MessageId) -> None:
+async def send(rig: CoreHarness, message: MessageId) -> None:
     await rig.gateway.command(ANN, cmd.Send(session=SESSION, content=(TextBlock("hello"),), message=message))
 
 
-def delivery(rig: Rig, message: MessageId) -> "asyncio.Task[None]":
+def delivery(rig: CoreHarness, message: MessageId) -> "asyncio.Task[None]":
     return asyncio.ensure_future(rig.gateway.ask(ANN, q.WaitDelivered(SESSION, message)))
 
 
-async def test_a_message_that_waits_is_delivered_when_its_turn_comes(rig: Rig) -> None:
+async def test_a_message_that_waits_is_delivered_when_its_turn_comes(rig: CoreHarness) -> None:
     agent = await rig.working("first")
     await send(rig, SECOND)
     waiting = delivery(rig, SECOND)
@@ -33,7 +33,9 @@ async def test_a_message_that_waits_is_delivered_when_its_turn_comes(rig: Rig) -
     await asyncio.wait_for(waiting, PATIENCE)
 
 
-async def test_a_message_for_an_agent_that_cannot_be_started_fails_for_its_sender_and_later_askers(rig: Rig) -> None:
+async def test_a_message_for_an_agent_that_cannot_be_started_fails_for_its_sender_and_later_askers(
+    rig: CoreHarness,
+) -> None:
     await rig.open()
     rig.kind.launch_when.clear()
     rig.kind.failures.append(AgentMissing("There is no claude."))
@@ -46,7 +48,7 @@ async def test_a_message_for_an_agent_that_cannot_be_started_fails_for_its_sende
         await asyncio.wait_for(delivery(rig, FIRST), PATIENCE)
 
 
-async def test_a_message_that_is_withdrawn_is_waited_for_no_longer(rig: Rig) -> None:
+async def test_a_message_that_is_withdrawn_is_waited_for_no_longer(rig: CoreHarness) -> None:
     await rig.working("first")
     await send(rig, SECOND)
     waiting = delivery(rig, SECOND)

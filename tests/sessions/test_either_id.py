@@ -6,13 +6,13 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
-from sessions.harness import ANN, SESSION, Rig
+from sessions.harness import ANN, SESSION, CoreHarness
 from sessions.test_queries import Seqs, Wire
 
 AGENTS = SessionId("77777777-7777-4777-8777-777777777777")
 
 
-async def renamed(rig: Rig) -> None:
+async def renamed(rig: CoreHarness) -> None:
     """The agent goes on under an id of its own."""
     agent = await rig.working()
     init = {"type": "system", "subtype": "init", "uuid": "i-2", "session_id": AGENTS, "model": "opus", "cwd": "/"}
@@ -21,7 +21,7 @@ async def renamed(rig: Rig) -> None:
     await rig.until(lambda: rig.loaded().core.state.agent_session == AGENTS)
 
 
-async def test_queries_and_commands_take_either_id(rig: Rig) -> None:
+async def test_queries_and_commands_take_either_id(rig: CoreHarness) -> None:
     await renamed(rig)
     view: q.SessionView = await rig.gateway.ask(ANN, q.GetSession(AGENTS))
     assert view.summary.session == SESSION
@@ -30,7 +30,7 @@ async def test_queries_and_commands_take_either_id(rig: Rig) -> None:
     assert (await rig.gateway.ask(ANN, q.GetSession(SESSION))).summary.title == "Found"
 
 
-async def test_watching_takes_either_id(rig: Rig) -> None:
+async def test_watching_takes_either_id(rig: CoreHarness) -> None:
     await renamed(rig)
     watch = await rig.gateway.watch(ANN, AGENTS, Cursor(0), Seqs(), Wire())
     watch.start()
@@ -40,7 +40,7 @@ async def test_watching_takes_either_id(rig: Rig) -> None:
 
 
 @pytest.mark.rules("S003-106")
-async def test_a_terminal_goes_on_with_the_agents_own_id(rig: Rig) -> None:
+async def test_a_terminal_goes_on_with_the_agents_own_id(rig: CoreHarness) -> None:
     await renamed(rig)
     await rig.do(cmd.StartHandover(session=SESSION, link="terminal"))
     on_screen = await rig.kind.launched(2)

@@ -13,22 +13,22 @@ from fairlead.model.ids import RequestId
 from fairlead.sessions.api.folders import ListFolders
 from fairlead.sessions.folders.browse import MOST, FolderBrowser
 from fairlead.system.text_file import read_text
-from sessions.harness import ANN, BOB, SESSION, Rig, SaidAgent
+from sessions.harness import ANN, BOB, SESSION, CoreHarness, FakeAgent
 
 
-async def report(rig: Rig, rule: str = "", *, admin: bool = False) -> q.PermissionReport:
+async def report(rig: CoreHarness, rule: str = "", *, admin: bool = False) -> q.PermissionReport:
     found: q.PermissionReport = await rig.gateway.ask(BOB, q.ExplainPermission("r1", rule, admin))
     return found
 
 
-async def asking(rig: Rig, tool: str, **given: object) -> SaidAgent:
+async def asking(rig: CoreHarness, tool: str, **given: object) -> FakeAgent:
     agent = await rig.working("one")
     await agent.call("c1", tool, **given)
     await agent.ask("r1", "c1", tool, **given)
     return agent
 
 
-async def test_a_change_is_shown_as_the_file_is_and_as_it_would_be(rig: Rig) -> None:
+async def test_a_change_is_shown_as_the_file_is_and_as_it_would_be(rig: CoreHarness) -> None:
     file = rig.cwd / "a.txt"
     file.write_text("one\ntwo\n")
     await asking(rig, "Edit", file_path=str(file), old_string="two", new_string="three")
@@ -39,7 +39,7 @@ async def test_a_change_is_shown_as_the_file_is_and_as_it_would_be(rig: Rig) -> 
     assert (change.before, change.after, change.whole) == ("one\ntwo\n", "one\nthree\n", True)
 
 
-async def test_a_file_outside_of_the_session_is_not_read_for_anybody(rig: Rig) -> None:
+async def test_a_file_outside_of_the_session_is_not_read_for_anybody(rig: CoreHarness) -> None:
     secret = rig.folder / "secret.txt"
     secret.write_text("hunter2")
     link = rig.cwd / "link.txt"
@@ -50,7 +50,7 @@ async def test_a_file_outside_of_the_session_is_not_read_for_anybody(rig: Rig) -
     assert "hunter2" not in change.before
 
 
-async def test_a_rule_is_explained_by_who_asks_and_what_waits_is_gone_when_answered(rig: Rig) -> None:
+async def test_a_rule_is_explained_by_who_asks_and_what_waits_is_gone_when_answered(rig: CoreHarness) -> None:
     await asking(rig, "Bash", command="touch x")
     shown = await report(rig, rule="Bash(touch:*)")
     assert [rule.rule for rule in shown.suggested] == ["Bash(touch x)"]
@@ -65,7 +65,7 @@ async def test_a_rule_is_explained_by_who_asks_and_what_waits_is_gone_when_answe
         await report(rig)
 
 
-async def test_insight_is_asked_of_the_store(rig: Rig) -> None:
+async def test_insight_is_asked_of_the_store(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.result(total_cost_usd=0.5, modelUsage={"opus": {"inputTokens": 3, "outputTokens": 4, "costUSD": 0.5}})
     await rig.store.indexed()
@@ -90,7 +90,7 @@ def test_a_small_text_is_read_and_nothing_else(tmp_path: Path) -> None:
     assert read_text(str(tmp_path / "pipe"), 10) is None
 
 
-async def test_folders_are_listed_inside_the_roots_and_nowhere_else(rig: Rig, tmp_path: Path) -> None:
+async def test_folders_are_listed_inside_the_roots_and_nowhere_else(rig: CoreHarness, tmp_path: Path) -> None:
     root = rig.folder / "work"
     for name in ("b", "A", ".hidden", "c/.git"):
         (root / name).mkdir(parents=True)
@@ -115,7 +115,7 @@ async def test_folders_are_listed_inside_the_roots_and_nowhere_else(rig: Rig, tm
         await folders.list(BOB, ListFolders(str(root / "b" / ".." / ".." / "..")))
 
 
-async def test_several_roots_are_listed_first_and_a_long_list_is_cut(rig: Rig) -> None:
+async def test_several_roots_are_listed_first_and_a_long_list_is_cut(rig: CoreHarness) -> None:
     one, two = rig.folder / "one", rig.folder / "two"
     for number in range(MOST + 1):
         (one / f"{number:05}").mkdir(parents=True)

@@ -15,7 +15,7 @@ from fairlead.model.ids import SessionId
 from sessions import harness as rigs
 from sessions.test_copying import a_turn, wire_rows
 from sessions.test_transcripts import running
-from sessions.transcript_harness import FOUND, TranscriptRig
+from sessions.transcript_harness import FOUND, TranscriptHarness
 
 OTHER_ID = SessionId(OTHER)
 THIRD = "33333333-3333-4333-8333-333333333333"
@@ -48,7 +48,7 @@ def later(session: str, text: str) -> list[Row]:
     return [{**row, "timestamp": time, "sessionId": session} for row, time in zip(rows, times, strict=True)]
 
 
-def own_rows(rig: TranscriptRig, session: str) -> int:
+def own_rows(rig: TranscriptHarness, session: str) -> int:
     """The rows that a log has itself."""
     with sqlite3.connect(rig.folder / "data" / "fairlead.db") as db:
         query = "select count(*) from entries e join logs l on l.id = e.log where l.session = ? and e.raw is not null"

@@ -13,7 +13,7 @@ from fairlead.model.agents import Exit, Record
 from fairlead.model.errors import AgentMissing, AgentNotRunning, Busy, NotFound, OutsideRoots, Stale
 from fairlead.model.queries import GetSession
 from fairlead.sessions.process.handover import CUT_OFF_S
-from sessions.harness import ANN, BOB, CHILD, SESSION, Rig, SaidAgent
+from sessions.harness import ANN, BOB, CHILD, SESSION, CoreHarness, FakeAgent
 from sessions.test_restart import restarted, row
 
 T = TypeVar("T")
@@ -21,34 +21,34 @@ T = TypeVar("T")
 MOVED = {"state": "moved", "link": "terminal"}
 
 
-async def to(rig: Rig, link: str = "terminal", **fields: Any) -> cmd.Reply:
+async def to(rig: CoreHarness, link: str = "terminal", **fields: Any) -> cmd.Reply:
     return await rig.do(msgspec.convert({"session": SESSION, "link": link, **fields}, cmd.StartHandover))
 
 
-async def idle(rig: Rig) -> SaidAgent:
+async def idle(rig: CoreHarness) -> FakeAgent:
     """One turn done; the process is there."""
     agent = await rig.working("one")
     await agent.result()
     return agent
 
 
-async def of_kind(rig: Rig, kind: type[T]) -> list[T]:
+async def of_kind(rig: CoreHarness, kind: type[T]) -> list[T]:
     return [event for event in await rig.log() if isinstance(event, kind)]
 
 
-async def settled(rig: Rig) -> ev.HandoverSettled:
+async def settled(rig: CoreHarness) -> ev.HandoverSettled:
     await rig.until(lambda: rig.state().handover is None and not rig.loaded().runner.starting.locked())
     return (await of_kind(rig, ev.HandoverSettled))[-1]
 
 
-def live(rig: Rig) -> list[SaidAgent]:
+def live(rig: CoreHarness) -> list[FakeAgent]:
     return [agent for agent in rig.kind.agents if not agent.gone]
 
 
 # --- idle -----------------------------------------------------------------------------------------------
 
 
-async def test_an_idle_session_moves_at_once_and_goes_on_with_its_history(rig: Rig) -> None:
+async def test_an_idle_session_moves_at_once_and_goes_on_with_its_history(rig: CoreHarness) -> None:
     old = await idle(rig)
     reply = await to(rig)
     assert reply.data == MOVED
@@ -71,7 +71,7 @@ async def test_an_idle_session_moves_at_once_and_goes_on_with_its_history(rig: R
     assert await new.prompted() == "two"
 
 
-async def test_back_again(rig: Rig) -> None:
+async def test_back_again(rig: CoreHarness) -> None:
     await idle(rig)
     await to(rig)
     assert (await to(rig, "stdio")).data == {"state": "moved", "link": "stdio"}
@@ -79,35 +79,35 @@ async def test_back_again(rig: Rig) -> None:
     assert len(live(rig)) == 1
 
 
-async def test_a_session_without_a_process_gets_one_on_the_new_link(rig: Rig) -> None:
+async def test_a_session_without_a_process_gets_one_on_the_new_link(rig: CoreHarness) -> None:
     await rig.open()
     assert (await to(rig)).data == MOVED
     (agent,) = rig.kind.agents
     assert (agent.launch.settings.link, agent.launch.resume) == ("terminal", "")
 
 
-async def test_where_it_is_already_nothing_happens(rig: Rig) -> None:
+async def test_where_it_is_already_nothing_happens(rig: CoreHarness) -> None:
     await idle(rig)
     before = await rig.kinds()
     assert (await to(rig, "stdio")).data == {"state": "there", "link": "stdio"}
     assert await rig.kinds() == before
 
 
-async def test_a_link_that_was_configured_and_not_taken_yet_is_taken_now(rig: Rig) -> None:
+async def test_a_link_that_was_configured_and_not_taken_yet_is_taken_now(rig: CoreHarness) -> None:
     await idle(rig)
     await rig.do(cmd.Configure(session=SESSION, settings=cmd.Settings(link="terminal")))
     assert (await to(rig)).data == MOVED
     assert (await rig.kind.launched(2)).launch.settings.link == "terminal"
 
 
-async def test_an_invitation_is_called_off(rig: Rig) -> None:
+async def test_an_invitation_is_called_off(rig: CoreHarness) -> None:
     await rig.open()
     await rig.do(cmd.DialIn(session=SESSION))
     assert (await to(rig)).data == MOVED
     assert rig.kind.guests[0].called_off
 
 
-async def test_a_message_to_a_session_in_a_terminal_does_not_move_it(rig: Rig) -> None:
+async def test_a_message_to_a_session_in_a_terminal_does_not_move_it(rig: CoreHarness) -> None:
     await idle(rig)
     await to(rig)
     terminal = await rig.kind.launched(2)
@@ -116,7 +116,7 @@ async def test_a_message_to_a_session_in_a_terminal_does_not_move_it(rig: Rig) -
     assert rig.state().settings.link == "terminal" and len(rig.kind.agents) == 2
 
 
-async def test_what_was_asked_with_a_key_is_done_once(rig: Rig) -> None:
+async def test_what_was_asked_with_a_key_is_done_once(rig: CoreHarness) -> None:
     await idle(rig)
     await to(rig, key="k")
     again = await to(rig, key="k")
@@ -127,7 +127,7 @@ async def test_what_was_asked_with_a_key_is_done_once(rig: Rig) -> None:
 
 
 @pytest.mark.rules("S001-012")
-async def test_in_a_turn_it_waits_for_the_end_and_goes_before_the_queue(rig: Rig) -> None:
+async def test_in_a_turn_it_waits_for_the_end_and_goes_before_the_queue(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.send("two")
     reply = await to(rig)
@@ -146,7 +146,7 @@ async def test_in_a_turn_it_waits_for_the_end_and_goes_before_the_queue(rig: Rig
     assert await terminal.prompted() == "three"
 
 
-async def test_without_waiting_it_is_refused_with_what_runs(rig: Rig) -> None:
+async def test_without_waiting_it_is_refused_with_what_runs(rig: CoreHarness) -> None:
     await rig.working("one")
     with pytest.raises(Busy, match="a running turn") as refused:
         await to(rig, wait=False)
@@ -154,7 +154,7 @@ async def test_without_waiting_it_is_refused_with_what_runs(rig: Rig) -> None:
     assert "handover.asked" not in await rig.kinds()
 
 
-async def test_a_request_that_waits_counts_as_a_turn(rig: Rig) -> None:
+async def test_a_request_that_waits_counts_as_a_turn(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="touch x")
     await agent.ask("r1", "c1", command="touch x")
@@ -163,7 +163,7 @@ async def test_a_request_that_waits_counts_as_a_turn(rig: Rig) -> None:
     assert rig.state().phase == "waiting"
 
 
-async def test_background_work_is_waited_for_by_name(rig: Rig) -> None:
+async def test_background_work_is_waited_for_by_name(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     task = {"task_id": "b1", "task_type": "local_bash", "description": "npm run dev"}
     changed = {"type": "system", "subtype": "background_tasks_changed", "session_id": SESSION}
@@ -183,7 +183,7 @@ async def test_background_work_is_waited_for_by_name(rig: Rig) -> None:
 
 
 @pytest.mark.rules("S001-012", "S001-022", "S001-136")
-async def test_now_interrupts_the_turn_and_moves_when_the_agent_has_ended_it(rig: Rig) -> None:
+async def test_now_interrupts_the_turn_and_moves_when_the_agent_has_ended_it(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="sleep 9")
     moving = asyncio.create_task(to(rig, when="now"))
@@ -199,7 +199,7 @@ async def test_now_interrupts_the_turn_and_moves_when_the_agent_has_ended_it(rig
 
 
 @pytest.mark.rules("S001-012", "S001-128")
-async def test_now_cuts_off_an_agent_that_does_not_heed_the_interrupt(rig: Rig) -> None:
+async def test_now_cuts_off_an_agent_that_does_not_heed_the_interrupt(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="sleep 9")
     await agent.ask("r1", "c1", command="sleep 9")
@@ -216,7 +216,7 @@ async def test_now_cuts_off_an_agent_that_does_not_heed_the_interrupt(rig: Rig) 
     assert exited.expected
 
 
-async def test_now_with_only_background_work_ends_it(rig: Rig) -> None:
+async def test_now_with_only_background_work_ends_it(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     changed = {"type": "system", "subtype": "background_tasks_changed", "session_id": SESSION}
     await agent.say({**changed, "uuid": "u1", "tasks": [{"task_id": "b1", "description": "npm run dev"}]})
@@ -225,7 +225,7 @@ async def test_now_with_only_background_work_ends_it(rig: Rig) -> None:
     assert [end.status for end in await of_kind(rig, ev.TurnEnded)] == ["completed"]
 
 
-async def test_now_after_a_wish_that_waits_is_the_new_wish(rig: Rig) -> None:
+async def test_now_after_a_wish_that_waits_is_the_new_wish(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await to(rig)
     moving = asyncio.create_task(to(rig, "dial-in", when="now"))
@@ -235,7 +235,7 @@ async def test_now_after_a_wish_that_waits_is_the_new_wish(rig: Rig) -> None:
     assert len(rig.kind.agents) == 2
 
 
-async def test_a_turn_that_begins_while_the_process_is_ended_was_cancelled(rig: Rig) -> None:
+async def test_a_turn_that_begins_while_the_process_is_ended_was_cancelled(rig: CoreHarness) -> None:
     """On a screen a person may type at any moment."""
     agent = await idle(rig)
     agent.stop_when.clear()
@@ -250,7 +250,7 @@ async def test_a_turn_that_begins_while_the_process_is_ended_was_cancelled(rig: 
 # --- withdrawn ------------------------------------------------------------------------------------------
 
 
-async def test_a_wish_can_be_withdrawn_and_is_shown_meanwhile(rig: Rig) -> None:
+async def test_a_wish_can_be_withdrawn_and_is_shown_meanwhile(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await to(rig)
     view = await rig.gateway.ask(ANN, GetSession(SESSION))
@@ -267,21 +267,21 @@ async def test_a_wish_can_be_withdrawn_and_is_shown_meanwhile(rig: Rig) -> None:
         await rig.do(cmd.WithdrawHandover(session=SESSION))
 
 
-async def test_wanting_it_where_it_is_withdraws_the_wish(rig: Rig) -> None:
+async def test_wanting_it_where_it_is_withdraws_the_wish(rig: CoreHarness) -> None:
     await rig.working("one")
     await to(rig)
     assert (await to(rig, "stdio")).data["state"] == "there"
     assert (await settled(rig)).outcome == "withdrawn"
 
 
-async def test_closing_the_session_withdraws_it(rig: Rig) -> None:
+async def test_closing_the_session_withdraws_it(rig: CoreHarness) -> None:
     await rig.working("one")
     await to(rig)
     await rig.do(cmd.Close(session=SESSION))
     assert ((await settled(rig)).outcome, live(rig), rig.state().phase) == ("withdrawn", [], "closed")
 
 
-async def test_while_it_is_moved_nobody_can_change_that(rig: Rig) -> None:
+async def test_while_it_is_moved_nobody_can_change_that(rig: CoreHarness) -> None:
     old = await idle(rig)
     old.stop_when.clear()
     moving = asyncio.create_task(to(rig))
@@ -300,7 +300,7 @@ async def test_while_it_is_moved_nobody_can_change_that(rig: Rig) -> None:
 # --- it does not work -------------------------------------------------------------------------------------
 
 
-async def test_if_the_new_link_does_not_start_the_old_one_goes_on(rig: Rig) -> None:
+async def test_if_the_new_link_does_not_start_the_old_one_goes_on(rig: CoreHarness) -> None:
     await idle(rig)
     rig.kind.failures = [AgentMissing("There is no claude.")]
     with pytest.raises(AgentMissing, match="no claude"):
@@ -315,7 +315,7 @@ async def test_if_the_new_link_does_not_start_the_old_one_goes_on(rig: Rig) -> N
     assert await again.prompted() == "two"
 
 
-async def test_if_nothing_starts_the_next_message_tries_again(rig: Rig) -> None:
+async def test_if_nothing_starts_the_next_message_tries_again(rig: CoreHarness) -> None:
     await idle(rig)
     rig.kind.failures = [AgentNotRunning("refused"), AgentNotRunning("neither")]
     with pytest.raises(AgentNotRunning, match="refused"):
@@ -326,7 +326,7 @@ async def test_if_nothing_starts_the_next_message_tries_again(rig: Rig) -> None:
     assert (again.launch.settings.link, await again.prompted()) == ("stdio", "two")
 
 
-async def test_a_wish_that_waited_and_failed_is_told_too(rig: Rig) -> None:
+async def test_a_wish_that_waited_and_failed_is_told_too(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await to(rig)
     rig.kind.failures = [AgentNotRunning("refused")]
@@ -336,11 +336,11 @@ async def test_a_wish_that_waited_and_failed_is_told_too(rig: Rig) -> None:
 
 
 async def test_a_folder_outside_the_roots_gets_no_process(tmp_path: Path) -> None:
-    rig = await Rig(tmp_path).start()
+    rig = await CoreHarness(tmp_path).start()
     await rig.open()
     await rig.stop()
     (tmp_path / "elsewhere").mkdir()
-    other = await Rig(tmp_path, roots=(str(tmp_path / "elsewhere"),)).start()
+    other = await CoreHarness(tmp_path, roots=(str(tmp_path / "elsewhere"),)).start()
     with pytest.raises(OutsideRoots):
         await to(other)
     await other.stop()
@@ -350,7 +350,7 @@ async def test_a_folder_outside_the_roots_gets_no_process(tmp_path: Path) -> Non
 
 
 @pytest.mark.rules("S001-023", "S001-136")
-async def test_an_agent_that_dies_in_its_turn_frees_the_way(rig: Rig) -> None:
+async def test_an_agent_that_dies_in_its_turn_frees_the_way(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await to(rig)
     await agent.die(Exit(code=3))
@@ -361,7 +361,7 @@ async def test_an_agent_that_dies_in_its_turn_frees_the_way(rig: Rig) -> None:
 
 
 async def test_a_wish_outlives_the_gateway(tmp_path: Path) -> None:
-    rig = await Rig(tmp_path).start()
+    rig = await CoreHarness(tmp_path).start()
     await rig.working("one")
     await to(rig)
     rig.kind.follow_until.clear()
@@ -377,7 +377,7 @@ async def test_a_wish_outlives_the_gateway(tmp_path: Path) -> None:
 
 async def test_a_gateway_that_died_in_the_middle_of_it_goes_on_with_it(tmp_path: Path) -> None:
     """The old process is ended, the new one is not started yet."""
-    rig = await Rig(tmp_path).start()
+    rig = await CoreHarness(tmp_path).start()
     await idle(rig)
     rig.kind.launch_when.clear()
     moving = asyncio.create_task(to(rig))
@@ -396,7 +396,7 @@ async def test_a_gateway_that_died_in_the_middle_of_it_goes_on_with_it(tmp_path:
 
 
 async def test_a_gateway_that_is_stopped_tells_whoever_waits_and_hands_over_when_it_is_back(tmp_path: Path) -> None:
-    rig = await Rig(tmp_path).start()
+    rig = await CoreHarness(tmp_path).start()
     await idle(rig)
     rig.kind.launch_when.clear()
     moving = asyncio.create_task(to(rig))
@@ -405,7 +405,7 @@ async def test_a_gateway_that_is_stopped_tells_whoever_waits_and_hands_over_when
     with pytest.raises(Exception, match="hands over when it is back"):
         await moving
     rig.kind.launch_when.set()
-    again = Rig(tmp_path)
+    again = CoreHarness(tmp_path)
     again.kind = rig.kind
     await again.start()
     assert (await again.kind.launched(2)).launch.settings.link == "terminal"
@@ -413,7 +413,7 @@ async def test_a_gateway_that_is_stopped_tells_whoever_waits_and_hands_over_when
     await again.stop()
 
 
-async def test_a_fork_does_not_inherit_the_wish(rig: Rig) -> None:
+async def test_a_fork_does_not_inherit_the_wish(rig: CoreHarness) -> None:
     agent = await idle(rig)
     await rig.send("two")
     await agent.prompted()
@@ -427,7 +427,7 @@ async def test_a_fork_does_not_inherit_the_wish(rig: Rig) -> None:
 
 
 @pytest.mark.rules("S001-109")
-async def test_what_the_wire_said_before_is_not_told_again_by_the_transcript_after(rig: Rig) -> None:
+async def test_what_the_wire_said_before_is_not_told_again_by_the_transcript_after(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.text("said once", "m1")
     await agent.result()
@@ -454,7 +454,7 @@ async def test_what_the_wire_said_before_is_not_told_again_by_the_transcript_aft
 # --- settings that this link cannot change by request ----------------------------------------------------------
 
 
-async def test_settings_that_need_a_restart_are_not_sent_to_the_agent(rig: Rig) -> None:
+async def test_settings_that_need_a_restart_are_not_sent_to_the_agent(rig: CoreHarness) -> None:
     await rig.open(settings=cmd.Settings(link="terminal"))
     await rig.send("one")
     terminal = await rig.kind.launched()
@@ -473,7 +473,7 @@ async def test_settings_that_need_a_restart_are_not_sent_to_the_agent(rig: Rig) 
     assert again.launch.resume == SESSION and await again.prompted() == "two"
 
 
-async def test_a_mode_that_the_agent_went_into_by_itself_needs_no_restart(rig: Rig) -> None:
+async def test_a_mode_that_the_agent_went_into_by_itself_needs_no_restart(rig: CoreHarness) -> None:
     await rig.open(settings=cmd.Settings(link="terminal"))
     await rig.send("one")
     terminal = await rig.kind.launched()
@@ -486,14 +486,14 @@ async def test_a_mode_that_the_agent_went_into_by_itself_needs_no_restart(rig: R
     assert await terminal.prompted() == "two"
 
 
-async def test_what_is_changed_by_request_is_sent_even_if_something_else_needs_a_restart(rig: Rig) -> None:
+async def test_what_is_changed_by_request_is_sent_even_if_something_else_needs_a_restart(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.do(cmd.Configure(session=SESSION, settings=cmd.Settings(directories=(str(rig.cwd),))))
     await rig.do(cmd.SetModel(session=SESSION, model="haiku"))
     assert agent.told == [("model", "haiku")]
 
 
-async def test_whoever_asked_is_told_when_somebody_else_withdraws_it(rig: Rig) -> None:
+async def test_whoever_asked_is_told_when_somebody_else_withdraws_it(rig: CoreHarness) -> None:
     rig.kind.launch_when.clear()
     await rig.open()
     await rig.send("one")
@@ -506,7 +506,7 @@ async def test_whoever_asked_is_told_when_somebody_else_withdraws_it(rig: Rig) -
     assert await (await rig.kind.launched()).prompted() == "one"
 
 
-async def test_whoever_asked_is_told_when_a_turn_begins_before_it_is_moved(rig: Rig) -> None:
+async def test_whoever_asked_is_told_when_a_turn_begins_before_it_is_moved(rig: CoreHarness) -> None:
     await rig.open()
     await rig.send("one")
     agent = await rig.kind.launched()

@@ -21,7 +21,7 @@ from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.store import Entry
 from fairlead.sessions.state import SessionState, evolve
 from fairlead.testing.native_client import Fold
-from sessions.harness import SESSION, Rig, SaidAgent, SaidKind
+from sessions.harness import SESSION, CoreHarness, FakeAgent, FakeKind
 from sessions.test_restart import row
 
 STEPS = (
@@ -30,10 +30,10 @@ STEPS = (
 )
 
 
-class OneAtATime(SaidKind):
+class OneAtATime(FakeKind):
     """Its processes share one conversation: a second one beside the first would spoil it."""
 
-    async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> SaidAgent:
+    async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> FakeAgent:
         assert all(agent.gone for agent in self.agents), "a second process"
         return await super().launch(launch, sink, record_child)
 
@@ -43,7 +43,7 @@ class Story:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.rig = Rig(folder)
+        self.rig = CoreHarness(folder)
         self.rig.kind = OneAtATime()
         self.sent: list[str] = []
         self.asked: set[asyncio.Task[Any]] = set()
@@ -89,7 +89,7 @@ class Story:
             case "kill" if agent is not None:
                 await agent.die(Exit(signal=9))
 
-    async def says(self, agent: SaidAgent, stop_reason: str) -> None:
+    async def says(self, agent: FakeAgent, stop_reason: str) -> None:
         """Over the wire, or where it lives on a screen, in its transcript."""
         if agent.launch.settings.link == "stdio":
             await agent.text("well")
@@ -98,7 +98,7 @@ class Story:
         said = row("assistant", name, [{"type": "text", "text": "well"}], id=name, stop_reason=stop_reason)
         await agent.sink.records([Record(said, "transcript")])
 
-    async def ends(self, agent: SaidAgent) -> None:
+    async def ends(self, agent: FakeAgent) -> None:
         """Its turn: by a result, or by its last row and its hook."""
         if agent.launch.settings.link == "stdio":
             await agent.result()
@@ -111,7 +111,7 @@ class Story:
         self.asked.add(asyncio.create_task(self.rig.do(command)))
 
     @property
-    def agent(self) -> SaidAgent | None:
+    def agent(self) -> FakeAgent | None:
         return next((agent for agent in self.rig.kind.agents if not agent.gone), None)
 
     @property
@@ -137,7 +137,7 @@ class Story:
         for agent in rig.kind.agents:
             agent.gone = True
         await rig.crash()
-        self.rig = Rig(self.folder)
+        self.rig = CoreHarness(self.folder)
         self.rig.kind = rig.kind
         await self.rig.start()
         await self.rig.registry.get(SESSION)

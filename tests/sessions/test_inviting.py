@@ -6,16 +6,16 @@ from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, BadRequest, Busy, NotAllowed
 from fairlead.sessions.dependencies import CHILDREN
-from sessions.harness import ANN, BOB, SESSION, Rig, SaidGuest
+from sessions.harness import ANN, BOB, SESSION, CoreHarness, FakeInvitedAgent
 
 
-async def invited(rig: Rig) -> SaidGuest:
+async def invited(rig: CoreHarness) -> FakeInvitedAgent:
     reply = await rig.do(cmd.DialIn(session=SESSION), ANN)
     assert reply.data == {"url": "ws://here/x", "token": "secret", "command": "claude"}
     return rig.kind.guests[-1]
 
 
-async def test_messages_wait_for_the_invited_agent_and_no_process_is_started(rig: Rig) -> None:
+async def test_messages_wait_for_the_invited_agent_and_no_process_is_started(rig: CoreHarness) -> None:
     await rig.open()
     guest = await invited(rig)
     await rig.send("hello")
@@ -31,7 +31,7 @@ async def test_messages_wait_for_the_invited_agent_and_no_process_is_started(rig
     assert (await rig.kinds())[-1] == "turn.ended"
 
 
-async def test_the_next_message_after_the_guests_end_starts_a_process_of_ours(rig: Rig) -> None:
+async def test_the_next_message_after_the_guests_end_starts_a_process_of_ours(rig: CoreHarness) -> None:
     await rig.open()
     guest = await invited(rig)
     await rig.send("one")
@@ -46,7 +46,7 @@ async def test_the_next_message_after_the_guests_end_starts_a_process_of_ours(ri
     assert ours.launch.resume == SESSION
 
 
-async def test_closing_calls_the_invitation_off(rig: Rig) -> None:
+async def test_closing_calls_the_invitation_off(rig: CoreHarness) -> None:
     await rig.open()
     guest = await invited(rig)
     await rig.do(cmd.Close(session=SESSION))
@@ -55,7 +55,7 @@ async def test_closing_calls_the_invitation_off(rig: Rig) -> None:
     assert await (await rig.kind.launched()).prompted() == "hello"
 
 
-async def test_a_second_invitation_takes_the_place_of_the_first(rig: Rig) -> None:
+async def test_a_second_invitation_takes_the_place_of_the_first(rig: CoreHarness) -> None:
     await rig.open()
     first = await invited(rig)
     second = await invited(rig)
@@ -64,7 +64,7 @@ async def test_a_second_invitation_takes_the_place_of_the_first(rig: Rig) -> Non
     assert await second.come().prompted() == "hello"
 
 
-async def test_an_idle_process_makes_way_and_a_working_one_does_not(rig: Rig) -> None:
+async def test_an_idle_process_makes_way_and_a_working_one_does_not(rig: CoreHarness) -> None:
     agent = await rig.working()
     with pytest.raises(Busy):
         await rig.do(cmd.DialIn(session=SESSION), ANN)
@@ -73,7 +73,7 @@ async def test_an_idle_process_makes_way_and_a_working_one_does_not(rig: Rig) ->
     assert agent.gone
 
 
-async def test_an_agent_that_fails_at_its_arrival_leaves_the_session_free(rig: Rig) -> None:
+async def test_an_agent_that_fails_at_its_arrival_leaves_the_session_free(rig: CoreHarness) -> None:
     await rig.open()
     guest = await invited(rig)
     await guest.call_off()
@@ -81,7 +81,7 @@ async def test_an_agent_that_fails_at_its_arrival_leaves_the_session_free(rig: R
     assert await (await rig.kind.launched()).prompted() == "hello"
 
 
-async def test_only_named_variables_are_set_and_only_of_a_running_agent(rig: Rig) -> None:
+async def test_only_named_variables_are_set_and_only_of_a_running_agent(rig: CoreHarness) -> None:
     await rig.open()
     with pytest.raises(AgentNotRunning):
         await rig.do(cmd.SetVariables(session=SESSION, variables={"TEAM": "blue"}), ANN)
@@ -96,7 +96,7 @@ async def test_only_named_variables_are_set_and_only_of_a_running_agent(rig: Rig
         await rig.do(cmd.SetVariables(session=SESSION, variables={}), ANN)
 
 
-async def test_inviting_and_variables_are_for_admins(rig: Rig) -> None:
+async def test_inviting_and_variables_are_for_admins(rig: CoreHarness) -> None:
     await rig.open()
     for command in (cmd.DialIn(session=SESSION), cmd.SetVariables(session=SESSION, variables={"TEAM": "x"})):
         with pytest.raises(NotAllowed):

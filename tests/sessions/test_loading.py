@@ -5,10 +5,10 @@ import pytest
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.store import TRANSCRIPT, Summary
-from sessions.harness import ANN, SESSION, Rig
+from sessions.harness import ANN, SESSION, CoreHarness
 
 
-async def test_a_session_that_was_listed_a_moment_ago_is_not_loaded_without_its_file(rig: Rig) -> None:
+async def test_a_session_that_was_listed_a_moment_ago_is_not_loaded_without_its_file(rig: CoreHarness) -> None:
     """It was not there when its file was asked for, and is in the list when its log is: it has none yet."""
     await rig.store.list_found((Summary(session=SESSION, agent="said", state=TRANSCRIPT),), ())
     with pytest.raises(NotFound):

@@ -14,7 +14,7 @@ from fairlead.model.gateway import Cursor
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.store import Entry, SessionFilter
 from fairlead.sessions.permissions.request_index import RequestIndex
-from sessions.harness import ANN, BOB, CHILD, SESSION, Rig
+from sessions.harness import ANN, BOB, CHILD, SESSION, CoreHarness
 
 NOBODY = Identity("n", "n", "n", frozenset())
 
@@ -45,7 +45,7 @@ class Wire:
         return [int(word) for word in self.sent.split() if word.isdigit()]
 
 
-async def finished(rig: Rig, turns: int = 1) -> None:
+async def finished(rig: CoreHarness, turns: int = 1) -> None:
     agent = await rig.working("turn 0")
     await agent.text("answer 0")
     await agent.result()
@@ -57,14 +57,14 @@ async def finished(rig: Rig, turns: int = 1) -> None:
         await agent.result()
 
 
-async def watch(rig: Rig, cursor: Cursor | None, who: Identity = ANN) -> tuple[Any, Wire]:
+async def watch(rig: CoreHarness, cursor: Cursor | None, who: Identity = ANN) -> tuple[Any, Wire]:
     wire = Wire()
     watching = await rig.gateway.watch(who, SESSION, cursor, Seqs(), wire)
     watching.start()
     return watching, wire
 
 
-async def test_history_comes_page_by_page_from_the_end(rig: Rig) -> None:
+async def test_history_comes_page_by_page_from_the_end(rig: CoreHarness) -> None:
     await finished(rig, 3)
     seen: list[Any] = []
     before = None
@@ -80,7 +80,7 @@ async def test_history_comes_page_by_page_from_the_end(rig: Rig) -> None:
     assert not {"record", "text.delta", "message.queued"} & {line["type"] for line in seen}
 
 
-async def test_events_are_read_forward_to_the_head(rig: Rig) -> None:
+async def test_events_are_read_forward_to_the_head(rig: CoreHarness) -> None:
     await finished(rig)
     after, count = 0, 0
     while True:
@@ -93,7 +93,7 @@ async def test_events_are_read_forward_to_the_head(rig: Rig) -> None:
     assert (await rig.gateway.ask(ANN, q.ReadEvents(SESSION, page.head, 3))).events == ()
 
 
-async def test_a_session_is_shown_as_it_stands(rig: Rig) -> None:
+async def test_a_session_is_shown_as_it_stands(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.send("two")
     await agent.call("c1", command="touch x")
@@ -107,7 +107,7 @@ async def test_a_session_is_shown_as_it_stands(rig: Rig) -> None:
 
 
 @pytest.mark.rules("S004-303")
-async def test_what_waits_for_a_person_is_found_in_all_sessions(rig: Rig) -> None:
+async def test_what_waits_for_a_person_is_found_in_all_sessions(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.open(CHILD)
     await agent.call("c1", command="touch x")
@@ -123,7 +123,7 @@ async def test_what_waits_for_a_person_is_found_in_all_sessions(rig: Rig) -> Non
 
 
 async def test_a_request_is_found_without_looking_at_any_other_session(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="touch x")
@@ -140,7 +140,7 @@ async def test_a_request_is_found_without_looking_at_any_other_session(
         await rig.gateway.ask(ANN, q.FindPermission("r1"))
 
 
-async def test_requests_that_wait_are_found_after_the_session_has_left_memory(rig: Rig) -> None:
+async def test_requests_that_wait_are_found_after_the_session_has_left_memory(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="touch x")
     await agent.ask("r1", "c1", command="touch x")
@@ -157,7 +157,7 @@ def test_no_more_requests_are_remembered_than_may_be() -> None:
     assert len(requests) == 0
 
 
-async def test_usage_is_summed_over_sessions(rig: Rig) -> None:
+async def test_usage_is_summed_over_sessions(rig: CoreHarness) -> None:
     await finished(rig, 2)
     await rig.open(CHILD)
     one = await rig.gateway.ask(ANN, q.ReadUsage(SESSION))
@@ -166,7 +166,7 @@ async def test_usage_is_summed_over_sessions(rig: Rig) -> None:
     assert (everything.turns, everything.cost_usd, everything.sessions) == (2, 0.25, 2)
 
 
-async def test_sessions_are_listed_and_what_was_said_is_found(rig: Rig) -> None:
+async def test_sessions_are_listed_and_what_was_said_is_found(rig: CoreHarness) -> None:
     await finished(rig)
     page = await rig.gateway.ask(ANN, q.ListSessions(SessionFilter()))
     assert [summary.session for summary in page.sessions] == [SESSION]
@@ -175,7 +175,7 @@ async def test_sessions_are_listed_and_what_was_said_is_found(rig: Rig) -> None:
     assert [hit.session for hit in hits] == [SESSION]
 
 
-async def test_unknown_sessions_are_told_and_leave_nothing_behind(rig: Rig) -> None:
+async def test_unknown_sessions_are_told_and_leave_nothing_behind(rig: CoreHarness) -> None:
     for kind in (q.GetSession, q.ReadMessages, q.ReadEvents, q.ReadQueue, q.ReadUsage):
         with pytest.raises(NotFound):
             await rig.gateway.ask(ANN, kind(CHILD))
@@ -184,7 +184,7 @@ async def test_unknown_sessions_are_told_and_leave_nothing_behind(rig: Rig) -> N
     assert CHILD not in rig.registry._feeds
 
 
-async def test_looking_needs_the_scope_view(rig: Rig) -> None:
+async def test_looking_needs_the_scope_view(rig: CoreHarness) -> None:
     await rig.open()
     with pytest.raises(NotAllowed):
         await rig.gateway.ask(NOBODY, q.GetSession(SESSION))
@@ -194,7 +194,7 @@ async def test_looking_needs_the_scope_view(rig: Rig) -> None:
         await anext(rig.gateway.export(NOBODY, SESSION))
 
 
-async def test_a_known_cursor_is_ok_and_gets_exactly_the_rest(rig: Rig) -> None:
+async def test_a_known_cursor_is_ok_and_gets_exactly_the_rest(rig: CoreHarness) -> None:
     await finished(rig)
     head = rig.loaded().core.log.head
     log_id = rig.loaded().core.log.log_id
@@ -206,7 +206,7 @@ async def test_a_known_cursor_is_ok_and_gets_exactly_the_rest(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("cursor", [Cursor(3, "another log"), Cursor(10**6), Cursor(-1)])
-async def test_a_cursor_that_means_nothing_here_is_a_gap_and_gets_everything(rig: Rig, cursor: Cursor) -> None:
+async def test_a_cursor_that_means_nothing_here_is_a_gap_and_gets_everything(rig: CoreHarness, cursor: Cursor) -> None:
     await finished(rig)
     watching, wire = await watch(rig, cursor)
     assert watching.verdict == "gap"
@@ -215,7 +215,7 @@ async def test_a_cursor_that_means_nothing_here_is_a_gap_and_gets_everything(rig
     watching.close()
 
 
-async def test_without_a_cursor_only_what_comes_is_sent(rig: Rig) -> None:
+async def test_without_a_cursor_only_what_comes_is_sent(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     watching, wire = await watch(rig, None)
     await rig.until(lambda: watching.live)
@@ -224,7 +224,7 @@ async def test_without_a_cursor_only_what_comes_is_sent(rig: Rig) -> None:
     watching.close()
 
 
-async def test_a_session_that_is_not_loaded_can_be_watched(rig: Rig) -> None:
+async def test_a_session_that_is_not_loaded_can_be_watched(rig: CoreHarness) -> None:
     await finished(rig)
     await rig.registry.remove(SESSION)
     watching, wire = await watch(rig, Cursor(0))
@@ -236,7 +236,7 @@ async def test_a_session_that_is_not_loaded_can_be_watched(rig: Rig) -> None:
     watching.close()
 
 
-async def test_the_last_to_leave_an_unloaded_session_takes_its_feed_along(rig: Rig) -> None:
+async def test_the_last_to_leave_an_unloaded_session_takes_its_feed_along(rig: CoreHarness) -> None:
     await finished(rig)
     await rig.registry.remove(SESSION)
     watching, _ = await watch(rig, None)
@@ -245,7 +245,7 @@ async def test_the_last_to_leave_an_unloaded_session_takes_its_feed_along(rig: R
     assert SESSION not in rig.registry._feeds
 
 
-async def test_typing_reaches_the_others(rig: Rig) -> None:
+async def test_typing_reaches_the_others(rig: CoreHarness) -> None:
     await rig.open()
     one, ann = await watch(rig, None)
     two, bob = await watch(rig, None, BOB)
@@ -259,13 +259,13 @@ async def test_typing_reaches_the_others(rig: Rig) -> None:
     two.close()
 
 
-async def test_an_export_is_the_whole_log(rig: Rig) -> None:
+async def test_an_export_is_the_whole_log(rig: CoreHarness) -> None:
     await finished(rig, 2)
     entries = [entry.seq async for entry in rig.gateway.export(ANN, SESSION)]
     assert entries == list(range(1, len(await rig.log()) + 1))
 
 
-async def test_sessions_without_a_process_leave_memory_and_come_back(rig: Rig) -> None:
+async def test_sessions_without_a_process_leave_memory_and_come_back(rig: CoreHarness) -> None:
     rig.services = msgspec.structs.replace(rig.services, limits=msgspec.structs.replace(rig.limits, loaded_sessions=1))
     rig.registry.services = rig.services
     sessions = [SessionId(f"0000000{n}-2222-3333-4444-555555555555") for n in range(4)]
@@ -279,7 +279,7 @@ async def test_sessions_without_a_process_leave_memory_and_come_back(rig: Rig) -
     assert [view.summary.title for view in views] == [session[:8] for session in sessions]
 
 
-async def test_two_who_ask_at_once_get_one_session(rig: Rig) -> None:
+async def test_two_who_ask_at_once_get_one_session(rig: CoreHarness) -> None:
     await rig.open()
     await rig.registry.remove(SESSION)
     one, two = await asyncio.gather(rig.registry.get(SESSION), rig.registry.get(SESSION))

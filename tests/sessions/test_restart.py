@@ -13,7 +13,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from sessions.harness import SESSION, Rig, SaidAgent
+from sessions.harness import SESSION, CoreHarness, FakeAgent
 
 
 def row(kind: str, uuid: str, content: Any, **message: Any) -> bytes:
@@ -23,19 +23,19 @@ def row(kind: str, uuid: str, content: Any, **message: Any) -> bytes:
     )
 
 
-async def restarted(old: Rig, **options: Any) -> Rig:
+async def restarted(old: CoreHarness, **options: Any) -> CoreHarness:
     await old.crash()
-    new = Rig(old.folder)
+    new = CoreHarness(old.folder)
     new.kind = old.kind
     return await new.start(**options)
 
 
-async def working(tmp_path: Path) -> tuple[Rig, SaidAgent]:
-    rig = await Rig(tmp_path).start()
+async def working(tmp_path: Path) -> tuple[CoreHarness, FakeAgent]:
+    rig = await CoreHarness(tmp_path).start()
     return rig, await rig.working("one")
 
 
-async def ended(rig: Rig) -> ev.TurnEnded:
+async def ended(rig: CoreHarness) -> ev.TurnEnded:
     await rig.until(lambda: rig.state().turn is None and not rig.loaded().runner.following)
     ends = [event for event in await rig.log() if isinstance(event, ev.TurnEnded)]
     assert len(ends) == 1
@@ -63,7 +63,7 @@ async def test_a_child_that_outlived_its_gateway_is_followed_to_its_answer(tmp_p
 
 async def test_a_conversation_whose_id_was_never_told_goes_on(tmp_path: Path) -> None:
     """Killed after the prompt and before the agent's first word: what it then wrote down is the session's history."""
-    rig = await Rig(tmp_path).start()
+    rig = await CoreHarness(tmp_path).start()
     await rig.open()
     await rig.send("one")
     await (await rig.kind.launched()).prompted()
@@ -76,7 +76,7 @@ async def test_a_conversation_whose_id_was_never_told_goes_on(tmp_path: Path) ->
 
 
 async def test_a_conversation_that_was_never_written_down_begins_anew(tmp_path: Path) -> None:
-    rig = await Rig(tmp_path).start()
+    rig = await CoreHarness(tmp_path).start()
     await rig.open()
     await rig.send("one")
     await (await rig.kind.launched()).prompted()
@@ -145,7 +145,7 @@ async def test_no_second_process_runs_while_a_child_is_followed(tmp_path: Path) 
 
 
 async def test_what_was_queued_is_not_lost(tmp_path: Path) -> None:
-    rig = await Rig(tmp_path).start()
+    rig = await CoreHarness(tmp_path).start()
     await rig.open()
     rig.loaded().runner._closing = True  # killed before it was handed over
     reply = await rig.send("one")
@@ -177,7 +177,7 @@ async def test_a_repeated_send_after_the_restart_is_answered_from_the_log(tmp_pa
 
 
 async def test_settings_and_rules_are_there_again(tmp_path: Path) -> None:
-    rig = await Rig(tmp_path).start()
+    rig = await CoreHarness(tmp_path).start()
     await rig.open(settings=cmd.Settings(model="haiku"))
     await rig.do(cmd.SetMode(session=SESSION, mode="plan"))
     rig = await restarted(rig)

@@ -24,12 +24,12 @@ from fairlead.model.errors import (
     Unavailable,
 )
 from fairlead.model.ids import MessageId, RequestId, SessionId
-from sessions.harness import ANN, BOB, CHILD, SESSION, Rig
+from sessions.harness import ANN, BOB, CHILD, SESSION, CoreHarness
 
 MESSAGE = MessageId("aaaaaaaa-0000-0000-0000-000000000001")
 
 
-async def test_a_prompt_becomes_a_turn_with_the_agents_answer(rig: Rig) -> None:
+async def test_a_prompt_becomes_a_turn_with_the_agents_answer(rig: CoreHarness) -> None:
     agent = await rig.working("hello")
     await agent.text("Hi there.")
     await agent.result()
@@ -52,7 +52,7 @@ async def test_a_prompt_becomes_a_turn_with_the_agents_answer(rig: Rig) -> None:
     assert times == sorted(set(times)), "times grow strictly"
 
 
-async def test_every_record_keeps_its_bytes_beside_its_first_event(rig: Rig) -> None:
+async def test_every_record_keeps_its_bytes_beside_its_first_event(rig: CoreHarness) -> None:
     agent = await rig.working()
     await agent.say({"type": "from_the_future", "uuid": "f-1", "z": 1, "a": [1, 2]})
     page = await rig.store.read(SESSION, 0, 100)
@@ -61,7 +61,7 @@ async def test_every_record_keeps_its_bytes_beside_its_first_event(rig: Rig) -> 
     assert kept.raw == b'{"type":"from_the_future","uuid":"f-1","z":1,"a":[1,2]}'
 
 
-async def test_messages_wait_in_the_queue_and_go_one_a_turn(rig: Rig) -> None:
+async def test_messages_wait_in_the_queue_and_go_one_a_turn(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.send("two")
     await rig.send("three")
@@ -79,7 +79,7 @@ async def test_messages_wait_in_the_queue_and_go_one_a_turn(rig: Rig) -> None:
     assert len({end.turn for end in ends}) == 3
 
 
-async def test_queued_messages_can_be_moved_and_cancelled(rig: Rig) -> None:
+async def test_queued_messages_can_be_moved_and_cancelled(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     two = await rig.send("two")
     three = await rig.send("three")
@@ -95,7 +95,7 @@ async def test_queued_messages_can_be_moved_and_cancelled(rig: Rig) -> None:
         await rig.do(cmd.MoveMessage(session=SESSION, message=rig.state().queue[0].message, position=5))
 
 
-async def test_the_queue_is_bounded(rig: Rig) -> None:
+async def test_the_queue_is_bounded(rig: CoreHarness) -> None:
     await rig.working("one")
     for number in range(100):
         await rig.send(str(number))
@@ -103,14 +103,14 @@ async def test_the_queue_is_bounded(rig: Rig) -> None:
         await rig.send("one too many")
 
 
-async def test_the_queue_is_bounded_in_bytes(rig: Rig) -> None:
+async def test_the_queue_is_bounded_in_bytes(rig: CoreHarness) -> None:
     await rig.working("one")
     await rig.send("x" * (3 << 20))
     with pytest.raises(TooMany):
         await rig.send("x" * (3 << 20))
 
 
-async def test_a_repeated_message_id_is_answered_from_the_log(rig: Rig) -> None:
+async def test_a_repeated_message_id_is_answered_from_the_log(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     first = await rig.send("two", message=MESSAGE)
     again = await rig.send("two", message=MESSAGE)
@@ -132,7 +132,7 @@ async def test_a_repeated_message_id_is_answered_from_the_log(rig: Rig) -> None:
     ],
     ids=lambda command: type(command).__name__,
 )
-async def test_a_repeated_key_does_nothing_again(rig: Rig, command: cmd.Command) -> None:
+async def test_a_repeated_key_does_nothing_again(rig: CoreHarness, command: cmd.Command) -> None:
     await rig.open()
     first = await rig.do(command)
     head = len(await rig.log())
@@ -141,19 +141,19 @@ async def test_a_repeated_key_does_nothing_again(rig: Rig, command: cmd.Command)
     assert [kind for kind in (await rig.kinds())[head:] if kind in ("session.changed", "message.queued")] == []
 
 
-async def test_a_repeated_create_gives_the_session_that_was_made(rig: Rig) -> None:
+async def test_a_repeated_create_gives_the_session_that_was_made(rig: CoreHarness) -> None:
     first = await rig.open(key="k")
     again = await rig.open(CHILD, key="k")
     assert (first.session, again.session, again.repeated) == (SESSION, SESSION, True)
 
 
-async def test_a_session_id_is_used_once(rig: Rig) -> None:
+async def test_a_session_id_is_used_once(rig: CoreHarness) -> None:
     await rig.open()
     with pytest.raises(Stale):
         await rig.open()
 
 
-async def test_steering_goes_into_the_running_turn(rig: Rig) -> None:
+async def test_steering_goes_into_the_running_turn(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     reply = await rig.do(cmd.Steer(session=SESSION, content=(TextBlock("also this"),), message=MESSAGE))
     assert reply.message == MESSAGE
@@ -165,7 +165,7 @@ async def test_steering_goes_into_the_running_turn(rig: Rig) -> None:
     assert len(agent.written) == 2
 
 
-async def test_steering_needs_a_running_turn(rig: Rig) -> None:
+async def test_steering_needs_a_running_turn(rig: CoreHarness) -> None:
     await rig.open()
     with pytest.raises(Busy):
         await rig.do(cmd.Steer(session=SESSION, content=(TextBlock("x"),)))
@@ -175,7 +175,7 @@ async def test_steering_needs_a_running_turn(rig: Rig) -> None:
         await rig.do(cmd.Send(session=SESSION, content=()))
 
 
-async def test_an_interrupted_turn_is_cancelled(rig: Rig) -> None:
+async def test_an_interrupted_turn_is_cancelled(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="sleep 9")
     await rig.do(cmd.Interrupt(session=SESSION))
@@ -187,14 +187,14 @@ async def test_an_interrupted_turn_is_cancelled(rig: Rig) -> None:
     assert "interrupt.asked" in await rig.kinds()
 
 
-async def test_an_idle_interrupt_changes_nothing(rig: Rig) -> None:
+async def test_an_idle_interrupt_changes_nothing(rig: CoreHarness) -> None:
     await rig.open()
     reply = await rig.do(cmd.Interrupt(session=SESSION))
     assert reply.data == {"idle": True}
     assert await rig.kinds() == ["session.opened"]
 
 
-async def test_a_crash_fails_the_turn_and_the_next_message_resumes(rig: Rig) -> None:
+async def test_a_crash_fails_the_turn_and_the_next_message_resumes(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.text("half")
     await agent.die(Exit(signal=9, stderr="last words"))
@@ -213,7 +213,7 @@ async def test_a_crash_fails_the_turn_and_the_next_message_resumes(rig: Rig) -> 
     assert await rig.services.children() == []
 
 
-async def test_what_waits_in_the_queue_goes_on_after_a_crash(rig: Rig) -> None:
+async def test_what_waits_in_the_queue_goes_on_after_a_crash(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.send("two")
     await agent.die(Exit(code=1, stderr="oops"))
@@ -221,7 +221,7 @@ async def test_what_waits_in_the_queue_goes_on_after_a_crash(rig: Rig) -> None:
     assert await second.prompted() == "two"
 
 
-async def test_an_agent_that_cannot_start_fails_the_message_with_its_reason(rig: Rig) -> None:
+async def test_an_agent_that_cannot_start_fails_the_message_with_its_reason(rig: CoreHarness) -> None:
     rig.kind.failures.append(AgentMissing("Claude Code is not installed."))
     await rig.open()
     await rig.send("one")
@@ -236,7 +236,7 @@ async def test_an_agent_that_cannot_start_fails_the_message_with_its_reason(rig:
     assert await agent.prompted() == "two"
 
 
-async def test_a_session_that_cannot_be_resumed_starts_anew(rig: Rig) -> None:
+async def test_a_session_that_cannot_be_resumed_starts_anew(rig: CoreHarness) -> None:
     await rig.open(resume="77777777-2222-3333-4444-555555555555")
     rig.kind.failures.append(AgentNotRunning("No conversation found with session ID: 7"))
     await rig.send("one")
@@ -245,7 +245,7 @@ async def test_a_session_that_cannot_be_resumed_starts_anew(rig: Rig) -> None:
     assert await agent.prompted() == "one"
 
 
-async def test_settings_before_the_first_message_are_launched_with(rig: Rig) -> None:
+async def test_settings_before_the_first_message_are_launched_with(rig: CoreHarness) -> None:
     await rig.open(settings=cmd.Settings(model="haiku", mode="plan"))
     await rig.do(cmd.SetThinking(session=SESSION, budget=1000))
     await rig.send("one")
@@ -253,7 +253,7 @@ async def test_settings_before_the_first_message_are_launched_with(rig: Rig) -> 
     assert agent.launch.settings == cmd.Settings(model="haiku", mode="plan", thinking=1000)
 
 
-async def test_a_running_agent_is_told_of_new_settings_and_the_log_says_who(rig: Rig) -> None:
+async def test_a_running_agent_is_told_of_new_settings_and_the_log_says_who(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.do(cmd.SetMode(session=SESSION, mode="acceptEdits"), BOB)
     await rig.do(cmd.SetModel(session=SESSION, model="haiku"), BOB)
@@ -264,7 +264,7 @@ async def test_a_running_agent_is_told_of_new_settings_and_the_log_says_who(rig:
 
 
 async def test_a_mode_that_the_agent_reports_is_told_once_with_who_asked(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await rig.working("one")
     set_mode = agent.set_mode
@@ -279,7 +279,7 @@ async def test_a_mode_that_the_agent_reports_is_told_once_with_who_asked(
     assert [(event.mode, event.by) for event in changed] == [("plan", "bob")]
 
 
-async def test_a_mode_that_the_agent_reports_behind_its_answer_is_no_news(rig: Rig) -> None:
+async def test_a_mode_that_the_agent_reports_behind_its_answer_is_no_news(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.do(cmd.SetMode(session=SESSION, mode="plan"), BOB)
     status = {"type": "system", "subtype": "status", "status": None, "uuid": "s-1"}
@@ -289,7 +289,7 @@ async def test_a_mode_that_the_agent_reports_behind_its_answer_is_no_news(rig: R
 
 
 @pytest.mark.rules("S004-169")
-async def test_modes_are_checked_by_us(rig: Rig) -> None:
+async def test_modes_are_checked_by_us(rig: CoreHarness) -> None:
     await rig.working("one")
     for mode in ("nonsense", "bypassPermissions", "delegate"):
         with pytest.raises(BadMode):
@@ -299,7 +299,7 @@ async def test_modes_are_checked_by_us(rig: Rig) -> None:
         await rig.do(cmd.SetMode(session=CHILD, mode="bypassPermissions"))
 
 
-async def test_our_policy_does_not_follow_an_agent_into_bypass(rig: Rig) -> None:
+async def test_our_policy_does_not_follow_an_agent_into_bypass(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     status = {"type": "system", "subtype": "status", "status": None, "uuid": "s-1"}
     await agent.say(status | {"permissionMode": "bypassPermissions"})
@@ -310,7 +310,7 @@ async def test_our_policy_does_not_follow_an_agent_into_bypass(rig: Rig) -> None
 
 
 @pytest.mark.parametrize("model", ["--dangerous", "a b", "x\n--flag", "m" * 201, "$(touch x)"])
-async def test_a_value_that_could_be_an_option_is_refused(rig: Rig, model: str) -> None:
+async def test_a_value_that_could_be_an_option_is_refused(rig: CoreHarness, model: str) -> None:
     await rig.open()
     with pytest.raises(BadRequest):
         await rig.do(cmd.SetModel(session=SESSION, model=model))
@@ -321,18 +321,18 @@ async def test_a_value_that_could_be_an_option_is_refused(rig: Rig, model: str) 
 @pytest.mark.parametrize(
     "settings", [cmd.Settings(max_turns=0), cmd.Settings(max_budget_usd=-1.0), cmd.Settings(effort="-x")]
 )
-async def test_settings_out_of_bounds_are_refused(rig: Rig, settings: cmd.Settings) -> None:
+async def test_settings_out_of_bounds_are_refused(rig: CoreHarness, settings: cmd.Settings) -> None:
     with pytest.raises(BadRequest):
         await rig.open(settings=settings)
 
 
-async def test_a_thinking_budget_has_bounds(rig: Rig) -> None:
+async def test_a_thinking_budget_has_bounds(rig: CoreHarness) -> None:
     await rig.open()
     with pytest.raises(BadRequest):
         await rig.do(cmd.SetThinking(session=SESSION, budget=-1))
 
 
-async def test_settings_that_need_a_restart_take_effect_before_the_next_turn(rig: Rig) -> None:
+async def test_settings_that_need_a_restart_take_effect_before_the_next_turn(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     extra = str(rig.cwd)
     await rig.do(cmd.Configure(session=SESSION, settings=cmd.Settings(directories=(extra,))))
@@ -346,7 +346,7 @@ async def test_settings_that_need_a_restart_take_effect_before_the_next_turn(rig
     assert (exited.reason, exited.expected) == ("restarted for new settings", True)
 
 
-async def test_a_folder_outside_the_roots_is_refused(rig: Rig) -> None:
+async def test_a_folder_outside_the_roots_is_refused(rig: CoreHarness) -> None:
     for folder in ("/etc", "/", f"{rig.folder}/../..", "relative", "/x\0y"):
         with pytest.raises((OutsideRoots, BadRequest)):
             await rig.do(cmd.Create(session=SESSION, cwd=folder))
@@ -356,27 +356,27 @@ async def test_a_folder_outside_the_roots_is_refused(rig: Rig) -> None:
         await rig.open(settings=cmd.Settings(directories=("/etc",)))
 
 
-async def test_a_link_out_of_the_roots_is_refused(rig: Rig) -> None:
+async def test_a_link_out_of_the_roots_is_refused(rig: CoreHarness) -> None:
     (rig.folder / "door").symlink_to("/etc")
     with pytest.raises(OutsideRoots):
         await rig.do(cmd.Create(session=SESSION, cwd=f"{rig.folder}/door"))
 
 
-async def test_unknown_agents_and_servers_are_refused(rig: Rig) -> None:
+async def test_unknown_agents_and_servers_are_refused(rig: CoreHarness) -> None:
     with pytest.raises(NotFound):
         await rig.open(agent="nobody")
     with pytest.raises(NotFound):
         await rig.open(settings=cmd.Settings(mcp_servers=("shell",)))
 
 
-async def test_a_title_is_printable_text_from_the_beginning(rig: Rig) -> None:
+async def test_a_title_is_printable_text_from_the_beginning(rig: CoreHarness) -> None:
     await rig.open(title="  a\x9b31m\u202e\x1b[2J\nb\x00 " + "x" * 300)
     assert rig.state().title == "a31m[2J b " + "x" * 190
     opened = next(event for event in await rig.log() if isinstance(event, ev.SessionOpened))
     assert opened.title == rig.state().title
 
 
-async def test_a_title_is_printable_text(rig: Rig) -> None:
+async def test_a_title_is_printable_text(rig: CoreHarness) -> None:
     await rig.open()
     await rig.do(cmd.Rename(session=SESSION, title="a\x1b]52;c;x\x07b\n"))
     assert rig.state().title == "a]52;c;xb"
@@ -385,7 +385,7 @@ async def test_a_title_is_printable_text(rig: Rig) -> None:
             await rig.do(cmd.Rename(session=SESSION, title=title))
 
 
-async def test_a_closed_session_has_no_process_and_can_go_on(rig: Rig) -> None:
+async def test_a_closed_session_has_no_process_and_can_go_on(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.result()
     await rig.do(cmd.Close(session=SESSION))
@@ -397,7 +397,7 @@ async def test_a_closed_session_has_no_process_and_can_go_on(rig: Rig) -> None:
     assert rig.state().phase == "working"
 
 
-async def test_a_deleted_session_leaves_a_tombstone(rig: Rig) -> None:
+async def test_a_deleted_session_leaves_a_tombstone(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.result()
     await rig.do(cmd.Delete(session=SESSION, files=True))
@@ -412,7 +412,7 @@ async def test_a_deleted_session_leaves_a_tombstone(rig: Rig) -> None:
         await rig.open()
 
 
-async def test_the_gateways_own_control_requests_are_not_a_clients(rig: Rig) -> None:
+async def test_the_gateways_own_control_requests_are_not_a_clients(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     for subtype in ("initialize", "mcp_set_servers", "set_permission_mode", "hook_callback"):
         with pytest.raises(NotAllowed):
@@ -424,7 +424,7 @@ async def test_the_gateways_own_control_requests_are_not_a_clients(rig: Rig) -> 
         await rig.do(cmd.Control(session=SESSION, subtype="mcp_status"), BOB)
 
 
-async def test_rewinding_is_told_unless_it_was_a_dry_run(rig: Rig) -> None:
+async def test_rewinding_is_told_unless_it_was_a_dry_run(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.result()
     agent.control_answer = {"canRewind": True, "filesChanged": ["a"]}
@@ -436,7 +436,7 @@ async def test_rewinding_is_told_unless_it_was_a_dry_run(rig: Rig) -> None:
     assert (await rig.kinds())[-1] == "rewound"
 
 
-async def test_a_fork_shows_its_parents_past_and_resumes_it_under_an_id_of_its_own(rig: Rig) -> None:
+async def test_a_fork_shows_its_parents_past_and_resumes_it_under_an_id_of_its_own(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.text("first answer")
     await agent.result()
@@ -452,7 +452,7 @@ async def test_a_fork_shows_its_parents_past_and_resumes_it_under_an_id_of_its_o
         await rig.do(cmd.Fork(session=SESSION, child=CHILD))
 
 
-async def test_a_fork_at_a_message_ends_with_its_turn(rig: Rig) -> None:
+async def test_a_fork_at_a_message_ends_with_its_turn(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.text("first answer")
     await agent.result()
@@ -475,7 +475,7 @@ async def test_a_fork_at_a_message_ends_with_its_turn(rig: Rig) -> None:
     assert second.launch.resume_at == answer.id.split("/")[0]
 
 
-async def test_idle_processes_are_ended_and_busy_ones_never(rig: Rig) -> None:
+async def test_idle_processes_are_ended_and_busy_ones_never(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     lived = []
     await rig.clock.advance(3600)
@@ -494,7 +494,7 @@ async def test_idle_processes_are_ended_and_busy_ones_never(rig: Rig) -> None:
     assert (exited.reason, exited.expected) == ("idle", True)
 
 
-async def test_a_process_that_a_person_sits_before_is_not_ended_for_being_idle(rig: Rig) -> None:
+async def test_a_process_that_a_person_sits_before_is_not_ended_for_being_idle(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.result()
     agent.attended = True
@@ -506,7 +506,7 @@ async def test_a_process_that_a_person_sits_before_is_not_ended_for_being_idle(r
     await rig.until(lambda: agent.gone)
 
 
-async def test_the_least_recently_used_process_makes_room(rig: Rig) -> None:
+async def test_the_least_recently_used_process_makes_room(rig: CoreHarness) -> None:
     sessions = [SessionId(f"0000000{n}-2222-3333-4444-555555555555") for n in range(3)]
     for number, session in enumerate(sessions[:2], 1):
         await rig.open(session)
@@ -526,7 +526,7 @@ async def test_the_least_recently_used_process_makes_room(rig: Rig) -> None:
     assert [agent.gone for agent in rig.kind.agents] == [True, False, False]
 
 
-async def test_scopes_rule_whatever_the_command(rig: Rig) -> None:
+async def test_scopes_rule_whatever_the_command(rig: CoreHarness) -> None:
     await rig.open()
     viewer = Identity("v", "v", "v", frozenset({"view"}))
     for command in (
@@ -541,7 +541,7 @@ async def test_scopes_rule_whatever_the_command(rig: Rig) -> None:
 
 
 async def test_a_store_that_is_unavailable_slows_the_agent_and_loses_nothing(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await rig.working("one")
     append = rig.store.append
@@ -564,7 +564,7 @@ async def test_a_store_that_is_unavailable_slows_the_agent_and_loses_nothing(
 
 
 async def test_whoever_asks_is_told_while_the_agents_words_wait_for_the_store(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await rig.working("one")
     append = rig.store.append
@@ -593,7 +593,9 @@ async def test_whoever_asks_is_told_while_the_agents_words_wait_for_the_store(
     assert len(queued) == 2
 
 
-async def test_a_gateway_that_ends_does_not_wait_for_the_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gateway_that_ends_does_not_wait_for_the_store(
+    rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = await rig.working("one")
 
     async def failing(*args: Any) -> int:
@@ -611,7 +613,7 @@ async def test_a_gateway_that_ends_does_not_wait_for_the_store(rig: Rig, monkeyp
         await said
 
 
-async def test_names_of_people_are_on_what_they_did(rig: Rig) -> None:
+async def test_names_of_people_are_on_what_they_did(rig: CoreHarness) -> None:
     await rig.open()
     await rig.do(cmd.Rename(session=SESSION, title="By Bob"), BOB)
     changed = (await rig.log())[-1]

@@ -8,7 +8,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.session_changes import What
 from fairlead.sessions.api.read_state import SPACE, GetReadState, MarkRead, TurnsRead
 from fairlead.sessions.read_state import ReadState
-from sessions.harness import CHILD, SESSION, Rig
+from sessions.harness import CHILD, SESSION, CoreHarness
 
 ANN = Identity("cred-ann", "ann", "ann", frozenset({"admin"}))
 BOB = Identity("cred-bob", "bob", "bob", frozenset({"view"}))
@@ -18,7 +18,7 @@ def nobody(session: SessionId) -> frozenset[Identity]:
     return frozenset()
 
 
-async def test_it_only_grows_and_is_each_ones_own(rig: Rig) -> None:
+async def test_it_only_grows_and_is_each_ones_own(rig: CoreHarness) -> None:
     told: list[tuple[SessionId, What]] = []
     book = ReadState(rig.store.documents, lambda session, what: told.append((session, what)), nobody)
     mark, read = book.performers()[MarkRead], book.performers()[GetReadState]
@@ -29,7 +29,7 @@ async def test_it_only_grows_and_is_each_ones_own(rig: Rig) -> None:
     assert told == [(SESSION, "read")] * 2
 
 
-async def test_it_goes_with_the_session(rig: Rig) -> None:
+async def test_it_goes_with_the_session(rig: CoreHarness) -> None:
     await rig.open()
     book = ReadState(rig.store.documents, lambda session, what: None, nobody)
     await book.performers()[MarkRead](ANN, MarkRead(SESSION, 3))
@@ -37,7 +37,7 @@ async def test_it_goes_with_the_session(rig: Rig) -> None:
     assert await rig.store.documents.get(SPACE, SESSION) is None
 
 
-async def test_what_one_device_of_a_user_was_shown_is_read_on_all_of_theirs(rig: Rig) -> None:
+async def test_what_one_device_of_a_user_was_shown_is_read_on_all_of_theirs(rig: CoreHarness) -> None:
     phone = Identity("cred-phone", ANN.user, "phone", ANN.scopes)
     book = ReadState(rig.store.documents, lambda session, what: None, lambda session: {phone})
     book.looked(SESSION, {phone}, 2)

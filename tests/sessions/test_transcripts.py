@@ -26,7 +26,7 @@ from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 from sessions.harness import ANN
 from sessions.test_feed import Lines, Socket
-from sessions.transcript_harness import FOUND, TranscriptRig
+from sessions.transcript_harness import FOUND, TranscriptHarness
 
 OTHER_ID = SessionId(OTHER)
 WRITTEN_AT = 1_672_628_405_000
@@ -34,8 +34,8 @@ WRITTEN_AT = 1_672_628_405_000
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, **fields: Any) -> AsyncIterator[TranscriptRig]:
-    rig = TranscriptRig(folder, **fields)
+async def running(folder: Path, **fields: Any) -> AsyncIterator[TranscriptHarness]:
+    rig = TranscriptHarness(folder, **fields)
     try:
         yield rig
     finally:
@@ -84,7 +84,7 @@ async def test_new_sessions_and_new_projects_are_listed_at_once(tmp_path: Path) 
         await eventually(lambda: _titles(rig, "two"))
 
 
-async def _titles(rig: TranscriptRig, wanted: str) -> bool:
+async def _titles(rig: TranscriptHarness, wanted: str) -> bool:
     return wanted in [summary.title for summary in await rig.listed()]
 
 
@@ -115,7 +115,7 @@ async def test_a_file_that_is_gone_leaves_the_list_unless_it_was_opened(tmp_path
         assert await rig.said(OTHER_ID) == ["> two", "answer to two"]
 
 
-async def _gone(rig: TranscriptRig) -> bool:
+async def _gone(rig: TranscriptHarness) -> bool:
     return len(await rig.listed()) == 1
 
 
@@ -175,7 +175,7 @@ async def test_idle_files_cost_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert waiting[0] == waiting[1]
 
 
-async def _asleep(rig: TranscriptRig) -> None:
+async def _asleep(rig: TranscriptHarness) -> None:
     """Both that are done from time to time sleep: the sweep of idle sessions, and the look at the archive."""
     await rig.until(lambda: rig.clock.waiting >= 2)
 
@@ -251,7 +251,7 @@ async def test_what_was_written_while_no_gateway_ran_is_told_when_one_does(tmp_p
         assert ends == ["completed"]
 
 
-async def _rests(rig: TranscriptRig) -> bool:
+async def _rests(rig: TranscriptHarness) -> bool:
     """Time goes by until the turn is found to be over."""
     await rig.clock.advance(1)
     return (await rig.view()).summary.state == "idle"
@@ -287,7 +287,7 @@ async def test_a_restart_in_the_middle_of_an_import_goes_on_where_it_was(tmp_pat
         assert len({event.id for event in events}) == len(events)
 
 
-async def _nothing_to_fill(rig: TranscriptRig) -> bool:
+async def _nothing_to_fill(rig: TranscriptHarness) -> bool:
     return not await rig.store.documents.list("transcript-filling")
 
 
@@ -392,7 +392,7 @@ async def test_what_another_program_writes_reaches_those_who_watch(tmp_path: Pat
         assert await rig.said() == ["> one", "first", *(f"part {number}" for number in range(5))]
 
 
-async def _has(rig: TranscriptRig, session: SessionId, text: str) -> bool:
+async def _has(rig: TranscriptHarness, session: SessionId, text: str) -> bool:
     return text in await rig.said(session)
 
 
@@ -612,11 +612,11 @@ async def test_an_orphan_goes_to_the_main_thread_after_ten_minutes_and_to_its_ca
         assert len({event.id for event in events}) == len(events)
 
 
-async def _resolved(rig: TranscriptRig) -> bool:
+async def _resolved(rig: TranscriptHarness) -> bool:
     return any(isinstance(event, ev.SubagentResolved) for event in await rig.log(FOUND))
 
 
-async def _pass(rig: TranscriptRig, seconds: float) -> None:
+async def _pass(rig: TranscriptHarness, seconds: float) -> None:
     """Let time go by for a session whose rest is waited for, until all that was begun by it is done."""
     await rig.until(lambda: FOUND in rig.keeper.settling._due)
     working = set(rig.keeper._tasks)
@@ -796,11 +796,11 @@ async def test_nothing_is_archived_without_consent_and_all_with_it(tmp_path: Pat
         assert await rig.said() == ["> one", "answer to one"]
 
 
-async def _said(rig: TranscriptRig, wanted: list[str]) -> bool:
+async def _said(rig: TranscriptHarness, wanted: list[str]) -> bool:
     return await rig.said() == wanted
 
 
-async def _states(rig: TranscriptRig, wanted: set[str]) -> bool:
+async def _states(rig: TranscriptHarness, wanted: set[str]) -> bool:
     return {summary.state for summary in await rig.listed()} == wanted
 
 

@@ -7,18 +7,18 @@ import pytest
 from fairlead.agents.claude.trust import describe
 from fairlead.model.errors import NotAllowed, Stale
 from fairlead.sessions.folders.trust import TrustedFolders
-from sessions.harness import ANN, BOB, Rig
+from sessions.harness import ANN, BOB, CoreHarness
 
 
 @pytest.fixture
-def project(rig: Rig) -> Path:
+def project(rig: CoreHarness) -> Path:
     (rig.cwd / ".claude").mkdir()
     (rig.cwd / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
     return rig.cwd
 
 
 @pytest.fixture
-def book(rig: Rig) -> TrustedFolders:
+def book(rig: CoreHarness) -> TrustedFolders:
     return TrustedFolders(rig.store.documents, rig.clock, describe, rig.gateway.resolve_folder)
 
 

@@ -27,7 +27,7 @@ from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 from fairlead.testing.store_conformance import batch, new_session
 from patience import PATIENCE
-from sessions.harness import ANN, BOB, CHILD, SESSION, Rig
+from sessions.harness import ANN, BOB, CHILD, SESSION, CoreHarness
 from sessions.test_feed import Socket
 
 
@@ -568,15 +568,15 @@ def ordinals(socket: Socket) -> list[int]:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = Rig(tmp_path)
+async def rig(tmp_path: Path) -> AsyncIterator[CoreHarness]:
+    rig = CoreHarness(tmp_path)
     rig.views = {"tally": Tally()}
     await rig.start()
     yield rig
     await rig.stop()
 
 
-async def test_a_view_is_asked_for_its_rows_by_place_and_by_key(rig: Rig) -> None:
+async def test_a_view_is_asked_for_its_rows_by_place_and_by_key(rig: CoreHarness) -> None:
     agent = await rig.working()
     await agent.text("hello")
     await agent.result()
@@ -599,7 +599,7 @@ async def test_a_view_is_asked_for_its_rows_by_place_and_by_key(rig: Rig) -> Non
         await ask(q.ReadProjection(SessionId("99999999-0000-4000-8000-000000000000"), "tally"))
 
 
-async def test_a_cursor_of_a_view_is_an_ordinal_and_is_answered_ok_or_gap(rig: Rig) -> None:
+async def test_a_cursor_of_a_view_is_an_ordinal_and_is_answered_ok_or_gap(rig: CoreHarness) -> None:
     await rig.open()
     socket = Socket()
     watch = await rig.gateway.watch(BOB, SESSION, Cursor(0), Shown(), socket, "tally")
@@ -619,7 +619,7 @@ async def test_a_cursor_of_a_view_is_an_ordinal_and_is_answered_ok_or_gap(rig: R
         await rig.gateway.watch(BOB, SESSION, None, Shown(), Socket(), "another")
 
 
-async def test_who_watches_a_view_is_present_and_hears_what_passes(rig: Rig) -> None:
+async def test_who_watches_a_view_is_present_and_hears_what_passes(rig: CoreHarness) -> None:
     await rig.open()
     socket, other = Socket(), Socket()
     mine = await rig.gateway.watch(BOB, SESSION, None, Shown(), socket, "tally")
@@ -635,7 +635,7 @@ async def test_who_watches_a_view_is_present_and_hears_what_passes(rig: Rig) -> 
     assert other.sent.endswith(b"presence bob\n")
 
 
-async def test_a_fork_is_folded_from_its_own_log(rig: Rig) -> None:
+async def test_a_fork_is_folded_from_its_own_log(rig: CoreHarness) -> None:
     agent = await rig.working()
     await agent.text("hello")
     await agent.result()
@@ -646,7 +646,7 @@ async def test_a_fork_is_folded_from_its_own_log(rig: Rig) -> None:
     assert child.head == len(await rig.log(CHILD))
 
 
-async def test_a_deleted_session_has_no_views_left(rig: Rig) -> None:
+async def test_a_deleted_session_has_no_views_left(rig: CoreHarness) -> None:
     await rig.open()
     socket = Socket()
     watch = await rig.gateway.watch(BOB, SESSION, None, Shown(), socket, "tally")

@@ -16,12 +16,12 @@ from fairlead.model.store import SessionFilter, SessionPage, Summary
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.transcripts.importer import TranscriptImporter
-from sessions.harness import ANN, Rig
+from sessions.harness import ANN, CoreHarness
 
 FOUND = SessionId(WRITTEN)
 
 
-class TranscriptRig(Rig):
+class TranscriptHarness(CoreHarness):
     """`watch=False`: files are looked at only when a test says so."""
 
     def __init__(self, folder: Path, *, watch: bool = True, archive: bool = False, **policy: Any) -> None:
@@ -33,7 +33,7 @@ class TranscriptRig(Rig):
         self.archive = archive
         self.archive_bytes = 1 << 30
 
-    async def start(self, *, kill_children: bool = False) -> "TranscriptRig":
+    async def start(self, *, kill_children: bool = False) -> "TranscriptHarness":
         await super().start(kill_children=kill_children)
         # An unharmed home for the registry that the rig made: the services get their source and their agent's name.
         await self.registry.stop()

@@ -181,7 +181,7 @@ MCP_TOOL = "mcp__theirs__act"
 SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 
 
-class Rig:
+class DriverHarness:
     """A started driver with all that is around it."""
 
     def __init__(self, version: tuple[int, int, int] = NEW) -> None:
@@ -190,7 +190,7 @@ class Rig:
         self.clock = ManualClock()
         self.agent = ClaudeAgent(self.link, self.sink, self.clock, version)
 
-    async def start(self, **settings: Any) -> "Rig":
+    async def start(self, **settings: Any) -> "DriverHarness":
         answers(self.link)
         await self.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings(**settings), mcp=("ours",)))
         return self

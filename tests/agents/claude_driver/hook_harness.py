@@ -26,7 +26,7 @@ SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 
 
 @dataclass
-class House:
+class HookHarness:
     desk: HookServer
     url: str
     port: int
@@ -42,7 +42,9 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house(clock: Clock | None = None, port: int = 0, binding: Binding | None = None) -> AsyncIterator[House]:
+async def house(
+    clock: Clock | None = None, port: int = 0, binding: Binding | None = None
+) -> AsyncIterator[HookHarness]:
     """The hooks' routes, behind the gate, on a port of 127.0.0.1. `clock` is the desk's; the server has its own."""
     chosen = binding or Binding(port=port)
     system = SystemClock()
@@ -68,7 +70,7 @@ async def house(clock: Clock | None = None, port: int = 0, binding: Binding | No
     done = asyncio.create_task(runner.serve())
     await runner.ready()
     try:
-        yield House(desk, url, found, runner, done)
+        yield HookHarness(desk, url, found, runner, done)
     finally:
         runner.stop()
         await done

@@ -6,7 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.claude_driver.harness import MCP_TOOL, NEW, OLD, SESSION, Rig, answers, asks, can_use, hook, success
+from agents.claude_driver.harness import (
+    MCP_TOOL,
+    NEW,
+    OLD,
+    SESSION,
+    DriverHarness,
+    answers,
+    asks,
+    can_use,
+    hook,
+    success,
+)
 from fairlead.agents.claude.stdio import control_requests
 from fairlead.agents.claude.wire.encode import user_line
 from fairlead.agents.claude.wire.framing import RECORD_LIMIT
@@ -25,7 +36,7 @@ from patience import settled
 
 
 async def test_initialize_comes_first_and_once_with_the_policy_hook_for_every_tool() -> None:
-    rig = await Rig().start(append_prompt="be brief", output_schema={"type": "object"}, thinking=4000)
+    rig = await DriverHarness().start(append_prompt="be brief", output_schema={"type": "object"}, thinking=4000)
     first = rig.link.sent[0]["request"]
     assert first == {
         "subtype": "initialize",
@@ -46,7 +57,7 @@ async def test_initialize_comes_first_and_once_with_the_policy_hook_for_every_to
 
 @pytest.mark.rules("S004-134")
 async def test_no_prompt_can_be_written_before_initialize() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     await rig.agent.write(Record(user_line("hi", "", str(SESSION))[:-1], "gateway"))
     assert [m["type"] for m in rig.link.sent] == ["control_request", "user"]
     assert rig.link.sent[0]["request"]["subtype"] == "initialize"
@@ -54,7 +65,7 @@ async def test_no_prompt_can_be_written_before_initialize() -> None:
 
 
 async def test_every_record_is_handed_on_in_order_before_anything_is_done_about_it() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.sink.story.clear()
     lines = [{"type": "system", "n": 1}, hook("h1"), {"type": "made_up", "n": 2}, {"type": "control_odd"}]
     rig.link.says(*lines)
@@ -66,7 +77,7 @@ async def test_every_record_is_handed_on_in_order_before_anything_is_done_about_
 
 
 async def test_nothing_more_is_read_while_the_sink_is_busy() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.sink.gate = asyncio.Event()
     rig.link.says({"type": "a"})
     rig.link.says({"type": "b"})
@@ -78,7 +89,7 @@ async def test_nothing_more_is_read_while_the_sink_is_busy() -> None:
 
 
 async def test_a_line_cut_anywhere_is_one_record_and_a_last_line_without_an_end_too() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says_bytes(b'{"type":"a"}\n{"ty')
     rig.link.says_bytes(b'pe":"b"}\r\n\n{"type":"last"}')
     await rig.end()
@@ -86,7 +97,7 @@ async def test_a_line_cut_anywhere_is_one_record_and_a_last_line_without_an_end_
 
 
 async def test_a_record_above_the_limit_is_named_not_kept() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says_bytes(b"x" * (RECORD_LIMIT + 1) + b"\n")
     rig.link.says({"type": "after"})
     raw = await rig.sink.record_with(b"oversize")
@@ -103,7 +114,7 @@ async def test_a_record_above_the_limit_is_named_not_kept() -> None:
 
 @pytest.mark.rules("S004-127", "S004-170")
 async def test_each_command_is_the_control_request_that_it_should_be() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     del rig.link.sent[:]
     await rig.agent.interrupt()
     await rig.agent.set_mode("plan")
@@ -126,7 +137,7 @@ async def test_each_command_is_the_control_request_that_it_should_be() -> None:
 
 
 async def test_fields_of_a_request_cannot_change_what_it_is() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     await rig.agent.control("mcp_reconnect", {"subtype": "initialize", "hooks": {}})
     assert rig.link.sent[-1]["request"]["subtype"] == "mcp_reconnect"
     await rig.end()
@@ -134,7 +145,7 @@ async def test_fields_of_a_request_cannot_change_what_it_is() -> None:
 
 @pytest.mark.rules("S004-129", "S004-130")
 async def test_an_error_answer_is_a_refusal_and_its_open_permissions_are_taken_up() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.on_send = None
     asking = asyncio.create_task(rig.agent.control("mcp_toggle", {}))
     await settled()
@@ -148,7 +159,7 @@ async def test_an_error_answer_is_a_refusal_and_its_open_permissions_are_taken_u
 
 @pytest.mark.rules("S004-133", "S004-300")
 async def test_a_request_without_an_answer_times_out_and_a_late_answer_does_no_harm() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.on_send = None
     asking = asyncio.create_task(rig.agent.control("made_up", {}))
     short = asyncio.create_task(rig.agent.control("made_up", {}, timeout=2))
@@ -172,7 +183,7 @@ async def test_a_request_without_an_answer_times_out_and_a_late_answer_does_no_h
 async def test_a_request_that_is_given_up_is_withdrawn_where_the_version_takes_that(
     version: tuple[int, int, int], how: str
 ) -> None:
-    rig = await Rig(version).start()
+    rig = await DriverHarness(version).start()
     rig.link.on_send = None
     asking = asyncio.create_task(rig.agent.control("mcp_status", {}, timeout=2))
     await settled()
@@ -190,7 +201,7 @@ async def test_a_request_that_is_given_up_is_withdrawn_where_the_version_takes_t
 
 @pytest.mark.parametrize("raw", [b"", b"  ", b'{"type":"user"}\n{"type":"user"}', b'{"type":"made_up"}', b"no json"])
 async def test_only_a_prompt_on_one_line_is_written(raw: bytes) -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     before = len(rig.link.lines)
     with pytest.raises(BadRequest):
         await rig.agent.write(Record(raw, "gateway"))
@@ -203,7 +214,7 @@ async def test_only_a_prompt_on_one_line_is_written(raw: bytes) -> None:
 
 @pytest.mark.rules("S004-299")
 async def test_when_it_is_gone_all_that_waited_fails_and_the_sink_hears_it_once_at_the_end() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.on_send = None
     waiting = [asyncio.create_task(rig.agent.interrupt()), asyncio.create_task(rig.agent.set_model("opus"))]
     await settled()
@@ -235,7 +246,7 @@ async def test_an_agent_that_is_ended_is_first_refused_what_it_waits_for(
     version: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Measured on 2.1.37 and 2.1.120: an open hook whose input closes lets the tool run by the project's rules."""
-    rig = Rig(version)
+    rig = DriverHarness(version)
 
     async def never(call: ToolCheck) -> Verdict:
         await asyncio.Event().wait()
@@ -259,7 +270,7 @@ async def test_an_agent_that_is_ended_is_first_refused_what_it_waits_for(
 
 
 async def test_an_agent_that_does_not_hear_the_refusal_is_ended_nonetheless(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = await Rig(OLD).start()
+    rig = await DriverHarness(OLD).start()
     rig.link.says(hook("h1", MCP_TOOL))
     await rig.sink.until(lambda: rig.sink.all("asked"))
 
@@ -274,7 +285,7 @@ async def test_an_agent_that_does_not_hear_the_refusal_is_ended_nonetheless(monk
 
 
 async def test_an_mcp_call_that_still_runs_ends_with_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig()
+    rig = DriverHarness()
     cancelled = asyncio.Event()
 
     async def slow(server: str, message: Any) -> None:
@@ -294,7 +305,7 @@ async def test_an_mcp_call_that_still_runs_ends_with_the_agent(monkeypatch: pyte
 async def test_a_sink_that_fails_ends_the_agent(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
 
     async def broken(batch: Any) -> None:
         raise RuntimeError("disk full")
@@ -309,7 +320,7 @@ async def test_a_sink_that_fails_ends_the_agent(
 async def test_a_sink_that_cannot_take_the_end_is_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     failed = asyncio.Event()
 
     async def broken(exit: Exit) -> None:
@@ -326,7 +337,7 @@ async def test_a_sink_that_cannot_take_the_end_is_logged(
 async def test_a_question_that_cannot_be_put_to_anybody_is_logged_and_stays_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
 
     async def broken(ask: PermissionRequest) -> None:
         raise RuntimeError("disk full")
@@ -341,7 +352,7 @@ async def test_a_question_that_cannot_be_put_to_anybody_is_logged_and_stays_open
 
 async def test_a_request_withdrawn_while_the_policy_thinks_gets_no_answer() -> None:
     for version, verdict in ((NEW, Behavior.DENY), (OLD, Behavior.ASK)):
-        rig = Rig(version)
+        rig = DriverHarness(version)
         thinking = asyncio.Event()
 
         async def check(call: ToolCheck, thinking: asyncio.Event = thinking, verdict: Behavior = verdict) -> Verdict:
@@ -362,7 +373,7 @@ async def test_a_request_withdrawn_while_the_policy_thinks_gets_no_answer() -> N
 
 
 async def test_a_request_of_ours_that_is_cancelled_is_forgotten() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.on_send = None
     asking = asyncio.create_task(rig.agent.interrupt())
     await settled()
@@ -374,7 +385,7 @@ async def test_a_request_of_ours_that_is_cancelled_is_forgotten() -> None:
 
 
 async def test_a_start_that_fails_tells_the_agent_s_own_words() -> None:
-    rig = Rig()
+    rig = DriverHarness()
     starting = asyncio.create_task(rig.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings())))
     await settled()
     rig.link.says({"type": "result", "subtype": "error_during_execution", "errors": ["No conversation found: x"]})
@@ -385,7 +396,7 @@ async def test_a_start_that_fails_tells_the_agent_s_own_words() -> None:
 
 
 async def test_a_start_that_ends_with_words_on_stderr_tells_them() -> None:
-    rig = Rig()
+    rig = DriverHarness()
     starting = asyncio.create_task(rig.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings())))
     await settled()
     rig.link.die(Exit(signal=11, stderr="Segmentation fault\n"))
@@ -394,7 +405,7 @@ async def test_a_start_that_ends_with_words_on_stderr_tells_them() -> None:
 
 
 async def test_a_start_that_never_answers_is_given_up_after_a_minute_and_ended() -> None:
-    rig = Rig()
+    rig = DriverHarness()
     starting = asyncio.create_task(rig.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings())))
     await rig.clock.advance(59)
     assert not starting.done()
@@ -406,7 +417,7 @@ async def test_a_start_that_never_answers_is_given_up_after_a_minute_and_ended()
 
 
 async def test_a_start_that_is_cancelled_ends_the_process() -> None:
-    rig = Rig()
+    rig = DriverHarness()
     starting = asyncio.create_task(rig.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings())))
     await settled()
     starting.cancel()
@@ -417,7 +428,7 @@ async def test_a_start_that_is_cancelled_ends_the_process() -> None:
 
 async def test_which_settings_need_a_new_process() -> None:
     for version, bypass in ((NEW, True), ((2, 1, 120), True), (OLD, False)):
-        agent = Rig(version).agent
+        agent = DriverHarness(version).agent
         old = Settings()
         for same in (Settings(), Settings(model="opus"), Settings(mode="plan"), Settings(thinking=9)):
             assert not agent.needs_restart(old, same)

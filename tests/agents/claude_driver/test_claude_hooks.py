@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from agents.claude_driver.hook_harness import SESSION, House, decided, house, tool_use
+from agents.claude_driver.hook_harness import SESSION, HookHarness, decided, house, tool_use
 from fairlead.agents.claude.stdio.tool_hooks import denial
 from fairlead.agents.claude.tui import hook_server
 from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint, HookServer, command, settings_json
@@ -279,7 +279,7 @@ async def test_the_end_of_an_agent_leaves_the_next_one_alone(
 # --- over HTTP ----------------------------------------------------------------------------------------------------
 
 
-def client(house: House, post: HookEndpoint) -> httpx.AsyncClient:
+def client(house: HookHarness, post: HookEndpoint) -> httpx.AsyncClient:
     headers = {"authorization": f"Bearer {post.variables['FAIRLEAD_HOOK_TOKEN']}"}
     return httpx.AsyncClient(base_url=f"{house.url}/v1/hooks", headers=headers, trust_env=False, timeout=60)
 

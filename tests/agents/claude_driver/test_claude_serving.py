@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from agents.claude_driver.harness import MCP_TOOL, OLD, Rig, asks, can_use, hook, success
+from agents.claude_driver.harness import MCP_TOOL, OLD, DriverHarness, asks, can_use, hook, success
 from fairlead.agents.claude.stdio import control_requests
 from fairlead.model.agents import Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import (
@@ -19,7 +19,7 @@ from patience import settled
 
 @pytest.mark.parametrize("behavior", list(Behavior))
 async def test_the_policy_s_word_goes_back_to_the_hook(behavior: Behavior) -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.sink.verdict = Verdict(behavior, "because")
     rig.link.says(hook("h1", "Write", {"file_path": "/w/a"}))
     answer = await rig.answer_to("h1")
@@ -34,7 +34,7 @@ async def test_the_policy_s_word_goes_back_to_the_hook(behavior: Behavior) -> No
 
 async def test_a_policy_that_fails_denies(caplog: pytest.LogCaptureFixture) -> None:
     """An error answer would let the CLI go on by the project's own rules (measured on 2.1.37 and 2.1.120)."""
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.sink.verdict = RuntimeError("broken")
     rig.link.says(hook("h1"))
     answer = await rig.answer_to("h1")
@@ -44,7 +44,7 @@ async def test_a_policy_that_fails_denies(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_a_hook_whose_input_is_not_understood_is_denied() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says(hook("h1", input={"tool_name": 7}))
     answer = await rig.answer_to("h1")
     assert answer["response"]["hookSpecificOutput"]["permissionDecision"] == "deny"
@@ -54,7 +54,7 @@ async def test_a_hook_whose_input_is_not_understood_is_denied() -> None:
 
 @pytest.mark.rules("S004-194")
 async def test_an_unknown_hook_gets_an_error_not_silence() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says(hook("h1", callback_id="somebody-else"))
     answer = await rig.answer_to("h1")
     assert answer["subtype"] == "error"
@@ -63,7 +63,7 @@ async def test_an_unknown_hook_gets_an_error_not_silence() -> None:
 
 
 async def test_many_hooks_are_served_at_once() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.sink.verdict = Verdict(Behavior.ALLOW, "fine")
     rig.link.says(*[hook(f"h{n}") for n in range(50)])
     await settled()
@@ -76,7 +76,7 @@ async def test_many_hooks_are_served_at_once() -> None:
 
 @pytest.mark.rules("S004-034")
 async def test_an_allow_always_carries_the_input_and_the_call() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says(can_use("r1", "Bash", {"command": "touch x"}))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     assert rig.sink.all("asked") == [
@@ -90,7 +90,7 @@ async def test_an_allow_always_carries_the_input_and_the_call() -> None:
 
 
 async def test_a_changed_input_replaces_the_whole() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says(can_use("r1", "Bash", {"command": "rm x", "description": "d"}))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     await rig.agent.answer(RequestId("r1"), Decision("allow", updated_input={"command": "echo"}))
@@ -99,7 +99,7 @@ async def test_a_changed_input_replaces_the_whole() -> None:
 
 
 async def test_a_deny_carries_its_words_and_may_end_the_run() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says(can_use("r1"), can_use("r2"))
     await rig.sink.until(lambda: len(rig.sink.all("asked")) == 2)
     await rig.agent.answer(RequestId("r1"), Decision("deny", "not today", interrupt=True))
@@ -113,7 +113,7 @@ async def test_a_deny_carries_its_words_and_may_end_the_run() -> None:
 
 @pytest.mark.rules("S004-234")
 async def test_a_permission_is_never_decided_by_time() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says(can_use("r1"))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     await rig.clock.advance(7 * 24 * 3600)
@@ -124,7 +124,7 @@ async def test_a_permission_is_never_decided_by_time() -> None:
 
 
 async def test_an_answer_goes_out_once() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says(can_use("r1"))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     await rig.agent.answer(RequestId("r1"), Decision("allow"))
@@ -137,7 +137,7 @@ async def test_an_answer_goes_out_once() -> None:
 
 @pytest.mark.rules("S004-235")
 async def test_what_the_cli_withdraws_is_told_and_takes_no_answer() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     cancel = {"type": "control_cancel_request", "request_id": "r1"}
     rig.link.says(can_use("r1"), cancel, {"type": "control_cancel_request", "request_id": "unknown"})
     await rig.sink.until(lambda: rig.sink.all("cancelled"))
@@ -153,7 +153,7 @@ async def test_what_the_cli_withdraws_is_told_and_takes_no_answer() -> None:
 
 async def test_an_old_cli_is_told_to_ask_where_a_rule_of_ours_makes_it() -> None:
     """2.1.37 takes a hook's `ask` as no word at all; the ask rules that it was launched with then hold."""
-    rig = await Rig(OLD).start()
+    rig = await DriverHarness(OLD).start()
     rig.link.says(hook("h1", "Bash"), hook("h2", "AskUserQuestion"), hook("h3", "ExitPlanMode"))
     for request in ("h1", "h2", "h3"):
         answer = await rig.answer_to(request)
@@ -164,7 +164,7 @@ async def test_an_old_cli_is_told_to_ask_where_a_rule_of_ours_makes_it() -> None
 
 async def test_an_old_cli_s_hook_is_held_for_a_tool_that_no_rule_covers() -> None:
     """Its own allow rules and modes would decide about a tool of an MCP server."""
-    rig = await Rig(OLD).start()
+    rig = await DriverHarness(OLD).start()
     rig.link.says(hook("h1", MCP_TOOL, {"a": 1}))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     assert rig.link.answers_of("h1") == []
@@ -187,7 +187,7 @@ async def test_an_old_cli_s_hook_is_held_for_a_tool_that_no_rule_covers() -> Non
 @pytest.mark.parametrize("changed", [None, {"a": 2}])
 async def test_what_a_person_allowed_in_a_held_hook_is_not_asked_a_second_time(changed: dict[str, int] | None) -> None:
     """Measured on 2.1.77 to 2.1.119: their ask rules for our MCP servers stand above the hook's allow."""
-    rig = await Rig((2, 1, 119)).start()
+    rig = await DriverHarness((2, 1, 119)).start()
     rig.link.says(hook("h1", MCP_TOOL, {"a": 1}), hook("h2", MCP_TOOL, {"a": 1}))
     await rig.sink.until(lambda: len(rig.sink.all("asked")) == 2)
     await rig.agent.answer(RequestId("h1"), Decision("allow", updated_input=changed))
@@ -202,7 +202,7 @@ async def test_what_a_person_allowed_in_a_held_hook_is_not_asked_a_second_time(c
 
 
 async def test_a_denied_hook_of_an_old_cli_may_end_the_run() -> None:
-    rig = await Rig(OLD).start()
+    rig = await DriverHarness(OLD).start()
     rig.link.says(hook("h1", MCP_TOOL), hook("h2", MCP_TOOL))
     await rig.sink.until(lambda: len(rig.sink.all("asked")) == 2)
     await rig.agent.answer(RequestId("h1"), Decision("deny", "no"))
@@ -217,7 +217,7 @@ async def test_a_denied_hook_of_an_old_cli_may_end_the_run() -> None:
 
 
 async def test_a_held_hook_that_the_cli_withdraws_is_a_cancelled_request() -> None:
-    rig = await Rig(OLD).start()
+    rig = await DriverHarness(OLD).start()
     rig.link.says(hook("h1", MCP_TOOL))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     rig.link.says({"type": "control_cancel_request", "request_id": "h1"})
@@ -229,7 +229,7 @@ async def test_a_held_hook_that_the_cli_withdraws_is_a_cancelled_request() -> No
 
 async def test_without_a_rule_of_ours_an_old_cli_s_own_rules_may_still_deny() -> None:
     """Measured: in 2.1.37 a hook's allow outranks the user's own deny rules."""
-    rig = await Rig(OLD).start()
+    rig = await DriverHarness(OLD).start()
     rig.sink.verdict = Verdict(Behavior.ALLOW, "reads are fine", by="default")
     rig.link.says(hook("h1"))
     assert (await rig.answer_to("h1"))["response"] == {}
@@ -244,7 +244,7 @@ async def test_a_cli_that_asks_again_what_the_hook_allowed_is_answered_without_a
     version: tuple[int, int, int], by: VerdictBy
 ) -> None:
     """2.1.120 with its ask rules asks in spite of the hook's allow; 2.1.37 where the hook said nothing."""
-    rig = await Rig(version).start()
+    rig = await DriverHarness(version).start()
     rig.sink.verdict = Verdict(Behavior.ALLOW, "fine", by=by)
     rig.link.says(hook("x"), hook("y"))
     await rig.answer_to("y")
@@ -265,7 +265,7 @@ async def test_a_cli_that_asks_again_what_the_hook_allowed_is_answered_without_a
 
 async def test_what_the_hook_allowed_is_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_requests, "MOST_OPEN", 2)
-    rig = await Rig((2, 1, 120)).start()
+    rig = await DriverHarness((2, 1, 120)).start()
     rig.sink.verdict = Verdict(Behavior.ALLOW, "fine", by="rule")
     for name in "abc":
         rig.link.says(hook(name))
@@ -280,7 +280,7 @@ async def test_what_the_hook_allowed_is_not_remembered_without_end(monkeypatch: 
 
 
 async def test_an_mcp_message_is_answered_by_our_server() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     reply = {"jsonrpc": "2.0", "id": 3, "result": {"tools": []}}
     rig.sink.mcp_answer = reply
     message = {"jsonrpc": "2.0", "id": 3, "method": "tools/list"}
@@ -292,7 +292,7 @@ async def test_an_mcp_message_is_answered_by_our_server() -> None:
 
 @pytest.mark.parametrize("failure", [NotFound("MCP server", "ours"), RuntimeError("secret detail")])
 async def test_an_mcp_server_that_fails_answers_in_its_own_protocol(failure: Exception) -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.sink.mcp_answer = failure
     rig.link.says(asks("m1", subtype="mcp_message", server_name="ours", message={"id": 3, "method": "x"}))
     told = (await rig.answer_to("m1"))["response"]["mcp_response"]
@@ -303,7 +303,7 @@ async def test_an_mcp_server_that_fails_answers_in_its_own_protocol(failure: Exc
 
 
 async def test_an_mcp_notification_is_acknowledged() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says(asks("m1", subtype="mcp_message", server_name="ours", message={"method": "notifications/x"}))
     assert (await rig.answer_to("m1"))["response"]["mcp_response"] == {"jsonrpc": "2.0", "id": 0, "result": {}}
     await rig.end()
@@ -311,7 +311,7 @@ async def test_an_mcp_notification_is_acknowledged() -> None:
 
 @pytest.mark.rules("S004-206")
 async def test_a_request_that_nobody_knows_is_refused_and_kept() -> None:
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says(asks("u1", subtype="made_up", more=1), asks("u2", subtype="can_use_tool", input="no object"))
     unknown, malformed = await rig.answer_to("u1"), await rig.answer_to("u2")
     assert unknown["subtype"] == malformed["subtype"] == "error"
@@ -323,7 +323,7 @@ async def test_a_request_that_nobody_knows_is_refused_and_kept() -> None:
 
 async def test_an_agent_that_asks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_requests, "MOST_OPEN", 3)
-    rig = await Rig().start()
+    rig = await DriverHarness().start()
     rig.link.says(*[can_use(f"r{n}") for n in range(4)], hook("h1"))
     assert (await rig.answer_to("r3"))["subtype"] == "error"
     denied = await rig.answer_to("h1")

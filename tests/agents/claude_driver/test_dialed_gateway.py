@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from e2e.gateway_harness import Desk, Line, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, Line, at_desk, settings
 from fairlead.wiring import running
 
 pytestmark = pytest.mark.process
@@ -28,7 +28,7 @@ def options() -> Line:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, options: Line) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path, options: Line) -> AsyncIterator[GatewayHarness]:
     """The program that the gateway finds tells a version and does nothing else: here the test is the CLI."""
     program = tmp_path / "claude"
     program.write_text(f"#!/bin/sh\necho '{VERSION} (Claude Code)'\n")
@@ -89,7 +89,7 @@ class Cli:
         await self.socket.send("".join(json.dumps(m) + "\n" for m in self.said if m.get("uuid")))
 
 
-async def invited(desk: Desk, context: ssl.SSLContext | None = None) -> Cli:
+async def invited(desk: GatewayHarness, context: ssl.SSLContext | None = None) -> Cli:
     await desk.open()
     told: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
     return Cli(told["url"], told["token"], context)
@@ -110,12 +110,12 @@ def result(session: str) -> Line:
     return {"type": "result", "uuid": "u-result", "session_id": session, **ended}
 
 
-def turn(desk: Desk, count: int) -> list[Line]:
+def turn(desk: GatewayHarness, count: int) -> list[Line]:
     told = [message(f"u-{number}", desk.session) for number in range(count)]
     return [init(desk.session), *told, result(desk.session)]
 
 
-async def prompted(desk: Desk, cli: Cli) -> str:
+async def prompted(desk: GatewayHarness, cli: Cli) -> str:
     await cli.start()
     name = await desk.send("go")
     assert (await cli.hear())["uuid"] == name
@@ -124,7 +124,7 @@ async def prompted(desk: Desk, cli: Cli) -> str:
 
 @pytest.mark.rules("S004-278", "S004-279")
 @pytest.mark.parametrize("cut", range(7))
-async def test_cut_after_each_message_everything_is_there_once(desk: Desk, cut: int) -> None:
+async def test_cut_after_each_message_everything_is_there_once(desk: GatewayHarness, cut: int) -> None:
     cli = await (await invited(desk)).come()
     name = await prompted(desk, cli)
     story = turn(desk, 4)
@@ -141,7 +141,9 @@ async def test_cut_after_each_message_everything_is_there_once(desk: Desk, cut: 
 
 
 @pytest.mark.rules("S004-278", "S004-306")
-async def test_a_prompt_that_came_before_the_drop_is_not_said_again_and_one_that_did_not_is(desk: Desk) -> None:
+async def test_a_prompt_that_came_before_the_drop_is_not_said_again_and_one_that_did_not_is(
+    desk: GatewayHarness,
+) -> None:
     cli = await (await invited(desk)).come()
     await prompted(desk, cli)
     await cli.say(init(desk.session), result(desk.session))
@@ -154,7 +156,7 @@ async def test_a_prompt_that_came_before_the_drop_is_not_said_again_and_one_that
 
 
 @pytest.mark.rules("S004-290")
-async def test_a_post_that_is_repeated_changes_nothing_twice(desk: Desk) -> None:
+async def test_a_post_that_is_repeated_changes_nothing_twice(desk: GatewayHarness) -> None:
     cli = await (await invited(desk)).come()
     await prompted(desk, cli)
     url = f"{desk.gateway.url}/v1/cli/session/{desk.session}/events"
@@ -193,7 +195,7 @@ async def test_it_dials_in_over_tls(tmp_path: Path, options: Line) -> None:
             assert (await cli.hear())["type"] == "user"
 
 
-async def test_the_token_opens_this_door_and_is_over_with_the_agent(desk: Desk) -> None:
+async def test_the_token_opens_this_door_and_is_over_with_the_agent(desk: GatewayHarness) -> None:
     cli = await invited(desk)
     for wrong in ("", "Bearer", "Bearer wrong", f"Bearer {desk.gateway.token}"):
         with pytest.raises(InvalidStatus) as refused:
@@ -214,14 +216,14 @@ async def test_the_token_opens_this_door_and_is_over_with_the_agent(desk: Desk) 
     assert refused.value.response.status_code == 401
 
 
-async def test_a_foreign_origin_is_refused_even_with_the_token(desk: Desk) -> None:
+async def test_a_foreign_origin_is_refused_even_with_the_token(desk: GatewayHarness) -> None:
     cli = await invited(desk)
     with pytest.raises(InvalidStatus) as refused:
         await cli.come(Origin="http://evil.example")
     assert refused.value.response.status_code == 403
 
 
-async def test_nonsense_on_the_socket_is_kept_and_harms_nobody(desk: Desk) -> None:
+async def test_nonsense_on_the_socket_is_kept_and_harms_nobody(desk: GatewayHarness) -> None:
     cli = await (await invited(desk)).come()
     await prompted(desk, cli)
     await cli.socket.send('\n\nnot json\n{"type":"of tomorrow","uuid":"u-t"}\n')

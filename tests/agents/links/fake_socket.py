@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fairlead.agents.links.dialin import DialInLink
 
 
-class FakeWire:
+class FakeSocket:
     """Implements `model.sockets.Wire`. `sent` are payloads; `taken` lets the agent have all that was sent."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Agent:
     """The agent's side of one socket."""
 
     def __init__(self, link: DialInLink, last: str = "") -> None:
-        self.wire = FakeWire()
+        self.wire = FakeSocket()
         self._holder = link.enter(last)
         self._holder.attached(self.wire)
 

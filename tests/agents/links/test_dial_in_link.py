@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.links.fake_socket import Agent, FakeWire
+from agents.links.fake_socket import Agent, FakeSocket
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import LineSplitter
 from fairlead.agents.links.dialin import UNREAD_BYTES, UNSENT_BYTES, DialInConnection, DialInLimits, DialInLink
@@ -163,7 +163,7 @@ async def test_a_socket_that_comes_while_the_link_closes_is_turned_away() -> Non
     room = Room()
     holder = room.link.enter("")
     await room.link.stop()
-    wire = FakeWire()
+    wire = FakeSocket()
     holder.attached(wire)
     assert wire.closed is not None
     assert room.arrivals == []

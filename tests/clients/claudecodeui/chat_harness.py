@@ -9,7 +9,7 @@ from typing import Any
 from websockets.asyncio.client import connect
 
 from clients.chat_client import ChatPeer, Frame
-from clients.mylifedb.harness import House, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.claudecodeui.chat import conversation
 from fairlead.clients.claudecodeui.chat.history import HistoryProjection
 from fairlead.clients.claudecodeui.rest import history_pages
@@ -18,7 +18,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
-from sessions.harness import ANN, Rig, SaidAgent
+from sessions.harness import ANN, CoreHarness, FakeAgent
 
 CHAT = ClientProtocol(
     name="claudecodeui",
@@ -83,10 +83,10 @@ async def peer_at(
             await asyncio.wait({listening})
 
 
-class ChatHouse:
-    def __init__(self, house: House, folder: Path) -> None:
+class ChatHarness:
+    def __init__(self, house: MyLifeDbGateway, folder: Path) -> None:
         self.house = house
-        self.rig: Rig = house.rig
+        self.rig: CoreHarness = house.rig
         self.folder = folder
         self.url = f"http://127.0.0.1:{house.port}"
 
@@ -103,7 +103,7 @@ class ChatHouse:
         await self.rig.gateway.command(ANN, cmd.Create(session=name, cwd=str(self.rig.cwd), **fields))
         return name
 
-    async def agent(self, number: int = 1) -> SaidAgent:
+    async def agent(self, number: int = 1) -> FakeAgent:
         """The n-th process, with the prompt that it was started for."""
         agent = await self.rig.kind.launched(number)
         await agent.prompted()
@@ -119,7 +119,7 @@ class ChatHouse:
 
 @contextlib.asynccontextmanager
 async def chat_house(
-    folder: Path, limits: ServerLimits | None = None, rig: Rig | None = None
-) -> AsyncIterator[ChatHouse]:
+    folder: Path, limits: ServerLimits | None = None, rig: CoreHarness | None = None
+) -> AsyncIterator[ChatHarness]:
     async with open_house(folder, limits, protocol=CHAT, rig=rig) as house:
-        yield ChatHouse(house, folder)
+        yield ChatHarness(house, folder)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from clients.cognova.chat_offline import SESSION, unframed
-from clients.cognova.chat_offline import Telling as Told
+from clients.cognova.chat_offline import ChatRecorder as Told
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder, RenderContext
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.model.gateway import Contextual
@@ -26,7 +26,7 @@ def stepped(encoder: Contextual, context: RenderContext, entries: Iterable[Entry
     return frames
 
 
-class Telling(Told):
+class ChatRecorder(Told):
     """One session as the core would log it, and what this protocol makes of it."""
 
     def __init__(self) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from argon2 import profiles
 
-from clients.claudecodeui.chat_harness import ChatHouse, chat_house
-from clients.claudecodeui.signed_gateway import Signed, signed_gateway
+from clients.claudecodeui.chat_harness import ChatHarness, chat_house
+from clients.claudecodeui.signed_gateway import SignedGateway, signed_gateway
 from fairlead.auth import passwords
 
 
 @pytest.fixture
-async def chats(tmp_path: Path) -> AsyncIterator[ChatHouse]:
+async def chats(tmp_path: Path) -> AsyncIterator[ChatHarness]:
     async with chat_house(tmp_path) as made:
         yield made
 
@@ -24,6 +24,6 @@ def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def signed(tmp_path: Path, cheap_passwords: None) -> AsyncIterator[Signed]:
+async def signed(tmp_path: Path, cheap_passwords: None) -> AsyncIterator[SignedGateway]:
     async with signed_gateway(tmp_path) as made:
         yield made

@@ -30,7 +30,7 @@ from terminals.socket_client import OnSocket
 SECRETS = {"FAIRLEAD_TOKEN": "fl_secret", "ANTHROPIC_API_KEY": "sk-secret", "JWT_SECRET": "secret"}
 
 
-class DeskClient(ClaudeCodeUiShellClient, OnSocket):
+class ShellClient(ClaudeCodeUiShellClient, OnSocket):
     """The reference client on a socket."""
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -57,7 +57,7 @@ class DeskClient(ClaudeCodeUiShellClient, OnSocket):
 AGENT_SCRIPT = 'echo "agent of $1 in $(pwd)"; while read line; do echo "agent got $line"; done'
 
 
-class DeskGateway(FakeGateway):
+class ShellGateway(FakeGateway):
     """Hands a session over by opening its terminal, as the core does. `script` is the agent's; `hold` as usual."""
 
     def __init__(self, terminals: TerminalRegistry, root: Path) -> None:
@@ -107,9 +107,9 @@ class DeskGateway(FakeGateway):
         return [command for _, command in self.commands if isinstance(command, kind)]
 
 
-class DeskHouse:
+class ShellHarness:
     def __init__(
-        self, served: Served, gateway: DeskGateway, terminals: TerminalRegistry, desks: ProgramLauncher, root: Path
+        self, served: Served, gateway: ShellGateway, terminals: TerminalRegistry, desks: ProgramLauncher, root: Path
     ) -> None:
         self.served = served
         self.desks = desks
@@ -118,10 +118,10 @@ class DeskHouse:
         self.root = root
 
     @contextlib.asynccontextmanager
-    async def sit(self, token: str = "", query: str = "") -> AsyncIterator[DeskClient]:
+    async def sit(self, token: str = "", query: str = "") -> AsyncIterator[ShellClient]:
         url = f"{self.served.ws}/shell?token={token or self.served.admin}{query}"
         async with connect(url, compression=None, proxy=None, max_size=None) as socket:
-            yield DeskClient(socket)
+            yield ShellClient(socket)
 
     async def token_of(self, user: str) -> str:
         await self.served.credentials.users.ensure(user)
@@ -144,7 +144,7 @@ async def open_desk_house(
     program: str = "/bin/sh",
     most: int = 8,
     providers: Mapping[str, Provider] = PROVIDERS,
-) -> AsyncIterator[DeskHouse]:
+) -> AsyncIterator[ShellHarness]:
     chosen = clock or SystemClock()
     host = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root)}
     settings = ShellSettings(program=program, env=shell_environment(host | SECRETS) | {"PS1": "$ "})
@@ -159,12 +159,12 @@ async def open_desk_house(
             raise NotFound("folder", path)
         return str(real)
 
-    gateway = DeskGateway(terminals, root)
+    gateway = ShellGateway(terminals, root)
     shells = UserShells(terminals, chosen, settings, folder)
     desks = ProgramLauncher(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
     async with serving(performers=desks.performers()) as served:
         try:
-            yield DeskHouse(served, gateway, terminals, desks, root)
+            yield ShellHarness(served, gateway, terminals, desks, root)
         finally:
             await desks.close()
             await shells.close()

@@ -18,7 +18,7 @@ PASSWORD = "correct horse"
 SESSIONS = "/api/providers/sessions"
 
 
-class Signed:
+class SignedGateway:
     """`http` is the user's on the door, `admin` the owner's on the main port."""
 
     def __init__(self, gateway: GatewayInfo, project: Path, http: httpx.AsyncClient, admin: httpx.AsyncClient) -> None:
@@ -77,7 +77,7 @@ async def frames_until(socket: ClientConnection, last: Callable[[dict[str, Any]]
 
 
 @contextlib.asynccontextmanager
-async def signed_gateway(folder: Path, **settings: Any) -> AsyncIterator[Signed]:
+async def signed_gateway(folder: Path, **settings: Any) -> AsyncIterator[SignedGateway]:
     """`ann` has signed in."""
     project = folder / "project"
     project.mkdir(exist_ok=True)
@@ -89,7 +89,7 @@ async def signed_gateway(folder: Path, **settings: Any) -> AsyncIterator[Signed]
         owner = {"authorization": f"Bearer {gateway.token}"}
         main = httpx.AsyncClient(base_url=gateway.url, headers=owner, timeout=PATIENCE, trust_env=False)
         async with door as http, main as admin:
-            made = Signed(gateway, project, http, admin)
+            made = SignedGateway(gateway, project, http, admin)
             known = [user["name"] for user in (await admin.get("/v1/users")).json()["users"]]
             if "ann" not in known:
                 await made.add("ann", scopes=["view", "chat", "approve", "terminal"])

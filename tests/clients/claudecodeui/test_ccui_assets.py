@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from clients.claudecodeui.chat_harness import CHAT, ChatHouse
-from clients.claudecodeui.signed_gateway import PASSWORD, SESSIONS, Signed, frames_until
+from clients.claudecodeui.chat_harness import CHAT, ChatHarness
+from clients.claudecodeui.signed_gateway import PASSWORD, SESSIONS, SignedGateway, frames_until
 from clients.mylifedb.harness import open_house
 from fairlead.model.auth import OWNER
 from fairlead.uploads.api import FILE_BYTES, FILES
@@ -28,7 +28,7 @@ def form(*files: tuple[str, bytes, str], field: str = "files") -> list[tuple[str
     return [(field, file) for file in files]
 
 
-async def upload(signed: Signed, *files: tuple[str, bytes, str]) -> list[dict[str, Any]]:
+async def upload(signed: SignedGateway, *files: tuple[str, bytes, str]) -> list[dict[str, Any]]:
     answer = await signed.http.post(ASSETS, files=form(*files))
     assert answer.status_code == 200, answer.text
     assert list(answer.json()) == ["attachments"]
@@ -41,12 +41,12 @@ def data_of(told: dict[str, Any]) -> bytes:
     return Path(told["path"]).read_bytes()
 
 
-def stored(signed: Signed) -> list[Path]:
+def stored(signed: SignedGateway) -> list[Path]:
     folder = Path(signed.gateway.data) / "uploads"
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-async def refused(signed: Signed, status: int, **given: Any) -> str:
+async def refused(signed: SignedGateway, status: int, **given: Any) -> str:
     answer = await signed.http.post(ASSETS, **given)
     assert answer.status_code == status, answer.text
     assert stored(signed) == [], "nothing of it is kept"
@@ -55,7 +55,7 @@ async def refused(signed: Signed, status: int, **given: Any) -> str:
     return error
 
 
-async def test_files_go_in_and_come_back(signed: Signed) -> None:
+async def test_files_go_in_and_come_back(signed: SignedGateway) -> None:
     picture, page = await upload(
         signed, ("Bild ä.PNG", PNG, "image/png"), ("evil.html", b"<script>alert(1)</script>", "text/html")
     )
@@ -76,7 +76,7 @@ async def test_files_go_in_and_come_back(signed: Signed) -> None:
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-async def test_names_that_mean_harm_are_names(signed: Signed) -> None:
+async def test_names_that_mean_harm_are_names(signed: SignedGateway) -> None:
     names = ["../../../etc/cron.d/x", "..", "/etc/passwd", "a\\..\\b.txt", "%2e%2e%2fx", "x\n.png", "ä" * 300]
     found = await upload(signed, *[(name, b"x", "text/plain") for name in names])
     folder = Path(signed.gateway.data) / "uploads" / "ann"
@@ -85,7 +85,7 @@ async def test_names_that_mean_harm_are_names(signed: Signed) -> None:
     assert [path.parent for path in stored(signed)] == [folder] * len(names)
 
 
-async def test_the_limits_hold_while_it_streams(signed: Signed) -> None:
+async def test_the_limits_hold_while_it_streams(signed: SignedGateway) -> None:
     assert (FILES, FILE_BYTES) == (10, 10 << 20), "what its app lets a person choose"
     small = ("x", b"x", "text/plain")
     assert "at most 10 files" in await refused(signed, 400, files=form(*[small] * 11))
@@ -94,7 +94,7 @@ async def test_the_limits_hold_while_it_streams(signed: Signed) -> None:
     assert len(await upload(signed, *[small] * 10)) == 10
 
 
-async def begun(signed: Signed, length: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def begun(signed: SignedGateway, length: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A form whose first file has begun, on a connection of its own."""
     door = httpx.URL(signed.door)
     reader, writer = await asyncio.open_connection(door.host, door.port)
@@ -107,7 +107,7 @@ async def begun(signed: Signed, length: int) -> tuple[asyncio.StreamReader, asyn
     return reader, writer
 
 
-async def test_a_form_that_says_that_it_is_too_long_is_not_read(signed: Signed) -> None:
+async def test_a_form_that_says_that_it_is_too_long_is_not_read(signed: SignedGateway) -> None:
     reader, writer = await begun(signed, 1 << 40)
     async with asyncio.timeout(PATIENCE):
         answer = await reader.read()
@@ -129,11 +129,11 @@ async def test_a_form_that_says_that_it_is_too_long_is_not_read(signed: Signed) 
         {"files": form(("x", b"x", "text/plain"), field="other")},
     ],
 )
-async def test_what_is_no_form_with_files_is_refused(signed: Signed, given: Any) -> None:
+async def test_what_is_no_form_with_files_is_refused(signed: SignedGateway, given: Any) -> None:
     await refused(signed, 400, **given)
 
 
-async def test_who_leaves_in_the_middle_leaves_nothing(signed: Signed) -> None:
+async def test_who_leaves_in_the_middle_leaves_nothing(signed: SignedGateway) -> None:
     reader, writer = await begun(signed, 100_000)
     async with asyncio.timeout(PATIENCE):
         while not stored(signed):
@@ -145,7 +145,7 @@ async def test_who_leaves_in_the_middle_leaves_nothing(signed: Signed) -> None:
     assert await reader.read() == b""
 
 
-async def test_files_are_their_users_own(signed: Signed) -> None:
+async def test_files_are_their_users_own(signed: SignedGateway) -> None:
     (mine,) = await upload(signed, ("mine.txt", b"mine", "text/plain"))
     await signed.add("bob")
     bob = {"authorization": f"Bearer {await signed.sign_in('bob')}"}
@@ -157,7 +157,7 @@ async def test_files_are_their_users_own(signed: Signed) -> None:
     assert (await signed.http.get(f"/api/assets/files/{Path(mine['path']).name}")).content == b"mine"
 
 
-async def test_who_has_a_name_after_somebody_else_finds_nothing_of_theirs(signed: Signed) -> None:
+async def test_who_has_a_name_after_somebody_else_finds_nothing_of_theirs(signed: SignedGateway) -> None:
     (told,) = await upload(signed, ("mine.txt", b"x", "text/plain"))
     assert (await signed.admin.delete("/v1/users/ann")).status_code == 200
     assert stored(signed) == []
@@ -166,7 +166,7 @@ async def test_who_has_a_name_after_somebody_else_finds_nothing_of_theirs(signed
     assert (await signed.http.get(f"/api/assets/files/{Path(told['path']).name}")).status_code == 404
 
 
-async def test_to_upload_needs_the_scope_to_chat_and_to_see_a_token(signed: Signed) -> None:
+async def test_to_upload_needs_the_scope_to_chat_and_to_see_a_token(signed: SignedGateway) -> None:
     await signed.add("viewer", PASSWORD, scopes=["view"])
     viewer = {"authorization": f"Bearer {await signed.sign_in('viewer')}"}
     answer = await signed.http.post(ASSETS, files=form(("x", b"x", "text/plain")), headers=viewer)
@@ -180,14 +180,14 @@ async def test_to_upload_needs_the_scope_to_chat_and_to_see_a_token(signed: Sign
 # --- with a prompt
 
 
-async def sent(signed: Signed, session: str, content: str, attachments: Any) -> list[dict[str, Any]]:
+async def sent(signed: SignedGateway, session: str, content: str, attachments: Any) -> list[dict[str, Any]]:
     message = {"type": "chat.send", "sessionId": session, "content": content, "options": {"attachments": attachments}}
     async with signed.chat() as socket:
         await socket.send(json.dumps(message))
         return await frames_until(socket, lambda frame: frame["kind"] in ("complete", "protocol_error"))
 
 
-async def test_a_prompt_and_its_files_are_one_row_as_the_app_showed_it(signed: Signed) -> None:
+async def test_a_prompt_and_its_files_are_one_row_as_the_app_showed_it(signed: SignedGateway) -> None:
     given = await upload(
         signed,
         ("dot.png", PNG, "image/png"),
@@ -206,7 +206,7 @@ async def test_a_prompt_and_its_files_are_one_row_as_the_app_showed_it(signed: S
     assert row["files"] == given[2:]
 
 
-async def test_files_alone_are_a_prompt(signed: Signed) -> None:
+async def test_files_alone_are_a_prompt(signed: SignedGateway) -> None:
     given = await upload(signed, ("dot.png", PNG, "image/png"))
     session = await signed.create("look")
     frames = await sent(signed, session, "", given)
@@ -215,7 +215,7 @@ async def test_files_alone_are_a_prompt(signed: Signed) -> None:
     assert (row["role"], row["content"], len(row["images"])) == ("user", "", 1)
 
 
-async def test_the_agent_may_read_what_was_attached_and_nothing_beside_it(signed: Signed) -> None:
+async def test_the_agent_may_read_what_was_attached_and_nothing_beside_it(signed: SignedGateway) -> None:
     (given,) = await upload(signed, ("words.bin", b"secret words\0", "application/octet-stream"))
     session = await signed.create("look")
     frames = await sent(signed, session, f"SCRIPT:read {given['path']}", [given])
@@ -228,7 +228,7 @@ async def test_the_agent_may_read_what_was_attached_and_nothing_beside_it(signed
     assert result["isError"] is True and "closed to tools" in result["content"]
 
 
-async def test_one_that_is_gone_is_told_and_nothing_runs(signed: Signed) -> None:
+async def test_one_that_is_gone_is_told_and_nothing_runs(signed: SignedGateway) -> None:
     (given,) = await upload(signed, ("plan.pdf", b"%PDF-", "application/pdf"))
     os.unlink(given["path"])
     session = await signed.create("look")
@@ -238,7 +238,7 @@ async def test_one_that_is_gone_is_told_and_nothing_runs(signed: Signed) -> None
     assert (await signed.http.get(f"{SESSIONS}/{session}/messages")).json()["total"] == 0
 
 
-async def test_what_is_not_ones_own_does_not_go_with_a_prompt(signed: Signed) -> None:
+async def test_what_is_not_ones_own_does_not_go_with_a_prompt(signed: SignedGateway) -> None:
     await signed.add("bob")
     token, signed.http.headers["authorization"] = signed.token, f"Bearer {await signed.sign_in('bob')}"
     (theirs,) = await upload(signed, ("theirs.txt", b"theirs", "text/plain"))
@@ -255,7 +255,7 @@ async def test_the_agent_is_handed_a_picture_as_a_block(tmp_path: Path) -> None:
     uploads = Uploads(tmp_path / "uploads")
     name = f"{7:032x}.png"
     async with open_house(tmp_path, performers=uploads.performers(), protocol=CHAT) as house:
-        chats = ChatHouse(house, tmp_path)
+        chats = ChatHarness(house, tmp_path)
         (uploads.folder / OWNER).mkdir(parents=True)
         (uploads.folder / OWNER / name).write_bytes(PNG)
         async with chats.peer() as peer:

@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.claudecodeui.chat_harness import ChatHouse, chat_house
+from clients.claudecodeui.chat_harness import ChatHarness, chat_house
 from clients.cognova.chat_harness import stream
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing
 from fairlead.server.limits import ServerLimits
-from sessions.harness import Rig
+from sessions.harness import CoreHarness
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 
 @pytest.mark.rules("S003-001", "S003-013", "S003-014", "S003-018", "S003-019")
-async def test_the_chat_is_at_ws_whatever_its_query_says(chats: ChatHouse) -> None:
+async def test_the_chat_is_at_ws_whatever_its_query_says(chats: ChatHarness) -> None:
     token = chats.house.admin
     for path in ("/ws", "/claudecodeui/ws", f"/ws?token={token}&x=1"):
         headers = {} if "token" in path else {"authorization": f"Bearer {token}"}
@@ -32,7 +32,7 @@ async def test_the_chat_is_at_ws_whatever_its_query_says(chats: ChatHouse) -> No
 
 
 @pytest.mark.rules("S003-010", "S003-016", "S003-017")
-async def test_nobody_comes_in_without_a_token(chats: ChatHouse) -> None:
+async def test_nobody_comes_in_without_a_token(chats: ChatHarness) -> None:
     for path in ("/ws", "/ws?token=wrong", "/nosuch"):
         with pytest.raises(InvalidStatus) as refused:
             async with chats.peer(path=path, additional_headers={}):
@@ -40,14 +40,14 @@ async def test_nobody_comes_in_without_a_token(chats: ChatHouse) -> None:
         assert refused.value.response.status_code == 401
 
 
-async def test_a_page_from_elsewhere_is_refused_although_it_has_a_token(chats: ChatHouse) -> None:
+async def test_a_page_from_elsewhere_is_refused_although_it_has_a_token(chats: ChatHarness) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with chats.peer(path=f"/ws?token={chats.house.admin}", origin="https://evil.example"):
             pass
     assert refused.value.response.status_code == 403
 
 
-async def test_a_revoked_token_closes_its_sockets(chats: ChatHouse) -> None:
+async def test_a_revoked_token_closes_its_sockets(chats: ChatHarness) -> None:
     made = await chats.house.credentials.create("token", "bob", ("view", "chat"))
     async with chats.peer(token=made.secret) as peer:
         await peer.settled()
@@ -56,7 +56,7 @@ async def test_a_revoked_token_closes_its_sockets(chats: ChatHouse) -> None:
 
 
 @pytest.mark.rules("S003-026", "S003-027", "S003-036", "S003-039", "S003-042", "S003-055")
-async def test_a_run_streams_to_the_socket_that_sent_it(chats: ChatHouse) -> None:
+async def test_a_run_streams_to_the_socket_that_sent_it(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "hello", {"model": "default", "effort": "default", "permissionMode": "default"})
@@ -124,7 +124,7 @@ BAD = [
 
 
 @pytest.mark.rules("S003-027", "S003-032", "S003-040", "S003-050", "S003-070", "S003-136", "S003-137")
-async def test_what_cannot_be_done_is_answered_with_its_code_and_starts_nothing(chats: ChatHouse) -> None:
+async def test_what_cannot_be_done_is_answered_with_its_code_and_starts_nothing(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         for message, code, words, session in BAD:
             await peer.socket.send(json.dumps(message))
@@ -136,7 +136,7 @@ async def test_what_cannot_be_done_is_answered_with_its_code_and_starts_nothing(
 
 @pytest.mark.rules("S003-136", "S003-137")
 async def test_a_runtime_that_breaks_is_answered_and_ends_neither_the_socket_nor_another_run(
-    chats: ChatHouse, monkeypatch: pytest.MonkeyPatch
+    chats: ChatHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = await chats.session(1), await chats.session(2)
     works = chats.rig.gateway.command
@@ -166,7 +166,7 @@ async def test_a_runtime_that_breaks_is_answered_and_ends_neither_the_socket_nor
 
 @pytest.mark.rules("S003-025", "S003-037", "S003-038")
 @pytest.mark.parametrize("payload", ["", " ", "{", "[]", "7", '"chat.send"', "null", b"\xff", b"[]"])
-async def test_what_is_no_object_is_answered_and_the_socket_lives_on(chats: ChatHouse, payload: Any) -> None:
+async def test_what_is_no_object_is_answered_and_the_socket_lives_on(chats: ChatHarness, payload: Any) -> None:
     async with chats.peer() as peer:
         await peer.socket.send(payload)
         told = await peer.until("protocol_error")
@@ -177,7 +177,7 @@ async def test_what_is_no_object_is_answered_and_the_socket_lives_on(chats: Chat
 
 
 @pytest.mark.rules("S003-039", "S003-136", "S003-137")
-async def test_a_second_send_while_a_run_is_on_is_refused_or_queued_if_asked(chats: ChatHouse) -> None:
+async def test_a_second_send_while_a_run_is_on_is_refused_or_queued_if_asked(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer, chats.peer() as other:
         await other.subscribe(name)
@@ -202,7 +202,7 @@ async def test_a_second_send_while_a_run_is_on_is_refused_or_queued_if_asked(cha
         assert "protocol_error" not in other.kinds(), "an error is an answer to the socket that asked"
 
 
-async def test_of_two_sends_in_the_same_moment_one_runs(chats: ChatHouse) -> None:
+async def test_of_two_sends_in_the_same_moment_one_runs(chats: ChatHarness) -> None:
     """The original asks and acts in two steps; here one of them is first, whoever asked."""
     name = await chats.session()
     async with chats.peer() as one, chats.peer() as two:
@@ -217,7 +217,7 @@ async def test_of_two_sends_in_the_same_moment_one_runs(chats: ChatHouse) -> Non
         assert len(agent.written) == 1
 
 
-async def test_a_message_with_an_id_is_acknowledged_and_runs_once_however_often_it_is_sent(chats: ChatHouse) -> None:
+async def test_a_message_with_an_id_is_acknowledged_and_runs_once_however_often_it_is_sent(chats: ChatHarness) -> None:
     name = await chats.session()
     mine = "aaaaaaaa-0000-4000-8000-000000000001"
     async with chats.peer() as peer:
@@ -237,7 +237,7 @@ async def test_a_message_with_an_id_is_acknowledged_and_runs_once_however_often_
 
 @pytest.mark.rules("S003-043", "S003-044", "S003-054")
 @pytest.mark.rules("S003-026", "S003-027")
-async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chats: ChatHouse) -> None:
+async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "write")
@@ -261,7 +261,7 @@ async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chat
 
 
 @pytest.mark.rules("S003-058")
-async def test_an_end_that_is_told_again_ends_nothing(chats: ChatHouse) -> None:
+async def test_an_end_that_is_told_again_ends_nothing(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "one")
@@ -285,7 +285,7 @@ async def test_an_end_that_is_told_again_ends_nothing(chats: ChatHouse) -> None:
 
 
 @pytest.mark.rules("S003-043")
-async def test_an_abort_before_the_agent_is_up_takes_the_message_back(chats: ChatHouse) -> None:
+async def test_an_abort_before_the_agent_is_up_takes_the_message_back(chats: ChatHarness) -> None:
     """The original tells that it is aborted and runs it all the same."""
     name = await chats.session()
     chats.rig.kind.launch_when.clear()
@@ -304,7 +304,7 @@ async def test_an_abort_before_the_agent_is_up_takes_the_message_back(chats: Cha
 @pytest.mark.rules("S003-057", "S003-054")
 @pytest.mark.parametrize("exit", [Exit(code=3), Exit(signal=9), Exit(code=0), Exit()], ids=repr)
 async def test_an_agent_that_dies_or_cannot_start_ends_its_run_with_an_error_and_one_complete(
-    chats: ChatHouse, exit: Exit
+    chats: ChatHarness, exit: Exit
 ) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
@@ -322,7 +322,7 @@ async def test_an_agent_that_dies_or_cannot_start_ends_its_run_with_an_error_and
 
 
 @pytest.mark.rules("S003-032", "S003-041")
-async def test_a_client_chooses_neither_the_folder_nor_the_provider(chats: ChatHouse) -> None:
+async def test_a_client_chooses_neither_the_folder_nor_the_provider(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         options = {"cwd": "/", "projectPath": "/", "resume": "x", "env": {"A": "b"}, "provider": "codex"}
@@ -342,7 +342,7 @@ async def test_a_client_chooses_neither_the_folder_nor_the_provider(chats: ChatH
         {"toolsSettings": {"allowedTools": [], "disallowedTools": [], "skipPermissions": True}},
     ],
 )
-async def test_bypass_is_the_policys_to_allow_not_the_clients(chats: ChatHouse, options: dict[str, Any]) -> None:
+async def test_bypass_is_the_policys_to_allow_not_the_clients(chats: ChatHarness, options: dict[str, Any]) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "x", options)
@@ -352,7 +352,7 @@ async def test_bypass_is_the_policys_to_allow_not_the_clients(chats: ChatHouse, 
 
 
 async def test_options_are_the_sessions_from_then_on(tmp_path: Any) -> None:
-    async with chat_house(tmp_path, rig=Rig(tmp_path, allow_bypass=True)) as chats:
+    async with chat_house(tmp_path, rig=CoreHarness(tmp_path, allow_bypass=True)) as chats:
         name = await chats.session()
         async with chats.peer() as peer:
             options = {"permissionMode": "acceptEdits", "model": "opus", "effort": "high"}
@@ -368,7 +368,7 @@ async def test_options_are_the_sessions_from_then_on(tmp_path: Any) -> None:
             assert chats.rig.state(name).settings.model == "opus"
 
 
-async def test_who_may_only_look_cannot_send(chats: ChatHouse) -> None:
+async def test_who_may_only_look_cannot_send(chats: ChatHarness) -> None:
     name = await chats.session()
     token = await chats.house.token("view")
     async with chats.peer(token=token) as peer:

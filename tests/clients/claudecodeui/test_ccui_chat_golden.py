@@ -11,7 +11,7 @@ import pytest
 
 from agents.claude.golden_claude import inputs
 from clients.claudecodeui.chat_harness import said
-from clients.claudecodeui.chat_offline import Frame, Telling, shown
+from clients.claudecodeui.chat_offline import ChatRecorder, Frame, shown
 from clients.cognova.chat_offline import SESSION
 from fairlead.clients.claudecodeui.chat.frames import FRAMES
 
@@ -35,8 +35,8 @@ def lines(case: str, name: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
 
 
-def told(case: str) -> Telling:
-    return Telling().run(lines(case, "in.jsonl"))
+def told(case: str) -> ChatRecorder:
+    return ChatRecorder().run(lines(case, "in.jsonl"))
 
 
 def live(case: str) -> list[Frame]:
@@ -52,7 +52,7 @@ def rows(case: str) -> list[Frame]:
     return stored
 
 
-def write(case: str, telling: Telling) -> None:
+def write(case: str, telling: ChatRecorder) -> None:
     frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in telling.live()]
     (CASES / case / "live.jsonl").write_text("".join(frames))
     (CASES / case / "history.json").write_text(json.dumps(telling.history(), ensure_ascii=False, indent=1) + "\n")
@@ -195,7 +195,7 @@ def test_the_reference_client_shows_each_case_to_its_end() -> None:
 
 def test_a_request_of_what_goes_on_in_the_background_is_made_again_behind_complete() -> None:
     """With `complete` the app puts all cards away."""
-    telling = Telling().run(inputs("2.1.325-background_and_prompt"))
+    telling = ChatRecorder().run(inputs("2.1.325-background_and_prompt"))
     frames = telling.live()
     (asked, *_) = [frame for frame in frames if frame["kind"] == "permission_request"]
     ends = [place for place, frame in enumerate(frames) if frame["kind"] == "complete"]

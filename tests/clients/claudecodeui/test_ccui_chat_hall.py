@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.chat_harness import ChatHouse
+from clients.claudecodeui.chat_harness import ChatHarness
 from clients.cognova.chat_harness import stream
 from fairlead.clients.claudecodeui.chat.session_list import CODEC, HALL, loading
 from fairlead.clients.claudecodeui.rest.project_fields import project_id
@@ -27,7 +27,7 @@ GATEWAY = frozenset({"chat_subscribed", "session_upserted", "loading_progress", 
 
 
 @pytest.mark.rules("S003-023", "S003-127", "S003-130", "S003-131", "S003-035", "S003-036")
-async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: ChatHouse) -> None:
+async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: ChatHarness) -> None:
     async with chats.peer() as one, chats.peer() as two:
         await one.settled()
         await two.settled()
@@ -58,7 +58,7 @@ async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: Cha
 
 
 @pytest.mark.rules("S003-024", "S003-128", "S003-133")
-async def test_a_socket_that_is_gone_is_told_nothing_and_hinders_nobody(chats: ChatHouse) -> None:
+async def test_a_socket_that_is_gone_is_told_nothing_and_hinders_nobody(chats: ChatHarness) -> None:
     doer = chats.house.app.doer
     async with chats.peer() as stays:
         await stays.settled()
@@ -77,7 +77,7 @@ async def test_a_socket_that_is_gone_is_told_nothing_and_hinders_nobody(chats: C
 
 
 @pytest.mark.rules("S003-126", "S003-127", "S003-129")
-async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHouse) -> None:
+async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHarness) -> None:
     async with chats.peer() as one, chats.peer() as two:
         await one.settled()
         await two.settled()
@@ -99,7 +99,7 @@ async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHouse) -> Non
 
 
 @pytest.mark.rules("S003-051", "S003-052", "S003-053")
-async def test_whatever_a_chat_socket_is_sent_has_a_kind_of_the_list_and_no_type(chats: ChatHouse) -> None:
+async def test_whatever_a_chat_socket_is_sent_has_a_kind_of_the_list_and_no_type(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.subscribe(name)
@@ -178,7 +178,7 @@ async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_i
     assert not desk.listeners, "nobody listens where nobody is"
 
 
-async def test_archived_sessions_and_those_that_are_gone_are_not_told(chats: ChatHouse) -> None:
+async def test_archived_sessions_and_those_that_are_gone_are_not_told(chats: ChatHarness) -> None:
     gone, kept = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer:
         await peer.settled()

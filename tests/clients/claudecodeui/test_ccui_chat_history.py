@@ -2,12 +2,12 @@
 
 import pytest
 
-from clients.claudecodeui.chat_harness import ChatHouse
+from clients.claudecodeui.chat_harness import ChatHarness
 from clients.cognova.chat_harness import stream
 from fairlead.clients.claudecodeui.rest import history_pages
 
 
-async def talked(chats: ChatHouse, turns: int = 3) -> str:
+async def talked(chats: ChatHarness, turns: int = 3) -> str:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "first")
@@ -24,7 +24,7 @@ async def talked(chats: ChatHouse, turns: int = 3) -> str:
     return name
 
 
-async def test_a_page_is_counted_from_the_end(chats: ChatHouse) -> None:
+async def test_a_page_is_counted_from_the_end(chats: ChatHarness) -> None:
     name = await talked(chats)
     whole = await chats.messages(name)
     assert (whole["total"], whole["hasMore"], whole["offset"], whole["limit"]) == (9, False, 0, None)
@@ -48,7 +48,7 @@ async def test_a_page_is_counted_from_the_end(chats: ChatHouse) -> None:
 
 
 async def test_a_long_history_is_read_in_pieces_and_an_answer_has_an_end(
-    chats: ChatHouse, monkeypatch: pytest.MonkeyPatch
+    chats: ChatHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await talked(chats)
     rows = (await chats.messages(name))["messages"]
@@ -59,7 +59,7 @@ async def test_a_long_history_is_read_in_pieces_and_an_answer_has_an_end(
     assert (cut["messages"], cut["hasMore"], cut["total"]) == (rows[-2:], True, 9)
 
 
-async def test_live_and_stored_rows_are_the_same(chats: ChatHouse) -> None:
+async def test_live_and_stored_rows_are_the_same(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "go")
@@ -81,7 +81,7 @@ async def test_live_and_stored_rows_are_the_same(chats: ChatHouse) -> None:
         assert [row["kind"] for row in peer.client.sessions[name].merged] == ["text", "text", "tool_use"]
 
 
-async def test_sessions_that_are_not_there(chats: ChatHouse) -> None:
+async def test_sessions_that_are_not_there(chats: ChatHarness) -> None:
     unknown = "99999999-9999-4999-8999-999999999999"
     assert (await chats.messages(unknown))["code"] == "SESSION_NOT_FOUND"
     assert (await chats.messages("a.b"))["code"] == "SESSION_NOT_FOUND"

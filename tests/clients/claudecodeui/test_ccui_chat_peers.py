@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.chat_harness import ChatHouse, chat_house
+from clients.claudecodeui.chat_harness import ChatHarness, chat_house
 from clients.cognova.chat_harness import stream
 from fairlead.clients.claudecodeui.chat.frames import FRAMES
 from fairlead.model.ids import SessionId
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
-from sessions.harness import SESSION, Rig, SaidAgent
+from sessions.harness import SESSION, CoreHarness, FakeAgent
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 
-async def turn(chats: ChatHouse, name: SessionId, number: int = 1, words: str = "hi") -> SaidAgent:
+async def turn(chats: ChatHarness, name: SessionId, number: int = 1, words: str = "hi") -> FakeAgent:
     """A whole run."""
     await chats.rig.send("go", name)
     agent = await chats.rig.kind.launched(number)
@@ -36,7 +36,7 @@ def _rows(name: str, *frames: Any) -> Any:
 
 @pytest.mark.rules("S003-045", "S003-065", "S003-068")
 @pytest.mark.rules("S003-026", "S003-027")
-async def test_each_session_of_a_subscribe_is_acknowledged_also_those_that_are_not_there(chats: ChatHouse) -> None:
+async def test_each_session_of_a_subscribe_is_acknowledged_also_those_that_are_not_there(chats: ChatHarness) -> None:
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer:
         entries: list[Any] = [{"sessionId": one}, {"sessionId": f" {two} ", "lastSeq": "x"}, {"sessionId": UNKNOWN}]
@@ -57,7 +57,7 @@ async def test_each_session_of_a_subscribe_is_acknowledged_also_those_that_are_n
 
 
 @pytest.mark.rules("S003-046", "S003-047", "S003-066", "S003-068", "S003-063")
-async def test_every_attached_socket_gets_every_event_and_none_is_robbed(chats: ChatHouse) -> None:
+async def test_every_attached_socket_gets_every_event_and_none_is_robbed(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as one, chats.peer() as two, chats.peer() as three:
         await one.send(name, "go")
@@ -82,7 +82,7 @@ async def test_every_attached_socket_gets_every_event_and_none_is_robbed(chats: 
 
 
 @pytest.mark.rules("S003-047")
-async def test_who_has_nothing_gets_the_run_that_goes_on_and_nothing_of_those_that_are_over(chats: ChatHouse) -> None:
+async def test_who_has_nothing_gets_the_run_that_goes_on_and_nothing_of_those_that_are_over(chats: ChatHarness) -> None:
     """A page that has loaded its history subscribes with 0."""
     name = await chats.session()
     agent = await turn(chats, name, words="one")
@@ -107,7 +107,7 @@ async def test_who_has_nothing_gets_the_run_that_goes_on_and_nothing_of_those_th
 
 
 @pytest.mark.rules("S003-060", "S003-047")
-async def test_numbers_grow_over_runs_so_that_a_remembered_one_is_always_right(chats: ChatHouse) -> None:
+async def test_numbers_grow_over_runs_so_that_a_remembered_one_is_always_right(chats: ChatHarness) -> None:
     """The original begins at 1 with each run: who remembers the last of run 1 loses the first of run 2."""
     name = await chats.session()
     agent = await turn(chats, name, words="one")
@@ -163,11 +163,11 @@ async def test_a_restart_of_the_gateway_loses_no_event_and_no_number(tmp_path: P
 
 @pytest.mark.rules("S003-054", "S003-057")
 async def test_a_run_whose_gateway_died_gets_its_one_complete_by_its_true_end(tmp_path: Path) -> None:
-    killed = await Rig(tmp_path).start()
+    killed = await CoreHarness(tmp_path).start()
     agent = await killed.working()
     await agent.text("Working.", "m1")
     await killed.crash()
-    again = Rig(tmp_path)
+    again = CoreHarness(tmp_path)
     again.kind.follow_until.clear()
     async with chat_house(tmp_path, rig=again) as chats, chats.peer() as peer:
         ack = await peer.subscribe(SESSION)
@@ -182,7 +182,7 @@ async def test_a_run_whose_gateway_died_gets_its_one_complete_by_its_true_end(tm
 
 
 @pytest.mark.rules("S003-067")
-async def test_a_place_that_this_log_never_had_is_told_as_a_gap(chats: ChatHouse) -> None:
+async def test_a_place_that_this_log_never_had_is_told_as_a_gap(chats: ChatHarness) -> None:
     name = await chats.session()
     agent = await turn(chats, name)
     async with chats.peer() as peer:
@@ -198,7 +198,7 @@ async def test_a_place_that_this_log_never_had_is_told_as_a_gap(chats: ChatHouse
     assert [row["content"] for row in (await chats.messages(name))["messages"]] == ["go", "hi", "more", "next"]
 
 
-async def test_a_connection_may_end_between_two_frames_of_one_event(chats: ChatHouse) -> None:
+async def test_a_connection_may_end_between_two_frames_of_one_event(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "go")
@@ -216,7 +216,7 @@ async def test_a_connection_may_end_between_two_frames_of_one_event(chats: ChatH
             assert _rows(name, *whole[:cut], *back.run()) == _rows(name, *whole)
 
 
-async def test_who_subscribes_again_after_a_run_hears_once_that_the_session_changed(chats: ChatHouse) -> None:
+async def test_who_subscribes_again_after_a_run_hears_once_that_the_session_changed(chats: ChatHarness) -> None:
     """The app reads history again then, and only now drops its own rows of what it saw streamed."""
     name = await chats.session()
     async with chats.peer() as peer:
@@ -236,7 +236,7 @@ async def test_who_subscribes_again_after_a_run_hears_once_that_the_session_chan
         assert peer.kinds()[-2:] == ["chat_subscribed", "protocol_error"], "and not again"
 
 
-async def test_subscribing_again_on_the_same_socket_tells_nothing_twice(chats: ChatHouse) -> None:
+async def test_subscribing_again_on_the_same_socket_tells_nothing_twice(chats: ChatHarness) -> None:
     """The app does so two or three times for each page that it opens, and would add up the pieces of a text."""
     name = await chats.session()
     async with chats.peer() as peer:
@@ -253,7 +253,7 @@ async def test_subscribing_again_on_the_same_socket_tells_nothing_twice(chats: C
 
 
 @pytest.mark.rules("S003-062", "S003-065", "S003-136", "S003-137")
-async def test_sessions_do_not_mix(chats: ChatHouse) -> None:
+async def test_sessions_do_not_mix(chats: ChatHarness) -> None:
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer, chats.peer() as other:
         await peer.send(one, "a")
@@ -287,7 +287,7 @@ async def test_sessions_do_not_mix(chats: ChatHouse) -> None:
 
 
 @pytest.mark.rules("S003-048")
-async def test_a_subscribe_at_any_moment_of_a_stream_misses_nothing_and_doubles_nothing(chats: ChatHouse) -> None:
+async def test_a_subscribe_at_any_moment_of_a_stream_misses_nothing_and_doubles_nothing(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "go")
@@ -330,7 +330,7 @@ async def test_a_subscribe_at_any_moment_of_a_stream_misses_nothing_and_doubles_
 
 
 @pytest.mark.rules("S003-064")
-async def test_a_reader_that_does_not_read_costs_the_others_nothing_and_little_memory(chats: ChatHouse) -> None:
+async def test_a_reader_that_does_not_read_costs_the_others_nothing_and_little_memory(chats: ChatHarness) -> None:
     """5,000 events of 100 kB are half a gigabyte: the original keeps them all, here nothing waits for anybody."""
     name = await chats.session()
     async with chats.peer() as peer:
@@ -359,7 +359,7 @@ def test_a_run_has_room_for_its_numbers() -> None:
     assert 10**13 * FRAMES < 2**53
 
 
-async def test_pieces_come_of_the_session_that_is_looked_at_and_whole_texts_of_the_others(chats: ChatHouse) -> None:
+async def test_pieces_come_of_the_session_that_is_looked_at_and_whole_texts_of_the_others(chats: ChatHarness) -> None:
     """The app joins all pieces that come into one text, whatever session they are of."""
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer:
@@ -392,7 +392,7 @@ async def test_pieces_come_of_the_session_that_is_looked_at_and_whole_texts_of_t
         assert numbers == sorted(set(numbers))
 
 
-async def test_a_client_that_shows_several_sessions_says_so(chats: ChatHouse) -> None:
+async def test_a_client_that_shows_several_sessions_says_so(chats: ChatHarness) -> None:
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer, chats.peer() as quiet:
         await peer.say("chat.subscribe", sessions=[{"sessionId": one, "stream": True}])

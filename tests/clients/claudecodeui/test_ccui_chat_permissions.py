@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.chat_harness import ChatHouse, Peer
+from clients.claudecodeui.chat_harness import ChatHarness, Peer
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Decision
 from fairlead.model.ids import SessionId
 from fairlead.sessions.permissions.requests import MOST_BROUGHT
-from sessions.harness import BOB, SaidAgent
+from sessions.harness import BOB, FakeAgent
 
 
-async def asking(chats: ChatHouse, peer: Peer, tool: str = "Bash", **given: Any) -> tuple[SessionId, SaidAgent, str]:
+async def asking(chats: ChatHarness, peer: Peer, tool: str = "Bash", **given: Any) -> tuple[SessionId, FakeAgent, str]:
     """A run that waits for a person."""
     name = await chats.session()
     await peer.send(name, "go")
@@ -23,16 +23,16 @@ async def asking(chats: ChatHouse, peer: Peer, tool: str = "Bash", **given: Any)
     return name, agent, asked["requestId"]
 
 
-def answered(agent: SaidAgent, request: str) -> bool:
+def answered(agent: FakeAgent, request: str) -> bool:
     return any(name == request for name, _ in agent.answers)
 
 
-def answer(agent: SaidAgent, request: str) -> Decision:
+def answer(agent: FakeAgent, request: str) -> Decision:
     (found,) = [decision for name, decision in agent.answers if name == request]
     return found
 
 
-async def only_in_the_sessions_folder(agent: SaidAgent, tool: str) -> None:
+async def only_in_the_sessions_folder(agent: FakeAgent, tool: str) -> None:
     async def verdict(path: str) -> str:
         return (await agent.check("toolu_9", tool, file_path=path, content="x")).behavior
 
@@ -43,7 +43,7 @@ async def only_in_the_sessions_folder(agent: SaidAgent, tool: str) -> None:
 
 @pytest.mark.rules("S003-049", "S003-069")
 @pytest.mark.rules("S003-026", "S003-027")
-async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: ChatHouse) -> None:
+async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: ChatHarness) -> None:
     async with chats.peer() as one, chats.peer() as two:
         name, agent, request = await asking(chats, one)
         asked = one.run()[-1]
@@ -79,7 +79,7 @@ async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: 
 
 
 @pytest.mark.rules("S003-049")
-async def test_a_denial_with_words_and_a_changed_input_reach_the_agent(chats: ChatHouse) -> None:
+async def test_a_denial_with_words_and_a_changed_input_reach_the_agent(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         _, agent, request = await asking(chats, peer)
         await peer.say("chat.permission-response", requestId=request, allow=0, message="not today")
@@ -94,7 +94,7 @@ async def test_a_denial_with_words_and_a_changed_input_reach_the_agent(chats: Ch
         assert answer(agent, "req-2").updated_input == changed
 
 
-async def test_a_question_is_answered_by_its_answers(chats: ChatHouse) -> None:
+async def test_a_question_is_answered_by_its_answers(chats: ChatHarness) -> None:
     questions = [{"question": "Which?", "options": []}]
     async with chats.peer() as peer:
         _, agent, request = await asking(chats, peer, "AskUserQuestion", questions=questions)
@@ -105,7 +105,7 @@ async def test_a_question_is_answered_by_its_answers(chats: ChatHouse) -> None:
         assert answer(agent, "req-1").updated_input == given
 
 
-async def test_an_unanswered_request_waits_for_good(chats: ChatHouse) -> None:
+async def test_an_unanswered_request_waits_for_good(chats: ChatHarness) -> None:
     """The original denies it in silence after 55 s."""
     async with chats.peer() as peer:
         name, agent, request = await asking(chats, peer)
@@ -115,21 +115,21 @@ async def test_an_unanswered_request_waits_for_good(chats: ChatHouse) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"requestId": 7}, {"requestId": ""}])
-async def test_an_answer_to_nothing_is_passed_over(chats: ChatHouse, given: dict[str, Any]) -> None:
+async def test_an_answer_to_nothing_is_passed_over(chats: ChatHarness, given: dict[str, Any]) -> None:
     async with chats.peer() as peer:
         await peer.say("chat.permission-response", allow=True, **given)
         await peer.settled()
         assert peer.kinds() == ["protocol_error"]
 
 
-async def test_an_answer_to_what_nobody_asked_takes_the_card_away(chats: ChatHouse) -> None:
+async def test_an_answer_to_what_nobody_asked_takes_the_card_away(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         await peer.say("chat.permission-response", requestId="nothing", allow=True)
         told = await peer.until("permission_cancelled")
         assert (told["requestId"], told["reason"], told["sessionId"]) == ("nothing", "cancelled", None)
 
 
-async def test_who_may_not_approve_does_not(chats: ChatHouse) -> None:
+async def test_who_may_not_approve_does_not(chats: ChatHarness) -> None:
     """The original asks nobody who it is that answers."""
     token = await chats.house.token("view", "chat")
     async with chats.peer() as peer, chats.peer(token=token) as other:
@@ -141,7 +141,7 @@ async def test_who_may_not_approve_does_not(chats: ChatHouse) -> None:
 
 
 @pytest.mark.rules("S003-049")
-async def test_a_remembered_rule_allows_what_it_says_and_not_what_is_chained_to_it(chats: ChatHouse) -> None:
+async def test_a_remembered_rule_allows_what_it_says_and_not_what_is_chained_to_it(chats: ChatHarness) -> None:
     """In the original `Bash(echo:*)` allowed `echo hi; touch chained.txt` with no question."""
     async with chats.peer() as peer:
         _, agent, request = await asking(chats, peer, command="echo one")
@@ -154,7 +154,7 @@ async def test_a_remembered_rule_allows_what_it_says_and_not_what_is_chained_to_
             assert (await agent.check("toolu_3", command=command)).behavior == "ask", command
 
 
-async def test_a_rule_that_cannot_be_remembered_leaves_the_answer_standing(chats: ChatHouse) -> None:
+async def test_a_rule_that_cannot_be_remembered_leaves_the_answer_standing(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name, agent, request = await asking(chats, peer)
         await peer.say("chat.permission-response", requestId=request, allow=True, rememberEntry="((")
@@ -166,7 +166,7 @@ async def test_a_rule_that_cannot_be_remembered_leaves_the_answer_standing(chats
         assert note.startswith("Your answer counts this once and is not remembered. The rule '((' does not begin with")
 
 
-async def test_a_file_tool_that_is_remembered_by_its_name_is_allowed_in_the_sessions_folder(chats: ChatHouse) -> None:
+async def test_a_file_tool_that_is_remembered_by_its_name_is_allowed_in_the_sessions_folder(chats: ChatHarness) -> None:
     """The app's *Allow & remember* sends the bare name of every tool but Bash."""
     token = await chats.house.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
@@ -179,7 +179,7 @@ async def test_a_file_tool_that_is_remembered_by_its_name_is_allowed_in_the_sess
         await only_in_the_sessions_folder(agent, "Write")
 
 
-async def test_a_request_that_ends_with_its_run_goes_with_it(chats: ChatHouse) -> None:
+async def test_a_request_that_ends_with_its_run_goes_with_it(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name, agent, _ = await asking(chats, peer)
         await peer.say("chat.abort", sessionId=name)
@@ -192,7 +192,7 @@ async def test_a_request_that_ends_with_its_run_goes_with_it(chats: ChatHouse) -
         assert peer.client.sessions[name].requests == {}
 
 
-async def test_rules_that_the_app_keeps_are_the_sessions_while_it_brings_them(chats: ChatHouse) -> None:
+async def test_rules_that_the_app_keeps_are_the_sessions_while_it_brings_them(chats: ChatHarness) -> None:
     """The app sends its whole list with each prompt; what is no longer in it is no longer allowed."""
     name = await chats.session()
     token = await chats.house.token("view", "chat", "approve")
@@ -216,7 +216,7 @@ async def test_rules_that_the_app_keeps_are_the_sessions_while_it_brings_them(ch
         assert (await agent.check("t6", "WebFetch", url="https://example.org")).behavior == "ask"
 
 
-async def test_who_may_not_approve_brings_no_rules_along_and_may_send_all_the_same(chats: ChatHouse) -> None:
+async def test_who_may_not_approve_brings_no_rules_along_and_may_send_all_the_same(chats: ChatHarness) -> None:
     name = await chats.session()
     token = await chats.house.token("view", "chat")
     async with chats.peer(token=token) as peer:
@@ -230,7 +230,9 @@ async def test_who_may_not_approve_brings_no_rules_along_and_may_send_all_the_sa
         assert "Bash(make:*): " in note and "scope approve" in note
 
 
-async def test_a_file_tool_that_the_app_allows_by_its_name_is_allowed_in_the_sessions_folder(chats: ChatHouse) -> None:
+async def test_a_file_tool_that_the_app_allows_by_its_name_is_allowed_in_the_sessions_folder(
+    chats: ChatHarness,
+) -> None:
     """Names are what the app's list of tools has."""
     name = await chats.session()
     token = await chats.house.token("view", "chat", "approve")
@@ -244,7 +246,7 @@ async def test_a_file_tool_that_the_app_allows_by_its_name_is_allowed_in_the_ses
         assert peer.client.sessions[name].notes == []
 
 
-async def test_what_the_app_allows_and_may_not_is_told_in_words_and_once(chats: ChatHouse) -> None:
+async def test_what_the_app_allows_and_may_not_is_told_in_words_and_once(chats: ChatHarness) -> None:
     name = await chats.session()
     token = await chats.house.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
@@ -269,7 +271,7 @@ async def test_what_the_app_allows_and_may_not_is_told_in_words_and_once(chats: 
         assert shown.notes[1].endswith("And 20 more.")
 
 
-async def test_what_a_session_may_have_of_rules_is_told(chats: ChatHouse) -> None:
+async def test_what_a_session_may_have_of_rules_is_told(chats: ChatHarness) -> None:
     name = await chats.session()
     many = tuple(f"Bash(make {number}:*)" for number in range(MOST_BROUGHT + 1))
     reply = await chats.rig.do(cmd.SetRules(session=name, allow=("Bash", "Bash(ls:*)"), deny=many), BOB)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from clients.claudecodeui.chat_harness import ChatHouse
+from clients.claudecodeui.chat_harness import ChatHarness
 from fairlead.model.agents import Exit
 
 
 @pytest.mark.rules("S003-005", "S003-031", "S003-033", "S003-034", "S003-061")
-async def test_a_session_is_known_by_its_agents_own_id_too_and_answers_by_ours(chats: ChatHouse) -> None:
+async def test_a_session_is_known_by_its_agents_own_id_too_and_answers_by_ours(chats: ChatHarness) -> None:
     name = await chats.session()
     native = "0a0a0a0a-0000-4000-8000-00000000000a"
     async with chats.peer() as live:
@@ -36,7 +36,7 @@ async def test_a_session_is_known_by_its_agents_own_id_too_and_answers_by_ours(c
 
 
 @pytest.mark.rules("S003-135", "S003-046")
-async def test_a_run_whose_socket_is_lost_goes_on_and_streams_to_the_next_one(chats: ChatHouse) -> None:
+async def test_a_run_whose_socket_is_lost_goes_on_and_streams_to_the_next_one(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as there:
         await there.subscribe(name)

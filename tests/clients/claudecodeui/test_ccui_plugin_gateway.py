@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.signed_gateway import Signed, frames_until, signed_gateway
+from clients.claudecodeui.signed_gateway import SignedGateway, frames_until, signed_gateway
 from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.sockets import CloseSocket, Do, Handshake, Perform, SocketRoute
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-async def signed(tmp_path: Path) -> AsyncIterator[Signed]:
+async def signed(tmp_path: Path) -> AsyncIterator[SignedGateway]:
     """The sample runs."""
     shutil.copytree(BOARD, tmp_path / "plugins" / "board", ignore=shutil.ignore_patterns("__pycache__"))
     async with signed_gateway(tmp_path, plugins=str(tmp_path / "plugins")) as made:
@@ -50,7 +50,7 @@ async def hear(socket: ClientConnection) -> Any:
 
 
 @pytest.mark.rules("S003-003", "S003-021")
-async def test_one_board_on_both_ports_and_its_page_for_the_app(signed: Signed) -> None:
+async def test_one_board_on_both_ports_and_its_page_for_the_app(signed: SignedGateway) -> None:
     async with (
         joined(signed.gateway.url, "/plugin-ws/board", signed.gateway.token) as owner,
         joined(signed.door, "/plugin-ws/board", signed.token) as ann,
@@ -68,7 +68,7 @@ async def test_one_board_on_both_ports_and_its_page_for_the_app(signed: Signed) 
 @pytest.mark.rules("S003-001", "S003-002", "S003-003", "S003-004", "S003-019", "S003-020", "S003-021")
 @pytest.mark.parametrize("where", ["door", "main"])
 async def test_the_three_sockets_are_on_the_port_of_http_and_each_speaks_its_own_way(
-    signed: Signed, where: str
+    signed: SignedGateway, where: str
 ) -> None:
     url = {"door": signed.door, "main": signed.gateway.url}[where]
     async with (
@@ -87,7 +87,7 @@ async def test_the_three_sockets_are_on_the_port_of_http_and_each_speaks_its_own
 
 
 @pytest.mark.rules("S003-125")
-async def test_terminals_and_plugins_hear_no_broadcast(signed: Signed) -> None:
+async def test_terminals_and_plugins_hear_no_broadcast(signed: SignedGateway) -> None:
     async with (
         signed.chat() as chat,
         joined(signed.door, "/shell", signed.token) as shell,

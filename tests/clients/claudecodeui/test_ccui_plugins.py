@@ -17,14 +17,14 @@ from fairlead.model.requests import Head
 from fairlead.plugins.api import JoinPlugin
 from fairlead.server.plugin_pages import page_performers
 from patience import PATIENCE
-from plugins.harness import BOARD, Desk, desk_of, ends, until, write_plugin
+from plugins.harness import BOARD, PluginHarness, desk_of, ends, until, write_plugin
 from server.fakes import Served, serving
 
 pytestmark = pytest.mark.process
 
 
 class House:
-    def __init__(self, served: Served, desk: Desk, folder: Path) -> None:
+    def __init__(self, served: Served, desk: PluginHarness, folder: Path) -> None:
         self.served = served
         self.desk = desk
         self.plugin = folder / "strange"

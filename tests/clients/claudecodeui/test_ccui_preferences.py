@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.signed_gateway import Signed
+from clients.claudecodeui.signed_gateway import SignedGateway
 from fairlead.clients.claudecodeui.rest.project_fields import project_id
 
 pytestmark = [pytest.mark.usefixtures("cheap_passwords"), pytest.mark.process]
@@ -13,17 +13,17 @@ PREFERENCES = "/api/user/preferences"
 TOOLS = {"allowedTools": ["Write"], "disallowedTools": [], "skipPermissions": False}
 
 
-async def kept(signed: Signed, **headers: str) -> Any:
+async def kept(signed: SignedGateway, **headers: str) -> Any:
     answer = await signed.http.get(PREFERENCES, headers=headers)
     assert answer.status_code == 200, answer.text
     return answer.json()["preferences"]
 
 
-async def bearer(signed: Signed, name: str) -> str:
+async def bearer(signed: SignedGateway, name: str) -> str:
     return f"Bearer {await signed.sign_in(name)}"
 
 
-async def test_settings_are_kept_for_the_user_who_made_them(signed: Signed) -> None:
+async def test_settings_are_kept_for_the_user_who_made_them(signed: SignedGateway) -> None:
     assert await kept(signed) == {}
     await signed.http.patch(PREFERENCES, json={"theme": "dark", "claudePermissions": TOOLS})
     saved = await signed.http.patch(PREFERENCES, json={"theme": "light"})
@@ -33,7 +33,7 @@ async def test_settings_are_kept_for_the_user_who_made_them(signed: Signed) -> N
     assert await kept(signed) == saved.json()["preferences"]
 
 
-async def test_who_may_not_approve_does_not_change_settings_that_approve(signed: Signed) -> None:
+async def test_who_may_not_approve_does_not_change_settings_that_approve(signed: SignedGateway) -> None:
     """The app brings the rules that are among them along with every prompt of the user."""
     await signed.add("cyd", scopes=["view", "chat"])
     cyd = {"authorization": await bearer(signed, "cyd")}
@@ -43,13 +43,13 @@ async def test_who_may_not_approve_does_not_change_settings_that_approve(signed:
 
 
 @pytest.mark.parametrize("body", [b"[]", b"7", b"{", b'{"theme": '])
-async def test_what_are_no_settings_is_refused_and_changes_nothing(signed: Signed, body: bytes) -> None:
+async def test_what_are_no_settings_is_refused_and_changes_nothing(signed: SignedGateway, body: bytes) -> None:
     await signed.http.patch(PREFERENCES, json={"theme": "dark"})
     assert (await signed.http.patch(PREFERENCES, content=body)).status_code == 400
     assert await kept(signed) == {"theme": "dark"}
 
 
-async def test_settings_have_a_size_that_small_changes_cannot_go_around(signed: Signed) -> None:
+async def test_settings_have_a_size_that_small_changes_cannot_go_around(signed: SignedGateway) -> None:
     answers = [
         (await signed.http.patch(PREFERENCES, json={f"part {number}": "x" * 30_000})).status_code for number in range(3)
     ]
@@ -57,7 +57,7 @@ async def test_settings_have_a_size_that_small_changes_cannot_go_around(signed: 
     assert list(await kept(signed)) == ["part 0", "part 1"]
 
 
-async def test_settings_of_one_who_was_removed_are_nobodys(signed: Signed) -> None:
+async def test_settings_of_one_who_was_removed_are_nobodys(signed: SignedGateway) -> None:
     await signed.add("bob")
     await signed.http.patch(PREFERENCES, json={"theme": "dark"}, headers={"authorization": await bearer(signed, "bob")})
     assert (await signed.admin.delete("/v1/users/bob")).status_code == 200
@@ -65,7 +65,7 @@ async def test_settings_of_one_who_was_removed_are_nobodys(signed: Signed) -> No
     assert await kept(signed, authorization=await bearer(signed, "bob")) == {}
 
 
-async def test_drafts_stay_in_the_browser_and_nothing_is_sent_later(signed: Signed) -> None:
+async def test_drafts_stay_in_the_browser_and_nothing_is_sent_later(signed: SignedGateway) -> None:
     """The app takes a list for all there is, and keeps its own drafts where it gets none."""
     body = {"scope": "s", "text": "hello"}
     for answer in (
@@ -80,7 +80,7 @@ async def test_drafts_stay_in_the_browser_and_nothing_is_sent_later(signed: Sign
     assert (await signed.http.delete("/api/scheduled-messages/one")).status_code == 404
 
 
-async def test_the_paths_of_1_36_show_the_same_as_the_newer_ones(signed: Signed) -> None:
+async def test_the_paths_of_1_36_show_the_same_as_the_newer_ones(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     (signed.project / "a.txt").write_text("one\n")
     project = project_id(str(signed.project))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.signed_gateway import SESSIONS, Signed, frames_until, signed_gateway
+from clients.claudecodeui.signed_gateway import SESSIONS, SignedGateway, frames_until, signed_gateway
 from fairlead.clients.claudecodeui.rest import search
 from fairlead.clients.claudecodeui.rest.project_fields import project_id
 from fairlead.model.ids import is_uuid
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("cheap_passwords")
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 
-async def projects(signed: Signed) -> dict[str, Any]:
+async def projects(signed: SignedGateway) -> dict[str, Any]:
     answer = await signed.http.get("/api/projects")
     assert answer.status_code == 200
     told = answer.json()
@@ -29,7 +29,7 @@ async def projects(signed: Signed) -> dict[str, Any]:
 
 @pytest.mark.process
 @pytest.mark.rules("S003-029", "S003-005")
-async def test_a_session_has_its_id_before_its_first_message_and_keeps_it(signed: Signed) -> None:
+async def test_a_session_has_its_id_before_its_first_message_and_keeps_it(signed: SignedGateway) -> None:
     body = {"provider": "claude", "projectPath": str(signed.project), "initialMessage": "  Say   hello to the world"}
     answer = await signed.http.post(SESSIONS, json=body)
     assert answer.status_code == 201
@@ -63,7 +63,9 @@ async def test_a_session_has_its_id_before_its_first_message_and_keeps_it(signed
         ({"provider": "claude", "projectPath": 7}, 400, "BAD_REQUEST"),
     ],
 )
-async def test_what_cannot_be_made_is_refused_with_a_code(signed: Signed, body: Any, status: int, code: str) -> None:
+async def test_what_cannot_be_made_is_refused_with_a_code(
+    signed: SignedGateway, body: Any, status: int, code: str
+) -> None:
     answer = await signed.http.post(SESSIONS, json=body)
     assert answer.status_code == status
     told = answer.json()
@@ -73,13 +75,13 @@ async def test_what_cannot_be_made_is_refused_with_a_code(signed: Signed, body: 
 
 
 @pytest.mark.process
-async def test_a_session_without_a_message_is_untitled(signed: Signed) -> None:
+async def test_a_session_without_a_message_is_untitled(signed: SignedGateway) -> None:
     session = await signed.create()
     assert (await signed.data(f"{SESSIONS}/{session}"))["summary"] == "Untitled Session"
 
 
 @pytest.mark.process
-async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signed: Signed) -> None:
+async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     early = await signed.http.get(f"{SESSIONS}/{session}/provider-id")
     native = ""
@@ -99,7 +101,7 @@ async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signe
 
 @pytest.mark.process
 @pytest.mark.rules("S003-063")
-async def test_what_runs_is_listed_while_it_runs(signed: Signed) -> None:
+async def test_what_runs_is_listed_while_it_runs(signed: SignedGateway) -> None:
     session = await signed.create("slow")
     assert await signed.data(f"{SESSIONS}/running") == {"sessions": []}
     async with signed.chat() as socket:
@@ -116,7 +118,7 @@ async def test_what_runs_is_listed_while_it_runs(signed: Signed) -> None:
 
 
 @pytest.mark.process
-async def test_renamed_archived_brought_back_and_deleted(signed: Signed) -> None:
+async def test_renamed_archived_brought_back_and_deleted(signed: SignedGateway) -> None:
     session, other = await signed.create("one"), await signed.create("two")
     one = f"{SESSIONS}/{session}"
     renamed = await signed.http.put(one, json={"summary": " Better "})
@@ -143,13 +145,13 @@ async def test_renamed_archived_brought_back_and_deleted(signed: Signed) -> None
         assert (await call).json()["code"] == "SESSION_NOT_FOUND"
 
 
-async def names(signed: Signed, which: str) -> list[str]:
+async def names(signed: SignedGateway, which: str) -> list[str]:
     told = await signed.data(f"{SESSIONS}/{which}")
     return [one["sessionId"] for one in told["conversations"]]
 
 
 @pytest.mark.process
-async def test_recent_ones_come_page_by_page(signed: Signed) -> None:
+async def test_recent_ones_come_page_by_page(signed: SignedGateway) -> None:
     made = [await signed.create(str(number)) for number in range(5)]
     first = await signed.data(f"{SESSIONS}/recent?limit=2&offset=0")
     second = await signed.data(f"{SESSIONS}/recent?limit=2&offset=2")
@@ -163,7 +165,7 @@ async def test_recent_ones_come_page_by_page(signed: Signed) -> None:
 
 
 @pytest.mark.process
-async def test_token_usage_is_what_the_last_status_told(signed: Signed) -> None:
+async def test_token_usage_is_what_the_last_status_told(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     assert (await signed.data(f"{SESSIONS}/{session}/token-usage"))["used"] == 0
     frames = await signed.run(session, "SCRIPT:text hello")
@@ -217,7 +219,7 @@ async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_pa
 
 
 @pytest.mark.process
-async def test_search_finds_titles_and_words_and_takes_the_token_from_the_query(signed: Signed) -> None:
+async def test_search_finds_titles_and_words_and_takes_the_token_from_the_query(signed: SignedGateway) -> None:
     session = await signed.create("hunting the snark")
     await signed.run(session, "SCRIPT:text boojum")
     url = f"/api/providers/search/sessions?limit=50&token={signed.token}"
@@ -272,7 +274,7 @@ def test_highlights_are_counted_as_javascript_does(snippet: str, text: str, mark
 
 
 @pytest.mark.process
-async def test_projects_are_a_bare_array_of_folders_with_their_newest_sessions(signed: Signed) -> None:
+async def test_projects_are_a_bare_array_of_folders_with_their_newest_sessions(signed: SignedGateway) -> None:
     other = signed.project.parent / "other"
     other.mkdir()
     made = [await signed.create(f"number {number}") for number in range(22)]
@@ -294,7 +296,7 @@ async def test_projects_are_a_bare_array_of_folders_with_their_newest_sessions(s
 
 
 @pytest.mark.process
-async def test_a_fresh_gateway_offers_its_roots_and_folders_that_were_listed(signed: Signed) -> None:
+async def test_a_fresh_gateway_offers_its_roots_and_folders_that_were_listed(signed: SignedGateway) -> None:
     root = str(signed.project.parent)
     assert list(await projects(signed)) == [root]
     made = await signed.http.post("/api/projects/create-project", json={"path": str(signed.project)})
@@ -308,7 +310,7 @@ async def test_a_fresh_gateway_offers_its_roots_and_folders_that_were_listed(sig
 
 @pytest.mark.process
 @pytest.mark.rules("S003-126", "S003-129")
-async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: Signed) -> None:
+async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: SignedGateway) -> None:
     """Theirs tells every project to every socket."""
     for number in range(12):
         folder = signed.project / str(number)
@@ -330,7 +332,7 @@ async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: Signe
 
 
 @pytest.mark.process
-async def test_the_furniture_has_the_shapes_that_the_app_reads(signed: Signed) -> None:
+async def test_the_furniture_has_the_shapes_that_the_app_reads(signed: SignedGateway) -> None:
     models = (await signed.data("/api/providers/claude/models"))["models"]
     assert models["DEFAULT"] in [option["value"] for option in models["OPTIONS"]]
     (claude,) = (await signed.data("/api/providers/capabilities"))["providers"]
@@ -360,7 +362,7 @@ async def test_bypass_is_offered_where_the_settings_allow_it(tmp_path: Path) -> 
 
 
 @pytest.mark.process
-async def test_a_sessions_model_and_effort_are_its_own(signed: Signed) -> None:
+async def test_a_sessions_model_and_effort_are_its_own(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     path = f"/api/providers/claude/sessions/{session}"
     before = await signed.data(f"{path}/active-model")

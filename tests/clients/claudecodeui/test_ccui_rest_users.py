@@ -15,7 +15,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.signed_gateway import PASSWORD, Signed, frames_until, signed_gateway
+from clients.claudecodeui.signed_gateway import PASSWORD, SignedGateway, frames_until, signed_gateway
 from fairlead.auth.accounts import LIFETIME_S
 from fairlead.auth.login_throttle import PER_PAIR
 from fairlead.clients.claudecodeui import PROTOCOL
@@ -38,11 +38,11 @@ SOCKETS: dict[str, int | str] = {
 """What becomes of each path with a good token: only the whole pathname counts."""
 
 
-def stranger(signed: Signed) -> httpx.AsyncClient:
+def stranger(signed: SignedGateway) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=signed.door, timeout=PATIENCE, trust_env=False)
 
 
-async def handshake(signed: Signed, path: str, token: str = "", base: str = "", **options: Any) -> int | str:
+async def handshake(signed: SignedGateway, path: str, token: str = "", base: str = "", **options: Any) -> int | str:
     """The status that it is refused with, or the code that it is closed with at once, or `open`."""
     query = f"?token={token}" if token else ""
     url = f"{(base or signed.door).replace('http', 'ws', 1)}{path}{query}"
@@ -71,7 +71,7 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 @pytest.mark.process
-async def test_a_stranger_learns_nothing_and_cannot_register(signed: Signed) -> None:
+async def test_a_stranger_learns_nothing_and_cannot_register(signed: SignedGateway) -> None:
     async with stranger(signed) as http:
         assert (await http.get("/api/auth/status")).json() == {"needsSetup": False, "isAuthenticated": False}
         refused = await http.post("/api/auth/register", json={"username": "eve", "password": PASSWORD})
@@ -99,7 +99,7 @@ async def test_even_the_first_visitor_of_a_fresh_gateway_cannot_register(tmp_pat
 
 
 @pytest.mark.process
-async def test_login_answers_as_the_original_does(signed: Signed) -> None:
+async def test_login_answers_as_the_original_does(signed: SignedGateway) -> None:
     answer = await signed.login(" Ann ")
     told = answer.json()
     assert set(told) == {"success", "user", "token"}
@@ -127,7 +127,7 @@ async def test_login_answers_as_the_original_does(signed: Signed) -> None:
     ],
 )
 async def test_a_login_that_fails_is_a_line_of_text_and_signs_nobody_out(
-    signed: Signed, body: Any, status: int
+    signed: SignedGateway, body: Any, status: int
 ) -> None:
     answer = await signed.http.post("/api/auth/login", json=body)
     assert answer.status_code == status
@@ -136,7 +136,7 @@ async def test_a_login_that_fails_is_a_line_of_text_and_signs_nobody_out(
 
 
 @pytest.mark.process
-async def test_who_guesses_has_to_wait(signed: Signed) -> None:
+async def test_who_guesses_has_to_wait(signed: SignedGateway) -> None:
     for _ in range(PER_PAIR):
         assert (await signed.login("ann", "wrong horse")).status_code == 401
     answer = await signed.login("ann")
@@ -150,7 +150,7 @@ async def test_who_guesses_has_to_wait(signed: Signed) -> None:
 
 
 @pytest.mark.process
-async def test_a_link_makes_the_account_and_the_apps_own_token(signed: Signed) -> None:
+async def test_a_link_makes_the_account_and_the_apps_own_token(signed: SignedGateway) -> None:
     link = (await signed.admin.post("/v1/invitations", json={})).json()["url"]
     page, _, code = link.partition("#")
     assert page == f"{signed.door}/invite"
@@ -200,7 +200,7 @@ def test_the_page_runs_its_own_script_and_nothing_else() -> None:
 
 @pytest.mark.process
 @pytest.mark.rules("S003-010", "S003-016", "S003-017", "S003-018", "S003-019", "S003-020", "S003-021")
-async def test_no_socket_opens_without_a_good_token(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_socket_opens_without_a_good_token(signed: SignedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     header = {"Authorization": f"Bearer {signed.token}"}
     for path in SOCKETS:
         for token in ("wrong", "a.b.c", f"{signed.token}x"):
@@ -217,7 +217,7 @@ async def test_no_socket_opens_without_a_good_token(signed: Signed, monkeypatch:
 
 @pytest.mark.process
 @pytest.mark.rules("S003-013", "S003-014", "S003-018", "S003-022")
-async def test_the_querys_token_counts_before_the_headers(signed: Signed) -> None:
+async def test_the_querys_token_counts_before_the_headers(signed: SignedGateway) -> None:
     good, bad = {"Authorization": f"Bearer {signed.token}"}, {"Authorization": "Bearer a.b.c"}
     assert await handshake(signed, "/nosuch", signed.token, additional_headers=bad) == 1005
     assert await handshake(signed, "/nosuch", "a.b.c", additional_headers=good) == 401
@@ -226,7 +226,7 @@ async def test_the_querys_token_counts_before_the_headers(signed: Signed) -> Non
 
 
 @pytest.mark.process
-async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_else(signed: Signed) -> None:
+async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_else(signed: SignedGateway) -> None:
     own = {"authorization": f"Bearer {signed.token}"}
     for path in ("/v1/me", "/v1/sessions", "/v1/users", "/cognova/api/conversations", "/api/projects", "/nosuch"):
         assert (await signed.admin.get(path, headers=own)).status_code == 401, path
@@ -241,7 +241,7 @@ async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_els
 
 @pytest.mark.process
 @pytest.mark.rules("S003-015")
-async def test_a_socket_is_the_users_of_its_token(signed: Signed) -> None:
+async def test_a_socket_is_the_users_of_its_token(signed: SignedGateway) -> None:
     await signed.add("bob")
     bob = await signed.sign_in("bob")
     session = await signed.create("ann's own")
@@ -261,7 +261,7 @@ async def test_a_socket_is_the_users_of_its_token(signed: Signed) -> None:
 
 @pytest.mark.process
 @pytest.mark.rules("S003-015")
-async def test_what_a_user_may_is_said_by_their_scopes(signed: Signed) -> None:
+async def test_what_a_user_may_is_said_by_their_scopes(signed: SignedGateway) -> None:
     await signed.add("viewer", scopes=["view"])
     viewer = {"authorization": f"Bearer {await signed.sign_in('viewer')}"}
     assert (await signed.http.get("/api/projects", headers=viewer)).status_code == 200
@@ -276,7 +276,7 @@ async def test_what_a_user_may_is_said_by_their_scopes(signed: Signed) -> None:
 
 
 @pytest.mark.process
-async def test_a_token_that_is_over_is_told_so(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_token_that_is_over_is_told_so(signed: SignedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     later(monkeypatch, LIFETIME_S + 1)
     answer = await signed.http.get("/api/projects")
     assert (answer.status_code, answer.json()["code"]) == (401, "AUTH_TOKEN_EXPIRED")
@@ -284,7 +284,7 @@ async def test_a_token_that_is_over_is_told_so(signed: Signed, monkeypatch: pyte
 
 
 @pytest.mark.process
-async def test_a_token_that_never_was_is_told_so(signed: Signed) -> None:
+async def test_a_token_that_never_was_is_told_so(signed: SignedGateway) -> None:
     for token in ("a.b.c", f"{signed.token}x", "fl_aaaaaaaa_" + "a" * 52):
         answer = await signed.http.get("/api/projects", headers={"authorization": f"Bearer {token}"})
         assert (answer.status_code, answer.json()["code"]) == (401, "AUTH_TOKEN_INVALID")
@@ -293,7 +293,7 @@ async def test_a_token_that_never_was_is_told_so(signed: Signed) -> None:
 
 @pytest.mark.process
 async def test_past_its_half_life_every_answer_brings_a_new_token(
-    signed: Signed, monkeypatch: pytest.MonkeyPatch
+    signed: SignedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = ("/api/projects", "/api/auth/user", "/api/providers/sessions/nosuch", "/api/providers/capabilities")
     for path in paths:
@@ -309,7 +309,7 @@ async def test_past_its_half_life_every_answer_brings_a_new_token(
 @pytest.mark.process
 @pytest.mark.rules("S003-015")
 @pytest.mark.parametrize("how", ["password", "removed"])
-async def test_what_a_user_has_open_ends_with_the_password_or_the_user(signed: Signed, how: str) -> None:
+async def test_what_a_user_has_open_ends_with_the_password_or_the_user(signed: SignedGateway, how: str) -> None:
     await signed.add("bob")
     bob = await signed.sign_in("bob")
     async with signed.chat() as ann_chat, signed.chat(bob) as bob_chat:
@@ -343,7 +343,7 @@ async def test_a_token_and_its_user_outlive_the_gateway(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-async def test_no_log_line_has_a_password_or_a_token(signed: Signed, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_log_line_has_a_password_or_a_token(signed: SignedGateway, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     await signed.login("ann", "wrong horse battery")
     await handshake(signed, "/ws", signed.token)

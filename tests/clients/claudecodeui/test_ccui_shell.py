@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.shell_harness import DeskHouse, folders, open_desk_house
+from clients.claudecodeui.shell_harness import ShellHarness, folders, open_desk_house
 from fairlead.terminals.api import Size
 from fairlead.testing.claudecodeui_shell_client import RECONNECTED
 from server.fakes import until
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
+async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
     async with open_desk_house(tmp_path) as house:
         yield house
 
@@ -29,7 +29,7 @@ async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
 
 
 @pytest.mark.rules("S003-002", "S003-020", "S003-079", "S003-080", "S003-086", "S003-089", "S003-097", "S003-105")
-async def test_an_init_starts_a_shell_in_the_folder(house: DeskHouse, tmp_path: Path) -> None:
+async def test_an_init_starts_a_shell_in_the_folder(house: ShellHarness, tmp_path: Path) -> None:
     (inner,) = folders(tmp_path, "inner")
     async with house.sit() as client:
         await client.begin(inner)
@@ -43,7 +43,7 @@ async def test_an_init_starts_a_shell_in_the_folder(house: DeskHouse, tmp_path: 
 
 
 @pytest.mark.rules("S003-075")
-async def test_nothing_happens_before_an_init(house: DeskHouse, tmp_path: Path) -> None:
+async def test_nothing_happens_before_an_init(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.type("touch made\r")
         await client.fit(100, 30)
@@ -59,7 +59,7 @@ async def test_nothing_happens_before_an_init(house: DeskHouse, tmp_path: Path) 
 
 @pytest.mark.rules("S003-081")
 @pytest.mark.parametrize("frame", ["what?", b"\xff\xfe", "[1]", "7", "", '"init"', "{}", '{"type":7}', "[" * 100_000])
-async def test_what_is_no_frame_is_told_in_red(house: DeskHouse, tmp_path: Path, frame: str | bytes) -> None:
+async def test_what_is_no_frame_is_told_in_red(house: ShellHarness, tmp_path: Path, frame: str | bytes) -> None:
     async with house.sit() as client:
         await client.socket.send(frame)
         told = await client.hear()
@@ -71,7 +71,7 @@ async def test_what_is_no_frame_is_told_in_red(house: DeskHouse, tmp_path: Path,
 
 
 @pytest.mark.rules("S003-081", "S003-082", "S003-083", "S003-084", "S003-085", "S003-138")
-async def test_an_error_is_told_twice_and_the_next_init_works(house: DeskHouse, tmp_path: Path) -> None:
+async def test_an_error_is_told_twice_and_the_next_init_works(house: ShellHarness, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "away").symlink_to("/etc")
     path, session = "Invalid project path", "Invalid session ID"
@@ -126,7 +126,7 @@ async def test_a_program_that_cannot_start_is_told(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.rules("S003-102")
-async def test_without_a_path_it_is_the_first_root(house: DeskHouse, tmp_path: Path) -> None:
+async def test_without_a_path_it_is_the_first_root(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.say(type="init", isPlainShell=True)
         await client.type("pwd\r")
@@ -137,7 +137,7 @@ async def test_without_a_path_it_is_the_first_root(house: DeskHouse, tmp_path: P
 
 
 @pytest.mark.rules("S003-071", "S003-073", "S003-076", "S003-077", "S003-078", "S003-088", "S003-092")
-async def test_who_comes_back_finds_it_all_as_it_was_left(house: DeskHouse, tmp_path: Path) -> None:
+async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     async with house.sit() as client:
         await client.begin(tmp_path)
@@ -169,7 +169,7 @@ async def test_who_comes_back_finds_it_all_as_it_was_left(house: DeskHouse, tmp_
 
 
 @pytest.mark.rules("S003-072", "S003-074", "S003-098")
-async def test_folder_session_command_and_user_make_the_key(house: DeskHouse, tmp_path: Path) -> None:
+async def test_folder_session_command_and_user_make_the_key(house: ShellHarness, tmp_path: Path) -> None:
     """Fault 17: commands with the same beginning are two commands."""
     (inner,) = folders(tmp_path, "inner")
     long = "read answer; : 0123456789"
@@ -200,7 +200,7 @@ async def test_folder_session_command_and_user_make_the_key(house: DeskHouse, tm
 
 
 @pytest.mark.rules("S003-077")
-async def test_all_viewers_see_and_a_stale_close_detaches_nobody(house: DeskHouse, tmp_path: Path) -> None:
+async def test_all_viewers_see_and_a_stale_close_detaches_nobody(house: ShellHarness, tmp_path: Path) -> None:
     """Fault 4, for terminals: a second browser silences none."""
     async with house.sit() as second:
         async with house.sit() as first:
@@ -221,7 +221,7 @@ async def test_all_viewers_see_and_a_stale_close_detaches_nobody(house: DeskHous
         assert house.program().watched
 
 
-async def test_many_that_come_at_once_start_one_shell(house: DeskHouse, tmp_path: Path) -> None:
+async def test_many_that_come_at_once_start_one_shell(house: ShellHarness, tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(house.sit()) for _ in range(8)]
         await asyncio.gather(*(client.begin(tmp_path) for client in clients))
@@ -233,7 +233,7 @@ async def test_many_that_come_at_once_start_one_shell(house: DeskHouse, tmp_path
 
 
 @pytest.mark.rules("S003-087")
-async def test_sizes(house: DeskHouse, tmp_path: Path) -> None:
+async def test_sizes(house: ShellHarness, tmp_path: Path) -> None:
     """Fault 17: the size in an init that reconnects counts."""
     async with house.sit() as client:
         await client.begin(tmp_path, cols=90, rows=20)
@@ -264,7 +264,7 @@ async def test_sizes(house: DeskHouse, tmp_path: Path) -> None:
 
 
 @pytest.mark.rules("S003-091")
-async def test_two_inits_on_one_socket_do_not_mix(house: DeskHouse, tmp_path: Path) -> None:
+async def test_two_inits_on_one_socket_do_not_mix(house: ShellHarness, tmp_path: Path) -> None:
     """Fault 15: the end of the first takes nothing from the second, and neither is left without an owner."""
     first, second = folders(tmp_path, "first", "second")
     async with house.sit() as client:
@@ -292,7 +292,7 @@ async def test_two_inits_on_one_socket_do_not_mix(house: DeskHouse, tmp_path: Pa
         assert client.exit_codes == [4]
 
 
-async def test_keys_go_to_the_program_that_was_wanted_last(house: DeskHouse, tmp_path: Path) -> None:
+async def test_keys_go_to_the_program_that_was_wanted_last(house: ShellHarness, tmp_path: Path) -> None:
     first, second = folders(tmp_path, "first", "second")
     async with house.sit() as client:
         await client.begin(first)

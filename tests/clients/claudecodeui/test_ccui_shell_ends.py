@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.shell_harness import SECRETS, DeskHouse, folders, open_desk_house
+from clients.claudecodeui.shell_harness import SECRETS, ShellHarness, folders, open_desk_house
 from fairlead.clients.claudecodeui.shell import MESSAGE_LIMIT, ShellCodec
 from fairlead.model.auth import Identity
 from fairlead.system.proctable import is_alive
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
+async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
     async with open_desk_house(tmp_path) as house:
         yield house
 
@@ -37,7 +37,7 @@ async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
 
 
 @pytest.mark.rules("S003-080", "S003-091")
-async def test_the_end_is_told_and_the_socket_stays(house: DeskHouse, tmp_path: Path) -> None:
+async def test_the_end_is_told_and_the_socket_stays(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client, house.sit() as other:
         await client.begin(tmp_path)
         await client.seen("$")
@@ -90,7 +90,7 @@ async def test_one_that_nobody_watches_is_ended_after_half_an_hour(tmp_path: Pat
 
 
 @pytest.mark.rules("S003-107")
-async def test_a_long_replay_is_one_bounded_piece(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_long_replay_is_one_bounded_piece(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.begin(tmp_path)
         await client.type("i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); echo line $i; done; echo do''ne\r")
@@ -114,7 +114,7 @@ async def test_a_long_replay_is_one_bounded_piece(house: DeskHouse, tmp_path: Pa
 
 
 @pytest.mark.rules("S003-016")
-async def test_the_scope_terminal_is_needed(house: DeskHouse) -> None:
+async def test_the_scope_terminal_is_needed(house: ShellHarness) -> None:
     chatting = await house.served.token("view", "chat", "approve")
     for token, status in ((chatting, 403), ("fl_wrong", 401)):
         with pytest.raises(InvalidStatus) as refused:
@@ -124,7 +124,7 @@ async def test_the_scope_terminal_is_needed(house: DeskHouse) -> None:
     assert house.terminals.names() == ()
 
 
-async def test_the_environment_holds_no_secret(house: DeskHouse, tmp_path: Path) -> None:
+async def test_the_environment_holds_no_secret(house: ShellHarness, tmp_path: Path) -> None:
     """Fault 13: neither keys of the gateway nor folders outside the roots."""
     async with house.sit() as client:
         await client.begin(tmp_path)
@@ -135,7 +135,7 @@ async def test_the_environment_holds_no_secret(house: DeskHouse, tmp_path: Path)
     assert not [word for word in (*SECRETS, "secret") if word in found]
 
 
-async def test_a_frame_that_is_too_large_ends_that_socket_alone(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_frame_that_is_too_large_ends_that_socket_alone(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client, house.sit() as other:
         await other.begin(tmp_path)
         await other.seen("$")
@@ -148,7 +148,7 @@ async def test_a_frame_that_is_too_large_ends_that_socket_alone(house: DeskHouse
         await other.said("on 42")
 
 
-async def test_what_is_typed_while_it_starts_is_kept_in_order(house: DeskHouse, tmp_path: Path) -> None:
+async def test_what_is_typed_while_it_starts_is_kept_in_order(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.begin(tmp_path)
         for number in range(200):
@@ -182,7 +182,7 @@ class FullWire:
         self.ended = True
 
 
-async def test_one_that_does_not_read_slows_nobody_and_costs_little(house: DeskHouse, tmp_path: Path) -> None:
+async def test_one_that_does_not_read_slows_nobody_and_costs_little(house: ShellHarness, tmp_path: Path) -> None:
     """Fault 7, for terminals: what waits for it is bounded, and it is drawn anew when it reads again."""
     async with house.sit() as client:
         await client.begin(tmp_path)
@@ -218,7 +218,7 @@ async def test_there_are_only_so_many(tmp_path: Path) -> None:
 
 
 async def test_a_fault_of_ours_is_told_without_its_words(
-    house: DeskHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    house: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with house.sit() as client:
         with monkeypatch.context() as broken:
@@ -232,7 +232,7 @@ async def test_a_fault_of_ours_is_told_without_its_words(
         await client.said("on 42")
 
 
-async def test_a_folder_that_is_gone_keeps_nobody_from_its_shell(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_folder_that_is_gone_keeps_nobody_from_its_shell(house: ShellHarness, tmp_path: Path) -> None:
     (inner,) = folders(tmp_path, "inner")
     async with house.sit() as client:
         await client.begin(inner)
@@ -242,7 +242,7 @@ async def test_a_folder_that_is_gone_keeps_nobody_from_its_shell(house: DeskHous
         await client.until(lambda: client.reconnects)
 
 
-async def test_a_change_of_seats_after_keys_that_nobody_reads_goes_on(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_change_of_seats_after_keys_that_nobody_reads_goes_on(house: ShellHarness, tmp_path: Path) -> None:
     """A socket that was not read any more, because its program did not read, is read again for the next."""
     first, second = folders(tmp_path, "first", "second")
     async with house.sit() as client:
@@ -260,7 +260,7 @@ async def test_a_change_of_seats_after_keys_that_nobody_reads_goes_on(house: Des
 
 
 async def test_one_whose_terminal_cannot_be_shown_is_told_to_come_again(
-    house: DeskHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    house: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(terminal: PtySession, who: str, raw: bool) -> AsyncIterator[TerminalOutput]:
         if terminal.running:
@@ -280,7 +280,7 @@ async def test_one_whose_terminal_cannot_be_shown_is_told_to_come_again(
         await other.said("on 42")
 
 
-async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: ShellHarness, tmp_path: Path) -> None:
     who = Identity("c", "ann", "n", frozenset({"terminal"}))
     wish = json.dumps({"type": "init", "projectPath": str(tmp_path), "isPlainShell": True, "cols": 30}).encode()
     for rounds in range(12):

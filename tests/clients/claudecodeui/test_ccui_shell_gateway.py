@@ -8,8 +8,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.shell_harness import DeskClient
-from clients.claudecodeui.signed_gateway import Signed, signed_gateway
+from clients.claudecodeui.shell_harness import ShellClient
+from clients.claudecodeui.signed_gateway import SignedGateway, signed_gateway
 from fairlead.system.proctable import is_alive
 from terminals.sandboxed_process import PRINT_PID, outside
 
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.process
 
 
 @contextlib.asynccontextmanager
-async def shell(url: str, token: str, origin: str | None = None) -> AsyncIterator[DeskClient]:
+async def shell(url: str, token: str, origin: str | None = None) -> AsyncIterator[ShellClient]:
     address = f"{url.replace('http', 'ws', 1)}/shell?token={token}"
     headers = {"Origin": origin} if origin else None
     async with connect(address, additional_headers=headers, proxy=None, max_size=None) as socket:
-        yield DeskClient(socket)
+        yield ShellClient(socket)
 
 
 @pytest.mark.rules("S003-002", "S003-071")
@@ -50,7 +50,7 @@ async def test_a_shell_is_the_same_on_both_ports_and_ends_with_the_gateway(
     assert "pid:[" in recording.read_text() and "-ann-" in recording.name
 
 
-async def test_a_session_whose_agent_has_no_terminal_is_refused(signed: Signed) -> None:
+async def test_a_session_whose_agent_has_no_terminal_is_refused(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     async with shell(signed.door, signed.token) as client:
         fields = {"sessionId": session, "hasSession": True, "provider": "claude", "isPlainShell": False}
@@ -62,7 +62,7 @@ async def test_a_session_whose_agent_has_no_terminal_is_refused(signed: Signed) 
     assert frames[-1]["success"] is True
 
 
-async def test_who_may_not_is_refused_before_the_upgrade(signed: Signed) -> None:
+async def test_who_may_not_is_refused_before_the_upgrade(signed: SignedGateway) -> None:
     """Fault 14, for this socket: origin, token and scope are looked at, and a token is looked at again."""
     await signed.add("bob", scopes=["view", "chat"])
     refused = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.shell_harness import DeskHouse, open_desk_house
+from clients.claudecodeui.shell_harness import ShellHarness, open_desk_house
 from fairlead.system.proctable import is_alive
 from fairlead.terminals.launcher.programs import Provider
 from fairlead.terminals.launcher.service import PROMPT_SECONDS
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
+async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
     async with open_desk_house(tmp_path) as house:
         yield house
 
@@ -26,7 +26,7 @@ async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
 
 
 @pytest.mark.rules("S003-101", "S003-102")
-async def test_a_command_is_typed_into_the_shell_and_its_end_is_told(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_command_is_typed_into_the_shell_and_its_end_is_told(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         command = "read name # a comment; 'with a quote'\necho hello $name\nfalse"
         await client.begin(tmp_path, initialCommand=command, provider="claude", isPlainShell=False)
@@ -55,7 +55,7 @@ async def test_a_command_in_the_background_or_unfinished_is_the_shells_affair(tm
 
 @pytest.mark.rules("S003-103", "S003-104")
 @pytest.mark.parametrize("command", ["true setup-token", "true cursor-agent login", "true auth login --now", ""])
-async def test_a_login_or_a_forced_restart_begins_anew(house: DeskHouse, tmp_path: Path, command: str) -> None:
+async def test_a_login_or_a_forced_restart_begins_anew(house: ShellHarness, tmp_path: Path, command: str) -> None:
     fields: dict[str, Any] = {"initialCommand": f"{command}; cat"} if command else {}
     async with house.sit() as watching, house.sit() as client:
         await watching.begin(tmp_path, **fields)
@@ -72,7 +72,7 @@ async def test_a_login_or_a_forced_restart_begins_anew(house: DeskHouse, tmp_pat
 
 
 @pytest.mark.rules("S003-076", "S003-101")
-async def test_other_commands_are_found_again(house: DeskHouse, tmp_path: Path) -> None:
+async def test_other_commands_are_found_again(house: ShellHarness, tmp_path: Path) -> None:
     command = "echo lo''gin; cat"
     async with house.sit() as first, house.sit() as second:
         await first.begin(tmp_path, initialCommand=command)
@@ -85,7 +85,7 @@ async def test_other_commands_are_found_again(house: DeskHouse, tmp_path: Path) 
         assert first.text.count(command) == 1, "what runs is not typed again"
 
 
-async def test_a_command_is_typed_although_its_client_has_left(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_command_is_typed_although_its_client_has_left(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.begin(tmp_path, initialCommand="touch made; cat")
         await until(lambda: bool(house.terminals.names()))
@@ -150,7 +150,7 @@ async def test_a_configured_program_resumes_and_else_begins_anew(tmp_path: Path)
 
 
 @pytest.mark.rules("S003-090", "S003-110", "S003-111", "S003-112")
-async def test_urls_are_announced_once_and_again_to_who_comes_back(house: DeskHouse, tmp_path: Path) -> None:
+async def test_urls_are_announced_once_and_again_to_who_comes_back(house: ShellHarness, tmp_path: Path) -> None:
     """Fault 16: also the last thing printed, also wrapped, also wanted; never glued to what follows."""
     url = "https://example.com/login?x=1"
     wrapped = "https://example.com/" + "0123456789" * 9

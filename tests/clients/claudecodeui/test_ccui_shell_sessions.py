@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.shell_harness import DeskClient, DeskHouse, open_desk_house
+from clients.claudecodeui.shell_harness import ShellClient, ShellHarness, open_desk_house
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest, Busy, NotAllowed
@@ -21,18 +21,18 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
+async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
     async with open_desk_house(tmp_path) as house:
         yield house
 
 
-async def claude(client: DeskClient, folder: Path, session: str | None = SESSION, **more: Any) -> None:
+async def claude(client: ShellClient, folder: Path, session: str | None = SESSION, **more: Any) -> None:
     fields = {"sessionId": session, "hasSession": session is not None, "provider": "claude", "isPlainShell": False}
     await client.begin(folder, **(fields | more))
 
 
 @pytest.mark.rules("S003-098", "S003-106")
-async def test_a_session_is_handed_over_to_the_terminal_and_back(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_session_is_handed_over_to_the_terminal_and_back(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.seen(f"agent of {SESSION}")
@@ -49,7 +49,9 @@ async def test_a_session_is_handed_over_to_the_terminal_and_back(house: DeskHous
     await until(lambda: house.gateway.documents.spaces == {LINKS: {}})
 
 
-async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(
+    house: ShellHarness, tmp_path: Path
+) -> None:
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.seen("agent of")
@@ -70,7 +72,7 @@ async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(hou
     await shells.close()
 
 
-async def test_it_is_found_again_and_shared(house: DeskHouse, tmp_path: Path) -> None:
+async def test_it_is_found_again_and_shared(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as second:
         async with house.sit() as first:
             await claude(first, tmp_path)
@@ -88,7 +90,7 @@ async def test_it_is_found_again_and_shared(house: DeskHouse, tmp_path: Path) ->
         assert len(house.gateway.said(cmd.StartHandover)) == 1
 
 
-async def test_one_that_is_on_a_terminal_already_stays_there(house: DeskHouse, tmp_path: Path) -> None:
+async def test_one_that_is_on_a_terminal_already_stays_there(house: ShellHarness, tmp_path: Path) -> None:
     """Somebody else put it there: it is joined, and left there."""
     await house.gateway.command(_who(), cmd.StartHandover(session=SESSION, link="terminal"))
     terminal = house.program()
@@ -103,7 +105,7 @@ async def test_one_that_is_on_a_terminal_already_stays_there(house: DeskHouse, t
     assert house.gateway.said(cmd.Configure) == []
 
 
-async def test_while_a_turn_runs_it_is_refused(house: DeskHouse, tmp_path: Path) -> None:
+async def test_while_a_turn_runs_it_is_refused(house: ShellHarness, tmp_path: Path) -> None:
     told = "It cannot be handed over now, there is a running turn."
     house.gateway.errors[cmd.StartHandover] = Busy(told)
     async with house.sit() as client:
@@ -121,7 +123,7 @@ async def test_while_a_turn_runs_it_is_refused(house: DeskHouse, tmp_path: Path)
     "error", [NotAllowed("This needs the scope chat."), BadRequest("The agent demo has no terminals.")]
 )
 async def test_what_is_not_allowed_is_no_reason_for_another_session(
-    house: DeskHouse, tmp_path: Path, error: Exception
+    house: ShellHarness, tmp_path: Path, error: Exception
 ) -> None:
     house.gateway.errors[cmd.StartHandover] = error
     async with house.sit() as client:
@@ -132,7 +134,7 @@ async def test_what_is_not_allowed_is_no_reason_for_another_session(
 
 @pytest.mark.rules("S003-106")
 @pytest.mark.parametrize("session", ["33333333-3333-4333-8333-333333333333", "no-uuid", "a:b"])
-async def test_an_unknown_session_becomes_a_new_one(house: DeskHouse, tmp_path: Path, session: str) -> None:
+async def test_an_unknown_session_becomes_a_new_one(house: ShellHarness, tmp_path: Path, session: str) -> None:
     async with house.sit() as client:
         await claude(client, tmp_path, session)
         await client.seen("agent of")
@@ -146,7 +148,7 @@ async def test_an_unknown_session_becomes_a_new_one(house: DeskHouse, tmp_path: 
 
 
 @pytest.mark.rules("S003-106")
-async def test_a_resume_that_fails_on_the_terminal_becomes_a_new_session(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_resume_that_fails_on_the_terminal_becomes_a_new_session(house: ShellHarness, tmp_path: Path) -> None:
     house.gateway.failing[SESSION] = AgentNotRunning("No conversation found with that id.")
     house.gateway.script = (
         f'[ "$1" = {SESSION} ] && {{ echo no such conversation; exit 1; }}; echo "a new one: $1"; cat'
@@ -161,7 +163,7 @@ async def test_a_resume_that_fails_on_the_terminal_becomes_a_new_session(house: 
 
 
 @pytest.mark.rules("S003-100")
-async def test_without_a_session_a_new_one_begins(house: DeskHouse, tmp_path: Path) -> None:
+async def test_without_a_session_a_new_one_begins(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client, house.sit() as other:
         await claude(client, tmp_path, None)
         await client.seen("agent of")
@@ -177,7 +179,7 @@ async def test_without_a_session_a_new_one_begins(house: DeskHouse, tmp_path: Pa
         await other.said("a shell 2")
 
 
-async def test_a_new_session_that_cannot_start_leaves_nothing(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_new_session_that_cannot_start_leaves_nothing(house: ShellHarness, tmp_path: Path) -> None:
     house.gateway.errors[cmd.StartHandover] = AgentMissing("Claude Code is not installed.")
     async with house.sit() as client:
         await claude(client, tmp_path, None)
@@ -187,7 +189,7 @@ async def test_a_new_session_that_cannot_start_leaves_nothing(house: DeskHouse, 
         assert made.session == gone.session
 
 
-async def test_a_forced_restart_ends_the_process_through_the_core(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_forced_restart_ends_the_process_through_the_core(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.seen("agent of")
@@ -204,7 +206,7 @@ async def test_a_forced_restart_ends_the_process_through_the_core(house: DeskHou
     assert house.gateway.links[SESSION] == "stdio"
 
 
-async def test_who_leaves_while_it_is_handed_over_stops_nothing(house: DeskHouse, tmp_path: Path) -> None:
+async def test_who_leaves_while_it_is_handed_over_stops_nothing(house: ShellHarness, tmp_path: Path) -> None:
     house.gateway.hold.add(cmd.StartHandover)
     async with house.sit() as client:
         await claude(client, tmp_path)
@@ -224,7 +226,7 @@ async def test_who_leaves_while_it_is_handed_over_stops_nothing(house: DeskHouse
     await until(lambda: house.gateway.links[SESSION] == "stdio")
 
 
-async def test_the_path_is_checked_for_sessions_too(house: DeskHouse) -> None:
+async def test_the_path_is_checked_for_sessions_too(house: ShellHarness) -> None:
     async with house.sit() as client:
         await claude(client, Path("/etc"))
         await client.until(lambda: client.errors)
@@ -232,7 +234,7 @@ async def test_the_path_is_checked_for_sessions_too(house: DeskHouse) -> None:
         assert house.gateway.commands == [] and house.gateway.queries == []
 
 
-async def test_a_session_that_cannot_be_put_back_is_only_logged(house: DeskHouse, tmp_path: Path) -> None:
+async def test_a_session_that_cannot_be_put_back_is_only_logged(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.seen("agent of")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.signed_gateway import Signed
+from clients.claudecodeui.signed_gateway import SignedGateway
 from fairlead.clients.claudecodeui.rest.git_text import branches_of, commits_of, status_of
 from fairlead.clients.claudecodeui.rest.project_fields import project_id
 
@@ -20,19 +20,19 @@ def run(folder: Path, *words: str) -> None:
 
 
 @pytest.fixture
-async def project(signed: Signed) -> str:
+async def project(signed: SignedGateway) -> str:
     await signed.create("hello")
     return project_id(str(signed.project))
 
 
-async def get(signed: Signed, path: str, status: int = 200) -> Any:
+async def get(signed: SignedGateway, path: str, status: int = 200) -> Any:
     answer = await signed.http.get(path)
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
 @pytest.mark.process
-async def test_files_are_listed_and_read_and_never_changed(signed: Signed, project: str) -> None:
+async def test_files_are_listed_and_read_and_never_changed(signed: SignedGateway, project: str) -> None:
     (signed.project / "src").mkdir()
     (signed.project / "src" / "main.py").write_text("print('hi')\n")
     (signed.project / "page.html").write_text("<script>alert(1)</script>")
@@ -55,7 +55,7 @@ async def test_files_are_listed_and_read_and_never_changed(signed: Signed, proje
 
 
 @pytest.mark.process
-async def test_no_conversation_is_read_around_its_owner_from_the_agents_own_files(signed: Signed) -> None:
+async def test_no_conversation_is_read_around_its_owner_from_the_agents_own_files(signed: SignedGateway) -> None:
     """A home folder that is a root has them in it; a session is its owner's there too."""
     home = signed.project.parent
     own = (".claude/projects/-project/s.jsonl", ".claude/.credentials.json", ".claude.json", ".claude.json.backup")
@@ -91,14 +91,14 @@ async def test_no_conversation_is_read_around_its_owner_from_the_agents_own_file
 
 
 @pytest.mark.process
-async def test_folders_are_browsed_inside_the_roots(signed: Signed) -> None:
+async def test_folders_are_browsed_inside_the_roots(signed: SignedGateway) -> None:
     found = await get(signed, "/api/file-tree/browse-filesystem?path=~")
     assert str(signed.project) in [folder["path"] for folder in found["suggestions"]]
     assert isinstance((await get(signed, "/api/file-tree/browse-filesystem?path=/etc", 403))["error"], str)
 
 
 @pytest.mark.process
-async def test_changes_are_shown_as_git_tells_them(signed: Signed, project: str) -> None:
+async def test_changes_are_shown_as_git_tells_them(signed: SignedGateway, project: str) -> None:
     none = await get(signed, f"/api/git/status?project={project}")
     assert none["notGitRepository"] is True and isinstance(none["error"], str)
     run(signed.project, "init", "-b", "main")
@@ -151,7 +151,9 @@ def test_what_git_prints_is_read_whatever_the_names_are() -> None:
 
 
 @pytest.mark.process
-async def test_a_project_is_starred_renamed_and_archived_for_the_user_who_did_it(signed: Signed, project: str) -> None:
+async def test_a_project_is_starred_renamed_and_archived_for_the_user_who_did_it(
+    signed: SignedGateway, project: str
+) -> None:
     path = f"/api/projects/{project}"
     assert (await signed.http.post(f"{path}/toggle-star")).json() == {"success": True, "isStarred": True}
     assert (await signed.http.put(f"{path}/rename", json={"displayName": " My  app "})).status_code == 200
@@ -175,7 +177,7 @@ async def test_a_project_is_starred_renamed_and_archived_for_the_user_who_did_it
 
 
 @pytest.mark.process
-async def test_what_the_app_asks_for_and_is_not_here_is_answered_so_that_it_hides_it(signed: Signed) -> None:
+async def test_what_the_app_asks_for_and_is_not_here_is_answered_so_that_it_hides_it(signed: SignedGateway) -> None:
     assert await get(signed, "/api/voice/health") == {"configured": False}
     assert (await signed.data("/api/providers/claude/auth/status"))["authenticated"] is True
     assert (await signed.data("/api/providers/codex/auth/status"))["authenticated"] is False
@@ -186,7 +188,7 @@ async def test_what_the_app_asks_for_and_is_not_here_is_answered_so_that_it_hide
 
 
 @pytest.mark.process
-async def test_the_agents_commands_are_offered(signed: Signed) -> None:
+async def test_the_agents_commands_are_offered(signed: SignedGateway) -> None:
     body = {"projectPath": str(signed.project)}
     assert (await signed.http.post("/api/commands/list", json=body)).json()["count"] == 0
     await signed.run(await signed.create("hello"), "SCRIPT:text hello")

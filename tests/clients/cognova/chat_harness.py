@@ -9,14 +9,14 @@ from typing import Any
 from websockets.asyncio.client import connect
 
 from clients.chat_client import ChatPeer, Frame
-from clients.mylifedb.harness import House, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.cognova import chat, conversations
 from fairlead.clients.cognova.history import MessageProjection
 from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
 from fairlead.testing.cognova_client import CognovaClient
-from sessions.harness import Rig, SaidAgent
+from sessions.harness import CoreHarness, FakeAgent
 
 CHAT = ClientProtocol(
     name="cognova",
@@ -66,10 +66,10 @@ async def peer_at(
             await asyncio.wait({listening})
 
 
-class ChatHouse:
-    def __init__(self, house: House) -> None:
+class ChatHarness:
+    def __init__(self, house: MyLifeDbGateway) -> None:
         self.house = house
-        self.rig: Rig = house.rig
+        self.rig: CoreHarness = house.rig
         self.url = f"http://127.0.0.1:{house.port}"
 
     @contextlib.asynccontextmanager
@@ -79,7 +79,7 @@ class ChatHouse:
         async with peer_at(self.url, token or self.house.admin, client, **options) as peer:
             yield peer
 
-    async def agent(self, number: int = 1) -> SaidAgent:
+    async def agent(self, number: int = 1) -> FakeAgent:
         """The n-th process, with the prompt that it was started for."""
         agent = await self.rig.kind.launched(number)
         await agent.prompted()
@@ -87,7 +87,7 @@ class ChatHouse:
         await self.rig.all_live()
         return agent
 
-    async def interrupted(self, agent: SaidAgent, times: int = 1) -> None:
+    async def interrupted(self, agent: FakeAgent, times: int = 1) -> None:
         """The agent was told, so often, and does as it was told."""
         await self.rig.until(lambda: agent.told.count(("interrupt", None)) == times)
         await agent.result(subtype="error_during_execution", is_error=True, result=None)
@@ -97,7 +97,7 @@ class ChatHouse:
             return (await http.get(f"/cognova/api/conversations{path}")).json()["data"]
 
 
-async def stream(agent: SaidAgent, *pieces: str, message: str = "m1", whole: bool = True) -> None:
+async def stream(agent: FakeAgent, *pieces: str, message: str = "m1", whole: bool = True) -> None:
     """A streamed text; with `whole` to its end."""
 
     async def event(**fields: Any) -> None:
@@ -116,7 +116,7 @@ async def stream(agent: SaidAgent, *pieces: str, message: str = "m1", whole: boo
 
 @contextlib.asynccontextmanager
 async def chat_house(
-    folder: Path, limits: ServerLimits | None = None, rig: Rig | None = None
-) -> AsyncIterator[ChatHouse]:
+    folder: Path, limits: ServerLimits | None = None, rig: CoreHarness | None = None
+) -> AsyncIterator[ChatHarness]:
     async with open_house(folder, limits, protocol=CHAT, rig=rig) as house:
-        yield ChatHouse(house)
+        yield ChatHarness(house)

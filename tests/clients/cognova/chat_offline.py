@@ -39,7 +39,7 @@ def unframed(data: bytes) -> list[Frame]:
     return found
 
 
-class Telling:
+class ChatRecorder:
     """One session as the core would log it. `published` is every entry; `gone` says after how many one left the log."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from fairlead.server.listeners import Binding, house_of, open_sockets
 from fairlead.server.runner import ServerRunner
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
-from sessions.harness import Rig
+from sessions.harness import CoreHarness
 
 Frame = dict[str, Any]
 
@@ -86,8 +86,10 @@ class Listener:
         return sum(one["type"] == "pong" for one in self.frames)
 
 
-class FeedHouse:
-    def __init__(self, rig: Rig, room: NotificationService, credentials: Credentials, port: int, admin: str) -> None:
+class FeedHarness:
+    def __init__(
+        self, rig: CoreHarness, room: NotificationService, credentials: Credentials, port: int, admin: str
+    ) -> None:
         self.rig = rig
         self.room = room
         self.credentials = credentials
@@ -124,8 +126,8 @@ class FeedHouse:
 
 
 @contextlib.asynccontextmanager
-async def open_feed_house(folder: Path) -> AsyncIterator[FeedHouse]:
-    rig = Rig(folder)
+async def open_feed_house(folder: Path) -> AsyncIterator[FeedHarness]:
+    rig = CoreHarness(folder)
     rig.views = {view.name: view for view in PROTOCOL.views}
     numbers = iter(range(1, 1_000_000))
 
@@ -181,7 +183,7 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHouse]:
     serving = asyncio.create_task(runner.serve())
     await runner.ready()
     try:
-        yield FeedHouse(rig, room, credentials, sockets[0].getsockname()[1], admin.secret)
+        yield FeedHarness(rig, room, credentials, sockets[0].getsockname()[1], admin.secret)
     finally:
         runner.stop()
         await serving

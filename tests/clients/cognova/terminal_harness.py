@@ -42,7 +42,7 @@ class ShellClient(CognovaTerminalClient, OnSocket):
             return closed.rcvd.code if closed.rcvd is not None else 0
 
 
-class ShellHouse:
+class ShellHarness:
     def __init__(self, served: Served, terminals: TerminalRegistry, root: Path) -> None:
         self.served = served
         self.terminals = terminals
@@ -68,7 +68,7 @@ class ShellHouse:
 @contextlib.asynccontextmanager
 async def open_shell_house(
     root: Path, clock: Clock | None = None, program: str = "/bin/sh", most: int = 4
-) -> AsyncIterator[ShellHouse]:
+) -> AsyncIterator[ShellHarness]:
     chosen = clock or SystemClock()
     host = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root)}
     secrets = {"FAIRLEAD_TOKEN": "fl_secret", "ANTHROPIC_API_KEY": "sk-secret", "LD_PRELOAD": ""}
@@ -84,7 +84,7 @@ async def open_shell_house(
     shells = UserShells(terminals, chosen, settings, folder)
     async with serving(performers=shells.performers()) as served:
         try:
-            yield ShellHouse(served, terminals, root)
+            yield ShellHarness(served, terminals, root)
         finally:
             await shells.close()
             await terminals.close()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.cognova.chat_harness import ChatHouse, chat_house, stream
+from clients.cognova.chat_harness import ChatHarness, chat_house, stream
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentMissing
 from fairlead.model.ids import is_uuid
@@ -19,7 +19,7 @@ NOTES = {"type": "text", "media_type": "text/plain", "data": "words"}
 
 
 @pytest.mark.rules("S002-001", "S002-003", "S002-019", "S002-020")
-async def test_the_first_frame_says_that_it_is_connected(chats: ChatHouse) -> None:
+async def test_the_first_frame_says_that_it_is_connected(chats: ChatHarness) -> None:
     for path in ("/_ws/chat", "/cognova/_ws/chat"):
         async with chats.peer(path=path) as peer:
             await peer.until("connected")
@@ -27,14 +27,14 @@ async def test_the_first_frame_says_that_it_is_connected(chats: ChatHouse) -> No
 
 
 @pytest.mark.rules("S002-004")
-async def test_chat_is_free_for_a_page(chats: ChatHouse) -> None:
+async def test_chat_is_free_for_a_page(chats: ChatHarness) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with chats.peer(path="/chat"):
             pass
     assert refused.value.response.status_code == 404
 
 
-async def test_nobody_comes_in_without_a_token_and_the_originals_header_carries_one(chats: ChatHouse) -> None:
+async def test_nobody_comes_in_without_a_token_and_the_originals_header_carries_one(chats: ChatHarness) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with chats.peer(token="wrong"):
             pass
@@ -45,7 +45,7 @@ async def test_nobody_comes_in_without_a_token_and_the_originals_header_carries_
 
 @pytest.mark.rules("S002-010", "S002-011", "S002-014", "S002-021", "S002-022", "S002-024", "S002-025", "S002-028")
 @pytest.mark.parametrize("none", [{}, {"conversationId": None}, {"conversationId": ""}])
-async def test_a_message_without_a_conversation_begins_one(chats: ChatHouse, none: dict[str, Any]) -> None:
+async def test_a_message_without_a_conversation_begins_one(chats: ChatHarness, none: dict[str, Any]) -> None:
     async with chats.peer() as peer:
         await peer.say("chat:send", message="Help me", **none)
         agent = await chats.agent()
@@ -62,7 +62,7 @@ async def test_a_message_without_a_conversation_begins_one(chats: ChatHouse, non
 
 
 @pytest.mark.rules("S002-013", "S002-015", "S002-023", "S002-029", "S002-055")
-async def test_further_messages_go_on_with_the_conversation(chats: ChatHouse) -> None:
+async def test_further_messages_go_on_with_the_conversation(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -104,7 +104,7 @@ BAD = [
 
 
 @pytest.mark.rules("S002-012", "S002-052", "S002-054")
-async def test_a_bad_frame_is_answered_and_the_connection_lives_on(chats: ChatHouse) -> None:
+async def test_a_bad_frame_is_answered_and_the_connection_lives_on(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         await peer.until("connected")
         for frame, message, conversation in BAD:
@@ -115,7 +115,7 @@ async def test_a_bad_frame_is_answered_and_the_connection_lives_on(chats: ChatHo
         await peer.settled()
 
 
-async def test_what_is_not_json_is_answered_and_what_is_not_known_is_passed_over(chats: ChatHouse) -> None:
+async def test_what_is_not_json_is_answered_and_what_is_not_known_is_passed_over(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         await peer.until("connected")
         for junk in ("not json", "{", b"\xff\xfe", "[" * 100_000):
@@ -145,7 +145,7 @@ ATTACHED = [
 
 @pytest.mark.parametrize(("given", "message", "kinds", "title"), ATTACHED)
 async def test_images_and_documents_go_to_the_agent_before_the_words(
-    chats: ChatHouse, given: dict[str, Any], message: str, kinds: list[str], title: str
+    chats: ChatHarness, given: dict[str, Any], message: str, kinds: list[str], title: str
 ) -> None:
     async with chats.peer() as peer:
         name = await peer.begin(message, **given)
@@ -180,14 +180,14 @@ async def test_images_and_documents_go_to_the_agent_before_the_words(
         {"documents": [None]},
     ],
 )
-async def test_a_bad_attachment_is_refused_and_begins_nothing(chats: ChatHouse, given: dict[str, Any]) -> None:
+async def test_a_bad_attachment_is_refused_and_begins_nothing(chats: ChatHarness, given: dict[str, Any]) -> None:
     async with chats.peer() as peer:
         await peer.send("look", **given)
         assert (await peer.until("error"))["message"].startswith(("Invalid attachment", "Invalid document"))
     assert await chats.get("") == []
 
 
-async def test_a_title_is_the_first_hundred_characters(chats: ChatHouse) -> None:
+async def test_a_title_is_the_first_hundred_characters(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("ä" * 150)
         await chats.agent()
@@ -195,7 +195,7 @@ async def test_a_title_is_the_first_hundred_characters(chats: ChatHouse) -> None
 
 
 @pytest.mark.rules("S002-016", "S002-017", "S002-049", "S002-050", "S002-051")
-async def test_an_interrupt_ends_the_conversation_that_it_names_and_keeps_its_text(chats: ChatHouse) -> None:
+async def test_an_interrupt_ends_the_conversation_that_it_names_and_keeps_its_text(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         one = await peer.begin("one")
         first = await chats.agent(1)
@@ -224,7 +224,7 @@ async def test_an_interrupt_ends_the_conversation_that_it_names_and_keeps_its_te
     assert (await chats.get(f"/{two}"))["status"] == "idle"
 
 
-async def test_an_interrupt_reaches_the_agent_while_it_is_silent(chats: ChatHouse) -> None:
+async def test_an_interrupt_reaches_the_agent_while_it_is_silent(chats: ChatHarness) -> None:
     """A long tool says nothing: the interrupt does not wait for a next word."""
     async with chats.peer() as peer:
         name = await peer.begin("sleep")
@@ -239,7 +239,7 @@ async def test_an_interrupt_reaches_the_agent_while_it_is_silent(chats: ChatHous
         assert interrupted["type"] == "chat:interrupted"
 
 
-async def test_an_interrupt_of_background_work_alone_is_answered(chats: ChatHouse) -> None:
+async def test_an_interrupt_of_background_work_alone_is_answered(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("go")
         agent = await chats.agent()
@@ -252,7 +252,7 @@ async def test_an_interrupt_of_background_work_alone_is_answered(chats: ChatHous
         await chats.rig.until(lambda: ("interrupt", None) in agent.told)
 
 
-async def test_a_message_whose_agent_is_still_being_started_is_taken_back(chats: ChatHouse) -> None:
+async def test_a_message_whose_agent_is_still_being_started_is_taken_back(chats: ChatHarness) -> None:
     chats.rig.kind.launch_when.clear()
     async with chats.peer() as peer:
         name = await peer.begin("hello")
@@ -266,7 +266,7 @@ async def test_a_message_whose_agent_is_still_being_started_is_taken_back(chats:
 
 
 @pytest.mark.rules("S002-015")
-async def test_a_second_message_waits_for_its_turn_and_starts_no_second_run(chats: ChatHouse) -> None:
+async def test_a_second_message_waits_for_its_turn_and_starts_no_second_run(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -289,7 +289,7 @@ async def test_a_second_message_waits_for_its_turn_and_starts_no_second_run(chat
 
 @pytest.mark.rules("S002-041", "S002-042")
 @pytest.mark.parametrize("length", [0, 1, 4999, 5000, 5001, 100_000])
-async def test_a_result_is_cut_on_the_wire_and_whole_in_the_log(chats: ChatHouse, length: int) -> None:
+async def test_a_result_is_cut_on_the_wire_and_whole_in_the_log(chats: ChatHarness, length: int) -> None:
     result = "😀" * length
     async with chats.peer() as peer:
         name = await peer.begin("read")
@@ -309,7 +309,7 @@ async def test_a_result_is_cut_on_the_wire_and_whole_in_the_log(chats: ChatHouse
 
 
 @pytest.mark.rules("S002-053")
-async def test_an_agent_that_dies_leaves_no_conversation_streaming(chats: ChatHouse) -> None:
+async def test_an_agent_that_dies_leaves_no_conversation_streaming(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -329,7 +329,7 @@ async def test_an_agent_that_dies_leaves_no_conversation_streaming(chats: ChatHo
 
 
 @pytest.mark.rules("S002-053")
-async def test_an_agent_that_cannot_be_started_is_told_once(chats: ChatHouse) -> None:
+async def test_an_agent_that_cannot_be_started_is_told_once(chats: ChatHarness) -> None:
     chats.rig.kind.failures.append(AgentMissing("There is no claude here: install it."))
     async with chats.peer() as peer:
         name = await peer.begin("one")
@@ -340,7 +340,7 @@ async def test_an_agent_that_cannot_be_started_is_told_once(chats: ChatHouse) ->
         ]
 
 
-async def test_a_permission_is_answered_here_or_elsewhere_once(chats: ChatHouse) -> None:
+async def test_a_permission_is_answered_here_or_elsewhere_once(chats: ChatHarness) -> None:
     view = await chats.house.token("view")
     async with chats.peer() as peer, chats.peer() as other, chats.peer(token=view) as guest:
         name = await peer.begin("make")
@@ -367,7 +367,7 @@ async def test_a_permission_is_answered_here_or_elsewhere_once(chats: ChatHouse)
         assert len(agent.answers) == 1
 
 
-async def test_who_may_only_look_begins_nothing_and_sends_nothing(chats: ChatHouse) -> None:
+async def test_who_may_only_look_begins_nothing_and_sends_nothing(chats: ChatHarness) -> None:
     view = await chats.house.token("view")
     async with chats.peer() as peer, chats.peer(token=view) as guest:
         name = await peer.begin("one")
@@ -380,7 +380,7 @@ async def test_who_may_only_look_begins_nothing_and_sends_nothing(chats: ChatHou
     assert len(await chats.get("")) == 1
 
 
-async def test_two_messages_at_once_keep_their_order_and_an_interrupt_ends_the_first(chats: ChatHouse) -> None:
+async def test_two_messages_at_once_keep_their_order_and_an_interrupt_ends_the_first(chats: ChatHarness) -> None:
     async with chats.peer() as first:
         name = await first.begin("one")
         agent = await chats.agent()
@@ -399,7 +399,7 @@ async def test_two_messages_at_once_keep_their_order_and_an_interrupt_ends_the_f
         assert peer.kinds()[1:] == ["stream_start", "interrupted", "stream_start", "stream_end"]
 
 
-async def test_too_many_frames_are_told_and_too_large_ones_end_only_their_sender(chats: ChatHouse) -> None:
+async def test_too_many_frames_are_told_and_too_large_ones_end_only_their_sender(chats: ChatHarness) -> None:
     folder = chats.rig.folder / "second"
     folder.mkdir()
     async with chat_house(folder, ServerLimits(commands_per_s=1, message_bytes=10_000)) as few, few.peer() as other:

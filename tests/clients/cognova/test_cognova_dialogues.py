@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from clients.cognova.chat_harness import ChatHouse, Peer, stream
+from clients.cognova.chat_harness import ChatHarness, Peer, stream
 from fairlead.model.agents import Exit
-from sessions.harness import SaidAgent
+from sessions.harness import FakeAgent
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-dialogues"
 
 
 class Dialogue:
-    def __init__(self, chats: ChatHouse, peer: Peer) -> None:
+    def __init__(self, chats: ChatHarness, peer: Peer) -> None:
         self.chats = chats
         self.peer = peer
         self.name = "C"
-        self.agents: list[SaidAgent] = []
+        self.agents: list[FakeAgent] = []
         self._interrupts = 0
 
     async def play(self, line: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ class Dialogue:
 @pytest.mark.rules("S002-028", "S002-029", "S002-030", "S002-033", "S002-034", "S002-037", "S002-045", "S002-049")
 @pytest.mark.rules("S002-051", "S002-052", "S002-054")
 @pytest.mark.parametrize("case", sorted(path.stem for path in CASES.iterdir()))
-async def test_a_dialogue_goes_as_written(chats: ChatHouse, case: str) -> None:
+async def test_a_dialogue_goes_as_written(chats: ChatHarness, case: str) -> None:
     async with chats.peer() as peer:
         dialogue = Dialogue(chats, peer)
         for line in (CASES / f"{case}.jsonl").read_text().splitlines():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clients.cognova.chat_offline import SESSION, Telling, shown
+from clients.cognova.chat_offline import SESSION, ChatRecorder, shown
 from fairlead.model.ids import is_uuid
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova"
@@ -37,11 +37,11 @@ def lines(case: str, name: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
 
 
-def told(case: str) -> Telling:
-    return Telling().run(lines(case, "in.jsonl"))
+def told(case: str) -> ChatRecorder:
+    return ChatRecorder().run(lines(case, "in.jsonl"))
 
 
-def write(case: str, telling: Telling) -> None:
+def write(case: str, telling: ChatRecorder) -> None:
     frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in telling.live()]
     (CASES / case / "live.jsonl").write_text("".join(frames))
     text = json.dumps(telling.messages(), ensure_ascii=False, indent=1)

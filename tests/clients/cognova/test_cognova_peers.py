@@ -5,23 +5,23 @@ from typing import Any
 
 import pytest
 
-from clients.cognova.chat_harness import ChatHouse, chat_house, stream
+from clients.cognova.chat_harness import ChatHarness, chat_house, stream
 from clients.cognova.chat_offline import unframed
 from fairlead.clients.cognova.chat_frames import FRAMES, VARIANT
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor
 from fairlead.testing.cognova_client import CognovaClient
-from sessions.harness import ANN, SESSION, Rig, SaidAgent
+from sessions.harness import ANN, SESSION, CoreHarness, FakeAgent
 
 
-async def all_live(chats: ChatHouse, agent: SaidAgent) -> Any:
+async def all_live(chats: ChatHarness, agent: FakeAgent) -> Any:
     """The feed, when its three peers have read what was there: one that still reads may find a whole block."""
     feed: Any = chats.rig.registry.feed(agent.launch.session)
     await chats.rig.until(lambda: [watcher.live for watcher in feed._watchers()] == [True] * 3)
     return feed
 
 
-async def test_every_peer_sees_the_same_stream_and_a_stranger_nothing(chats: ChatHouse) -> None:
+async def test_every_peer_sees_the_same_stream_and_a_stranger_nothing(chats: ChatHarness) -> None:
     async with chats.peer() as sender, chats.peer() as subscriber, chats.peer() as second, chats.peer() as stranger:
         name = await sender.begin("one")
         agent = await chats.agent()
@@ -48,7 +48,7 @@ async def test_every_peer_sees_the_same_stream_and_a_stranger_nothing(chats: Cha
         assert numbers == sorted(set(numbers))
 
 
-async def test_each_entry_is_encoded_once_for_all_peers(chats: ChatHouse) -> None:
+async def test_each_entry_is_encoded_once_for_all_peers(chats: ChatHarness) -> None:
     async with chats.peer() as one, chats.peer() as two, chats.peer() as three:
         name = await one.begin("hello")
         agent = await chats.agent()
@@ -65,7 +65,7 @@ async def test_each_entry_is_encoded_once_for_all_peers(chats: ChatHouse) -> Non
 
 
 @pytest.mark.parametrize("away", ["in the middle", "until its end"])
-async def test_who_comes_back_gets_exactly_what_it_missed(chats: ChatHouse, away: str) -> None:
+async def test_who_comes_back_gets_exactly_what_it_missed(chats: ChatHarness, away: str) -> None:
     client = CognovaClient()
     async with chats.peer() as there:
         async with chats.peer(client) as peer:
@@ -116,7 +116,7 @@ async def test_who_comes_back_gets_exactly_what_it_missed(chats: ChatHouse, away
         assert there.client.conversations[name].answers == client.conversations[name].answers
 
 
-async def test_the_rest_of_an_entry_follows_its_first_frame(chats: ChatHouse) -> None:
+async def test_the_rest_of_an_entry_follows_its_first_frame(chats: ChatHarness) -> None:
     """An answer that failed has two last frames; a connection may end between them."""
     async with chats.peer() as peer:
         name = await peer.begin("fail")
@@ -135,7 +135,7 @@ async def test_the_rest_of_an_entry_follows_its_first_frame(chats: ChatHouse) ->
 @pytest.mark.rules("S002-008", "S002-009")
 async def test_a_conversation_is_there_after_a_restart_and_a_peer_goes_on_in_it(tmp_path: Path) -> None:
     client = CognovaClient()
-    rig = Rig(tmp_path)
+    rig = CoreHarness(tmp_path)
     async with chat_house(tmp_path, rig=rig) as chats, chats.peer(client) as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -164,7 +164,7 @@ async def test_a_conversation_is_there_after_a_restart_and_a_peer_goes_on_in_it(
         assert (await chats.get(f"/{name}"))["messageCount"] == 4
 
 
-async def test_a_place_that_means_nothing_here_is_a_gap_and_all_is_told_again(chats: ChatHouse) -> None:
+async def test_a_place_that_means_nothing_here_is_a_gap_and_all_is_told_again(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -180,7 +180,7 @@ async def test_a_place_that_means_nothing_here_is_a_gap_and_all_is_told_again(ch
             assert answer.text == "first"
 
 
-async def test_what_rest_tells_and_what_a_subscription_tells_fit_together(chats: ChatHouse) -> None:
+async def test_what_rest_tells_and_what_a_subscription_tells_fit_together(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("tell")
         agent = await chats.agent()
@@ -198,7 +198,7 @@ async def test_what_rest_tells_and_what_a_subscription_tells_fit_together(chats:
             assert [frame["delta"] for frame in late.frames if "delta" in frame] == ["a time"]
 
 
-async def test_subscribing_twice_tells_nothing_twice(chats: ChatHouse) -> None:
+async def test_subscribing_twice_tells_nothing_twice(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -213,7 +213,7 @@ async def test_subscribing_twice_tells_nothing_twice(chats: ChatHouse) -> None:
         assert [frame["delta"] for frame in peer.frames if "delta" in frame] == ["a", "b"]
 
 
-async def test_a_deleted_conversation_is_not_found_and_other_peers_live_on(chats: ChatHouse) -> None:
+async def test_a_deleted_conversation_is_not_found_and_other_peers_live_on(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         names = []
         for number, text in enumerate(("one", "two"), 1):
@@ -251,7 +251,7 @@ class SlowSink:
 @pytest.mark.parametrize("read_before", [0, 1, 2, 3])
 async def test_a_slow_reader_misses_nothing_and_gets_nothing_twice(tmp_path: Path, read_before: int) -> None:
     """It lags in the middle of a text whose pieces are gone from the log when it reads on."""
-    rig = await Rig(tmp_path).start()
+    rig = await CoreHarness(tmp_path).start()
     agent = await rig.working()
     sink = SlowSink()
     watch = await rig.gateway.watch(ANN, SESSION, Cursor(0), VARIANT, sink)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.cognova.terminal_harness import ShellClient, ShellHouse, open_shell_house
+from clients.cognova.terminal_harness import ShellClient, ShellHarness, open_shell_house
 from fairlead.clients.cognova.terminal import MESSAGE_LIMIT
 from fairlead.system.proctable import is_alive
 from fairlead.terminals.api import Size
@@ -29,14 +29,14 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[ShellHouse]:
+async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
     async with open_shell_house(tmp_path) as house:
         yield house
 
 
 @pytest.mark.rules("S002-001", "S002-056", "S002-057", "S002-068", "S002-074", "S002-082")
 @pytest.mark.parametrize("path", ["/terminal", "/_ws/terminal"])
-async def test_a_first_connection_gets_a_new_shell_on_a_real_terminal(house: ShellHouse, path: str) -> None:
+async def test_a_first_connection_gets_a_new_shell_on_a_real_terminal(house: ShellHarness, path: str) -> None:
     async with house.join(path=path) as client:
         await client.type("tty; stty size\r")
         await client.said("24 80")
@@ -48,7 +48,7 @@ async def test_a_first_connection_gets_a_new_shell_on_a_real_terminal(house: She
 
 
 @pytest.mark.rules("S002-060", "S002-061", "S002-062")
-async def test_keys_go_in_as_they_are(house: ShellHouse) -> None:
+async def test_keys_go_in_as_they_are(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.seen("$")
         await client.type("stty -echo; cat -v\r")
@@ -60,7 +60,7 @@ async def test_keys_go_in_as_they_are(house: ShellHouse) -> None:
 
 
 @pytest.mark.rules("S002-063", "S002-064", "S002-065")
-async def test_a_resize_may_be_the_first_frame(house: ShellHouse) -> None:
+async def test_a_resize_may_be_the_first_frame(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.fit(120, 40)
         await client.type("stty size\r")
@@ -68,7 +68,7 @@ async def test_a_resize_may_be_the_first_frame(house: ShellHouse) -> None:
 
 
 @pytest.mark.rules("S002-064")
-async def test_a_strange_size_does_no_harm(house: ShellHouse) -> None:
+async def test_a_strange_size_does_no_harm(house: ShellHarness) -> None:
     async with house.join() as client:
         for cols, rows in ((0, 24), (80, 0), (-5, 24), ("80", "24"), (80.5, 24), (None, None), (True, True)):
             await client.say(type="resize", cols=cols, rows=rows)
@@ -84,7 +84,7 @@ async def test_a_strange_size_does_no_harm(house: ShellHouse) -> None:
 
 
 @pytest.mark.rules("S002-066", "S002-067")
-async def test_a_ping_is_answered_and_the_shell_does_not_see_it(house: ShellHouse) -> None:
+async def test_a_ping_is_answered_and_the_shell_does_not_see_it(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.seen("$")
         screen = house.shell().screen
@@ -98,7 +98,7 @@ async def test_a_ping_is_answered_and_the_shell_does_not_see_it(house: ShellHous
     ["what?", b"\xff\xfe", "[1]", "7", "{}", '{"type":"paste"}', '{"type":"input"}', '{"type":"input","data":7}',
      '{"type":"input","data":""}', '{"type":["input"]}', '{"type":"input","data":"\\ud800"}', "[" * 100_000],
 )  # fmt: skip
-async def test_what_makes_no_sense_is_ignored(house: ShellHouse, frame: str | bytes) -> None:
+async def test_what_makes_no_sense_is_ignored(house: ShellHarness, frame: str | bytes) -> None:
     async with house.join() as client:
         await client.socket.send(frame)
         await client.settled()
@@ -108,7 +108,7 @@ async def test_what_makes_no_sense_is_ignored(house: ShellHouse, frame: str | by
 
 
 @pytest.mark.rules("S002-075")
-async def test_all_browsers_of_a_person_share_one_shell(house: ShellHouse) -> None:
+async def test_all_browsers_of_a_person_share_one_shell(house: ShellHarness) -> None:
     async with house.join() as first, house.join() as second:
         await first.type("pid=$$; echo pid is $pid\r")
         await second.seen("pid is")
@@ -120,7 +120,7 @@ async def test_all_browsers_of_a_person_share_one_shell(house: ShellHouse) -> No
         assert len(house.terminals.names()) == 1
 
 
-async def test_many_that_come_at_once_start_one_shell(house: ShellHouse) -> None:
+async def test_many_that_come_at_once_start_one_shell(house: ShellHarness) -> None:
     async with contextlib.AsyncExitStack() as stack:
         joining = (stack.enter_async_context(house.join()) for _ in range(8))
         clients = await asyncio.gather(*joining)
@@ -131,7 +131,7 @@ async def test_many_that_come_at_once_start_one_shell(house: ShellHouse) -> None
 
 
 @pytest.mark.rules("S002-058", "S002-059", "S002-069", "S002-076", "S002-080")
-async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHouse, tmp_path: Path) -> None:
+async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     async with house.join() as client:
         await client.type("echo before; (while [ -e gate ]; do sleep 0.02; done; echo aft''er) &\r")
@@ -153,7 +153,7 @@ async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHouse, tmp
         assert CLEAN not in first["data"] and "before\r\n" in first["data"] and "after\r\n" in first["data"]
 
 
-async def test_the_size_stays_when_the_last_one_leaves(house: ShellHouse) -> None:
+async def test_the_size_stays_when_the_last_one_leaves(house: ShellHarness) -> None:
     """Else a long line would be cut by a reload of the page."""
     line = "0123456789" * 11
     async with house.join() as client:
@@ -168,7 +168,7 @@ async def test_the_size_stays_when_the_last_one_leaves(house: ShellHouse) -> Non
 
 
 @pytest.mark.rules("S002-077", "S002-078")
-async def test_a_replay_and_what_follows_have_no_gap_and_nothing_twice(house: ShellHouse) -> None:
+async def test_a_replay_and_what_follows_have_no_gap_and_nothing_twice(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.type("i=0; while :; do i=$((i + 1)); echo n$i; done\r")
         await client.until(lambda: "n500\r" in client.text)
@@ -186,7 +186,7 @@ def at_prompt(viewer: ShellClient) -> bool:
 
 
 @pytest.mark.rules("S002-077")
-async def test_a_redraw_in_the_middle_of_yes_ends_at_the_same_screen(house: ShellHouse) -> None:
+async def test_a_redraw_in_the_middle_of_yes_ends_at_the_same_screen(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.type("yes\r")
         await client.until(lambda: client.text.count("y\r\n") > 200)
@@ -202,7 +202,7 @@ async def test_a_redraw_in_the_middle_of_yes_ends_at_the_same_screen(house: Shel
 
 
 @pytest.mark.rules("S002-078")
-async def test_ten_megabytes_come_whole(house: ShellHouse, tmp_path: Path) -> None:
+async def test_ten_megabytes_come_whole(house: ShellHarness, tmp_path: Path) -> None:
     lines = [f"{number:08d} {'é' if number % 100 == 0 else '.' * 110}" for number in range(85_000)]
     (tmp_path / "long").write_text("\n".join(lines) + "\n")
     async with house.join() as client:
@@ -213,7 +213,7 @@ async def test_ten_megabytes_come_whole(house: ShellHouse, tmp_path: Path) -> No
 
 
 @pytest.mark.rules("S002-079")
-async def test_output_comes_while_its_program_still_runs(house: ShellHouse) -> None:
+async def test_output_comes_while_its_program_still_runs(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.type("echo fi''rst; read answer; echo got $answer\r")
         await client.said("first")
@@ -226,7 +226,7 @@ async def test_output_comes_while_its_program_still_runs(house: ShellHouse) -> N
 
 
 @pytest.mark.rules("S002-057")
-async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHouse, tmp_path: Path) -> None:
+async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHarness, tmp_path: Path) -> None:
     async with house.join() as client:
         await client.fit(60, 12)
         await client.type("vim -u NONE -n words\r")
@@ -249,7 +249,7 @@ async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHouse, tmp_p
 # --- who may, and who sees what
 
 
-async def test_everybody_has_their_own_and_may_have_several(house: ShellHouse) -> None:
+async def test_everybody_has_their_own_and_may_have_several(house: ShellHarness) -> None:
     ann, bob = await house.token_of("ann"), await house.token_of("bob")
     async with (
         house.join(token=ann) as first,
@@ -270,7 +270,7 @@ async def test_everybody_has_their_own_and_may_have_several(house: ShellHouse) -
         assert "letters, digits" in thief.errors[0]
 
 
-async def test_the_scope_terminal_is_needed(house: ShellHouse) -> None:
+async def test_the_scope_terminal_is_needed(house: ShellHarness) -> None:
     chatting = await house.served.token("view", "chat", "approve")
     for token, status in ((chatting, 403), ("fl_wrong", 401)):
         with pytest.raises(InvalidStatus) as refused:
@@ -280,7 +280,7 @@ async def test_the_scope_terminal_is_needed(house: ShellHouse) -> None:
     assert house.terminals.names() == ()
 
 
-async def test_a_read_only_viewer_changes_nothing(house: ShellHouse) -> None:
+async def test_a_read_only_viewer_changes_nothing(house: ShellHarness) -> None:
     async with house.join("?readonly=1") as nobody:
         await nobody.until(lambda: nobody.errors)
         assert nobody.errors == ["Failed to start terminal: There is no terminal default.\r\n"]
@@ -297,7 +297,7 @@ async def test_a_read_only_viewer_changes_nothing(house: ShellHouse) -> None:
         await viewer.until(lambda: viewer.size == (70, 20))
 
 
-async def test_the_environment_holds_no_secret_and_the_folder_is_the_root(house: ShellHouse, tmp_path: Path) -> None:
+async def test_the_environment_holds_no_secret_and_the_folder_is_the_root(house: ShellHarness, tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     async with house.join() as client:
         await client.type("env > found; pwd >> found; echo wr''itten\r")
@@ -319,7 +319,7 @@ async def test_the_environment_holds_no_secret_and_the_folder_is_the_root(house:
 # --- how it ends, and how it does not begin
 
 
-async def test_the_end_is_told_and_the_next_one_begins_anew(house: ShellHouse) -> None:
+async def test_the_end_is_told_and_the_next_one_begins_anew(house: ShellHarness) -> None:
     async with house.join() as client, house.join() as other:
         await other.seen("$")
         pid = house.shell().pid
@@ -348,7 +348,7 @@ async def test_a_shell_that_is_not_there_is_told_with_its_reason(tmp_path: Path)
 
 @pytest.mark.rules("S002-071", "S002-073")
 async def test_a_system_without_terminals_ends_nothing_that_runs(
-    house: ShellHouse, monkeypatch: pytest.MonkeyPatch
+    house: ShellHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none_left() -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -373,7 +373,7 @@ async def test_there_are_only_so_many(tmp_path: Path) -> None:
         assert "1 terminals are open" in two.errors[0]
 
 
-async def test_ten_megabytes_in_one_frame_end_that_socket_alone(house: ShellHouse) -> None:
+async def test_ten_megabytes_in_one_frame_end_that_socket_alone(house: ShellHarness) -> None:
     async with house.join() as client, house.join() as other:
         await other.seen("$")
         pieces = ('{"type":"input","data":"', *["x" * (1 << 20)] * 10, '"}')
@@ -384,7 +384,7 @@ async def test_ten_megabytes_in_one_frame_end_that_socket_alone(house: ShellHous
         await other.said("on 42")
 
 
-async def test_ten_megabytes_of_keys_all_arrive(house: ShellHouse) -> None:
+async def test_ten_megabytes_of_keys_all_arrive(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.type("stty raw -echo; echo re''ady; head -c 10485760 | wc -c; stty sane\r")
         await client.seen("ready")
@@ -427,7 +427,7 @@ async def test_one_that_nobody_comes_back_to_is_ended_too(tmp_path: Path) -> Non
             await house.shell().wait()
 
 
-async def test_what_is_said_while_it_starts_is_not_lost(house: ShellHouse) -> None:
+async def test_what_is_said_while_it_starts_is_not_lost(house: ShellHarness) -> None:
     async with house.join() as client:
         # More frames than a socket may give commands in a second: keys are none.
         for number in range(200):

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clients.cognova.notifications_harness import FeedHouse, open_feed_house
+from clients.cognova.notifications_harness import FeedHarness, open_feed_house
 from fairlead.notifications.api import Told
 from fairlead.testing.notifications_client import NotificationsClient
 
@@ -43,7 +43,7 @@ def write(case: str, name: str, found: list[Any]) -> None:
 class Play:
     """Does what a case says; `{id}` is the last thing that was made."""
 
-    def __init__(self, house: FeedHouse) -> None:
+    def __init__(self, house: FeedHarness) -> None:
         self._house = house
         self._id = ""
         self.answers: list[Any] = []

@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from clients.cognova.notifications_harness import FeedHouse, open_feed_house
+from clients.cognova.notifications_harness import FeedHarness, open_feed_house
 from fairlead.model import commands as cmd
 from fairlead.model.errors import AgentMissing
 from patience import PATIENCE
@@ -21,13 +21,13 @@ AGENT = {"name": "Tidy", "schedule": "0 9 * * *", "prompt": "Tidy up."}
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[FeedHouse]:
+async def house(tmp_path: Path) -> AsyncIterator[FeedHarness]:
     async with open_feed_house(tmp_path) as made:
         yield made
 
 
 @pytest.mark.rules("S002-001", "S002-083", "S002-092")
-async def test_the_socket_needs_no_other_one_and_says_connected_first(house: FeedHouse) -> None:
+async def test_the_socket_needs_no_other_one_and_says_connected_first(house: FeedHarness) -> None:
     async with house.listener() as listener:
         (first,) = await listener.until(1)
     assert first == {
@@ -38,7 +38,7 @@ async def test_the_socket_needs_no_other_one_and_says_connected_first(house: Fee
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
-async def test_nobody_is_let_in_without_a_credential(house: FeedHouse, token: str) -> None:
+async def test_nobody_is_let_in_without_a_credential(house: FeedHarness, token: str) -> None:
     address = f"ws://127.0.0.1:{house.port}/notifications" + (f"?token={token}" if token else "")
     with pytest.raises(InvalidStatus) as refused:
         await connect(address, proxy=None).__aenter__()
@@ -59,12 +59,12 @@ async def test_nobody_is_let_in_without_a_credential(house: FeedHouse, token: st
     ],
 )
 async def test_scopes_come_from_the_credential(
-    house: FeedHouse, scopes: tuple[str, ...], method: str, path: str, status: int
+    house: FeedHarness, scopes: tuple[str, ...], method: str, path: str, status: int
 ) -> None:
     assert (await house.call(method, path, {}, await house.token(*scopes))).status_code == status
 
 
-async def test_one_that_may_only_look_gets_every_change(house: FeedHouse) -> None:
+async def test_one_that_may_only_look_gets_every_change(house: FeedHarness) -> None:
     async with house.listener(token=await house.token("view")) as listener:
         await listener.until(1)
         await house.done("POST", "/api/secrets", {"key": "A", "value": "s3cret"})
@@ -75,7 +75,7 @@ async def test_one_that_may_only_look_gets_every_change(house: FeedHouse) -> Non
 @pytest.mark.rules("S002-085", "S002-086", "S002-087", "S002-103", "S002-112", "S002-113", "S002-114", "S002-115")
 @pytest.mark.rules("S002-104", "S002-105", "S002-106", "S002-107", "S002-108", "S002-109", "S002-111", "S002-132")
 @pytest.mark.rules("S002-133")
-async def test_every_kind_of_resource_is_told_to_every_peer(house: FeedHouse) -> None:
+async def test_every_kind_of_resource_is_told_to_every_peer(house: FeedHarness) -> None:
     async with house.listener() as first, house.listener() as second:
         await first.until(1)
         await second.until(1)
@@ -105,7 +105,7 @@ async def test_every_kind_of_resource_is_told_to_every_peer(house: FeedHouse) ->
 
 
 @pytest.mark.rules("S002-110")
-async def test_conversations_that_are_made_renamed_and_deleted_are_told(house: FeedHouse) -> None:
+async def test_conversations_that_are_made_renamed_and_deleted_are_told(house: FeedHarness) -> None:
     async with house.listener() as listener:
         await listener.until(1)
         made = (await house.done("POST", "/api/conversations", {"title": "First"}))["id"]
@@ -118,7 +118,7 @@ async def test_conversations_that_are_made_renamed_and_deleted_are_told(house: F
     assert deleted["resourceId"] == made and "resourceName" not in deleted
 
 
-async def test_turns_and_permissions_reach_those_who_ask_and_say_nothing_of_what_was_said(house: FeedHouse) -> None:
+async def test_turns_and_permissions_reach_those_who_ask_and_say_nothing_of_what_was_said(house: FeedHarness) -> None:
     async with house.listener() as asking, house.listener() as silent:
         await asking.say({"type": "subscribe", "topics": ["session", "permission", "turn"]})
         await asking.until(2)
@@ -154,7 +154,7 @@ async def _notices(listener: Any, last: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.rules("S002-105", "S002-116", "S002-118", "S002-119")
-async def test_an_agent_that_is_run_by_hand_is_a_session_of_the_core(house: FeedHouse) -> None:
+async def test_an_agent_that_is_run_by_hand_is_a_session_of_the_core(house: FeedHarness) -> None:
     async with house.listener() as listener:
         await listener.until(1)
         made = (await house.done("POST", "/api/agents", AGENT | {"maxTurns": 3}))["id"]
@@ -177,7 +177,7 @@ async def test_an_agent_that_is_run_by_hand_is_a_session_of_the_core(house: Feed
     ]
 
 
-async def _second_run(house: FeedHouse, made: str, listener: Any) -> None:
+async def _second_run(house: FeedHarness, made: str, listener: Any) -> None:
     await house.call("POST", f"/api/agents/{made}/run")
     agent = await house.rig.kind.launched(2)
     await agent.prompted()
@@ -188,7 +188,7 @@ async def _second_run(house: FeedHouse, made: str, listener: Any) -> None:
 
 
 @pytest.mark.rules("S002-117")
-async def test_a_running_agent_is_cancelled_in_the_core(house: FeedHouse) -> None:
+async def test_a_running_agent_is_cancelled_in_the_core(house: FeedHarness) -> None:
     async with house.listener() as listener:
         await listener.until(1)
         made = (await house.done("POST", "/api/agents", AGENT))["id"]
@@ -203,7 +203,7 @@ async def test_a_running_agent_is_cancelled_in_the_core(house: FeedHouse) -> Non
         assert (await listener.change("agent", "cancel"))["color"] == "warning"
 
 
-async def test_an_agent_whose_program_is_missing_fails_with_the_reason(house: FeedHouse) -> None:
+async def test_an_agent_whose_program_is_missing_fails_with_the_reason(house: FeedHarness) -> None:
     house.rig.kind.failures.append(AgentMissing("There is no such program."))
     async with house.listener() as listener:
         await listener.until(1)
@@ -213,7 +213,7 @@ async def test_an_agent_whose_program_is_missing_fails_with_the_reason(house: Fe
 
 
 @pytest.mark.rules("S002-128")
-async def test_a_change_right_after_connected_always_comes(house: FeedHouse) -> None:
+async def test_a_change_right_after_connected_always_comes(house: FeedHarness) -> None:
     for _ in range(20):
         async with house.listener() as listener:
             await listener.until(1)
@@ -222,7 +222,7 @@ async def test_a_change_right_after_connected_always_comes(house: FeedHouse) -> 
 
 
 @pytest.mark.rules("S002-130", "S002-131")
-async def test_peers_that_left_or_were_cut_off_are_gone(house: FeedHouse) -> None:
+async def test_peers_that_left_or_were_cut_off_are_gone(house: FeedHarness) -> None:
     for _ in range(20):
         async with house.listener() as listener:
             await listener.until(1)
@@ -232,7 +232,7 @@ async def test_peers_that_left_or_were_cut_off_are_gone(house: FeedHouse) -> Non
             await asyncio.sleep(0)
 
 
-async def test_what_a_client_says_at_once_is_heard(house: FeedHouse) -> None:
+async def test_what_a_client_says_at_once_is_heard(house: FeedHarness) -> None:
     async with house.listener() as listener:
         await listener.say({"type": "subscribe", "topics": ["turn"]})
         await listener.say({"type": "ping"})
@@ -253,14 +253,14 @@ async def test_what_a_client_says_at_once_is_heard(house: FeedHouse) -> None:
     ],
 )
 async def test_a_target_that_is_not_allowed_is_a_clear_error(
-    house: FeedHouse, body: dict[str, Any], message: str
+    house: FeedHarness, body: dict[str, Any], message: str
 ) -> None:
     answer = await house.call("POST", "/api/targets", body)
     assert answer.status_code == 400 and message in answer.json()["message"]
     assert await house.done("GET", "/api/targets") == []
 
 
-async def test_a_body_that_is_no_json_or_too_large_is_an_error_and_the_rest_lives_on(house: FeedHouse) -> None:
+async def test_a_body_that_is_no_json_or_too_large_is_an_error_and_the_rest_lives_on(house: FeedHarness) -> None:
     assert (await house.call("POST", "/api/tasks", content=b"{")).json()["message"] == "The body is not JSON."
     assert (await house.call("POST", "/api/tasks", content=b"x" * (1 << 20) + b"x")).status_code == 413
     assert (await house.call("POST", "/api/tasks", content=b'{"title":"\\ud800"}')).status_code == 400

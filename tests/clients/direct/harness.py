@@ -12,7 +12,7 @@ from fairlead.wiring import GatewayInfo
 from patience import PATIENCE
 
 
-class Seat:
+class DirectPeer:
     """A direct client on its socket."""
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -49,10 +49,10 @@ class Seat:
 
 
 @contextlib.asynccontextmanager
-async def seated(gateway: GatewayInfo, session: str, token: str | None = None) -> AsyncIterator[Seat]:
+async def seated(gateway: GatewayInfo, session: str, token: str | None = None) -> AsyncIterator[DirectPeer]:
     token = gateway.token if token is None else token
     url = gateway.url.replace("http", "ws", 1)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     path = f"/v1/sessions/ws/{session}/subscribe"
     async with connect(url + path, additional_headers=headers, max_size=None) as socket:
-        yield Seat(socket)
+        yield DirectPeer(socket)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.direct.harness import Seat, seated
+from clients.direct.harness import DirectPeer, seated
 from fairlead.config import load
 from fairlead.testing.direct_client import Message
 from fairlead.wiring import GatewayInfo, running
@@ -29,7 +29,7 @@ class House:
         self.session = session
 
     @contextlib.asynccontextmanager
-    async def seat(self, session: str = "", token: str | None = None) -> AsyncIterator[Seat]:
+    async def seat(self, session: str = "", token: str | None = None) -> AsyncIterator[DirectPeer]:
         async with seated(self.gateway, session or self.session, token) as seat:
             yield seat
 

@@ -31,7 +31,7 @@ made: list[Envelope] = []
 """Every envelope since the schema was last asked."""
 
 
-class Told:
+class MappedSession:
     def __init__(self, now: int = 1000) -> None:
         self.interpreter = ClaudeInterpreter(SESSION)
         self.fold = HappyReducer(SESSION)
@@ -70,14 +70,14 @@ class Told:
         made.extend(fresh)
         return fresh
 
-    def run(self, inputs: Iterable[Input]) -> "Told":
+    def run(self, inputs: Iterable[Input]) -> "MappedSession":
         for given in inputs:
             self.add(given)
         return self
 
 
 def told(inputs: Iterable[Input]) -> list[Envelope]:
-    return Told().run(inputs).envelopes
+    return MappedSession().run(inputs).envelopes
 
 
 def bare(envelopes: Iterable[Envelope]) -> list[tuple[Any, ...]]:

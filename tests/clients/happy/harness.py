@@ -19,7 +19,7 @@ from patience import PATIENCE
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 
-class Seat:
+class HappyPeer:
     """A client on its socket."""
 
     def __init__(self, socket: ClientConnection, client: HappyClient) -> None:
@@ -53,7 +53,7 @@ def words(client: HappyClient) -> list[str]:
     return [part.get("text", "") for shown in client.state.shown for part in shown.content if part["type"] == "text"]
 
 
-class House:
+class HappyGateway:
     def __init__(self, gateway: GatewayInfo, http: httpx.AsyncClient, session: str) -> None:
         self.gateway = gateway
         self.http = http
@@ -63,12 +63,12 @@ class House:
     @contextlib.asynccontextmanager
     async def seat(
         self, query: str = "", client: HappyClient | None = None, session: str = "", token: str | None = None
-    ) -> AsyncIterator[Seat]:
+    ) -> AsyncIterator[HappyPeer]:
         token = self.gateway.token if token is None else token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         url = f"{self.gateway.url.replace('http', 'ws', 1)}/v1/sessions/{session or self.session}/envelopes{query}"
         async with connect(url, additional_headers=headers) as socket:
-            yield Seat(socket, client or HappyClient())
+            yield HappyPeer(socket, client or HappyClient())
 
     async def post(self, *said: tuple[str, Any]) -> list[dict[str, Any]]:
         messages = [{"localId": local, "content": content} for local, content in said]
@@ -88,7 +88,7 @@ def said(text: str) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def at_home(tmp_path: Path, session: str = "") -> AsyncIterator[House]:
+async def at_home(tmp_path: Path, session: str = "") -> AsyncIterator[HappyGateway]:
     """A gateway on the data below `tmp_path`, with a new session unless one is named."""
     given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo"}
     config = load({"HOME": str(tmp_path)}, given).config
@@ -97,10 +97,10 @@ async def at_home(tmp_path: Path, session: str = "") -> AsyncIterator[House]:
         async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
             if not session:
                 session = (await http.post("/v1/sessions", json={"cwd": str(tmp_path)})).json()["session"]
-            yield House(gateway, http, session)
+            yield HappyGateway(gateway, http, session)
 
 
-async def answer_all(house: House, seat: Seat) -> None:
+async def answer_all(house: HappyGateway, seat: HappyPeer) -> None:
     """Whatever a person is asked until the turn is over is allowed, over the native protocol."""
     while True:
         await seat.until(lambda client: waiting(seat) or (client.state.turns and not client.state.open_turn))
@@ -113,7 +113,7 @@ async def answer_all(house: House, seat: Seat) -> None:
         await seat.until(lambda client: not waiting(seat))
 
 
-def waiting(seat: Seat) -> set[str]:
+def waiting(seat: HappyPeer) -> set[str]:
     facts = [frame["content"]["ev"].get("permission") for frame in seat.frames]
     settled = {fact["request"] for fact in facts if fact and fact["state"] != "asked"}
     return {fact["request"] for fact in facts if fact} - settled

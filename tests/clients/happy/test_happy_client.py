@@ -4,7 +4,19 @@ from typing import Any
 
 import pytest
 
-from clients.happy.envelopes import Schema, Told, assistant, call, client_of, over, result, text, told, user, wire
+from clients.happy.envelopes import (
+    MappedSession,
+    Schema,
+    assistant,
+    call,
+    client_of,
+    over,
+    result,
+    text,
+    told,
+    user,
+    wire,
+)
 from fairlead.testing.happy_client import HappyClient, Shown, Tracer, normalise, strip_notifications
 
 TASK = "cdbc6ff5ad64b06ccfa061c7"
@@ -127,7 +139,7 @@ def test_notifications_are_stripped_where_they_are_whole() -> None:
 
 @pytest.mark.rules("S001-103", "S001-105", "S001-108")
 def test_what_a_subagent_of_ours_says_stands_under_the_call_that_started_it() -> None:
-    session = Told().run(
+    session = MappedSession().run(
         [
             assistant(call("Agent", "toolu_a", description="A", prompt="go")),
             assistant(text("inside"), parent_tool_use_id="toolu_a"),

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agents.claude.golden_claude import cases, inputs
-from clients.happy.envelopes import Told, assistant, call, kinds, over, prompt, result, text, user
-from clients.mylifedb.view_offline import SESSION, Showing
+from clients.happy.envelopes import MappedSession, assistant, call, kinds, over, prompt, result, text, user
+from clients.mylifedb.view_offline import SESSION, ViewRecorder
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.model.ids import SessionId
 
@@ -17,7 +17,7 @@ def named(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012}"
 
 
-def chain(showing: Showing) -> dict[str, tuple[Any, Any]]:
+def chain(showing: ViewRecorder) -> dict[str, tuple[Any, Any]]:
     """Each record's parent, and the call whose subagent said it, as clients of raw records get them."""
     shown = (frame for frame in showing.history() if frame["type"] != "result")
     return {frame["uuid"][-1]: (frame["parentUuid"], frame.get("parent_tool_use_id")) for frame in shown}
@@ -25,7 +25,7 @@ def chain(showing: Showing) -> dict[str, tuple[Any, Any]]:
 
 @pytest.mark.rules("S001-083", "S001-084")
 def test_each_subagent_has_a_chain_of_its_own_and_the_main_one_never_runs_through_it() -> None:
-    showing = Showing()
+    showing = ViewRecorder()
     showing.run(
         [
             prompt("go", named(1)),
@@ -49,7 +49,7 @@ def test_each_subagent_has_a_chain_of_its_own_and_the_main_one_never_runs_throug
 def test_a_new_process_goes_on_with_the_sessions_chain_and_another_session_begins_its_own() -> None:
     """Both at once, in one view: neither continues from the other's records."""
     view = MyLifeDbProjection()
-    showing, other = Showing(), Showing()
+    showing, other = ViewRecorder(), ViewRecorder()
     showing.fold, other.fold = view.fold(SESSION), view.fold(OTHER)
     showing.run([prompt("go", named(1)), assistant(text("x"), uuid=named(2)), over(uuid=named(3)), {"exit": ""}])
     other.run([prompt("elsewhere", named(5))])
@@ -62,7 +62,7 @@ def test_a_new_process_goes_on_with_the_sessions_chain_and_another_session_begin
 @pytest.mark.rules("S001-126", "S001-132")
 def test_no_call_is_held_back_so_none_is_overtaken() -> None:
     """A call is told with its own record, in the main thread and in a sidechain: nothing needs to release it."""
-    session = Told().run([prompt("go", named(1))])
+    session = MappedSession().run([prompt("go", named(1))])
     assert kinds(session.add(assistant(call("Bash", "main"), uuid=named(2)))) == ["turn-start", "tool-call-start"]
     session.add(assistant(call("Task", "t1"), uuid=named(3)))
     inside = assistant(call("Bash", "side"), uuid=named(4), parent_tool_use_id="t1")
@@ -75,7 +75,7 @@ def test_every_message_of_the_agent_is_in_the_log_and_a_result_is_no_message() -
     """In every recording of the wire. What the agent only repeats is there already; a `result` ends things and may say
     why, and what the agent said in it is not said again."""
     for case in (case for case in cases() if "transcript" not in case):
-        session = Told()
+        session = MappedSession()
         uuids = set()
         for given in inputs(case):
             before = len(session.entries)
@@ -97,7 +97,7 @@ def test_rows_of_other_kinds_never_become_envelopes() -> None:
     """Every type of row in the recorded transcripts, and a few that no version has written yet."""
     seen = set()
     for case in (case for case in cases() if "transcript" in case):
-        session = Told()
+        session = MappedSession()
         for given in [*inputs(case), {"transcript": {"type": "of-tomorrow", "uuid": "x", "message": {"content": "x"}}}]:
             kind = given.get("transcript", {}).get("type")
             fresh = session.add(given)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clients.happy.envelopes import Told, assert_balanced, bare, kinds
+from clients.happy.envelopes import MappedSession, assert_balanced, bare, kinds
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.happy.mapper import HappyReducer
 
@@ -25,8 +25,8 @@ def given(case: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / "in.jsonl").read_text().splitlines()]
 
 
-def told(case: str) -> Told:
-    return Told().run(given(case))
+def told(case: str) -> MappedSession:
+    return MappedSession().run(given(case))
 
 
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
@@ -83,7 +83,7 @@ def test_example_2_a_subagent_speaks_in_the_turn_of_the_main_thread() -> None:
 
 @pytest.mark.rules("S001-029", "S001-069", "S001-070", "S001-071", "S001-073", "S001-074", "S001-096", "S001-097")
 def test_example_3_a_child_that_comes_before_its_call_waits_for_it() -> None:
-    session = Told()
+    session = MappedSession()
     child, call, end = given("example-3")
     assert session.add(child) == []
     assert [entry.kind for entry in session.entries] == ["record"], "its raw record is logged, without a meaning yet"
@@ -101,7 +101,7 @@ def test_example_3_a_child_that_comes_before_its_call_waits_for_it() -> None:
 @pytest.mark.rules("S001-075", "S001-076", "S001-111")
 def test_example_4_a_row_that_is_read_again_after_a_restart_is_told_once() -> None:
     first, again, _ = given("example-4")
-    session = Told()
+    session = MappedSession()
     assert kinds(session.add(first)) == ["turn-start", "text"]
     interpreter, fold = session.interpreter.snapshot(), session.fold.snapshot()
     session.interpreter = ClaudeInterpreter(session.fold._session)

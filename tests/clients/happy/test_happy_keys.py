@@ -13,7 +13,7 @@ import pytest
 from nacl.secret import SecretBox
 
 from clients.happy.envelopes import Schema
-from clients.happy.harness import UNKNOWN, House, over, said, words
+from clients.happy.harness import UNKNOWN, HappyGateway, over, said, words
 from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.happy.encryption import derive, seal, unseal
 from fairlead.testing.happy_client import HappyClient
@@ -24,7 +24,9 @@ PIXEL = base64.b64encode(b"\x89PNG picture").decode()
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.scheme)
-async def test_a_session_with_a_key_is_told_and_posted_to_sealed(house: House, schema: Schema, key: SessionKey) -> None:
+async def test_a_session_with_a_key_is_told_and_posted_to_sealed(
+    house: HappyGateway, schema: Schema, key: SessionKey
+) -> None:
     url = f"/v3/sessions/{house.session}/key"
     given = {"scheme": key.scheme, "key": base64.b64encode(key.key).decode()}
     answer = await house.http.put(url, json=given)
@@ -55,7 +57,7 @@ async def test_a_session_with_a_key_is_told_and_posted_to_sealed(house: House, s
     assert (await house.page())["messages"][0]["content"]["t"] == "plain"
 
 
-async def test_a_key_is_an_admins_to_set_and_32_bytes(house: House) -> None:
+async def test_a_key_is_an_admins_to_set_and_32_bytes(house: HappyGateway) -> None:
     url = f"/v3/sessions/{house.session}/key"
     for bad in ({"scheme": "legacy", "key": "AAAA"}, {"scheme": "legacy", "key": "?"}, {"scheme": "x", "key": "AAAA"}):
         assert (await house.http.put(url, json=bad)).status_code == 400
@@ -68,7 +70,7 @@ async def test_a_key_is_an_admins_to_set_and_32_bytes(house: House) -> None:
     assert (await house.http.delete(url, headers=mine)).status_code == 403
 
 
-async def test_a_deleted_session_leaves_no_key_behind(house: House, tmp_path: Path) -> None:
+async def test_a_deleted_session_leaves_no_key_behind(house: HappyGateway, tmp_path: Path) -> None:
     secret = base64.b64encode(b"k" * 32).decode()
     await house.http.put(f"/v3/sessions/{house.session}/key", json={"scheme": "legacy", "key": secret})
 
@@ -81,7 +83,7 @@ async def test_a_deleted_session_leaves_no_key_behind(house: House, tmp_path: Pa
     assert kept() == 0
 
 
-async def test_an_image_is_a_file_that_its_ref_gives(house: House) -> None:
+async def test_an_image_is_a_file_that_its_ref_gives(house: HappyGateway) -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
     content = [picture, {"type": "text", "text": "SCRIPT:text seen"}]
     await house.http.post(f"/v1/sessions/{house.session}/messages", json={"content": content})

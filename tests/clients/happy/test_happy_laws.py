@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import Input, cases, inputs
 from clients.happy.envelopes import (
     SESSION,
-    Told,
+    MappedSession,
     assert_balanced,
     assistant,
     call,
@@ -126,7 +126,7 @@ plays = st.tuples(st.randoms(use_true_random=False), st.integers(5, 60)).map(lam
 @settings(deadline=None, max_examples=150)
 @pytest.mark.rules("S001-047", "S001-049", "S001-098", "S001-108", "S001-127", "S001-137", "S001-018")
 def test_turns_calls_and_subagents_are_balanced_whatever_happens(made: list[Input]) -> None:
-    session = Told().run(made)
+    session = MappedSession().run(made)
     assert_balanced(session.envelopes)
     ids = [envelope["id"] for envelope in session.envelopes]
     assert len(set(ids)) == len(ids)
@@ -152,7 +152,7 @@ def rows(fold: HappyReducer, entries: list[Entry]) -> list[bytes]:
     return [row.data for entry in entries for row in fold.step(entry) if isinstance(row, NewRow)]
 
 
-def check_law(session: Told, cuts: list[int]) -> None:
+def check_law(session: MappedSession, cuts: list[int]) -> None:
     """A fold that is stopped anywhere and goes on from its memory makes the same rows; so does one over the log as it
     is read later, without the deltas; and a client that was away holds what one holds that never was."""
     whole = [row.data for row in session.rows]
@@ -177,7 +177,7 @@ def check_law(session: Told, cuts: list[int]) -> None:
 
 @pytest.mark.parametrize("case", cases())
 def test_every_cut_of_every_recorded_session(case: str) -> None:
-    session = Told().run(inputs(case))
+    session = MappedSession().run(inputs(case))
     end = len(session.entries)
     check_law(session, list(range(0, end + 1, max(1, end // 12))))
 
@@ -186,7 +186,7 @@ def test_every_cut_of_every_recorded_session(case: str) -> None:
 @settings(deadline=None, max_examples=60)
 @pytest.mark.rules("S001-009", "S001-017")
 def test_any_cut_of_any_session(made: list[Input], data: st.DataObject) -> None:
-    session = Told().run(made)
+    session = MappedSession().run(made)
     check_law(session, data.draw(st.lists(st.integers(0, len(session.entries)), max_size=4)))
 
 
@@ -194,9 +194,9 @@ def test_any_cut_of_any_session(made: list[Input], data: st.DataObject) -> None:
 @settings(deadline=None, max_examples=40)
 def test_what_is_remembered_stays_small(made: list[Input]) -> None:
     """Whatever is of a turn goes with it: after an exit nothing is open that could grow."""
-    session = Told().run(made)
+    session = MappedSession().run(made)
     held = len(session.fold.snapshot())
-    again = Told()
+    again = MappedSession()
     again.run(made)
     again.run([prompt("x", "00000000-0000-4000-8000-fffffffffff0"), assistant(text("y")), over()])
     assert len(again.fold.snapshot()) < held + 400

@@ -10,12 +10,12 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from clients.happy.envelopes import Schema
-from clients.happy.harness import UNKNOWN, House, answer_all, at_home, over, said, waiting, words
+from clients.happy.harness import UNKNOWN, HappyGateway, answer_all, at_home, over, said, waiting, words
 from patience import PATIENCE
 
 
 @pytest.mark.rules("S001-001", "S001-003", "S001-019", "S001-124", "S001-143")
-async def test_a_posted_message_and_its_answer_come_on_the_socket(house: House, schema: Schema) -> None:
+async def test_a_posted_message_and_its_answer_come_on_the_socket(house: HappyGateway, schema: Schema) -> None:
     local = str(uuid.uuid4())
     async with house.seat() as seat:
         await house.post((local, said("SCRIPT:text hello")))
@@ -38,7 +38,7 @@ async def test_a_posted_message_and_its_answer_come_on_the_socket(house: House, 
     assert page["hasMore"] is False
 
 
-async def test_nobody_comes_in_without_a_token_or_to_a_session_that_is_not_there(house: House) -> None:
+async def test_nobody_comes_in_without_a_token_or_to_a_session_that_is_not_there(house: HappyGateway) -> None:
     cases: list[tuple[str, str, str | None, int]] = [
         ("", "", "", 401),
         ("", "", "wrong", 401),
@@ -55,7 +55,7 @@ async def test_nobody_comes_in_without_a_token_or_to_a_session_that_is_not_there
     assert (await house.http.get(f"/v3/sessions/{UNKNOWN}/messages")).status_code == 404
 
 
-async def test_a_local_id_is_taken_once_however_often_it_is_posted(house: House) -> None:
+async def test_a_local_id_is_taken_once_however_often_it_is_posted(house: HappyGateway) -> None:
     local = "no uuid, but mine"
     first = await house.post((local, said("SCRIPT:text once")))
     again = await house.post((local, said("SCRIPT:text once")), (local, said("SCRIPT:text once")))
@@ -69,7 +69,7 @@ async def test_a_local_id_is_taken_once_however_often_it_is_posted(house: House)
     assert known["createdAt"] > 0
 
 
-async def test_a_message_that_waits_has_no_place_yet(house: House) -> None:
+async def test_a_message_that_waits_has_no_place_yet(house: HappyGateway) -> None:
     async with house.seat() as seat:
         await house.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
         await seat.until(lambda _: waiting(seat))
@@ -96,14 +96,14 @@ REFUSED: list[Any] = [
 ]
 
 
-async def test_what_cannot_be_posted_is_refused_whole(house: House) -> None:
+async def test_what_cannot_be_posted_is_refused_whole(house: HappyGateway) -> None:
     for body in REFUSED:
         answer = await house.http.post(house.url, json=body)
         assert answer.status_code == 400, body
     assert (await house.page())["messages"] == []
 
 
-async def test_pages_go_both_ways(house: House) -> None:
+async def test_pages_go_both_ways(house: HappyGateway) -> None:
     for number in range(3):
         async with house.seat() as seat:
             await house.post((str(uuid.uuid4()), said(f"SCRIPT:text number {number}")))
@@ -132,7 +132,7 @@ async def test_pages_go_both_ways(house: House) -> None:
         assert (await house.http.get(house.url + query)).status_code == 400
 
 
-async def test_a_client_that_was_away_misses_nothing_and_gets_nothing_twice(house: House) -> None:
+async def test_a_client_that_was_away_misses_nothing_and_gets_nothing_twice(house: HappyGateway) -> None:
     async with house.seat() as always, house.seat() as seat:
         await house.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
         await seat.until(lambda client: client.state.open_turn)
@@ -181,7 +181,7 @@ async def test_a_restart_of_the_gateway_tells_nothing_twice_and_goes_on_counting
     assert words(again.client).count("SCRIPT:write made.txt") == 1
 
 
-async def test_a_permission_is_told_as_service_and_answered_elsewhere(house: House, tmp_path: Path) -> None:
+async def test_a_permission_is_told_as_service_and_answered_elsewhere(house: HappyGateway, tmp_path: Path) -> None:
     async with house.seat() as seat:
         await house.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
         await seat.until(lambda _: waiting(seat))
@@ -206,7 +206,7 @@ FOUND = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 
 @pytest.mark.rules("S001-008", "S001-010", "S001-043", "S001-044")
 async def test_a_transcript_that_grows_is_heard_on_the_socket_and_its_summary_is_the_title(
-    house: House, tmp_path: Path
+    house: HappyGateway, tmp_path: Path
 ) -> None:
     folder = tmp_path / ".claude" / "projects" / "-somewhere"
     folder.mkdir(parents=True)

@@ -6,7 +6,7 @@ import pytest
 
 from clients.happy.envelopes import (
     SESSION,
-    Told,
+    MappedSession,
     assert_balanced,
     assistant,
     bare,
@@ -42,7 +42,7 @@ def test_a_users_text_is_one_envelope_without_a_turn() -> None:
 
 
 def test_each_text_of_a_users_blocks_is_told_and_images_go_before_them() -> None:
-    session = Told()
+    session = MappedSession()
     picture = ImageBlock({"type": "base64", "media_type": "image/png", "data": "AAAA"})
     content = (TextBlock("see"), picture, TextBlock("  "), TextBlock("this"))
     made = session.take([ev.UserMessage(id=EventId("x/0/user.message"), message=MessageId(P1), content=content)])
@@ -59,7 +59,7 @@ def test_a_message_that_was_typed_into_a_terminal_keeps_both_its_names() -> None
     typed = ev.UserMessage(
         id=EventId(f"{A1}/0/user.message"), message=MessageId(P1), content=(TextBlock("x"),), record=A1
     )
-    (envelope,) = Told().take([typed])
+    (envelope,) = MappedSession().take([typed])
     assert (envelope["claudeUuid"], envelope["localId"]) == (A1, P1)
     assert envelope["id"] == told([prompt("x", P1)])[0]["id"]
 
@@ -67,7 +67,7 @@ def test_a_message_that_was_typed_into_a_terminal_keeps_both_its_names() -> None
 @pytest.mark.parametrize("stop", ["end_turn", "tool_use"])
 @pytest.mark.rules("S001-033", "S001-049")
 def test_a_users_text_closes_the_open_turn_as_completed(stop: str) -> None:
-    session = Told().run([row("user", "first", "u-1"), row("assistant", [text("yes")], "a-1", stop=stop)])
+    session = MappedSession().run([row("user", "first", "u-1"), row("assistant", [text("yes")], "a-1", stop=stop)])
     assert bare(session.add(row("user", "second", "u-2"))) == [
         ("agent", None, {"t": "turn-end", "status": "completed"}),
         ("user", None, {"t": "text", "text": "second"}),
@@ -80,14 +80,14 @@ def test_a_users_text_closes_the_open_turn_as_completed(stop: str) -> None:
 
 @pytest.mark.rules("S001-046")
 def test_a_prompt_opens_no_turn_until_the_agent_puts_something_out() -> None:
-    session = Told().run([prompt("hello", P1)])
+    session = MappedSession().run([prompt("hello", P1)])
     assert session.add({"agent": {"type": "system", "subtype": "init", "session_id": SESSION}}) == []
     assert kinds(session.add(assistant(text("hi")))) == ["turn-start", "text"]
 
 
 @pytest.mark.rules("S001-035")
 def test_what_is_meta_gives_nothing() -> None:
-    session = Told().run([prompt("hello", P1), assistant(text("hi"))])
+    session = MappedSession().run([prompt("hello", P1), assistant(text("hi"))])
     assert session.add(user("a skill's text", isMeta=True, isSynthetic=True)) == []
     assert session.add(user([text("and its blocks")], isSynthetic=True)) == []
     assert session.add(user([])) == []
@@ -95,7 +95,7 @@ def test_what_is_meta_gives_nothing() -> None:
 
 @pytest.mark.rules("S001-043")
 def test_a_summary_and_a_compact_summary_give_nothing_and_leave_the_turn() -> None:
-    session = Told().run([row("user", "go", "u-1"), row("assistant", [text("on")], "a-1", stop="tool_use")])
+    session = MappedSession().run([row("user", "go", "u-1"), row("assistant", [text("on")], "a-1", stop="tool_use")])
     summary = {"transcript": {"type": "summary", "summary": "A title", "leafUuid": "a-1"}}
     assert session.add(summary) == []
     assert session.add(row("user", "This session goes on from ...", "u-2", isCompactSummary=True)) == []
@@ -108,7 +108,7 @@ def test_a_summary_and_a_compact_summary_give_nothing_and_leave_the_turn() -> No
 
 @pytest.mark.rules("S001-003", "S001-024", "S001-025", "S001-045", "S001-047")
 def test_text_and_thinking_open_a_turn_once() -> None:
-    session = Told()
+    session = MappedSession()
     first = session.add(assistant(text("one"), {"type": "thinking", "thinking": "two"}, uuid=A1))
     assert bare(first) == [
         ("agent", None, {"t": "turn-start"}),
@@ -131,7 +131,7 @@ def test_text_and_thinking_open_a_turn_once() -> None:
 )
 @pytest.mark.rules("S001-045")
 def test_an_assistant_record_with_nothing_to_show_opens_no_turn(content: Any) -> None:
-    session = Told()
+    session = MappedSession()
     record = {"agent": {"type": "assistant", "message": {"role": "assistant", "content": content}}}
     assert session.add(record) == []
     assert session.add(over()) == []
@@ -145,7 +145,7 @@ def test_string_content_is_text() -> None:
 @pytest.mark.rules("S001-024")
 def test_a_block_that_is_repeated_under_its_message_is_told_once() -> None:
     message = {"id": "msg_1"}
-    session = Told().run([assistant(text("one"), uuid=A1, message=message, apiBlockIndex=0)])
+    session = MappedSession().run([assistant(text("one"), uuid=A1, message=message, apiBlockIndex=0)])
     assert session.add(assistant(text("one"), uuid=A2, message=message, apiBlockIndex=0)) == []
 
 
@@ -192,7 +192,7 @@ def test_a_models_window_is_told_after_its_first_result_to_that_model_alone() ->
     def window(made: list[dict[str, Any]]) -> Any:
         return made[-1]["usage"].get("context_window")
 
-    session = Told()
+    session = MappedSession()
     assert window(session.add(said("opus"))) is None
     facts = {"inputTokens": 1, "outputTokens": 1}
     models = {"opus": {**facts, "contextWindow": 200000}, "haiku": {**facts, "contextWindow": 0}}
@@ -206,7 +206,7 @@ def test_a_models_window_is_told_after_its_first_result_to_that_model_alone() ->
 
 
 def test_a_call_and_its_result_stay_in_one_turn() -> None:
-    session = Told()
+    session = MappedSession()
     session.add(assistant(call("Bash", "tool-1", command="ls", description="List")))
     (end,) = session.add(user([result("tool-1", [text("a.txt")], is_error=True)]))
     assert end["ev"] == {"t": "tool-call-end", "call": "tool-1", "result": [text("a.txt")], "isError": True}

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from agents.claude.golden_claude import cases, inputs
-from clients.happy.envelopes import Told, assert_balanced, bare, told
+from clients.happy.envelopes import MappedSession, assert_balanced, bare, told
 from fairlead.testing.happy_client import CUID
 
 
 @pytest.mark.parametrize("case", cases())
 @pytest.mark.rules("S001-047", "S001-048", "S001-049", "S001-051", "S001-052", "S001-108")
 def test_a_recorded_session_is_balanced_and_its_envelopes_are_the_same_each_time(case: str) -> None:
-    session = Told().run(inputs(case))
+    session = MappedSession().run(inputs(case))
     assert_balanced(session.envelopes)
     ids = [envelope["id"] for envelope in session.envelopes]
     assert len(set(ids)) == len(ids)
@@ -87,7 +87,7 @@ def test_a_system_record_gives_no_envelope() -> None:
     """Every subtype of the recordings; but for the few that are told by choice."""
     seen = set()
     for case in cases():
-        session = Told()
+        session = MappedSession()
         for given in inputs(case):
             record = given.get("agent") or given.get("transcript") or {}
             fresh = session.add(given)

@@ -16,24 +16,24 @@ from fairlead.model.queries import ReadRows
 from fairlead.model.store import RowPage
 from fairlead.sessions.api.transcripts import AnnounceSession
 from sessions.harness import ANN
-from sessions.transcript_harness import FOUND, TranscriptRig
+from sessions.transcript_harness import FOUND, TranscriptHarness
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[TranscriptRig]:
+async def rig(tmp_path: Path) -> AsyncIterator[TranscriptHarness]:
     """Nobody watches the files: what is told was announced."""
-    rig = TranscriptRig(tmp_path, watch=False)
+    rig = TranscriptHarness(tmp_path, watch=False)
     rig.views[VIEW] = HappyProjection()
     await rig.start()
     yield rig
     await rig.stop()
 
 
-async def announce(rig: TranscriptRig, path: Path, session: str = SESSION) -> None:
+async def announce(rig: TranscriptHarness, path: Path, session: str = SESSION) -> None:
     await rig.keeper.performers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
 
 
-async def envelopes(rig: TranscriptRig, session: SessionId = FOUND) -> list[Envelope]:
+async def envelopes(rig: TranscriptHarness, session: SessionId = FOUND) -> list[Envelope]:
     page: RowPage = await rig.gateway.ask(ANN, ReadRows(session, VIEW, after=0, limit=1000))
     told = [json.loads(row.data) for row in page.rows]
     made.extend(told)
@@ -45,7 +45,7 @@ def words(told: list[Envelope]) -> list[Any]:
 
 
 @pytest.mark.rules("S001-113", "S001-114", "S001-115")
-async def test_a_session_that_is_announced_again_is_told_no_differently(rig: TranscriptRig) -> None:
+async def test_a_session_that_is_announced_again_is_told_no_differently(rig: TranscriptHarness) -> None:
     """While it is the one that is read, before it was ever opened, and after another has taken its place."""
     write = Writer()
     path = rig.home.write([write.prompt("one"), write.text("first")])
@@ -73,7 +73,7 @@ async def test_a_session_that_is_announced_again_is_told_no_differently(rig: Tra
 
 @pytest.mark.rules("S001-117")
 async def test_whatever_is_appended_to_whichever_file_is_told_once_and_in_order(
-    rig: TranscriptRig, rng: random.Random
+    rig: TranscriptHarness, rng: random.Random
 ) -> None:
     writers = {session: Writer(session) for session in (SESSION, OTHER)}
     said: dict[str, list[str]] = {session: [] for session in writers}
@@ -97,7 +97,7 @@ async def test_whatever_is_appended_to_whichever_file_is_told_once_and_in_order(
 
 
 @pytest.mark.rules("S001-121", "S001-122")
-async def test_a_sidechain_that_a_second_file_repeats_is_told_once(rig: TranscriptRig) -> None:
+async def test_a_sidechain_that_a_second_file_repeats_is_told_once(rig: TranscriptHarness) -> None:
     write = Writer()
     rows = [
         write.prompt("go"),

@@ -4,7 +4,19 @@ from typing import Any
 
 import pytest
 
-from clients.happy.envelopes import Told, assert_balanced, assistant, bare, call, kinds, over, prompt, result, row, text
+from clients.happy.envelopes import (
+    MappedSession,
+    assert_balanced,
+    assistant,
+    bare,
+    call,
+    kinds,
+    over,
+    prompt,
+    result,
+    row,
+    text,
+)
 from fairlead.model.ids import subagent_id
 
 P1, P2 = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
@@ -16,7 +28,7 @@ def subagent_of(made: list[dict[str, Any]]) -> set[Any]:
 
 @pytest.mark.rules("S001-037", "S001-039", "S001-040", "S001-053", "S001-055", "S001-095")
 def test_a_root_is_matched_by_its_prompt_and_what_follows_it_is_the_subagents() -> None:
-    session = Told()
+    session = MappedSession()
     asked = {"prompt": " Search the docs ", "description": "Search TypeScript docs"}
     assert session.add(row("assistant", [call("Task", "task-1", **asked)], "a-1", stop="tool_use")) == []
     root = session.add(row("user", "Search the docs", "u-2", isSidechain=True, parentUuid=None))
@@ -34,7 +46,7 @@ def test_a_root_is_matched_by_its_prompt_and_what_follows_it_is_the_subagents() 
 
 @pytest.mark.rules("S001-039", "S001-055")
 def test_a_root_given_as_blocks_matches_too() -> None:
-    session = Told().run([row("assistant", [call("Task", "task-1", prompt="count")], "a-1", stop="tool_use")])
+    session = MappedSession().run([row("assistant", [call("Task", "task-1", prompt="count")], "a-1", stop="tool_use")])
     root = session.add(row("user", [text("count")], "u-2", isSidechain=True, parentUuid=None))
     assert root[-1]["subagent"] == subagent_id("task-1")
     assert root[-1]["role"] == "agent"
@@ -42,7 +54,7 @@ def test_a_root_given_as_blocks_matches_too() -> None:
 
 @pytest.mark.rules("S001-041", "S001-057")
 def test_two_tasks_of_one_prompt_get_a_root_each() -> None:
-    session = Told()
+    session = MappedSession()
     session.add(row("assistant", [call("Task", "task-1", prompt="count")], "a-1", stop="tool_use"))
     session.add(row("assistant", [call("Task", "task-2", prompt="count")], "a-2", stop="tool_use"))
     first = session.add(row("user", "count", "u-1", isSidechain=True, parentUuid=None))
@@ -56,7 +68,7 @@ def test_two_tasks_of_one_prompt_get_a_root_each() -> None:
 @pytest.mark.rules("S001-056")
 def test_the_parent_call_rules_over_the_parent_row_and_that_over_the_prompt() -> None:
     calls = [call("Task", f"task-{n}", prompt=f"job {n}") for n in (1, 2, 3)]
-    session = Told().run([row("assistant", [one], f"a-{n}", stop="tool_use") for n, one in enumerate(calls)])
+    session = MappedSession().run([row("assistant", [one], f"a-{n}", stop="tool_use") for n, one in enumerate(calls)])
     session.add(row("user", "job 1", "u-1", isSidechain=True, parentUuid=None))
     by_call = session.add(row("user", "job 3", "u-2", isSidechain=True, parentUuid="u-1", parent_tool_use_id="task-2"))
     assert by_call[-1]["subagent"] == subagent_id("task-2")
@@ -66,7 +78,7 @@ def test_the_parent_call_rules_over_the_parent_row_and_that_over_the_prompt() ->
 
 @pytest.mark.rules("S001-053", "S001-100")
 def test_only_a_sidechains_row_inherits_from_the_row_before_it() -> None:
-    session = Told().run([row("assistant", [call("Task", "task-1", prompt="job")], "a-1", stop="tool_use")])
+    session = MappedSession().run([row("assistant", [call("Task", "task-1", prompt="job")], "a-1", stop="tool_use")])
     session.add(row("user", "job", "u-1", isSidechain=True, parentUuid=None))
     main = session.add(row("assistant", [text("the main answer")], "a-2", isSidechain=False, parentUuid="u-1"))
     assert subagent_of(main) == {None}
@@ -74,13 +86,13 @@ def test_only_a_sidechains_row_inherits_from_the_row_before_it() -> None:
 
 @pytest.mark.rules("S001-091")
 def test_the_parent_call_is_read_in_camel_case_alike() -> None:
-    session = Told().run([assistant(call("Task", "task-1", prompt="job"))])
+    session = MappedSession().run([assistant(call("Task", "task-1", prompt="job"))])
     assert subagent_of(session.add(assistant(text("x"), parentToolUseId="task-1"))[1:]) == {subagent_id("task-1")}
 
 
 @pytest.mark.rules("S001-038", "S001-072")
 def test_a_subagent_starts_once_in_a_turn_and_keeps_its_name_when_its_call_is_repeated() -> None:
-    session = Told().run([assistant(call("Task", "task-1", description="Job"))])
+    session = MappedSession().run([assistant(call("Task", "task-1", description="Job"))])
     first = session.add(assistant(text("one"), parent_tool_use_id="task-1"))
     assert kinds(first) == ["turn-start", "start", "text"]
     assert session.add(assistant(call("Task", "task-1", description="Job"))) == []
@@ -91,7 +103,7 @@ def test_a_subagent_starts_once_in_a_turn_and_keeps_its_name_when_its_call_is_re
 
 @pytest.mark.rules("S001-070", "S001-098", "S001-099")
 def test_orphans_of_two_calls_are_told_each_behind_its_own_call_in_their_order() -> None:
-    session = Told()
+    session = MappedSession()
     for number in range(3):
         for name in ("x", "y"):
             assert session.add(assistant(text(f"{name}{number}"), parent_tool_use_id=name)) == []
@@ -115,7 +127,7 @@ LAUNCHED = {"isAsync": True, "status": "async_launched", "agentId": "a1"}
 def test_a_subagents_rows_are_its_own_when_the_turn_of_its_call_is_over(
     ending: list[Any], more: dict[str, Any]
 ) -> None:
-    session = Told().run(
+    session = MappedSession().run(
         [
             row("user", "go", "u-1"),
             row("assistant", [call("Agent", "x", prompt="job")], "a-1", stop="tool_use"),
@@ -134,7 +146,7 @@ def test_a_subagents_rows_are_its_own_when_the_turn_of_its_call_is_over(
 
 
 def test_an_orphan_whose_call_never_comes_is_told_in_the_main_thread_before_the_turns_end() -> None:
-    session = Told().run(
+    session = MappedSession().run(
         [prompt("go", P1), assistant(text("hm")), assistant(text("lost"), parent_tool_use_id="nobody")]
     )
     assert bare(session.add(over()))[-2:] == [
@@ -145,7 +157,7 @@ def test_an_orphan_whose_call_never_comes_is_told_in_the_main_thread_before_the_
 
 def test_what_a_subagent_says_after_its_turn_is_told_in_the_turn_that_is_open() -> None:
     """Rows of a subagent's own file may be read after the next prompt; no turn that was closed is opened again."""
-    session = Told().run(
+    session = MappedSession().run(
         [row("user", "go", "u-1"), row("assistant", [call("Agent", "x", prompt="job")], "a-1", stop="tool_use")]
     )
     session.add(row("user", [result("x")], "u-2"))
@@ -160,7 +172,7 @@ def test_what_a_subagent_says_after_its_turn_is_told_in_the_turn_that_is_open() 
 
 
 def test_what_a_subagent_says_while_no_turn_is_open_gets_a_turn_of_its_own() -> None:
-    session = Told().run(
+    session = MappedSession().run(
         [row("user", "go", "u-1"), row("assistant", [call("Agent", "x", prompt="job")], "a-1", stop="tool_use")]
     )
     session.add(row("user", [result("x")], "u-2"))

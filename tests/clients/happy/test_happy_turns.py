@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clients.happy.envelopes import Told, assert_balanced, assistant, call, kinds, over, prompt, text
+from clients.happy.envelopes import MappedSession, assert_balanced, assistant, call, kinds, over, prompt, text
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, RequestId, TurnId, subagent_id
 
@@ -28,7 +28,7 @@ P1, P2 = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000
 @pytest.mark.rules("S001-004", "S001-005", "S001-021", "S001-023", "S001-136", "S001-139", "S001-140", "S001-141")
 @pytest.mark.rules("S001-142")
 def test_a_turn_ends_with_its_true_status(last: list[Any], status: str) -> None:
-    session = Told().run([prompt("go", P1), assistant(text("x"), call("Bash", "tool-1")), *last])
+    session = MappedSession().run([prompt("go", P1), assistant(text("x"), call("Bash", "tool-1")), *last])
     end = session.envelopes[-1]
     assert end["ev"] == {"t": "turn-end", "status": status}
     assert end["turn"] == session.envelopes[1]["turn"]
@@ -41,7 +41,7 @@ def test_a_turn_ends_with_its_true_status(last: list[Any], status: str) -> None:
 
 @pytest.mark.rules("S001-138", "S001-142")
 def test_an_end_while_no_turn_was_told_of_gives_nothing() -> None:
-    session = Told()
+    session = MappedSession()
     assert session.add({"exit": "nothing was going on"}) == []
     assert session.add(over()) == []
     assert session.add({"interrupt": "i"}) == []
@@ -50,7 +50,7 @@ def test_an_end_while_no_turn_was_told_of_gives_nothing() -> None:
 
 
 def test_a_turn_that_failed_before_anything_was_said_tells_why() -> None:
-    session = Told().run([prompt("go", P1)])
+    session = MappedSession().run([prompt("go", P1)])
     made = session.add({"exit": "The agent could not be started."})
     assert [item["ev"] for item in made] == [
         {"t": "turn-start"},
@@ -61,7 +61,7 @@ def test_a_turn_that_failed_before_anything_was_said_tells_why() -> None:
 
 @pytest.mark.rules("S001-137")
 def test_a_process_that_ends_leaves_no_turn_open_and_the_next_opens_its_own() -> None:
-    session = Told().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
+    session = MappedSession().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
     assert kinds(session.add({"exit": "it crashed"})) == ["tool-call-end", "service", "turn-end"]
     session.add(prompt("again", P2))
     assert kinds(session.add(assistant(text("here")))) == ["turn-start", "text"]
@@ -73,7 +73,7 @@ def test_a_process_that_ends_leaves_no_turn_open_and_the_next_opens_its_own() ->
 @pytest.mark.rules("S001-086", "S001-087")
 @pytest.mark.parametrize("last", [[{"interrupt": "i"}, over("error_during_execution")], [{"exit": "it crashed"}]])
 def test_open_calls_are_ended_inside_the_subagent_that_made_them_and_only_there(last: list[Any]) -> None:
-    session = Told().run(
+    session = MappedSession().run(
         [
             prompt("go", P1),
             assistant(call("Bash", "top")),
@@ -91,7 +91,7 @@ def test_open_calls_are_ended_inside_the_subagent_that_made_them_and_only_there(
 
 @pytest.mark.rules("S001-018")
 def test_envelopes_leave_in_the_order_of_their_records() -> None:
-    session = Told().run([assistant(text(str(number)), uuid=f"{P1[:-2]}{number:02}") for number in range(20)])
+    session = MappedSession().run([assistant(text(str(number)), uuid=f"{P1[:-2]}{number:02}") for number in range(20)])
     assert [item["ev"]["text"] for item in session.envelopes[1:]] == [str(number) for number in range(20)]
 
 
@@ -126,7 +126,7 @@ def settled(behavior: Any, asked: bool = True) -> ev.PermissionResolved:
 @pytest.mark.parametrize(("behavior", "words"), [("allow", "Allowed by ada: Bash"), ("deny", "Denied by ada: Bash")])
 @pytest.mark.rules("S001-125")
 def test_a_permission_is_told_when_it_is_asked_and_when_it_is_settled(behavior: str, words: str) -> None:
-    session = Told().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
+    session = MappedSession().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
     assert session.envelopes[-1]["ev"]["t"] == "tool-call-start", "the call is told before it is asked about"
     (told_asked,) = session.take([asked()])
     assert told_asked["ev"]["text"] == "Waiting for permission: Bash: List"
@@ -138,12 +138,12 @@ def test_a_permission_is_told_when_it_is_asked_and_when_it_is_settled(behavior: 
 
 
 def test_what_a_rule_decides_by_itself_is_not_told() -> None:
-    session = Told().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
+    session = MappedSession().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
     assert session.take([settled("allow", asked=False)]) == []
 
 
 def test_a_permission_that_nobody_needs_any_more_is_told_so_inside_its_turn() -> None:
-    session = Told().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
+    session = MappedSession().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
     session.take([asked()])
     made = session.add({"exit": "it crashed"})
     assert [item["ev"].get("text", item["ev"]["t"]) for item in made] == [
@@ -161,7 +161,7 @@ def test_a_permission_that_nobody_needs_any_more_is_told_so_inside_its_turn() ->
 
 
 def test_a_question_and_a_plan_are_told_too() -> None:
-    session = Told().run([prompt("go", P1)])
+    session = MappedSession().run([prompt("go", P1)])
     name: dict[str, Any] = {"request": RequestId("q"), "call": CallId("c")}
     made = session.take(
         [
@@ -176,7 +176,7 @@ def test_a_question_and_a_plan_are_told_too() -> None:
 
 
 def test_what_the_gateway_has_to_say_is_told_as_service() -> None:
-    session = Told()
+    session = MappedSession()
     gone = ev.ErrorRaised(id=EventId("f/0/error"), code="x", message="The disk is full.")
     assert [item["ev"] for item in session.take([gone])] == [
         {"t": "turn-start"},
@@ -188,7 +188,7 @@ def test_what_the_gateway_has_to_say_is_told_as_service() -> None:
 
 
 def test_times_are_the_records_own_and_grow_where_one_tells_several() -> None:
-    session = Told(now=5000)
+    session = MappedSession(now=5000)
     session.run([assistant(text("x"))])
     session.now = 9000
     session.add(over())
@@ -200,7 +200,7 @@ def test_times_are_the_records_own_and_grow_where_one_tells_several() -> None:
 
 def test_the_end_of_a_call_is_told_with_the_turn_at_the_latest() -> None:
     """A log of an earlier version does not say that a call's subagent goes on."""
-    session = Told().run([prompt("go", P1), assistant(call("Agent", "x", prompt="job"))])
+    session = MappedSession().run([prompt("go", P1), assistant(call("Agent", "x", prompt="job"))])
     ended = ev.ToolEnded(id=EventId("e/0/tool.ended"), turn=TurnId("t1"), call=CallId("x"), name="Agent", content="on")
     assert session.take([ended]) == []
     made = session.take([ev.TurnEnded(id=EventId("e/0/turn.ended"), turn=TurnId("t1"), status="completed")])

@@ -28,7 +28,7 @@ from fairlead.sessions.read_state import ReadState
 from fairlead.system.clock import SystemClock
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
-from sessions.harness import SESSION, Rig
+from sessions.harness import SESSION, CoreHarness
 
 Frame = dict[str, Any]
 Wanted = str | Callable[[Frame], bool]
@@ -106,8 +106,10 @@ class Tab:
         return [frame["uuid"] for frame in self.frames if frame.get("uuid") and frame["type"] != "stream_event"]
 
 
-class House:
-    def __init__(self, rig: Rig, credentials: Credentials, app: App, book: ReadState, port: int, admin: str) -> None:
+class MyLifeDbGateway:
+    def __init__(
+        self, rig: CoreHarness, credentials: Credentials, app: App, book: ReadState, port: int, admin: str
+    ) -> None:
         self.rig = rig
         self.book = book
         self.credentials = credentials
@@ -166,9 +168,9 @@ async def open_house(
     limits: ServerLimits | None = None,
     performers: Mapping[type[ServiceCall], Performer] | None = None,
     protocol: ClientProtocol = PROTOCOL,
-    rig: Rig | None = None,
-) -> AsyncIterator[House]:
-    rig = rig or Rig(folder)
+    rig: CoreHarness | None = None,
+) -> AsyncIterator[MyLifeDbGateway]:
+    rig = rig or CoreHarness(folder)
     rig.views = {view.name: view for view in protocol.views}
     news = SessionChanges(rig.clock, lambda who, session: rig.gateway.owning.sees(who, session))
     rig.news = news.tell
@@ -205,7 +207,7 @@ async def open_house(
     serving = asyncio.create_task(runner.serve())
     await runner.ready()
     try:
-        yield House(rig, credentials, app, book, sockets[0].getsockname()[1], admin.secret)
+        yield MyLifeDbGateway(rig, credentials, app, book, sockets[0].getsockname()[1], admin.secret)
     finally:
         runner.stop()
         await serving

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clients.mylifedb.view_offline import Showing
+from clients.mylifedb.view_offline import ViewRecorder
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 
 CASES = Path(__file__).parents[2] / "golden" / "mylifedb"
@@ -20,8 +20,8 @@ def lines(case: str, name: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
 
 
-def shown(case: str, variant: MyLifeDbEncoder | None = None) -> Showing:
-    return Showing(variant).run(lines(case, "in.jsonl"))
+def shown(case: str, variant: MyLifeDbEncoder | None = None) -> ViewRecorder:
+    return ViewRecorder(variant).run(lines(case, "in.jsonl"))
 
 
 def write(case: str, name: str, frames: list[Any]) -> None:

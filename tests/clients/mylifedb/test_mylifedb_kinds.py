@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from clients.mylifedb.harness import House
+from clients.mylifedb.harness import MyLifeDbGateway
 from clients.mylifedb.test_mylifedb_rest import ONE, call
 from clients.mylifedb.test_mylifedb_socket import talked
-from clients.mylifedb.view_offline import Showing
+from clients.mylifedb.view_offline import ViewRecorder
 from fairlead.clients.mylifedb import PROTOCOL
 from fairlead.clients.mylifedb.kinds import FIRST, Version, had, kinds_of, read_version
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
@@ -72,7 +72,10 @@ RECORDED = ["2.1.325-steer", "2.1.325-nested_subagents", "2.1.325-background_she
 @pytest.mark.parametrize("case", RECORDED)
 def test_a_turn_of_the_newest_cli_ends_with_its_result_for_a_page_of_the_oldest(case: str) -> None:
     inputs = [json.loads(line) for line in (GOLDEN / "claude" / case / "in.jsonl").read_text().splitlines()]
-    whole, plain = Showing(MyLifeDbEncoder()).run(inputs).live(), Showing(MyLifeDbEncoder(records=OLD)).run(inputs)
+    whole, plain = (
+        ViewRecorder(MyLifeDbEncoder()).run(inputs).live(),
+        ViewRecorder(MyLifeDbEncoder(records=OLD)).run(inputs),
+    )
     frames = plain.live()
     assert [frame for frame in whole if had(OLD, json.dumps(frame).encode())] == frames
     assert "command_lifecycle" in types(whole)
@@ -89,13 +92,13 @@ def test_a_version_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
         check_doors([door], [PROTOCOL], Binding(port=0), tmp_path)
 
 
-async def lifecycle(house: House) -> None:
+async def lifecycle(house: MyLifeDbGateway) -> None:
     agent = await talked(house, 1)
     await agent.say({"type": "command_lifecycle", "uuid": agent._uuid("x"), "session_id": SESSION, "state": "done"})
     await house.rig.until(lambda: house.rig.loaded().core.log.head > 0)
 
 
-async def test_the_socket_and_the_pages_are_told_which_records_to_leave_out(house: House) -> None:
+async def test_the_socket_and_the_pages_are_told_which_records_to_leave_out(house: MyLifeDbGateway) -> None:
     await lifecycle(house)
     async with house.tab() as tab, house.tab("?records=2.1.37") as old:
         await tab.until("command_lifecycle")

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from clients.mylifedb.harness import House, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.mylifedb.notifications import event
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
@@ -25,7 +25,7 @@ PATH = "/mylifedb/api/notifications/stream"
 
 
 @asynccontextmanager
-async def listening(house: House, token: str = "") -> AsyncIterator[AsyncIterator[str]]:
+async def listening(house: MyLifeDbGateway, token: str = "") -> AsyncIterator[AsyncIterator[str]]:
     async with house.http(token) as http, http.stream("GET", PATH) as answer:
         assert answer.status_code == 200, answer
         assert answer.headers["content-type"] == "text/event-stream"
@@ -47,7 +47,7 @@ async def news(lines: AsyncIterator[str], count: int) -> list[tuple[str, str]]:
     raise AssertionError("the stream ended")
 
 
-async def test_a_sessions_life_is_told_as_it_happens(house: House) -> None:
+async def test_a_sessions_life_is_told_as_it_happens(house: MyLifeDbGateway) -> None:
     async with listening(house) as lines:
         await house.rig.open()
         assert await news(lines, 1) == [(SESSION, "created")]
@@ -64,7 +64,7 @@ async def test_a_sessions_life_is_told_as_it_happens(house: House) -> None:
         assert await news(lines, 1) == [(SESSION, "deleted")]
 
 
-async def test_a_turn_that_somebody_watches_is_told_as_read_when_it_ends(house: House) -> None:
+async def test_a_turn_that_somebody_watches_is_told_as_read_when_it_ends(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with listening(house) as lines, house.tab() as tab:
         await tab.say(type="user_message", content="hello")
@@ -77,7 +77,7 @@ async def test_a_turn_that_somebody_watches_is_told_as_read_when_it_ends(house: 
         assert told[-1] == (SESSION, "read"), "first for connecting, then for the turn"
 
 
-async def test_it_is_for_those_who_may_look(house: House) -> None:
+async def test_it_is_for_those_who_may_look(house: MyLifeDbGateway) -> None:
     async with house.http() as http:
         http.headers.pop("authorization")
         assert (await http.get(PATH)).status_code == 401
@@ -86,7 +86,7 @@ async def test_it_is_for_those_who_may_look(house: House) -> None:
         assert (await http.get(PATH)).status_code == 403
 
 
-async def test_it_ends_when_the_credential_does(house: House) -> None:
+async def test_it_ends_when_the_credential_does(house: MyLifeDbGateway) -> None:
     made = await house.credentials.create("token", "bob", ("view",))
     async with listening(house, made.secret) as lines:
         await house.credentials.revoke("token", made.credential.id)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from clients.mylifedb.harness import House, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from clients.mylifedb.test_mylifedb_socket import prompt, stream
 from fairlead.clients.mylifedb.fold import NAME
 from fairlead.server.limits import ServerLimits
@@ -22,7 +22,7 @@ async def test_a_client_that_asks_too_much_is_told_so_and_lives_on(tmp_path: Pat
             assert tab.close_code is None
 
 
-async def test_a_client_that_does_not_read_gets_everything_when_it_does(house: House) -> None:
+async def test_a_client_that_does_not_read_gets_everything_when_it_does(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as fast, house.tab() as slow:
         agent = await prompt(house, fast, "hello")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agents.claude.golden_claude import raw
 from clients.mylifedb.test_mylifedb_golden import NAMES, lines, shown
-from clients.mylifedb.view_offline import SESSION, Showing, unframed
+from clients.mylifedb.view_offline import SESSION, ViewRecorder, unframed
 from fairlead.clients.mylifedb import streaming
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.pages import PAGE_BYTES, PAGE_ROWS, Pages
@@ -41,7 +41,7 @@ SEED = lines("seed-transcript", "in.jsonl")
 @pytest.mark.rules("S000-084", "S000-085", "S000-092", "S000-093", "S000-094", "S000-134", "S000-067", "S000-149")
 def test_what_the_transcript_says_is_sent_byte_for_byte_and_in_its_order() -> None:
     """The seed's own examples of each kind of record."""
-    showing = Showing(MyLifeDbEncoder()).run(SEED)
+    showing = ViewRecorder(MyLifeDbEncoder()).run(SEED)
     assert [payload for _, payload in showing.sent] == [raw(line["transcript"]) for line in SEED]
     assert showing.history() == [line["transcript"] for line in SEED]
 
@@ -112,7 +112,7 @@ def test_blocks_of_any_kind_stand_side_by_side() -> None:
     images = [{"type": "text", "text": "a"}, {"type": "image", "source": {}}]
     for content in (list(mixed), [{"type": "tool_result", "tool_use_id": "t", "content": images}]):
         row = {"type": "assistant", "uuid": "a", "message": {"role": "assistant", "content": content}}
-        assert Showing().run([{"transcript": row}]).history() == [row]
+        assert ViewRecorder().run([{"transcript": row}]).history() == [row]
 
 
 @pytest.mark.rules("S000-078", "S000-079", "S000-080")
@@ -158,7 +158,7 @@ def test_text_of_any_kind_arrives_unchanged(text: str) -> None:
         # As we write it to the agent: half of a surrogate pair has no UTF-8, and never gets here.
         data = msgspec.json.encode(line) if not _has_surrogates(text) else b""
         if data:
-            (echo,) = Showing(variant).run([{"gateway": msgspec.json.decode(data)}]).history()
+            (echo,) = ViewRecorder(variant).run([{"gateway": msgspec.json.decode(data)}]).history()
             assert echo["message"]["content"] == text
 
 
@@ -177,7 +177,7 @@ def test_values_keep_their_spelling_and_order() -> None:
 
 def test_big_numbers_do_not_stop_messagepack() -> None:
     row = {"type": "x", "uuid": "a", "big": 123456789012345678901234567890}
-    assert Showing(MyLifeDbEncoder(packed=True)).run([{"transcript": row}]).history()[0]["big"] == pytest.approx(
+    assert ViewRecorder(MyLifeDbEncoder(packed=True)).run([{"transcript": row}]).history()[0]["big"] == pytest.approx(
         1.2345e29, rel=1e-3
     )
 
@@ -245,7 +245,7 @@ def test_a_page_is_sealed_when_it_is_full() -> None:
 
 def test_no_page_is_sealed_while_a_message_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlead.clients.mylifedb.pages.PAGE_ROWS", 3)
-    showing = Showing()
+    showing = ViewRecorder()
     sealed = []
     for line in lines("streaming", "in.jsonl"):
         showing.add(line)
@@ -323,7 +323,7 @@ def test_everything_else_is_left_as_it_is(record: dict[str, Any]) -> None:
 def test_live_results_are_stripped_like_those_of_the_transcript() -> None:
     result = read({"type": "text", "file": {"filePath": "/a", "content": "one"}})
     result["tool_use_result"] = result.pop("toolUseResult")
-    (frame,) = Showing(MyLifeDbEncoder(strip=True)).run([{"agent": result}]).live()
+    (frame,) = ViewRecorder(MyLifeDbEncoder(strip=True)).run([{"agent": result}]).live()
     assert "content" not in frame["toolUseResult"]["file"]
 
 
@@ -334,7 +334,7 @@ def test_many_records_aside_do_not_make_a_copy_a_second_record() -> None:
     said = {"type": "assistant", "uuid": "a1", "message": {"id": "m", "role": "assistant", "content": []}}
     status = {"type": "system", "subtype": "status", "status": "requesting"}
     aside = [{"agent": {**status, "uuid": f"s{number}"}} for number in range(9000)]
-    showing = Showing().run([{"agent": said}, *aside])
+    showing = ViewRecorder().run([{"agent": said}, *aside])
     rows = len(showing.rows)
     showing.add({"copy": {**said, "cwd": "/srv"}})
     assert len(showing.rows) == rows

@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from clients.mylifedb.harness import House
+from clients.mylifedb.harness import MyLifeDbGateway
 from clients.mylifedb.test_mylifedb_socket import talked
-from clients.mylifedb.view_offline import Showing
+from clients.mylifedb.view_offline import ViewRecorder
 from fairlead.clients.mylifedb import rest
 from fairlead.clients.mylifedb.counting import CountProjection, read_counted
 from fairlead.clients.mylifedb.rest import session_state, title_of
@@ -26,13 +26,13 @@ OTHER = SessionId("22222222-2222-4222-8222-222222222222")
 GONE = {"error": "Session not found"}
 
 
-async def call(house: House, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
+async def call(house: MyLifeDbGateway, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
     async with house.http(token) as http:
         return await http.request(method, path, **more)
 
 
 @pytest.mark.rules("S000-231")
-async def test_the_list_of_sessions(house: House) -> None:
+async def test_the_list_of_sessions(house: MyLifeDbGateway) -> None:
     assert (await call(house, "GET", BASE)).json() == {"sessions": []}
     await house.rig.open(title="A title")
     (found,) = (await call(house, "GET", BASE)).json()["sessions"]
@@ -49,7 +49,7 @@ async def test_the_list_of_sessions(house: House) -> None:
 
 
 @pytest.mark.rules("S000-232")
-async def test_one_session_or_not_found(house: House) -> None:
+async def test_one_session_or_not_found(house: MyLifeDbGateway) -> None:
     await house.rig.open(title="A title")
     found = await call(house, "GET", ONE)
     assert (found.status_code, found.json()["id"], found.json()["sessionState"]) == (200, SESSION, "idle")
@@ -60,7 +60,7 @@ async def test_one_session_or_not_found(house: House) -> None:
 
 
 @pytest.mark.rules("S000-042")
-async def test_a_message_moves_the_last_activity(house: House) -> None:
+async def test_a_message_moves_the_last_activity(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     before = (await call(house, "GET", ONE)).json()["lastActivity"]
     await house.rig.clock.advance(60)
@@ -85,13 +85,13 @@ async def test_a_message_moves_the_last_activity(house: House) -> None:
         ("DELETE", "/share"),
     ],
 )
-async def test_an_unknown_session_is_404_everywhere(house: House, method: str, path: str) -> None:
+async def test_an_unknown_session_is_404_everywhere(house: MyLifeDbGateway, method: str, path: str) -> None:
     body = {"title": "x", "content": "x"} if method != "GET" else None
     answer = await call(house, method, f"{BASE}/{OTHER}{path}", json=body)
     assert (answer.status_code, answer.json()) == (404, GONE)
 
 
-async def test_create_rename_archive_and_delete(house: House) -> None:
+async def test_create_rename_archive_and_delete(house: MyLifeDbGateway) -> None:
     made = await call(
         house, "POST", BASE, json={"workingDir": str(house.rig.cwd), "title": "Mine", "permissionMode": "plan"}
     )
@@ -110,12 +110,12 @@ async def test_create_rename_archive_and_delete(house: House) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"title":7}', b'{"workingDir":[]}', b'{"mode":"none"}'])
-async def test_a_body_that_is_none_is_400(house: House, body: bytes) -> None:
+async def test_a_body_that_is_none_is_400(house: MyLifeDbGateway, body: bytes) -> None:
     answer = await call(house, "POST", BASE, content=body)
     assert (answer.status_code, answer.json()) == (400, {"error": "Invalid request body"})
 
 
-async def test_what_the_gateway_refuses_is_refused_with_its_reason(house: House) -> None:
+async def test_what_the_gateway_refuses_is_refused_with_its_reason(house: MyLifeDbGateway) -> None:
     outside = await call(house, "POST", BASE, json={"workingDir": "/"})
     assert outside.status_code == 403
     assert outside.json()["error"].startswith("Failed to create session: / is outside the allowed folders")
@@ -125,7 +125,7 @@ async def test_what_the_gateway_refuses_is_refused_with_its_reason(house: House)
     assert (await call(house, "POST", BASE, token, json={})).status_code == 403
 
 
-async def test_resuming_a_session_that_is_known_is_that_session(house: House) -> None:
+async def test_resuming_a_session_that_is_known_is_that_session(house: MyLifeDbGateway) -> None:
     await house.rig.open(title="Here")
     again = await call(house, "POST", BASE, json={"resumeSessionId": SESSION})
     assert (again.json()["id"], again.json()["title"]) == (SESSION, "Here")
@@ -133,7 +133,7 @@ async def test_resuming_a_session_that_is_known_is_that_session(house: House) ->
     assert new.json()["title"] == "Resumed Session"
 
 
-async def test_a_message_by_rest(house: House) -> None:
+async def test_a_message_by_rest(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     sent = await call(house, "POST", f"{ONE}/messages", json={"content": "hello"})
     assert (sent.status_code, sent.json()) == (200, {"sessionId": SESSION, "status": "sent"})
@@ -153,13 +153,13 @@ async def test_a_message_by_rest(house: House) -> None:
         ("?page=999999999", 404, "page out of range"),
     ],
 )
-async def test_a_page_that_is_none(house: House, query: str, status: int, error: str) -> None:
+async def test_a_page_that_is_none(house: MyLifeDbGateway, query: str, status: int, error: str) -> None:
     await talked(house, 1)
     answer = await call(house, "GET", f"{ONE}/messages{query}")
     assert (answer.status_code, answer.json()) == (status, {"error": error})
 
 
-async def test_a_session_without_records_has_one_empty_page(house: House) -> None:
+async def test_a_session_without_records_has_one_empty_page(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     page = (await call(house, "GET", f"{ONE}/messages?page=0")).json()
     assert page == {"sessionId": SESSION, "page": 0, "totalPages": 1, "messages": [], "sealed": False}
@@ -168,12 +168,12 @@ async def test_a_session_without_records_has_one_empty_page(house: House) -> Non
 # --- all sessions
 
 
-async def ids(house: House, query: str = "") -> tuple[list[str], dict[str, Any]]:
+async def ids(house: MyLifeDbGateway, query: str = "") -> tuple[list[str], dict[str, Any]]:
     answer = (await call(house, "GET", f"{BASE}/all{query}")).json()
     return [item["id"] for item in answer["sessions"]], answer["pagination"]
 
 
-async def test_all_sessions_page_by_page(house: House) -> None:
+async def test_all_sessions_page_by_page(house: MyLifeDbGateway) -> None:
     house.rig.kind.launch_when.clear()
     sessions = [SessionId(f"{number}0000000-0000-4000-8000-000000000000") for number in range(1, 6)]
     for session in sessions:
@@ -208,7 +208,7 @@ async def test_all_sessions_page_by_page(house: House) -> None:
     assert sessions[0] in (await ids(house))[0]
 
 
-async def test_an_item_of_the_list(house: House) -> None:
+async def test_an_item_of_the_list(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     (item,) = (await call(house, "GET", f"{BASE}/all")).json()["sessions"]
     assert item == {
@@ -270,7 +270,7 @@ def test_what_an_editor_put_before_a_prompt_does_not_hide_it(prompt: str, shown:
     assert title_of(summary(title=prompt[:80], first_prompt=prompt)) == shown
 
 
-async def test_the_messages_of_a_session_are_counted_and_not_its_turns(house: House) -> None:
+async def test_the_messages_of_a_session_are_counted_and_not_its_turns(house: MyLifeDbGateway) -> None:
     agent = await talked(house, 2)
     await house.rig.send("once more")
     await agent.prompted()
@@ -287,7 +287,7 @@ async def test_the_messages_of_a_session_are_counted_and_not_its_turns(house: Ho
 
 def test_the_transcripts_copy_of_a_record_is_counted_once() -> None:
     case = Path(__file__).parents[2] / "golden" / "mylifedb" / "copies" / "in.jsonl"
-    showing = Showing().run(json.loads(line) for line in case.read_text().splitlines())
+    showing = ViewRecorder().run(json.loads(line) for line in case.read_text().splitlines())
     fold = CountProjection().fold(SESSION)
     for entry in showing.entries:
         fold.step(entry)
@@ -295,7 +295,7 @@ def test_the_transcripts_copy_of_a_record_is_counted_once() -> None:
     assert read_counted(fold.snapshot()).messages == len(told) > 0
 
 
-async def test_a_session_in_which_nothing_was_said_is_called_by_its_number(house: House) -> None:
+async def test_a_session_in_which_nothing_was_said_is_called_by_its_number(house: MyLifeDbGateway) -> None:
     first = (await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd)})).json()
     await house.rig.clock.advance(1)
     second = (await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd)})).json()
@@ -308,7 +308,7 @@ async def test_a_session_in_which_nothing_was_said_is_called_by_its_number(house
     assert (await call(house, "GET", f"{BASE}/{second['id']}")).json()["title"] == "What is this?"
 
 
-async def test_the_whole_history_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_whole_history_at_once(house: MyLifeDbGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     await talked(house, 2)
     async with house.tab() as tab:
         for _ in range(2):
@@ -320,14 +320,14 @@ async def test_the_whole_history_at_once(house: House, monkeypatch: pytest.Monke
     assert too_much.status_code == 413 and "Failed to read session history" in too_much.json()["error"]
 
 
-async def test_there_are_no_public_links_and_the_page_is_told_why(house: House) -> None:
+async def test_there_are_no_public_links_and_the_page_is_told_why(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     shared = await call(house, "POST", f"{ONE}/share")
     assert (shared.status_code, shared.json()) == (403, {"error": NO_LINKS})
     assert (await call(house, "DELETE", f"{ONE}/share")).json() == {"success": True}
 
 
-async def test_a_terminal_is_refused_at_once_where_the_agent_has_none(house: House) -> None:
+async def test_a_terminal_is_refused_at_once_where_the_agent_has_none(house: MyLifeDbGateway) -> None:
     house.rig.kind.ways = {"stdio": "yes"}
     refused = await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd), "mode": "cli"})
     assert refused.status_code == 400
@@ -335,7 +335,7 @@ async def test_a_terminal_is_refused_at_once_where_the_agent_has_none(house: Hou
     assert (await call(house, "GET", BASE)).json() == {"sessions": []}
 
 
-async def test_a_session_for_a_terminal(house: House) -> None:
+async def test_a_session_for_a_terminal(house: MyLifeDbGateway) -> None:
     made = await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd), "mode": "cli"})
     assert made.status_code == 200
     view = await house.rig.gateway.ask(ANN, q.GetSession(SessionId(made.json()["id"])))

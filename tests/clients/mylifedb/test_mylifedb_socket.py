@@ -11,19 +11,19 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from clients.mylifedb.harness import House, Tab, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, Tab, open_house
 from fairlead.model.agents import Exit
 from fairlead.model.commands import Delete
 from fairlead.model.errors import AgentMissing, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
-from sessions.harness import SESSION, SaidAgent
+from sessions.harness import SESSION, FakeAgent
 
 OTHER = SessionId("22222222-2222-4222-8222-222222222222")
 
 
-async def talked(house: House, turns: int = 2) -> SaidAgent:
+async def talked(house: MyLifeDbGateway, turns: int = 2) -> FakeAgent:
     """A session with some turns behind it."""
     await house.rig.open()
     for number in range(turns):
@@ -38,7 +38,7 @@ async def talked(house: House, turns: int = 2) -> SaidAgent:
     return agent
 
 
-async def stream(agent: SaidAgent, *texts: str, start: bool = True, block: int = 0) -> None:
+async def stream(agent: FakeAgent, *texts: str, start: bool = True, block: int = 0) -> None:
     """Pieces of one text block of the message `msg_s`."""
     head = {"type": "stream_event", "session_id": SESSION, "parent_tool_use_id": None}
     events: list[dict[str, Any]] = []
@@ -65,7 +65,7 @@ async def level(tab: Tab) -> None:
 
 @pytest.mark.rules("S000-197", "S000-198", "S000-211", "S000-212")
 @pytest.mark.parametrize("session", [OTHER, "no-uuid", SESSION[:-1]])
-async def test_an_unknown_session_is_404_before_the_upgrade(house: House, session: str) -> None:
+async def test_an_unknown_session_is_404_before_the_upgrade(house: MyLifeDbGateway, session: str) -> None:
     headers = {"authorization": f"Bearer {house.admin}"}
     with pytest.raises(InvalidStatus) as refused:
         async with connect(house.address(session=session), additional_headers=headers, proxy=None):
@@ -75,7 +75,9 @@ async def test_an_unknown_session_is_404_before_the_upgrade(house: House, sessio
 
 
 @pytest.mark.rules("S000-220", "S000-221")
-async def test_without_a_credential_the_upgrade_is_refused_and_with_one_nothing_more_is_asked(house: House) -> None:
+async def test_without_a_credential_the_upgrade_is_refused_and_with_one_nothing_more_is_asked(
+    house: MyLifeDbGateway,
+) -> None:
     await house.rig.open()
     for headers in ({}, {"authorization": "Bearer wrong"}):
         with pytest.raises(InvalidStatus) as refused:
@@ -86,7 +88,7 @@ async def test_without_a_credential_the_upgrade_is_refused_and_with_one_nothing_
         await level(tab)
 
 
-async def test_the_token_may_stand_in_the_query(house: House) -> None:
+async def test_the_token_may_stand_in_the_query(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     token = await house.token("view")
     async with connect(house.address(f"?access_token={token}"), proxy=None) as socket:
@@ -94,7 +96,7 @@ async def test_the_token_may_stand_in_the_query(house: House) -> None:
 
 
 @pytest.mark.rules("S000-222")
-async def test_a_foreign_origin_is_refused_whatever_the_token(house: House) -> None:
+async def test_a_foreign_origin_is_refused_whatever_the_token(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     headers = {"authorization": f"Bearer {house.admin}", "origin": "https://elsewhere.example"}
     with pytest.raises(InvalidStatus) as refused:
@@ -104,7 +106,7 @@ async def test_a_foreign_origin_is_refused_whatever_the_token(house: House) -> N
 
 
 @pytest.mark.rules("S000-002", "S000-011", "S000-012", "S000-150", "S000-200", "S000-202")
-async def test_every_client_gets_all_history_in_order_without_asking(house: House) -> None:
+async def test_every_client_gets_all_history_in_order_without_asking(house: MyLifeDbGateway) -> None:
     await talked(house)
     async with house.tab() as first, house.tab() as second:
         for tab in (first, second):
@@ -122,7 +124,7 @@ async def test_every_client_gets_all_history_in_order_without_asking(house: Hous
 
 
 @pytest.mark.rules("S000-005", "S000-006", "S000-198")
-async def test_a_session_without_history_sends_nothing_until_something_is_said(house: House) -> None:
+async def test_a_session_without_history_sends_nothing_until_something_is_said(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await level(tab)
@@ -134,7 +136,7 @@ async def test_a_session_without_history_sends_nothing_until_something_is_said(h
 
 
 @pytest.mark.rules("S000-004")
-async def test_a_socket_gets_only_its_own_session(house: House) -> None:
+async def test_a_socket_gets_only_its_own_session(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     await house.rig.open(OTHER)
     async with house.tab(session=OTHER) as tab:
@@ -144,14 +146,14 @@ async def test_a_socket_gets_only_its_own_session(house: House) -> None:
 
 
 @pytest.mark.rules("S000-146")
-async def test_connecting_starts_no_process(house: House) -> None:
+async def test_connecting_starts_no_process(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await level(tab)
         assert house.rig.kind.agents == []
 
 
-async def prompt(house: House, tab: Tab, text: str, number: int = 1) -> SaidAgent:
+async def prompt(house: MyLifeDbGateway, tab: Tab, text: str, number: int = 1) -> FakeAgent:
     await tab.say(type="user_message", content=text)
     agent = await house.rig.kind.launched(number)
     await agent.prompted()
@@ -162,7 +164,7 @@ async def prompt(house: House, tab: Tab, text: str, number: int = 1) -> SaidAgen
 
 
 @pytest.mark.rules("S000-016", "S000-017", "S000-018", "S000-020", "S000-037", "S000-038", "S000-201")
-async def test_a_message_is_echoed_with_the_uuid_that_the_agent_gets_and_answered(house: House) -> None:
+async def test_a_message_is_echoed_with_the_uuid_that_the_agent_gets_and_answered(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab, house.tab() as other:
         for number, text in enumerate(("first", "zweite: ü ☃ 🚢"), 1):
@@ -181,7 +183,7 @@ async def test_a_message_is_echoed_with_the_uuid_that_the_agent_gets_and_answere
 
 
 @pytest.mark.rules("S000-009")
-async def test_a_message_is_taken_while_the_server_is_sending(house: House) -> None:
+async def test_a_message_is_taken_while_the_server_is_sending(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         agent = await prompt(house, tab, "hello")
@@ -195,7 +197,7 @@ async def test_a_message_is_taken_while_the_server_is_sending(house: House) -> N
 
 
 @pytest.mark.rules("S000-104", "S000-127", "S000-130")
-async def test_stream_events_pass_and_are_no_history(house: House) -> None:
+async def test_stream_events_pass_and_are_no_history(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     texts = [f"piece {number} " for number in range(200)]
     async with house.tab() as tab:
@@ -215,7 +217,7 @@ async def test_stream_events_pass_and_are_no_history(house: House) -> None:
 
 
 @pytest.mark.rules("S000-128", "S000-130")
-async def test_one_who_connects_in_the_middle_of_a_message_has_its_text_so_far(house: House) -> None:
+async def test_one_who_connects_in_the_middle_of_a_message_has_its_text_so_far(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         agent = await prompt(house, tab, "hello")
@@ -231,7 +233,7 @@ async def test_one_who_connects_in_the_middle_of_a_message_has_its_text_so_far(h
 
 
 @pytest.mark.rules("S000-013", "S000-148", "S000-151")
-async def test_what_is_said_during_the_burst_comes_once_and_in_its_place(house: House) -> None:
+async def test_what_is_said_during_the_burst_comes_once_and_in_its_place(house: MyLifeDbGateway) -> None:
     agent = await talked(house, 3)
     await house.rig.send("more")
     await agent.prompted()
@@ -256,7 +258,7 @@ async def test_what_is_said_during_the_burst_comes_once_and_in_its_place(house: 
 
 
 @pytest.mark.rules("S000-155", "S000-156", "S000-203", "S000-204", "S000-205")
-async def test_a_turn_goes_on_without_its_client_and_a_reconnect_shows_everything_once(house: House) -> None:
+async def test_a_turn_goes_on_without_its_client_and_a_reconnect_shows_everything_once(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     client = MyLifeDbClient()
     async with house.tab(client=client) as tab:
@@ -275,7 +277,7 @@ async def test_a_turn_goes_on_without_its_client_and_a_reconnect_shows_everythin
 
 
 @pytest.mark.rules("S000-152", "S000-153", "S000-154")
-async def test_a_client_that_leaves_leaves_nothing_behind(house: House) -> None:
+async def test_a_client_that_leaves_leaves_nothing_behind(house: MyLifeDbGateway) -> None:
     await talked(house)
     await house.rig.until(lambda: not house.app.doer._tasks)
     tasks = len(asyncio.all_tasks())
@@ -291,7 +293,7 @@ async def test_a_client_that_leaves_leaves_nothing_behind(house: House) -> None:
 
 
 @pytest.mark.rules("S000-226", "S000-227")
-async def test_resuming_from_a_uuid_sends_what_comes_after_it(house: House) -> None:
+async def test_resuming_from_a_uuid_sends_what_comes_after_it(house: MyLifeDbGateway) -> None:
     await talked(house, 3)
     async with house.tab() as tab:
         for _ in range(3):
@@ -309,7 +311,7 @@ async def test_resuming_from_a_uuid_sends_what_comes_after_it(house: House) -> N
 
 
 @pytest.mark.rules("S000-226", "S000-227")
-async def test_a_subscribe_frame_begins_the_replay_anew(house: House) -> None:
+async def test_a_subscribe_frame_begins_the_replay_anew(house: MyLifeDbGateway) -> None:
     await talked(house, 2)
     async with house.tab() as tab:
         await tab.until("result")
@@ -326,7 +328,7 @@ async def test_a_subscribe_frame_begins_the_replay_anew(house: House) -> None:
 
 
 @pytest.mark.rules("S000-217")
-async def test_the_last_records_only(house: House) -> None:
+async def test_the_last_records_only(house: MyLifeDbGateway) -> None:
     await talked(house, 3)
     async with house.tab("?last=2") as tab:
         await tab.until("result")
@@ -341,7 +343,7 @@ async def test_the_last_records_only(house: House) -> None:
 
 
 @pytest.mark.rules("S000-219")
-async def test_messagepack_says_the_same_in_binary_frames(house: House) -> None:
+async def test_messagepack_says_the_same_in_binary_frames(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     async with house.tab() as tab, house.tab(subprotocols=[Subprotocol("msgpack")]) as packed:
         await tab.until("result")
@@ -356,7 +358,7 @@ async def test_messagepack_says_the_same_in_binary_frames(house: House) -> None:
 
 
 @pytest.mark.rules("S000-007")
-async def test_a_client_is_heard_in_text_frames_and_not_in_binary_ones(house: House) -> None:
+async def test_a_client_is_heard_in_text_frames_and_not_in_binary_ones(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     said = {"type": "user_message", "content": "not heard"}
     async with house.tab() as tab:
@@ -369,7 +371,7 @@ async def test_a_client_is_heard_in_text_frames_and_not_in_binary_ones(house: Ho
 
 
 @pytest.mark.rules("S000-225")
-async def test_compression_where_it_is_offered_and_asked_for(house: House) -> None:
+async def test_compression_where_it_is_offered_and_asked_for(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     async with house.tab("?compress=1", compression="deflate") as tab:
         assert "permessage-deflate" in tab.extensions
@@ -406,7 +408,7 @@ async def test_compression_where_it_is_offered_and_asked_for(house: House) -> No
         b"\x00\x01",
     ],
 )
-async def test_a_frame_that_means_nothing_is_ignored(house: House, bad: str | bytes) -> None:
+async def test_a_frame_that_means_nothing_is_ignored(house: MyLifeDbGateway, bad: str | bytes) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await tab.socket.send(bad)
@@ -419,7 +421,7 @@ async def test_a_frame_that_means_nothing_is_ignored(house: House, bad: str | by
 
 
 @pytest.mark.rules("S000-095", "S000-096")
-async def test_a_message_that_cannot_be_handed_over_is_told_to_its_sender_alone(house: House) -> None:
+async def test_a_message_that_cannot_be_handed_over_is_told_to_its_sender_alone(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     house.rig.kind.failures.append(AgentMissing("There is no claude."))
     async with house.tab() as tab, house.tab() as other:
@@ -434,7 +436,7 @@ async def test_a_message_that_cannot_be_handed_over_is_told_to_its_sender_alone(
 
 
 @pytest.mark.rules("S000-097")
-async def test_a_session_that_is_deleted_under_its_clients_is_not_found(house: House) -> None:
+async def test_a_session_that_is_deleted_under_its_clients_is_not_found(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     async with house.tab() as tab:
         await tab.until("result")
@@ -445,7 +447,7 @@ async def test_a_session_that_is_deleted_under_its_clients_is_not_found(house: H
 
 @pytest.mark.rules("S000-098")
 async def test_a_fault_of_the_store_is_an_error_frame_and_the_socket_lives_on(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: MyLifeDbGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await house.rig.open()
 
@@ -462,7 +464,7 @@ async def test_a_fault_of_the_store_is_an_error_frame_and_the_socket_lives_on(
         await tab.until("user")
 
 
-async def test_a_client_without_the_scope_may_look_and_is_told_why_it_may_not_speak(house: House) -> None:
+async def test_a_client_without_the_scope_may_look_and_is_told_why_it_may_not_speak(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     token = await house.token("view")
     async with house.tab(token=token) as tab:
@@ -473,7 +475,7 @@ async def test_a_client_without_the_scope_may_look_and_is_told_why_it_may_not_sp
     assert "hello" not in str(await house.rig.log())
 
 
-async def test_an_agent_that_dies_ends_the_turn_for_every_client(house: House) -> None:
+async def test_an_agent_that_dies_ends_the_turn_for_every_client(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         agent = await prompt(house, tab, "hello")
@@ -487,7 +489,9 @@ async def test_an_agent_that_dies_ends_the_turn_for_every_client(house: House) -
 # --- the log
 
 
-async def test_what_was_sent_to_whom_is_logged_with_counts(house: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_was_sent_to_whom_is_logged_with_counts(
+    house: MyLifeDbGateway, caplog: pytest.LogCaptureFixture
+) -> None:
     await talked(house, 1)
     caplog.set_level("DEBUG", "fairlead")
     async with house.tab() as tab:
@@ -506,7 +510,7 @@ async def test_what_was_sent_to_whom_is_logged_with_counts(house: House, caplog:
     assert house.admin not in caplog.text
 
 
-async def test_a_session_is_found_by_its_agents_own_id_too(house: House) -> None:
+async def test_a_session_is_found_by_its_agents_own_id_too(house: MyLifeDbGateway) -> None:
     agent = await talked(house, 1)
     await house.rig.send("more")
     await agent.prompted()

@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 
-from clients.mylifedb.harness import House, Tab
+from clients.mylifedb.harness import MyLifeDbGateway, Tab
 from clients.mylifedb.test_mylifedb_socket import level, prompt, stream, talked
 from fairlead.clients.mylifedb import pages
 from fairlead.model import commands as cmd
 from fairlead.sessions.api.read_state import SPACE
-from sessions.harness import SESSION, SaidAgent
+from sessions.harness import SESSION, FakeAgent
 
 
-async def asked(house: House, tab: Tab, request: str = "R1", call: str = "toolu_1", tool: str = "Write") -> SaidAgent:
+async def asked(
+    house: MyLifeDbGateway, tab: Tab, request: str = "R1", call: str = "toolu_1", tool: str = "Write"
+) -> FakeAgent:
     agent = await prompt(house, tab, "do it")
     await agent.ask(request, call, tool, file_path=str(house.rig.cwd / "a"), content="x")
     await tab.until("control_request")
@@ -28,7 +30,7 @@ def allow(request: str, **more: Any) -> dict[str, Any]:
 # --- permissions
 
 
-async def test_an_answer_of_one_client_is_told_to_all(house: House) -> None:
+async def test_an_answer_of_one_client_is_told_to_all(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab, house.tab() as other:
         agent = await asked(house, tab)
@@ -50,7 +52,7 @@ async def test_an_answer_of_one_client_is_told_to_all(house: House) -> None:
         assert len(agent.answers) == 1
 
 
-async def test_a_refusal_stops_the_turn_and_names_the_tool(house: House) -> None:
+async def test_a_refusal_stops_the_turn_and_names_the_tool(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         agent = await asked(house, tab)
@@ -62,7 +64,7 @@ async def test_a_refusal_stops_the_turn_and_names_the_tool(house: House) -> None
         assert (decision.message, decision.interrupt) == ("Permission denied by user for tool: Write", True)
 
 
-async def test_always_allow_remembers_the_tool_and_settles_what_waits_for_it(house: House) -> None:
+async def test_always_allow_remembers_the_tool_and_settles_what_waits_for_it(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         agent = await asked(house, tab)
@@ -79,7 +81,7 @@ async def test_always_allow_remembers_the_tool_and_settles_what_waits_for_it(hou
         assert str(verdict.behavior) == "allow"
 
 
-async def test_a_shell_is_not_opened_wholly_by_somebody_who_may_not(house: House) -> None:
+async def test_a_shell_is_not_opened_wholly_by_somebody_who_may_not(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     token = await house.token("view", "chat", "approve")
     async with house.tab(token=token) as tab:
@@ -91,7 +93,7 @@ async def test_a_shell_is_not_opened_wholly_by_somebody_who_may_not(house: House
         assert house.rig.loaded().core.state.rules and "Bash" not in house.rig.loaded().core.state.rules
 
 
-async def test_always_allow_for_one_call_answers_no_other_that_its_rule_does_not_cover(house: House) -> None:
+async def test_always_allow_for_one_call_answers_no_other_that_its_rule_does_not_cover(house: MyLifeDbGateway) -> None:
     """Somebody who may not open the whole tool gets the narrow rule, and it alone decides about what else waits."""
     await house.rig.open()
     token = await house.token("view", "chat", "approve")
@@ -111,7 +113,7 @@ async def test_always_allow_for_one_call_answers_no_other_that_its_rule_does_not
         assert [request for request, _ in agent.answers] == ["R1", "R3"]
 
 
-async def test_an_answer_to_a_request_that_nobody_knows_is_passed_over(house: House) -> None:
+async def test_an_answer_to_a_request_that_nobody_knows_is_passed_over(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await tab.say(**allow("none"))
@@ -119,7 +121,7 @@ async def test_an_answer_to_a_request_that_nobody_knows_is_passed_over(house: Ho
         assert [frame for frame in tab.frames if not frame.get("request_id", "").startswith("mark-")] == []
 
 
-async def test_one_who_may_not_approve_is_told_so(house: House) -> None:
+async def test_one_who_may_not_approve_is_told_so(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     token = await house.token("view", "chat")
     async with house.tab(token=token) as tab:
@@ -129,7 +131,7 @@ async def test_one_who_may_not_approve_is_told_so(house: House) -> None:
         assert agent.answers == []
 
 
-async def test_a_question_is_answered_with_the_changed_input(house: House) -> None:
+async def test_a_question_is_answered_with_the_changed_input(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     questions = [{"question": "Tea?", "options": [{"label": "Yes"}]}]
     async with house.tab() as tab:
@@ -143,7 +145,7 @@ async def test_a_question_is_answered_with_the_changed_input(house: House) -> No
         assert agent.answers[0][1].updated_input == given
 
 
-async def test_a_request_that_the_agent_withdraws_goes_from_every_client(house: House) -> None:
+async def test_a_request_that_the_agent_withdraws_goes_from_every_client(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         agent = await asked(house, tab)
@@ -160,7 +162,7 @@ def mode(name: Any, request: str = "m1") -> dict[str, Any]:
     return {"type": "control_request", "request_id": request, "request": request_}
 
 
-async def test_a_mode_is_set_and_told_to_all_under_the_request(house: House) -> None:
+async def test_a_mode_is_set_and_told_to_all_under_the_request(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab, house.tab() as other:
         await tab.say(**mode("plan"))
@@ -177,7 +179,9 @@ async def test_a_mode_is_set_and_told_to_all_under_the_request(house: House) -> 
 
 
 @pytest.mark.parametrize("name", ["sudo", "", 7, None])
-async def test_a_mode_that_is_none_is_refused_to_its_asker_and_changes_nothing(house: House, name: Any) -> None:
+async def test_a_mode_that_is_none_is_refused_to_its_asker_and_changes_nothing(
+    house: MyLifeDbGateway, name: Any
+) -> None:
     await house.rig.open()
     async with house.tab() as tab, house.tab() as other:
         await tab.say(**mode(name))
@@ -189,7 +193,7 @@ async def test_a_mode_that_is_none_is_refused_to_its_asker_and_changes_nothing(h
     assert house.rig.loaded().core.state.settings.mode == "default"
 
 
-async def test_an_interrupt_has_no_answer_but_its_effect(house: House) -> None:
+async def test_an_interrupt_has_no_answer_but_its_effect(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     stop = {"type": "control_request", "request_id": "interrupt_1", "request": {"subtype": "interrupt"}}
     async with house.tab() as tab:
@@ -203,7 +207,7 @@ async def test_an_interrupt_has_no_answer_but_its_effect(house: House) -> None:
         assert (await tab.until("result"))["subtype"] == "error_during_execution"
 
 
-async def test_an_interrupt_of_a_session_that_is_not_at_work_is_an_error(house: House) -> None:
+async def test_an_interrupt_of_a_session_that_is_not_at_work_is_an_error(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         stop = {"type": "control_request", "request_id": "interrupt_1", "request": {"subtype": "interrupt"}}
@@ -212,7 +216,7 @@ async def test_an_interrupt_of_a_session_that_is_not_at_work_is_an_error(house: 
         assert await tab.until("error") == {"type": "error", "error": cold}
 
 
-async def test_a_tool_result_goes_to_the_agent_as_it_is(house: House) -> None:
+async def test_a_tool_result_goes_to_the_agent_as_it_is(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await tab.say(type="tool_result", tool_use_id="toolu_1", content="42")
@@ -233,7 +237,7 @@ async def test_a_tool_result_goes_to_the_agent_as_it_is(house: House) -> None:
 
 
 @pytest.mark.rules("S000-228", "S000-229")
-async def test_who_types_is_told_to_the_others_by_name(house: House) -> None:
+async def test_who_types_is_told_to_the_others_by_name(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     token = await house.token("view", "chat", name="bob")
     async with house.tab() as ann, house.tab(token=token) as bob:
@@ -247,7 +251,7 @@ async def test_who_types_is_told_to_the_others_by_name(house: House) -> None:
 
 
 @pytest.mark.rules("S000-230")
-async def test_a_message_with_an_id_is_acknowledged_with_its_uuid_and_taken_once(house: House) -> None:
+async def test_a_message_with_an_id_is_acknowledged_with_its_uuid_and_taken_once(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await tab.say(type="user_message", content="hello", id="mine-1")
@@ -262,12 +266,12 @@ async def test_a_message_with_an_id_is_acknowledged_with_its_uuid_and_taken_once
         assert [frame["uuid"] for frame in sent] == [ack["uuid"]]
 
 
-async def state_of(house: House) -> str:
+async def state_of(house: MyLifeDbGateway) -> str:
     async with house.http() as http:
         return str((await http.get(f"/api/claude/sessions/{SESSION}")).json()["sessionState"])
 
 
-async def turn(house: House, agent: SaidAgent, text: str) -> None:
+async def turn(house: MyLifeDbGateway, agent: FakeAgent, text: str) -> None:
     """One more turn, from its prompt to its end."""
     await house.rig.send(text)
     await agent.prompted()
@@ -276,13 +280,13 @@ async def turn(house: House, agent: SaidAgent, text: str) -> None:
     await house.rig.until(lambda: house.rig.loaded().core.interpreter.turn is None)
 
 
-async def left(house: House) -> None:
+async def left(house: MyLifeDbGateway) -> None:
     """Nobody is there any more, and what they were shown is kept."""
     await house.rig.until(lambda: not house.rig.registry.feed(SESSION).names)
     await house.book.close()
 
 
-async def test_what_an_open_socket_was_shown_is_read_and_what_came_after_it_left_is_not(house: House) -> None:
+async def test_what_an_open_socket_was_shown_is_read_and_what_came_after_it_left_is_not(house: MyLifeDbGateway) -> None:
     agent = await talked(house, 1)
     assert await state_of(house) == "unread"
     async with house.tab() as tab:
@@ -298,7 +302,7 @@ async def test_what_an_open_socket_was_shown_is_read_and_what_came_after_it_left
     assert (await house.http_get("/all"))["sessions"][0]["sessionState"] == "unread"
 
 
-async def test_a_turn_that_only_another_user_watched_is_unread(house: House) -> None:
+async def test_a_turn_that_only_another_user_watched_is_unread(house: MyLifeDbGateway) -> None:
     agent = await talked(house, 1)
     await house.credentials.users.add("bob", scopes=("view",))
     bob = (await house.credentials.create("token", "bob's phone", ("view",), user="bob")).secret
@@ -314,7 +318,7 @@ async def test_a_turn_that_only_another_user_watched_is_unread(house: House) -> 
             assert (await http.get(f"/api/claude/sessions/{SESSION}")).json()["sessionState"] == "idle"
 
 
-async def test_a_running_turn_that_one_leaves_is_unread_at_its_end(house: House) -> None:
+async def test_a_running_turn_that_one_leaves_is_unread_at_its_end(house: MyLifeDbGateway) -> None:
     agent = await talked(house, 1)
     async with house.tab() as tab:
         await prompt(house, tab, "long")
@@ -326,7 +330,7 @@ async def test_a_running_turn_that_one_leaves_is_unread_at_its_end(house: House)
 
 
 @pytest.mark.rules("S000-230")
-async def test_an_ack_is_kept_as_far_as_it_reaches(house: House) -> None:
+async def test_an_ack_is_kept_as_far_as_it_reaches(house: MyLifeDbGateway) -> None:
     await talked(house, 2)
     async with house.tab() as tab:
         await tab.until("result")
@@ -342,12 +346,12 @@ async def test_an_ack_is_kept_as_far_as_it_reaches(house: House) -> None:
             assert (turns or {}).get("owner") == kept, "an old record leaves the newer ones unread"
 
 
-async def left_alone(house: House) -> None:
+async def left_alone(house: MyLifeDbGateway) -> None:
     """All that was asked is done."""
     await house.rig.until(lambda: not [task for task in house.app.doer._tasks if not task.done()])
 
 
-async def test_a_request_that_waits_is_news_only_while_nobody_looks(house: House) -> None:
+async def test_a_request_that_waits_is_news_only_while_nobody_looks(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await asked(house, tab)
@@ -360,7 +364,7 @@ async def test_a_request_that_waits_is_news_only_while_nobody_looks(house: House
 
 
 @pytest.mark.rules("S000-035")
-async def test_the_true_state_is_told_to_those_who_ask_for_it(house: House) -> None:
+async def test_the_true_state_is_told_to_those_who_ask_for_it(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab("?state=1") as tab, house.tab() as plain:
         assert await tab.until("session_state") == {"type": "session_state", "state": "idle"}
@@ -379,7 +383,7 @@ async def test_the_true_state_is_told_to_those_who_ask_for_it(house: House) -> N
         assert "session_state" not in plain.kinds()
 
 
-async def test_a_message_brings_an_archived_session_back(house: House) -> None:
+async def test_a_message_brings_an_archived_session_back(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     await house.rig.do(cmd.ArchiveSession(session=SESSION))
     async with house.tab() as tab:
@@ -389,7 +393,7 @@ async def test_a_message_brings_an_archived_session_back(house: House) -> None:
 
 @pytest.mark.rules("S000-217", "S000-218")
 async def test_a_long_session_opens_with_its_last_pages_and_the_others_are_fetched(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: MyLifeDbGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "PAGE_ROWS", 10)
     await house.rig.open()
@@ -415,7 +419,7 @@ async def test_a_long_session_opens_with_its_last_pages_and_the_others_are_fetch
         assert found == everything
 
 
-async def test_the_open_page_has_the_message_that_is_being_written(house: House) -> None:
+async def test_the_open_page_has_the_message_that_is_being_written(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab("?pages=1") as tab:
         assert await tab.until("session_info") == {"type": "session_info", "totalPages": 1, "lowestBurstPage": 0}

@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.mylifedb.harness import House, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.mylifedb.terminal import EARLY_BYTES, RawTerminal
 from fairlead.model.auth import Identity
 from fairlead.model.requests import Head
@@ -35,13 +35,13 @@ async def terminals() -> AsyncIterator[TerminalRegistry]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, terminals: TerminalRegistry) -> AsyncIterator[House]:
+async def house(tmp_path: Path, terminals: TerminalRegistry) -> AsyncIterator[MyLifeDbGateway]:
     async with open_house(tmp_path, performers=TerminalActions(terminals).performers()) as made:
         await made.rig.open()
         yield made
 
 
-def joining(house: House, token: str = "", session: str = SESSION) -> connect:
+def joining(house: MyLifeDbGateway, token: str = "", session: str = SESSION) -> connect:
     headers = {"authorization": f"Bearer {token or house.admin}"}
     return connect(house.address(session=session, path="ws"), additional_headers=headers, compression=None, proxy=None)
 
@@ -57,7 +57,7 @@ async def seen(socket: ClientConnection, text: str) -> None:
 
 @pytest.mark.process
 async def test_bytes_go_both_ways_and_a_second_one_sees_the_same_screen(
-    house: House, terminals: TerminalRegistry
+    house: MyLifeDbGateway, terminals: TerminalRegistry
 ) -> None:
     program = Program(argv=["/bin/sh", "-i"], env=ENV, cwd="/", size=Size(40, 5))
     await terminals.open(session_terminal(SESSION), program)
@@ -69,7 +69,7 @@ async def test_bytes_go_both_ways_and_a_second_one_sees_the_same_screen(
             await seen(other, "42 é")
 
 
-async def test_a_session_without_a_terminal_is_closed_and_an_unknown_one_refused(house: House) -> None:
+async def test_a_session_without_a_terminal_is_closed_and_an_unknown_one_refused(house: MyLifeDbGateway) -> None:
     async with joining(house) as socket:
         with pytest.raises(ConnectionClosed) as closed:
             await asyncio.wait_for(socket.recv(), PATIENCE)
@@ -81,7 +81,7 @@ async def test_a_session_without_a_terminal_is_closed_and_an_unknown_one_refused
     assert refused.value.response.status_code == 404
 
 
-async def test_it_needs_the_scope_for_terminals(house: House) -> None:
+async def test_it_needs_the_scope_for_terminals(house: MyLifeDbGateway) -> None:
     token = await house.token("view", "chat", "approve")
     with pytest.raises(InvalidStatus) as refused:
         async with joining(house, token):

@@ -40,7 +40,7 @@ def unframed(data: bytes) -> list[bytes]:
     return found
 
 
-class Showing:
+class ViewRecorder:
     """One session as the core would log it and the view would show it."""
 
     def __init__(self, variant: MyLifeDbEncoder | None = None) -> None:
@@ -57,7 +57,7 @@ class Showing:
         """After each entry: rows, frames, and the fold's memory."""
         self._head = self._at = 0
 
-    def run(self, inputs: Iterable[Input]) -> "Showing":
+    def run(self, inputs: Iterable[Input]) -> "ViewRecorder":
         for given in inputs:
             self.add(given)
         return self

@@ -41,7 +41,7 @@ def frames(data: bytes) -> list[tuple[bool, bytes]]:
     return found
 
 
-class Dialogue:
+class ConversationDriver:
     """A core that says yes to everything stands behind it."""
 
     def __init__(self, *scopes: Scope, subprotocol: str = "") -> None:

@@ -10,7 +10,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from clients.native.asyncapi import document
-from clients.native.conversation_driver import Dialogue, frames
+from clients.native.conversation_driver import ConversationDriver, frames
 from fairlead.clients.native.codec import JsonCodec
 from fairlead.clients.native.terminal import NativeTerminalCodec
 from fairlead.model import events as ev
@@ -72,7 +72,7 @@ def test_every_frame_that_is_accepted_is_described(made: Any) -> None:
     listed = [name for name in made["channels"]["socket"]["messages"] if name.endswith(".request")]
     described = {name.removesuffix(".request") for name in listed}
     for kind in described:
-        (answer, *_) = Dialogue().say({"type": kind})
+        (answer, *_) = ConversationDriver().say({"type": kind})
         assert answer.get("code") != "unknown_type", kind
 
 

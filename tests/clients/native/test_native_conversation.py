@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.native.conversation_driver import Dialogue, frames
+from clients.native.conversation_driver import ConversationDriver, frames
 from fairlead.clients.native.codec import MSGPACK
 from fairlead.clients.native.decode import KEY_LENGTH, KINDS
 from fairlead.model.auth import SCOPES, Scope
@@ -43,7 +43,7 @@ def test_every_command_has_a_frame() -> None:
 
 @given(FRAMES)
 def test_every_frame_is_answered_once_with_its_id(frame: dict[str, Any]) -> None:
-    for dialogue in (Dialogue(), Dialogue(subprotocol=MSGPACK)):
+    for dialogue in (ConversationDriver(), ConversationDriver(subprotocol=MSGPACK)):
         seen = dialogue.say(frame)
         told = answers(seen)
         if told:
@@ -56,22 +56,22 @@ def test_every_frame_is_answered_once_with_its_id(frame: dict[str, Any]) -> None
 
 @given(st.binary(max_size=200), st.booleans())
 def test_bytes_of_any_kind_are_answered(data: bytes, text: bool) -> None:
-    for dialogue in (Dialogue(), Dialogue(subprotocol=MSGPACK)):
+    for dialogue in (ConversationDriver(), ConversationDriver(subprotocol=MSGPACK)):
         assert len(dialogue.raw(data, text)) >= 1
 
 
 def test_a_deep_frame_is_a_bad_frame() -> None:
-    assert Dialogue().say("[" * 200_000)[0]["code"] == "bad_frame"
-    assert Dialogue(subprotocol=MSGPACK).say(b"\x91" * 200_000)[0]["code"] == "bad_frame"
+    assert ConversationDriver().say("[" * 200_000)[0]["code"] == "bad_frame"
+    assert ConversationDriver(subprotocol=MSGPACK).say(b"\x91" * 200_000)[0]["code"] == "bad_frame"
 
 
 def test_the_wrong_kind_of_frame_is_told() -> None:
-    assert "fairlead.v1.msgpack" in Dialogue().say(b"\x80")[0]["message"]
-    assert Dialogue(subprotocol=MSGPACK).say("{}")[0]["code"] == "bad_frame"
+    assert "fairlead.v1.msgpack" in ConversationDriver().say(b"\x80")[0]["message"]
+    assert ConversationDriver(subprotocol=MSGPACK).say("{}")[0]["code"] == "bad_frame"
 
 
 def test_hello_tells_who_one_is() -> None:
-    assert Dialogue("chat", "view").open() == [
+    assert ConversationDriver("chat", "view").open() == [
         {
             "type": "hello",
             "protocol": "fairlead.v1",
@@ -83,12 +83,12 @@ def test_hello_tells_who_one_is() -> None:
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_typing_is_for_those_who_may_chat(scope: Scope) -> None:
-    seen = Dialogue(scope).say({"type": "typing", "session": SESSION})
+    seen = ConversationDriver(scope).say({"type": "typing", "session": SESSION})
     assert ("does" in seen[0]) == (scope in ("chat", "admin"))
 
 
 def test_an_error_carries_its_data_and_a_throttled_frame_its_id() -> None:
-    conversation = Dialogue().conversation
+    conversation = ConversationDriver().conversation
     (failed,) = conversation.failed({"id": 1}, Busy("Not now.", state="x"))
     (throttled,) = conversation.throttled(b'{"id":2,"type":"ping"}', True, TooMany("Slower."))
     (unreadable,) = conversation.throttled(b"{", True, TooMany("Slower."))
@@ -105,5 +105,5 @@ def test_an_error_carries_its_data_and_a_throttled_frame_its_id() -> None:
 
 def test_a_key_has_a_length() -> None:
     long = {"type": "interrupt", "session": SESSION, "key": "k" * (KEY_LENGTH + 1)}
-    assert Dialogue().say(long)[0]["code"] == "bad_request"
-    assert "does" in Dialogue().say({**long, "key": "k" * KEY_LENGTH})[0]
+    assert ConversationDriver().say(long)[0]["code"] == "bad_request"
+    assert "does" in ConversationDriver().say({**long, "key": "k" * KEY_LENGTH})[0]

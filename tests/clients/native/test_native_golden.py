@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clients.native.conversation_driver import Dialogue
+from clients.native.conversation_driver import ConversationDriver
 from fairlead.clients.native.codec import MSGPACK
 
 CASES = Path(__file__).parents[2] / "golden" / "native"
@@ -22,7 +22,7 @@ def lines(path: Path) -> list[Any]:
 
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
 def test_a_case_comes_out_as_written(case: str) -> None:
-    dialogue = Dialogue()
+    dialogue = ConversationDriver()
     said = [*dialogue.open()]
     for message in lines(CASES / case / "in.jsonl"):
         said += dialogue.say(message)
@@ -31,7 +31,7 @@ def test_a_case_comes_out_as_written(case: str) -> None:
 
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
 def test_messagepack_says_the_same(case: str) -> None:
-    dialogue = Dialogue(subprotocol=MSGPACK)
+    dialogue = ConversationDriver(subprotocol=MSGPACK)
     said = [*dialogue.open()]
     for message in lines(CASES / case / "in.jsonl"):
         if not isinstance(message, str):

@@ -18,7 +18,7 @@ from websockets.exceptions import InvalidStatus
 from fairlead import wiring
 from fairlead.config import Config
 from notifications.test_answer_codes import Browser
-from notifications.webhook_receiver import Hook, listening
+from notifications.webhook_receiver import WebhookReceiver, listening
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -78,7 +78,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 @pytest.fixture
-async def hook() -> AsyncIterator[Hook]:
+async def hook() -> AsyncIterator[WebhookReceiver]:
     async with listening() as made:
         yield made
 
@@ -217,7 +217,7 @@ async def test_a_permission_is_explained_and_who_answered_is_told(house: House) 
         await frame(again, "pong")
 
 
-async def test_a_notification_answers_with_its_code_from_its_device_once(house: House, hook: Hook) -> None:
+async def test_a_notification_answers_with_its_code_from_its_device_once(house: House, hook: WebhookReceiver) -> None:
     browser = Browser()
     phone, laptop = await house.token("ann", "view", "approve"), await house.token("bob", "view", "approve")
     body = {"endpoint": hook.url, "keys": browser.keys, "expirationTime": None, "topics": ["permission.asked"]}
@@ -256,7 +256,7 @@ async def test_a_notification_answers_with_its_code_from_its_device_once(house: 
         assert targets == [], "who is not let in any more is told nothing any more"
 
 
-async def test_a_user_who_is_no_more_is_told_nothing_more(house: House, hook: Hook) -> None:
+async def test_a_user_who_is_no_more_is_told_nothing_more(house: House, hook: WebhookReceiver) -> None:
     body = {"endpoint": hook.url, "keys": Browser().keys, "expirationTime": None, "topics": ["permission.asked"]}
     async with house.client(await house.token("ann", "view")) as mine:
         assert (await mine.post("/v1/push/subscriptions", json=body)).is_success

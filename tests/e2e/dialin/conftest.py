@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cuttable_relay import Relay
-from e2e.gateway_harness import Desk, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from fairlead.server import listeners
 
 SENT = {
@@ -39,7 +39,7 @@ def passed() -> dict[str, str]:
 @pytest.fixture
 async def desk(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, relay: Relay, passed: dict[str, str]
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[GatewayHarness]:
     config = settings(
         tmp_path / "data",
         tmp_path,

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.cuttable_relay import Relay
 from e2e.dialin_harness import by_hand, dialing, dialing_core, gone, grows, pid, written_down
-from e2e.gateway_harness import Desk, a_question_is_answered
+from e2e.gateway_harness import GatewayHarness, a_question_is_answered
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions, since
 from fairlead.model.ids import is_uuid
 from fairlead.testing.model_api import ScriptedModel
@@ -26,7 +26,7 @@ from patience import PATIENCE
 @pytest.mark.rules("S004-063", "S004-064", "S004-065", "S004-134", "S004-250", "S004-330")
 @pytest.mark.rules("S004-050", "S004-124", "S004-125", "S004-323")
 async def test_turns_and_permissions_on_one_connection(
-    desk: Desk, version: str, relay: Relay, model: ScriptedModel
+    desk: GatewayHarness, version: str, relay: Relay, model: ScriptedModel
 ) -> None:
     await a_plain_turn_with_deltas(desk, version, relay, model)
     for scene, fits in (
@@ -48,7 +48,7 @@ async def test_turns_and_permissions_on_one_connection(
     await desk.raw()
 
 
-async def a_plain_turn_with_deltas(desk: Desk, version: str, relay: Relay, model: ScriptedModel) -> None:
+async def a_plain_turn_with_deltas(desk: GatewayHarness, version: str, relay: Relay, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:long 40")
     end = await desk.until("turn.ended")
     assert end["status"] == "completed"
@@ -65,7 +65,7 @@ async def a_plain_turn_with_deltas(desk: Desk, version: str, relay: Relay, model
 
 
 async def a_queue_of_three_prompts_is_three_turns_on_one_connection(
-    desk: Desk, relay: Relay, model: ScriptedModel
+    desk: GatewayHarness, relay: Relay, model: ScriptedModel
 ) -> None:
     await desk.send("SCRIPT:slow 4")
     await desk.send("SCRIPT:text two")
@@ -83,7 +83,7 @@ async def a_queue_of_three_prompts_is_three_turns_on_one_connection(
 
 
 async def an_interrupt_in_mid_stream_and_after_it_the_next_prompt(
-    desk: Desk, relay: Relay, model: ScriptedModel
+    desk: GatewayHarness, relay: Relay, model: ScriptedModel
 ) -> None:
     await desk.send("SCRIPT:slow 200")
     await desk.until("text.delta")
@@ -93,7 +93,7 @@ async def an_interrupt_in_mid_stream_and_after_it_the_next_prompt(
     await desk.raw()
 
 
-async def mode_and_model_change_while_it_runs(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+async def mode_and_model_change_while_it_runs(desk: GatewayHarness, relay: Relay, model: ScriptedModel) -> None:
     await desk.do("set_model", model="claude-haiku-4-5")
     await desk.do("set_mode", mode="acceptEdits")
     target = desk.cwd / "new.txt"
@@ -102,13 +102,13 @@ async def mode_and_model_change_while_it_runs(desk: Desk, relay: Relay, model: S
     assert target.exists() and desk.all("permission.asked") == []
 
 
-async def an_api_error_is_a_failed_turn(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+async def an_api_error_is_a_failed_turn(desk: GatewayHarness, relay: Relay, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:error 529")
     assert (await desk.until("turn.ended"))["status"] == "failed"
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
 
 
-async def a_variable_is_set_while_it_runs(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+async def a_variable_is_set_while_it_runs(desk: GatewayHarness, relay: Relay, model: ScriptedModel) -> None:
     url = f"/v1/sessions/{desk.session}/environment"
     assert (await desk.http.post(url, json={"variables": {"TEAM": "blue"}})).status_code == 200
     assert (await desk.http.post(url, json={"variables": {"PATH": "/tmp"}})).status_code == 403
@@ -123,7 +123,7 @@ async def a_variable_is_set_while_it_runs(desk: Desk, relay: Relay, model: Scrip
 # --- permissions
 
 
-async def a_tool_is_allowed_denied_and_changed(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+async def a_tool_is_allowed_denied_and_changed(desk: GatewayHarness, relay: Relay, model: ScriptedModel) -> None:
     made = [desk.cwd / name for name in ("allowed", "denied", "asked", "changed")]
     await desk.send(f"SCRIPT:bash touch {made[0]}")
     await desk.answer(await desk.until("permission.asked"))
@@ -140,7 +140,7 @@ async def a_tool_is_allowed_denied_and_changed(desk: Desk, relay: Relay, model: 
     await desk.raw()
 
 
-async def a_question_is_answered_and_a_plan_approved(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+async def a_question_is_answered_and_a_plan_approved(desk: GatewayHarness, relay: Relay, model: ScriptedModel) -> None:
     await a_question_is_answered(desk, model)
     await desk.do("set_mode", mode="plan")
     await desk.send("SCRIPT:plan")
@@ -148,7 +148,7 @@ async def a_question_is_answered_and_a_plan_approved(desk: Desk, relay: Relay, m
     assert (await desk.until("turn.ended"))["status"] == "completed"
 
 
-async def a_subagents_work_is_told_inside_it(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+async def a_subagents_work_is_told_inside_it(desk: GatewayHarness, relay: Relay, model: ScriptedModel) -> None:
     await desk.send(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
@@ -160,7 +160,7 @@ async def a_subagents_work_is_told_inside_it(desk: Desk, relay: Relay, model: Sc
 
 
 async def the_policy_denies_through_its_hook_and_nobody_is_asked(
-    desk: Desk, relay: Relay, model: ScriptedModel
+    desk: GatewayHarness, relay: Relay, model: ScriptedModel
 ) -> None:
     """The data folder is fenced off, whatever a person or a project would say."""
     await desk.send(f"SCRIPT:bash cat {desk.gateway.data}/server.json")
@@ -170,7 +170,7 @@ async def the_policy_denies_through_its_hook_and_nobody_is_asked(
 
 
 async def what_a_rule_allows_is_answered_with_the_input_that_was_asked_about(
-    desk: Desk, relay: Relay, model: ScriptedModel
+    desk: GatewayHarness, relay: Relay, model: ScriptedModel
 ) -> None:
     """The last version that dials in asks in spite of the hook that has allowed it."""
     command = f"touch {desk.cwd / 'made'}"
@@ -190,7 +190,7 @@ async def what_a_rule_allows_is_answered_with_the_input_that_was_asked_about(
 
 
 @dialing
-async def test_the_limit_of_turns_is_a_failed_turn(desk: Desk) -> None:
+async def test_the_limit_of_turns_is_a_failed_turn(desk: GatewayHarness) -> None:
     await desk.open(settings={"max_turns": 2})
     await desk.send("SCRIPT:loop")
     for _ in range(2):
@@ -205,7 +205,7 @@ RUNNER = {"CLAUDE_CODE_ENVIRONMENT_RUNNER_VERSION": "9.9"}
 @pytest.mark.rules("S004-251", "S004-322", "S004-294", "S004-039")
 @pytest.mark.parametrize("passed", [RUNNER])
 async def test_a_session_is_killed_closed_and_forked_and_goes_on_each_time(
-    desk: Desk, version: str, relay: Relay, cli_home: Path, model: ScriptedModel
+    desk: GatewayHarness, version: str, relay: Relay, cli_home: Path, model: ScriptedModel
 ) -> None:
     """Each process has a token of its own; the runner's version is in a header of each."""
     await desk.open("SCRIPT:text remember me")
@@ -219,7 +219,7 @@ async def test_a_session_is_killed_closed_and_forked_and_goes_on_each_time(
     assert {upgrade["x-environment-runner-version"] for upgrade in upgrades} == {"9.9"}
 
 
-async def a_killed_cli_is_noticed_and_resumed(desk: Desk, cli_home: Path) -> None:
+async def a_killed_cli_is_noticed_and_resumed(desk: GatewayHarness, cli_home: Path) -> None:
     async with asyncio.timeout(PATIENCE):
         while not written_down(cli_home, "Hello"):
             await asyncio.sleep(0.02)
@@ -234,7 +234,7 @@ async def a_killed_cli_is_noticed_and_resumed(desk: Desk, cli_home: Path) -> Non
     await desk.raw()
 
 
-async def closing_ends_the_cli_and_the_next_message_resumes_it(desk: Desk, version: str) -> None:
+async def closing_ends_the_cli_and_the_next_message_resumes_it(desk: GatewayHarness, version: str) -> None:
     process = pid(desk)
     await desk.do("close")
     exited = await desk.until("agent.exited")
@@ -247,7 +247,7 @@ async def closing_ends_the_cli_and_the_next_message_resumes_it(desk: Desk, versi
     assert desk.all("session.resumed")[0]["agent_session"] == desk.session
 
 
-async def a_fork_goes_its_own_way(desk: Desk, model: ScriptedModel) -> None:
+async def a_fork_goes_its_own_way(desk: GatewayHarness, model: ScriptedModel) -> None:
     parent = desk.session
     made = await desk.http.post(f"/v1/sessions/{parent}/fork", json={})
     await desk.leave()
@@ -259,7 +259,7 @@ async def a_fork_goes_its_own_way(desk: Desk, model: ScriptedModel) -> None:
 
 
 @dialing
-async def test_a_conversation_that_was_never_written_down_begins_anew(desk: Desk) -> None:
+async def test_a_conversation_that_was_never_written_down_begins_anew(desk: GatewayHarness) -> None:
     """Without connecting, the CLI prints on its output that it knows no such conversation."""
     await desk.open(resume="11111111-2222-4333-8444-555555555555")
     await desk.send("SCRIPT:text anew")
@@ -271,7 +271,7 @@ async def test_a_conversation_that_was_never_written_down_begins_anew(desk: Desk
 
 @on_versions(NEWEST, first="2.1.121")
 @pytest.mark.rules("S004-001")
-async def test_a_version_that_refuses_is_shown_in_its_own_words_with_advice(desk: Desk, relay: Relay) -> None:
+async def test_a_version_that_refuses_is_shown_in_its_own_words_with_advice(desk: GatewayHarness, relay: Relay) -> None:
     await desk.open("SCRIPT:text")
     failure = await desk.until("error")
     assert failure["code"] == "agent_gone"
@@ -297,7 +297,7 @@ async def lost_and_back(relay: Relay) -> dict[str, str]:
 @dialing
 @pytest.mark.rules("S004-040", "S004-276", "S004-277", "S004-279", "S004-331", "S004-236", "S004-270")
 async def test_a_line_that_is_cut_again_and_again(
-    desk: Desk, version: str, relay: Relay, model: ScriptedModel, cli_home: Path
+    desk: GatewayHarness, version: str, relay: Relay, model: ScriptedModel, cli_home: Path
 ) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
@@ -315,7 +315,7 @@ async def test_a_line_that_is_cut_again_and_again(
         await newer_versions_try_for_much_longer(desk, relay)
 
 
-async def cut_at_idle_it_comes_back_and_goes_on(desk: Desk, relay: Relay) -> None:
+async def cut_at_idle_it_comes_back_and_goes_on(desk: GatewayHarness, relay: Relay) -> None:
     upgrade = await lost_and_back(relay)
     said_last = desk.all("turn.ended")[-1]["id"].partition("/")[0]
     assert upgrade["x-last-request-id"] == said_last, "the uuid of its result"
@@ -326,7 +326,7 @@ async def cut_at_idle_it_comes_back_and_goes_on(desk: Desk, relay: Relay) -> Non
     await desk.raw()
 
 
-async def cut_in_mid_stream_the_answer_is_whole_and_there_once(desk: Desk, relay: Relay) -> None:
+async def cut_in_mid_stream_the_answer_is_whole_and_there_once(desk: GatewayHarness, relay: Relay) -> None:
     await desk.send("SCRIPT:slow 24")
     await desk.until("text.delta")
     await lost_and_back(relay)
@@ -337,7 +337,9 @@ async def cut_in_mid_stream_the_answer_is_whole_and_there_once(desk: Desk, relay
     await desk.raw()
 
 
-async def what_is_said_while_the_line_is_down_is_not_lost(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+async def what_is_said_while_the_line_is_down_is_not_lost(
+    desk: GatewayHarness, relay: Relay, model: ScriptedModel
+) -> None:
     """The turn ends while nobody can be told: 2.1.120 says it again, of 2.1.37 the transcript tells."""
     await desk.send("SCRIPT:slow 8")
     await desk.until("text.delta")
@@ -352,7 +354,7 @@ async def what_is_said_while_the_line_is_down_is_not_lost(desk: Desk, relay: Rel
     await desk.raw()
 
 
-async def a_permission_that_was_pending_at_the_drop_is_still_answered(desk: Desk, relay: Relay) -> None:
+async def a_permission_that_was_pending_at_the_drop_is_still_answered(desk: GatewayHarness, relay: Relay) -> None:
     target = desk.cwd / "made"
     await desk.send(f"SCRIPT:bash touch {target}")
     asked = await desk.until("permission.asked")
@@ -367,7 +369,7 @@ async def a_permission_that_was_pending_at_the_drop_is_still_answered(desk: Desk
 
 
 async def a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_it(
-    desk: Desk, relay: Relay, model: ScriptedModel, cli_home: Path
+    desk: GatewayHarness, relay: Relay, model: ScriptedModel, cli_home: Path
 ) -> None:
     """What the CLI asks then is lost for ever, in both versions. No tool was called before."""
     model.hold()
@@ -391,7 +393,7 @@ async def a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_
 
 @on_versions(OLDEST, last=OLDEST)
 @pytest.mark.rules("S004-270", "S004-280")
-async def test_a_cli_that_gives_up_is_told_as_exited(desk: Desk, relay: Relay) -> None:
+async def test_a_cli_that_gives_up_is_told_as_exited(desk: GatewayHarness, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     process = pid(desk)
@@ -404,7 +406,7 @@ async def test_a_cli_that_gives_up_is_told_as_exited(desk: Desk, relay: Relay) -
     assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
 
 
-async def newer_versions_try_for_much_longer(desk: Desk, relay: Relay) -> None:
+async def newer_versions_try_for_much_longer(desk: GatewayHarness, relay: Relay) -> None:
     before = len(relay.sockets())
     await relay.away()
     await asyncio.sleep(9)
@@ -417,7 +419,7 @@ async def newer_versions_try_for_much_longer(desk: Desk, relay: Relay) -> None:
 @dialing
 @pytest.mark.long
 @pytest.mark.rules("S004-274", "S004-282", "S004-283")
-async def test_it_pings_and_takes_a_line_without_pongs_for_dead(desk: Desk, relay: Relay) -> None:
+async def test_it_pings_and_takes_a_line_without_pongs_for_dead(desk: GatewayHarness, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     async with asyncio.timeout(PATIENCE):
@@ -438,7 +440,7 @@ async def test_it_pings_and_takes_a_line_without_pongs_for_dead(desk: Desk, rela
 @dialing
 @pytest.mark.rules("S004-019", "S004-022", "S004-023", "S004-288", "S004-289", "S004-293", "S004-307")
 @pytest.mark.parametrize("passed", [{"CLAUDE_CODE_POST_FOR_SESSION_INGRESS_V2": "1"}])
-async def test_hybrid_it_hears_by_its_socket_and_speaks_by_post(desk: Desk, relay: Relay) -> None:
+async def test_hybrid_it_hears_by_its_socket_and_speaks_by_post(desk: GatewayHarness, relay: Relay) -> None:
     target = desk.cwd / "made"
     await desk.open(f"SCRIPT:bash touch {target}")
     await desk.answer(await desk.until("permission.asked"))
@@ -462,7 +464,7 @@ async def test_hybrid_it_hears_by_its_socket_and_speaks_by_post(desk: Desk, rela
 
 @on_versions(NEWEST, first="2.1.200")
 @pytest.mark.rules("S004-125")
-async def test_a_version_that_takes_no_variables_says_so(desk: Desk) -> None:
+async def test_a_version_that_takes_no_variables_says_so(desk: GatewayHarness) -> None:
     await desk.open("SCRIPT:text", settings={"link": "stdio"})
     await desk.until("turn.ended")
     url = f"/v1/sessions/{desk.session}/environment"
@@ -473,7 +475,7 @@ async def test_a_version_that_takes_no_variables_says_so(desk: Desk) -> None:
 @dialing
 @pytest.mark.rules("S004-041", "S004-043", "S004-044", "S004-248", "S004-291", "S004-292")
 async def test_a_cli_that_is_started_by_hand_serves_the_session(
-    desk: Desk, cli_env: dict[str, str], relay: Relay, version: str
+    desk: GatewayHarness, cli_env: dict[str, str], relay: Relay, version: str
 ) -> None:
     """A session for each way to give it the token; in the last one a process of ours goes on."""
     for give in ("variable", "descriptor", "both"):

@@ -6,14 +6,14 @@ import pytest
 
 from e2e.cuttable_relay import Relay
 from e2e.dialin_harness import by_hand, dialing, grows
-from e2e.gateway_harness import Desk
+from e2e.gateway_harness import GatewayHarness
 from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
 
 
 @on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)
 @pytest.mark.long
 @pytest.mark.rules("S004-271", "S004-272", "S004-273")
-async def test_it_tries_again_after_1_2_4_8_16_and_then_every_30_seconds(desk: Desk, relay: Relay) -> None:
+async def test_it_tries_again_after_1_2_4_8_16_and_then_every_30_seconds(desk: GatewayHarness, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     relay.slam = True
@@ -29,7 +29,9 @@ async def test_it_tries_again_after_1_2_4_8_16_and_then_every_30_seconds(desk: D
 @pytest.mark.long
 @pytest.mark.rules("S004-284", "S004-285", "S004-286", "S004-287")
 @pytest.mark.parametrize("passed", [{"CLAUDE_CODE_POST_FOR_SESSION_INGRESS_V2": "1"}])
-async def test_a_post_is_tried_ten_times_after_half_a_second_and_up_to_eight(desk: Desk, relay: Relay) -> None:
+async def test_a_post_is_tried_ten_times_after_half_a_second_and_up_to_eight(
+    desk: GatewayHarness, relay: Relay
+) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     relay.fail = 500
@@ -45,7 +47,7 @@ async def test_a_post_is_tried_ten_times_after_half_a_second_and_up_to_eight(des
 @on_versions(OLDEST, last=OLDEST)
 @pytest.mark.rules("S004-287")
 @pytest.mark.parametrize("passed", [{"CLAUDE_CODE_POST_FOR_SESSION_INGRESS_V2": "1"}])
-async def test_a_post_that_is_refused_for_its_own_sake_is_not_tried_again(desk: Desk, relay: Relay) -> None:
+async def test_a_post_that_is_refused_for_its_own_sake_is_not_tried_again(desk: GatewayHarness, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     relay.fail = 400
@@ -58,7 +60,9 @@ async def test_a_post_that_is_refused_for_its_own_sake_is_not_tried_again(desk: 
 @dialing
 @pytest.mark.long
 @pytest.mark.rules("S004-018", "S004-250")
-async def test_one_that_is_connected_and_silent_is_kept(desk: Desk, cli_env: dict[str, str], relay: Relay) -> None:
+async def test_one_that_is_connected_and_silent_is_kept(
+    desk: GatewayHarness, cli_env: dict[str, str], relay: Relay
+) -> None:
     await desk.open(settings={"link": "stdio"})
     process = await by_hand(desk, cli_env, "variable")
     try:
