@@ -1,4 +1,4 @@
-"""REST for plugins: which there are, and which of them a person lets run."""
+"""REST for plugins: list them, and enable or disable each one."""
 
 from typing import Final
 

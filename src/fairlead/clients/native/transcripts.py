@@ -1,4 +1,4 @@
-"""REST for transcripts: a glance at a session that nobody has opened, import, and the consent to archive."""
+"""REST for transcripts: previewing a session that was never opened, importing, and the consent to archive."""
 
 from typing import Final
 
