@@ -27,7 +27,7 @@ KNOWN: Final = frozenset((*n.TOPICS, *n.KINDS, *n.RESOURCES, *(f"{r}.{d}" for r 
 
 
 class NoticeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of the feed. `kind` is that of a notice (`turn.failed`), or resource and action (`task.create`)."""
+    """One entry of the feed. `kind` is a notice's kind (`turn.failed`), or a resource and action (`task.create`)."""
 
     seq: int
     at: int
@@ -41,7 +41,8 @@ class NoticeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NoticePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Ascending; `first` is the oldest that is kept, `cursor` where the socket goes on after these."""
+    """Notices in ascending order; `first` is the seq of the oldest stored one, `cursor` is where the socket continues
+    after these."""
 
     notices: tuple[NoticeView, ...]
     first: int
@@ -58,7 +59,7 @@ class SubscriptionKeys(b.Body, frozen=True, kw_only=True):
 
 
 class PushBody(b.Body, frozen=True, kw_only=True, rename={"expiration_time": "expirationTime"}):
-    """As the browser's `PushSubscription` is written as JSON; and what it is to be told of."""
+    """The browser's `PushSubscription` as JSON, and the `topics` to notify it about."""
 
     endpoint: str
     keys: SubscriptionKeys
@@ -71,7 +72,7 @@ class TopicsBody(b.Body, frozen=True, kw_only=True):
 
 
 class PushView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A browser that is told; `here`: this one. `failed`: why the last message was not taken."""
+    """A browser's push subscription; `here`: this browser. `failed`: why the last message was not accepted."""
 
     id: str
     device: str

@@ -29,7 +29,7 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """What every failure answers. `code` is stable, the words are not."""
+    """The body of every error response. `code` is stable, the message is not."""
 
     error: ErrorBody
 

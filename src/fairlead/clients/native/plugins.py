@@ -13,7 +13,7 @@ class PluginList(msgspec.Struct, frozen=True):
 
 
 class EnableBody(msgspec.Struct, frozen=True):
-    """`digest` is the one that the list told."""
+    """`digest` is the plugin's digest from the list."""
 
     digest: str
 
