@@ -101,7 +101,8 @@ def _without_fallback(message: Said) -> Said:
 
 
 def too_late(sent: SentCommand, error: FairleadError) -> bool:
-    """Return whether it answers a request that is already settled. Such answers are ignored, as the CLI does."""
+    """Return whether the command answered a request that was already settled. Such answers are ignored, as the CLI
+    does."""
     return isinstance(sent.command, AnswerPermission) and isinstance(error, Stale | NotFound)
 
 

@@ -276,7 +276,7 @@ class MyLifeDbConversation:
     # --- read state
 
     def _mark(self, ordinal: int | None, view: q.SessionView) -> Sequence[Do]:
-        """Mark turns as read: all of them on connecting; on an `ack`, those up to the acknowledged record."""
+        """Mark the ended turns as read: always on connecting; on an `ack`, if its record is not before their end."""
         turns = view.summary.turns - (view.turn is not None)
         if ordinal is None:
             return self._marked(turns)

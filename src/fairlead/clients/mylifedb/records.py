@@ -23,7 +23,7 @@ SPELLING: Final = {"tool_use_result": "toolUseResult", "request_id": "requestId"
 """Field names of user and assistant records that the wire writes in snake case and the transcript does not."""
 CHAINED: Final = frozenset({"user", "assistant"})
 """Record types that become the parent of the next record in their thread. Other records have a parent in the thread,
-but are never a parent themselves."""
+but are not a parent themselves (except a compact boundary)."""
 _decoder: msgspec.json.Decoder[Fields] = msgspec.json.Decoder(Fields)
 _encoder = msgspec.json.Encoder()
 

@@ -13,7 +13,7 @@ LONGEST: Final = 366
 """The maximum number of days in one response: each day has a row for each project and model."""
 _LAST: Final = 10**15
 _FURTHEST: Final = 14 * 60
-"""Minutes: no time zone is further ahead of UTC, or behind."""
+"""Minutes: no time zone is further ahead of UTC or behind it."""
 _OFFSET: Final = re.compile(r"-?[0-9]{1,3}")
 
 
