@@ -1,1 +1,1 @@
-"""Client protocols, one folder each, pure: a folder declares its routes and sockets as `PROTOCOL`."""
+"""Client protocols, one pure package each. Each package declares its routes and sockets as `PROTOCOL`."""

@@ -1,4 +1,4 @@
-"""The CLI's own protocol for clients: NDJSON on a socket that one session's clients share. docs/reference/direct.md."""
+"""The CLI's own client protocol: NDJSON on a socket; a session can have several clients. docs/reference/direct.md."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
-"""One client on a direct socket, as if it were alone with the CLI. Pure.
+"""One client on a direct socket, as if it were the CLI's only client. Pure.
 
-It joins with what it must know (`view.Joining`), then hears all that the agent says. Its control requests are answered
-under its own ids, to it alone; a refusal of anything else is told to it alone as a `system` record of the subtype
-`gateway_error`, which clients of the CLI pass over if they do not know it.
+When it joins it receives the current state (`view.DirectCatchUp`), then all output of the agent. Its control requests
+are answered under its own ids, to this client only. If anything else is rejected, this client alone receives a `system`
+record of the subtype `gateway_error`, which clients of the CLI ignore if they do not know it.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from fairlead.model.sockets import Check, CloseSocket, Do, Handshake, Perform, S
 
 VARIANT: Final = DirectEncoder()
 GONE: Final = 4004
-"""The close code where the session is not there."""
+"""The close code for an unknown session."""
 _JOIN: Final = "join"
 
 
 def known(opening: Handshake) -> Check:
-    """A session that is not there is refused before the upgrade."""
+    """Reject an unknown session before the upgrade."""
     yield GetSession(session_id(opening.params["session"]))
     return None
 
 
 class DirectConversation:
-    """A step's tag is what was said; of the beginning, the word `join`."""
+    """One client's connection. A step's tag is the client's message; for the first step it is `join`."""
 
     __slots__ = ("_init", "_session")
 
@@ -45,12 +45,12 @@ class DirectConversation:
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         done: list[Do] = []
-        for said in read(self._session, data):
-            if isinstance(said, ControlQuestion) and said.command is None:
-                done.append(Write(self._own_answer(said)))
+        for message in read(self._session, data):
+            if isinstance(message, ControlQuestion) and message.command is None:
+                done.append(Write(self._own_answer(message)))
             else:
-                assert said.command is not None
-                done.append(Perform(said, said.command, self._session))
+                assert message.command is not None
+                done.append(Perform(message, message.command, self._session))
         return done
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
@@ -80,7 +80,9 @@ class DirectConversation:
                 return (CloseSocket(GONE, error.message[:120]),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        return tuple(do for said in read(self._session, data) for do in self.failed(_alone(said), error))
+        return tuple(
+            do for message in read(self._session, data) for do in self.failed(_without_fallback(message), error)
+        )
 
     def _own_answer(self, asked: ControlQuestion) -> bytes:
         if asked.error:
@@ -88,28 +90,29 @@ class DirectConversation:
         return line(success(asked.request, introduction(self._init)))
 
 
-def _alone(said: Said) -> Said:
-    match said:
+def _without_fallback(message: Said) -> Said:
+    match message:
         case SentCommand():
-            return SentCommand(said.command, about=said.about)
+            return SentCommand(message.command, about=message.about)
         case ControlQuestion():
-            return said
+            return message
         case _:
-            assert_never(said)
+            assert_never(message)
 
 
-def too_late(told: SentCommand, error: FairleadError) -> bool:
-    """An answer to what is settled already: passed over, as the CLI does."""
-    return isinstance(told.command, AnswerPermission) and isinstance(error, Stale | NotFound)
+def too_late(sent: SentCommand, error: FairleadError) -> bool:
+    """Return whether the command answered a request that was already settled. Such answers are ignored, as the CLI
+    does."""
+    return isinstance(sent.command, AnswerPermission) and isinstance(error, Stale | NotFound)
 
 
-def complaint(told: SentCommand, error: FairleadError) -> dict[str, Any]:
+def complaint(sent: SentCommand, error: FairleadError) -> dict[str, Any]:
     return {
         "type": "system",
         "subtype": "gateway_error",
         "code": error.code,
         "message": error.message,
-        "about": told.about,
+        "about": sent.about,
     }
 
 
@@ -134,7 +137,8 @@ class _Init(msgspec.Struct):
 
 
 def introduction(init: bytes) -> dict[str, Any]:
-    """Our answer to `initialize`: it is never passed on, since it would replace what the gateway itself registered."""
+    """Build the gateway's answer to `initialize`. The request is never forwarded, since it would replace what the
+    gateway itself registered."""
     known = _Init()
     if init:
         try:

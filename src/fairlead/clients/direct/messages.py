@@ -1,7 +1,7 @@
-"""What a direct client says: lines of the CLI's own input, as commands of ours. Pure.
+"""Messages of a direct client: lines of the CLI's own input, decoded to Fairlead's commands. Pure.
 
-A frame is one message or several lines of them; the newline at its end may be missing. As the CLI itself does, what is
-of no known type is passed over; what is not JSON is passed over too, where old CLIs would end.
+A frame holds one or more messages, one per line; the newline at its end may be missing. Messages of unknown type are
+ignored, as the CLI itself does; lines that are not JSON are ignored too, where old CLIs would exit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,16 +18,17 @@ DENIED: Final = "The user does not want this tool to be used."
 
 
 class SentCommand(msgspec.Struct, frozen=True):
-    """Something that gets no answer when it succeeds. `other` is tried where `command` is refused as Busy."""
+    """A message that gets no answer when it succeeds. `other` is tried if `command` is rejected as Busy."""
 
     command: cmd.Command
     other: cmd.Command | None = None
     about: str = ""
-    """The uuid or request id that a refusal names."""
+    """The uuid or request id that an error record names."""
 
 
 class ControlQuestion(msgspec.Struct, frozen=True):
-    """A control request: answered under the id that this client gave it. Without a command, `error` says why."""
+    """A control request, answered under the id that the client gave it. Without a command: `error`, if set, is why it
+    was rejected; else the gateway answers it itself."""
 
     request: str
     subtype: str
@@ -39,19 +40,19 @@ Said = SentCommand | ControlQuestion
 
 
 def read(session: SessionId, data: bytes) -> list[Said]:
-    said: list[Said] = []
+    parsed: list[Said] = []
     for line in data.splitlines():
         if line.strip():
             try:
                 message = msgspec.json.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
-            said.extend(read_message(session, message))
-    return said
+            parsed.extend(read_message(session, message))
+    return parsed
 
 
 def read_message(session: SessionId, message: Any) -> Sequence[Said]:
-    """Nothing for what is not of a known shape."""
+    """Decode one message; empty if it does not have a known shape."""
     if not isinstance(message, dict):
         return ()
     match message.get("type"):
@@ -90,15 +91,15 @@ def _answer(session: SessionId, response: Any) -> Sequence[Said]:
     if answer.get("behavior") not in ("allow", "deny"):
         return ()
     allowed = answer["behavior"] == "allow"
-    given, words = answer.get("updatedInput"), answer.get("message")
+    given, reason = answer.get("updatedInput"), answer.get("message")
     updates = answer.get("updatedPermissions") if allowed else None
-    told: list[Said] = [
+    commands: list[Said] = [
         SentCommand(
             cmd.AnswerPermission(
                 session=session,
                 request=RequestId(request),
                 behavior="allow" if allowed else "deny",
-                message=words if isinstance(words, str) else "",
+                message=reason if isinstance(reason, str) else "",
                 updated_input=given if allowed and isinstance(given, dict) else None,
                 remember=_rules(updates),
                 interrupt=not allowed and answer.get("interrupt") is True,
@@ -106,8 +107,8 @@ def _answer(session: SessionId, response: Any) -> Sequence[Said]:
             about=request,
         )
     ]
-    told.extend(SentCommand(cmd.SetMode(session=session, mode=mode), about=request) for mode in _modes(updates))
-    return told
+    commands.extend(SentCommand(cmd.SetMode(session=session, mode=mode), about=request) for mode in _modes(updates))
+    return commands
 
 
 def _updates(updates: Any, kind: str) -> list[dict[str, Any]]:
@@ -119,7 +120,8 @@ def _updates(updates: Any, kind: str) -> list[dict[str, Any]]:
 
 
 def _rules(updates: Any) -> tuple[str, ...]:
-    """Rules that allow, in our spelling: remembered for the session, wherever the client wanted them kept."""
+    """Return the allow rules in Fairlead's notation. They are remembered for the session, wherever the client wanted
+    them stored."""
     return tuple(
         f"{rule['toolName']}({rule['ruleContent']})" if rule.get("ruleContent") else str(rule["toolName"])
         for update in _updates(updates, "addRules")
@@ -147,7 +149,7 @@ def _request(session: SessionId, name: Any, request: Any) -> Sequence[Said]:
 
 
 def _command(session: SessionId, subtype: str, fields: Mapping[str, Any]) -> cmd.Command | None:
-    """None for what we answer ourselves."""
+    """Return the command of a control request; None if the gateway answers the request itself."""
     match subtype:
         case "initialize":
             return None

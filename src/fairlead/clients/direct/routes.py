@@ -1,4 +1,4 @@
-"""Sending by HTTP, for a client that hears over its socket: `{"events": [...]}`, each one as on the socket. Pure."""
+"""Sending by HTTP, for a client that receives over its socket: `{"events": [...]}`, each as on the socket. Pure."""
 
 from collections.abc import Generator
 from typing import Any, Final, assert_never
@@ -15,7 +15,7 @@ from fairlead.model.requests import Step
 from fairlead.model.routes import Request, Route, Steps, json_response
 
 MOST: Final = 100
-"""Events of one request."""
+"""The maximum number of events in one request."""
 
 
 class Events(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Events(msgspec.Struct, frozen=True):
 
 
 class PostAnswers(msgspec.Struct, frozen=True):
-    """`responses`: to the control requests among the events, and complaints about what was refused."""
+    """`responses`: the responses to control requests among the events, and error records for rejected events."""
 
     responses: list[dict[str, Any]]
 
@@ -35,27 +35,27 @@ def send(request: Request) -> Steps:
         raise BadRequest(f"At most {MOST} events are taken at once.", limit=MOST)
     responses: list[dict[str, Any]] = []
     for message in given.events:
-        for said in read_message(session, message):
-            match said:
+        for parsed in read_message(session, message):
+            match parsed:
                 case SentCommand():
-                    responses.extend((yield from _tell(said)))
+                    responses.extend((yield from _perform(parsed)))
                 case ControlQuestion():
-                    responses.append((yield from _ask(session, said)))
+                    responses.append((yield from _ask(session, parsed)))
                 case _:
-                    assert_never(said)
+                    assert_never(parsed)
     return json_response(PostAnswers(responses))
 
 
-def _tell(told: SentCommand) -> Generator[Step, Any, list[dict[str, Any]]]:
+def _perform(sent: SentCommand) -> Generator[Step, Any, list[dict[str, Any]]]:
     try:
         try:
-            yield told.command
+            yield sent.command
         except Busy:
-            if told.other is None:
+            if sent.other is None:
                 raise
-            yield told.other
+            yield sent.other
     except FairleadError as error:
-        return [] if too_late(told, error) else [complaint(told, error)]
+        return [] if too_late(sent, error) else [complaint(sent, error)]
     return []
 
 

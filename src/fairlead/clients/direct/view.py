@@ -1,6 +1,6 @@
-"""What a direct client is sent: the agent's lines as they were written, and what a client that joins must know first.
+"""The output to direct clients: the agent's lines unchanged, and the initial state for a client that joins. Pure.
 
-Pure. A permission that somebody else has settled is withdrawn with the record by which the CLI itself withdraws one.
+When a permission request was settled elsewhere, clients receive the same cancel record that the CLI itself would send.
 """
 
 from collections.abc import Sequence
@@ -42,19 +42,19 @@ _head = msgspec.json.Decoder(_Head)
 
 
 def line(message: Any) -> bytes:
-    """One message as a frame."""
+    """Encode one message as a frame."""
     return text_frame(_encoder.encode(message) + b"\n")
 
 
 def spoken(entry: Entry) -> bytes | None:
-    """The agent's own line: of its wire, or of its transcript where it has no wire."""
+    """Return the agent's own line, from its wire, or from its transcript if it has no wire; None if there is none."""
     if entry.raw is None or entry.origin == "gateway":
         return None
     return None if entry.origin == "transcript" and entry.kind == ev.RecordStored.__struct_config__.tag else entry.raw
 
 
 class DirectEncoder(msgspec.Struct, frozen=True):
-    """Implements `model.gateway.Variant`."""
+    """Implements `model.gateway.FrameEncoder`."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         raw = spoken(entry)
@@ -71,7 +71,7 @@ class DirectEncoder(msgspec.Struct, frozen=True):
 
 
 class DirectCatchUp(msgspec.Struct):
-    """What one who joins is told first: the last `system/init`, and the requests that wait, in their order."""
+    """The first records for a client that joins: the last `system/init`, and the pending requests in their order."""
 
     seq: int = 0
     init: bytes = b""
@@ -89,7 +89,7 @@ def joining(data: bytes) -> DirectCatchUp:
 
 
 class DirectReducer:
-    """Implements `model.views.Fold`: it makes no rows, it remembers."""
+    """Implements `model.views.Reducer`: it makes no rows, it only keeps state."""
 
     def __init__(self) -> None:
         self._state = DirectCatchUp()
@@ -122,7 +122,7 @@ def _is_init(raw: bytes) -> bool:
 
 
 class DirectProjection:
-    """Implements `model.views.View`."""
+    """Implements `model.views.Projection`."""
 
     name = NAME
 

@@ -1,4 +1,4 @@
-"""Happy's session protocol: a session's envelopes, numbered without holes. Reference: docs/reference/happy.md."""
+"""Happy's session protocol: a session's envelopes, numbered without gaps. Reference: docs/reference/happy.md."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""One client on the envelopes' socket: it says by its address from where on, and hears. Pure.
+"""One client on the envelope socket: the URL gives the start position, the client only receives. Pure.
 
-The first frame says how its place was taken, then come the envelopes, each with its `seq`. What a client sends is
-passed over, as the original has no frames of its own here: it speaks by posting.
+The first frame reports how the start position was interpreted; then the envelopes follow, each with its `seq`.
+Messages from the client are ignored, because the original protocol has no client frames here: clients send by POST.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,9 @@ _OPEN: Final = PlainEncoder()
 
 
 def after_of(opening: Handshake) -> int:
-    """BadRequest for what is no ordinal. Digits beyond what any needs: int() of a long text is refused."""
+    """Return the ordinal of the query's `after_seq`; raise BadRequest if it is not one.
+
+    The length limit exceeds any real ordinal: Python's int() rejects a very long text."""
     text = opening.query.get("after_seq", "0")
     if not text.isascii() or not text.isdigit() or len(text) > 15:
         raise BadRequest("after_seq must be a whole number.", field="after_seq")
@@ -33,7 +35,7 @@ def after_of(opening: Handshake) -> int:
 
 
 def known(opening: Handshake) -> Check:
-    """A session that is not there, or a place that is none, is refused before the upgrade."""
+    """Reject an unknown session or an invalid position before the upgrade."""
     after_of(opening)
     yield GetSession(session_id(opening.params["session"]))
     return None
@@ -52,16 +54,16 @@ class HappyConversation:
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
         if isinstance(answer, Subscribed):
-            told = {
+            reply = {
                 "type": "resumed",
                 "verdict": answer.verdict,
                 "after_seq": self._after if answer.verdict == "ok" else 0,
                 "head": answer.head,
                 "log_id": answer.log_id,
             }
-            return (Write(text_frame(msgspec.json.encode(told))),)
-        variant = EncryptedEncoder(answer) if isinstance(answer, SessionKey) else _OPEN
-        return (Subscribe(_KEY, self._session, Cursor(self._after, self._log_id), variant, VIEW),)
+            return (Write(text_frame(msgspec.json.encode(reply))),)
+        encoder = EncryptedEncoder(answer) if isinstance(answer, SessionKey) else _OPEN
+        return (Subscribe(_KEY, self._session, Cursor(self._after, self._log_id), encoder, VIEW),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         return ()

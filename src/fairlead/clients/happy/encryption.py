@@ -1,10 +1,10 @@
-"""Encryption of messages and files as Happy's clients have it. Pure: the same key and words give the same bytes.
+"""Encryption of messages and files, compatible with Happy's clients. Pure: the same key and text give the same bytes.
 
-A nonce must never serve two different plaintexts under one key. Ours is not drawn but derived: an HMAC, under a key of
-its own, of the plaintext itself. Two plaintexts get two nonces (they would collide once in 2**48 messages of
-a session, in the shorter of the two schemes); the same plaintext gets the same nonce and so the same bytes, which is
-what lets one encoding serve every watcher and every repeat. A counter would not do: a restored log counts again from
-an earlier place, with other words.
+A nonce must never be used for two different plaintexts under one key. The nonce here is not random but derived: an HMAC
+of the plaintext, under a separate key. Two plaintexts get two nonces (they would collide once in 2**48 messages of
+a session, in the shorter of the two schemes); the same plaintext gets the same nonce and so the same bytes, which lets
+one encoding serve every subscriber and every repeat. A counter would not work: a restored log counts again from
+an earlier position, with different content.
 """
 
 import base64
@@ -29,7 +29,7 @@ _VERSION: Final = b"\0"
 
 
 def seal(key: SessionKey, plain: bytes) -> str:
-    """Base64 of the sealed bytes, as messages carry them."""
+    """Encrypt `plain` and return base64, as messages carry it."""
     if key.scheme == "legacy":
         sealed = _box(key.key, plain)
     else:
@@ -39,7 +39,7 @@ def seal(key: SessionKey, plain: bytes) -> str:
 
 
 def unseal(key: SessionKey, sealed: str) -> Any:
-    """The JSON inside a message. BadRequest for what this key does not open."""
+    """Decrypt a message and decode its JSON; raise BadRequest if this key does not open it."""
     try:
         return msgspec.json.decode(_opened(key, base64.b64decode(sealed, validate=True)))
     except (binascii.Error, CryptoError, InvalidTag, ValueError, UnicodeError, RecursionError):
@@ -55,12 +55,13 @@ def _opened(key: SessionKey, data: bytes) -> bytes:
 
 
 def seal_file(key: SessionKey, data: bytes) -> bytes:
-    """Files have a key of their own, derived from the session's, and one scheme for both."""
+    """Encrypt a file. Its key is derived from the session's key; both schemes encrypt files the same way."""
     return _box(derive(key.key, "Happy Blobs", "session" if key.scheme == "dataKey" else "master"), data)
 
 
 def derive(seed: bytes, usage: str, *path: str) -> bytes:
-    """A key of the tree that grows from `seed`: HMAC-SHA512, of which one half is the key and one leads on."""
+    """Derive a key from the tree rooted at `seed`: of each HMAC-SHA512, one half is the key, the other derives
+    the next level."""
     grown = hmac.digest(f"{usage} Master Seed".encode(), seed, "sha512")
     for name in path:
         grown = hmac.digest(grown[32:], b"\0" + name.encode(), "sha512")

@@ -1,7 +1,7 @@
-"""Envelopes: what one looks like, and how its id, its title and its usage are made. Pure; no memory.
+"""Envelopes: their structure, and how the id, title and usage are built. Pure and stateless.
 
-An envelope's id is a function of the event it tells, so that telling a session again gives the same envelopes.
-Keys beyond the protocol's own (`result`, `isError`, `permission`, `localId`) are ones that its schema lets pass.
+An envelope's id is a function of its source event, so that mapping a session again gives the same envelopes.
+The keys that the protocol does not define (`result`, `isError`, `permission`, `localId`) are allowed by its schema.
 """
 
 import hashlib
@@ -14,10 +14,10 @@ from fairlead.model.events import TokenCount
 Role = Literal["user", "agent"]
 
 HIDDEN: Final = "Task"
-"""The tool that is shown by its subagent alone; under its later name, `Agent`, it is shown as a call too."""
+"""The tool that appears only as its subagent; under its later name, `Agent`, it appears as a call as well."""
 VISIBLE: Final = "Agent"
 INTERRUPTED: Final = "[Request interrupted by user for tool use]"
-"""The result of a call that got none."""
+"""The result of an interrupted call that returned nothing."""
 
 _TITLE_UNITS: Final = 80
 _ELLIPSIS: Final = "..."
@@ -26,8 +26,8 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """In the order of the protocol's description. `turn` is on all that the agent says, never on a user's words.
-    `localId`, a key of ours: the message's own id, where the agent's record has another."""
+    """Fields in the order of the protocol's description. `turn` is set on all agent output, never on a user's message.
+    `localId`, a key that Fairlead adds: the message's own id, where the agent's record has a different one."""
 
     id: str
     time: int
@@ -45,18 +45,18 @@ def encode(envelope: Envelope) -> bytes:
 
 
 def envelope_id(event: str, kind: str, which: int | str = 0) -> str:
-    """The name of the envelope of `kind` that tells `event`; `which` tells several apart. A cuid2 in form."""
+    """Return the id of the envelope of `kind` for `event`; `which` distinguishes several. Formed like a cuid2."""
     return "m" + hashlib.sha256(f"happy-envelope:{event}:{kind}:{which}".encode()).hexdigest()[:23]
 
 
 def title_of(name: str, arguments: dict[str, Any]) -> str:
-    """What a call is called: its own description, if it has one."""
+    """Return a call's title: its own description, if it has one."""
     given = arguments.get("description")
     return _cut(given) if isinstance(given, str) and given.strip() else f"{name} call"
 
 
 def _cut(text: str) -> str:
-    """Counted in UTF-16 as the protocol's own clients do, and never inside a character."""
+    """Truncate `text`, counting UTF-16 units as the protocol's own clients do, and never inside a character."""
     if len(text) * 2 <= _TITLE_UNITS:
         return text
     units = text.encode("utf-16-le", "surrogatepass")
@@ -69,7 +69,7 @@ def _cut(text: str) -> str:
 
 
 def subagent_title(arguments: dict[str, Any]) -> str:
-    """What a subagent is called: the first of these that says something."""
+    """Return a subagent's title: the first of these arguments that is not blank."""
     for name in ("description", "title", "subagent_type", "prompt"):
         value = arguments.get(name)
         if isinstance(value, str) and value.strip():
@@ -97,7 +97,7 @@ def usage_of(tokens: TokenCount | None, window: int) -> dict[str, Any] | None:
 
 
 def call_start(call: str, name: str, arguments: dict[str, Any], subagent: str = "") -> dict[str, Any]:
-    """`subagent`: the one that the call starts, for a call that is shown."""
+    """`subagent`: the subagent that the call starts, if the call itself is shown."""
     title = title_of(name, arguments)
     args = {**arguments, "sessionSubagent": subagent} if subagent else arguments
     return {
@@ -116,17 +116,17 @@ def call_end(call: str, content: Any, is_error: bool, interrupted: bool) -> dict
 
 
 def file_of(ref: str, number: int, source: dict[str, Any]) -> dict[str, Any]:
-    """An image of a user's message; `ref` is what to ask for it by."""
+    """An image of a user's message; clients request it by `ref`."""
     kind = source.get("media_type")
     mime = kind if isinstance(kind, str) else ""
     data = source.get("data")
-    told: dict[str, Any] = {
+    block: dict[str, Any] = {
         "t": "file",
         "ref": ref,
         "name": f"image-{number + 1}{_SUFFIXES.get(mime, '')}",
         "size": _decoded_size(data) if isinstance(data, str) else 0,
     }
-    return {**told, "mimeType": mime} if mime else told
+    return {**block, "mimeType": mime} if mime else block
 
 
 _SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}

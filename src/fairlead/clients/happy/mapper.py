@@ -1,8 +1,8 @@
-"""The mapper: a session's events in, envelopes out. Pure; all that it remembers is one `Memory`.
+"""The mapper: a session's events in, envelopes out. Pure; its whole state is one `MapperMemory`.
 
-Whose words are whose, which turn is which and how each ended is in the events already. Here turns are told lazily,
-closed always, and subagents get their `start` and `stop`: everything that is told lies in a turn, and what the agent
-says while the session has none gets a turn of its own, closed behind it.
+The events already carry the author of each message, the turns and how each turn ended. The mapper opens turns lazily,
+always closes them, and emits `start` and `stop` for subagents. Every agent envelope is inside a turn: agent output
+outside the session's turns gets a separate turn, which is closed right after it.
 """
 
 import hashlib
@@ -20,15 +20,15 @@ from fairlead.model.store import Entry
 from fairlead.model.views import Made, NewRow
 
 VIEW: Final = "happy.2"
-"""The number grows when the same log would give other rows."""
+"""Increment the number when the same log would give different rows."""
 
 SAID: Final = frozenset({"local_command", "command", "unresolved", "link.gap", "link.back", "mode.ignored"})
-"""Notices that are told as `service`: what a person typed beside the conversation, and what the gateway has to say.
+"""Notices emitted as `service`: commands that a person typed outside the conversation, and messages of the gateway.
 The agent's other system records give no envelope."""
 
 
 class HappyProjection:
-    """`model.views.View`."""
+    """Implements `model.views.Projection`."""
 
     name = VIEW
 
@@ -37,7 +37,7 @@ class HappyProjection:
 
 
 class HappyReducer:
-    """`model.views.Fold` of one session."""
+    """Implements `model.views.Reducer` for one session."""
 
     def __init__(self, session: SessionId) -> None:
         self._session = session
@@ -47,7 +47,7 @@ class HappyReducer:
     def step(self, entry: Entry) -> Sequence[Made]:
         event = ev.decode(entry.event)
         self._made = []
-        self._tell(event)
+        self._dispatch(event)
         if self._memory.turn and not self._memory.base:
             self._close(event, "completed")
         return self._made
@@ -60,7 +60,7 @@ class HappyReducer:
 
     # --- by kind
 
-    def _tell(self, event: ev.Event) -> None:
+    def _dispatch(self, event: ev.Event) -> None:
         match event:
             case ev.TurnStarted():
                 self._memory.base = event.turn or ""
@@ -71,10 +71,10 @@ class HappyReducer:
                 self._user(event)
             case ev.Text():
                 self._memory.said_error = self._memory.said_error or bool(event.error)
-                self._words(event, {"t": "text", "text": event.text})
+                self._agent_text(event, {"t": "text", "text": event.text})
             case ev.Thinking():
                 if event.text:
-                    self._words(event, {"t": "text", "text": event.text, "thinking": True})
+                    self._agent_text(event, {"t": "text", "text": event.text, "thinking": True})
             case ev.ToolCalled():
                 self._called(event)
             case ev.ToolEnded():
@@ -140,7 +140,7 @@ class HappyReducer:
     # --- turns
 
     def _open(self, event: ev.Event) -> None:
-        """The first thing that the agent puts out in a turn."""
+        """Emit `turn-start` before the first agent output of a turn."""
         memory = self._memory
         if memory.turn:
             return
@@ -164,7 +164,7 @@ class HappyReducer:
     def _turn_ended(self, event: ev.TurnEnded) -> None:
         memory = self._memory
         for call in list(memory.held):
-            # A log of an earlier version: it does not say that a call's subagent goes on.
+            # A log of an earlier version does not record that a call's subagent continues in the background.
             self._release_held(event, call)
         for request in [name for name, asked in memory.asked.items() if asked.subagent is None]:
             self._settled(event, request, "cancelled", "No longer asked (the turn has ended)")
@@ -177,7 +177,7 @@ class HappyReducer:
                 memory.windows[model] = usage.window
         mem.trim(memory.windows, mem.WINDOWS_KEPT)
 
-    # --- what is said
+    # --- messages
 
     def _user(self, event: ev.UserMessage) -> None:
         if event.subagent is not None:
@@ -186,31 +186,31 @@ class HappyReducer:
             self._close(event, "completed")
             self._prompt(event)
         elif not event.synthetic:
-            self._beside(event)
+            self._tool_result_text(event)
 
-    def _beside(self, event: ev.UserMessage) -> None:
-        """Words in the record of a tool's result: the agent's, in its turn."""
+    def _tool_result_text(self, event: ev.UserMessage) -> None:
+        """Emit the text in a tool result's record as the agent's, in its turn."""
         texts = [block.text for block in event.content if isinstance(block, TextBlock) and block.text.strip()]
         for number, text in enumerate(texts):
             self._speaks(event, None)
             self._emit(event, {"t": "text", "text": text}, uuid=_record(event), which=number)
 
     def _prompt(self, event: ev.UserMessage) -> None:
-        """One envelope a block, images first: a client shows them with the text that follows."""
+        """Emit one envelope per block, images first: a client shows them with the text that follows."""
         self._memory.time = max(self._memory.time, event.at - 1)
         images = [block for block in event.content if isinstance(block, ImageBlock)]
         files = [en.file_of(f"{event.message}.{number}", number, one.source) for number, one in enumerate(images)]
         texts = [block.text for block in event.content if isinstance(block, TextBlock) and block.text.strip()]
-        for said in (files, [{"t": "text", "text": text} for text in texts]):
-            for number, one in enumerate(said):
-                # Named by the message, whatever record it came of: so whoever posted it knows the name.
+        for blocks in (files, [{"t": "text", "text": text} for text in texts]):
+            for number, one in enumerate(blocks):
+                # The id depends on the message, not on its record, so the client that posted it can compute the id.
                 name = event_id(event.message, "user.message")
                 local = event.message if event.record else ""
                 uuid = event.record or event.message
                 self._put(name, one, role="user", which=number, uuid=uuid, local=local)
 
     def _task(self, event: ev.UserMessage, name: str) -> None:
-        """What a subagent was asked: told once, be it by the agent's stream, its transcript or by us."""
+        """Emit a subagent's task once, whether it comes from the agent's stream, its transcript or from `_speaks`."""
         words = plain_text(event.content)
         known = self._known(name)
         root = _hash(words)
@@ -224,10 +224,10 @@ class HappyReducer:
         for number, text in enumerate(texts):
             self._emit(event, {"t": "text", "text": text}, name, uuid=_record(event), which=number)
 
-    def _words(self, event: ev.Text | ev.Thinking, said: dict[str, Any]) -> None:
+    def _agent_text(self, event: ev.Text | ev.Thinking, payload: dict[str, Any]) -> None:
         self._speaks(event, event.subagent)
         usage = en.usage_of(event.tokens, self._memory.windows.get(event.model, 0))
-        self._emit(event, said, event.subagent, uuid=_record(event), usage=usage)
+        self._emit(event, payload, event.subagent, uuid=_record(event), usage=usage)
 
     def _service(self, event: ev.Event, text: str, subagent: str | None = None, **more: Any) -> None:
         if text.strip():
@@ -285,14 +285,14 @@ class HappyReducer:
             known.prompt = event.prompt
 
     def _speaks(self, event: ev.Event, name: str | None) -> None:
-        """Before anything that the agent, or a subagent of it, puts out."""
+        """Emit the missing `turn-start` and `start` envelopes before output of the agent or of the subagent `name`."""
         memory = self._memory
         self._open(event)
         if name is None or name in memory.started:
             return
         known = self._known(name)
         if known.parent is not None and not self._known(known.parent).over:
-            # All that its parent has done so far may be to start it.
+            # The parent may have emitted nothing yet except starting this subagent.
             self._speaks(event, known.parent)
         known.begun = True
         memory.started.append(name)
@@ -307,7 +307,7 @@ class HappyReducer:
         known = self._known(event.child)
         known.over = True
         if not known.begun:
-            # It worked unseen: that it did is told all the same.
+            # It produced no output, but clients still get its `start` and `stop`.
             self._speaks(event, event.child)
         if event.child in memory.active:
             memory.active.remove(event.child)
@@ -315,7 +315,7 @@ class HappyReducer:
         if event.call in memory.held:
             self._release_held(event, event.call)
 
-    # --- what a person is asked
+    # --- permission requests
 
     def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed, tool: str, text: str) -> None:
         self._memory.asked[event.request] = MappedRequest(tool, event.call, event.subagent)
@@ -324,21 +324,21 @@ class HappyReducer:
         self._service(event, text, event.subagent, permission=facts)
 
     def _settled(self, event: ev.Event, request: str, state: str, text: str) -> None:
-        """Only of what was told as asked: a rule that decides by itself is no matter for a person."""
+        """Emit the outcome of a request that was emitted as asked. Decisions made by a rule alone are not shown."""
         asked = self._memory.asked.pop(request, None)
         if asked is None:
             return
         facts = {"request": request, "call": asked.call, "tool": asked.tool, "state": state}
         self._speaks(event, asked.subagent)
-        told = {"t": "service", "text": f"{text}: {asked.tool}", "permission": facts}
-        self._emit(event, told, asked.subagent, which=request)
+        payload = {"t": "service", "text": f"{text}: {asked.tool}", "permission": facts}
+        self._emit(event, payload, asked.subagent, which=request)
 
     # --- envelopes
 
     def _emit(
         self,
         event: ev.Event,
-        said: dict[str, Any],
+        payload: dict[str, Any],
         subagent: str | None = None,
         *,
         which: int | str = 0,
@@ -346,12 +346,12 @@ class HappyReducer:
         usage: dict[str, Any] | None = None,
     ) -> None:
         self._memory.time = max(self._memory.time, event.at - 1)
-        self._put(event.id, said, subagent, which=which, uuid=uuid, usage=usage)
+        self._put(event.id, payload, subagent, which=which, uuid=uuid, usage=usage)
 
     def _put(
         self,
         source: str,
-        said: dict[str, Any],
+        payload: dict[str, Any],
         subagent: str | None = None,
         *,
         role: en.Role = "agent",
@@ -362,7 +362,7 @@ class HappyReducer:
     ) -> None:
         self._memory.time += 1
         envelope = Envelope(
-            id=envelope_id(source, said["t"], which),
+            id=envelope_id(source, payload["t"], which),
             time=self._memory.time,
             role=role,
             turn=self._memory.turn if role == "agent" else "",
@@ -370,13 +370,13 @@ class HappyReducer:
             claudeUuid=uuid,
             localId=local,
             usage=usage,
-            ev=said,
+            ev=payload,
         )
         self._made.append(NewRow(en.encode(envelope), envelope.id))
 
 
 def _record(event: ev.Event) -> str:
-    """The uuid of the agent's record that an event came of; empty for one that has none."""
+    """Return the uuid of the agent's record that an event came from; empty if it came from none."""
     name = event.id.partition("/")[0]
     return name if is_uuid(name) else ""
 

@@ -1,4 +1,4 @@
-"""What the mapper remembers: plain data, bounded, stored with the rows that were made with it."""
+"""The mapper's state: plain data of bounded size, stored with the rows that it produced."""
 
 from typing import Any, Final, TypeVar
 
@@ -14,8 +14,8 @@ WINDOWS_KEPT: Final = 32
 
 
 class MappedSubagent(msgspec.Struct):
-    """`call` began it, made by the subagent `parent` if not by the main thread. `root` is the hash of the task that
-    it was given, once that was told; `prompt` is the task, until then. `begun`: it was shown in some turn."""
+    """`call` started it; the subagent `parent` made that call, or the main thread if None. `prompt` is its task until
+    the task is emitted; `root` is the task's hash after that. `begun`: it was shown in some turn."""
 
     call: str
     parent: str | None = None
@@ -28,7 +28,7 @@ class MappedSubagent(msgspec.Struct):
 
 
 class MappedRequest(msgspec.Struct):
-    """A request that waits for a person."""
+    """A permission request, question or plan that waits for a person."""
 
     tool: str
     call: str
@@ -36,7 +36,7 @@ class MappedRequest(msgspec.Struct):
 
 
 class HeldEnd(msgspec.Struct):
-    """The end of a call whose subagent's own end follows at once: `stop` goes before it."""
+    """The end of a call, held back because its subagent's end follows at once and `stop` is emitted first."""
 
     ev: dict[str, Any]
     event: str
@@ -44,7 +44,7 @@ class HeldEnd(msgspec.Struct):
 
 
 class MapperMemory(msgspec.Struct):
-    """`turn` is the one that clients were told of, `base` the session's own; `used`: some turn of `base` was told."""
+    """`turn` is the turn that clients see, `base` the session's own; `used`: a turn for `base` was already emitted."""
 
     time: int = 0
     turn: str = ""
@@ -52,16 +52,16 @@ class MapperMemory(msgspec.Struct):
     used: bool = False
     said_error: bool = False
     started: list[str] = []
-    """Subagents that had their `start` in this turn."""
+    """Subagents whose `start` was emitted in this turn."""
     active: list[str] = []
-    """Those of them that had no `stop` yet."""
+    """Subagents of `started` without a `stop` yet."""
     subagents: dict[str, MappedSubagent] = {}
     calls: dict[str, str | None] = {}
-    """Calls that were shown and are open, with the subagent that made each."""
+    """Emitted calls that are still open, each with the subagent that made it."""
     held: dict[str, HeldEnd] = {}
     asked: dict[str, MappedRequest] = {}
     windows: dict[str, int] = {}
-    """What each model can hold, as the last results said."""
+    """The context window of each model, from the latest results."""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -77,7 +77,7 @@ def decode(data: bytes) -> MapperMemory:
 
 
 def trim(table: dict[K, V], limit: int) -> None:
-    """Forget the older half of a table that has outgrown its limit."""
+    """Drop the oldest entries (half of `limit`) of a table that exceeds its limit."""
     if len(table) > limit:
         for key in list(table)[: limit // 2]:
             del table[key]

@@ -1,4 +1,4 @@
-"""Messages: how an envelope goes over the wire and into pages, open or sealed, and how a client's are read. Pure."""
+"""Messages: encode envelopes for the socket and for pages, plain or encrypted, and decode posted ones. Pure."""
 
 import uuid
 from typing import Any, Final
@@ -15,7 +15,7 @@ from fairlead.model.ids import MessageId, SessionId, event_id, is_uuid
 from fairlead.model.store import Entry, ProjectionRow
 
 _NAMES: Final = uuid.UUID("7d0b7c2e-5b51-4d8a-9d53-3f1f6a1f7f4c")
-"""For local ids that are no UUIDs: each still names one message."""
+"""Namespace to derive message ids from local ids that are not UUIDs."""
 LOCAL_ID: Final = 150
 
 
@@ -34,19 +34,19 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def wire_message(envelope: bytes, seq: int | None = None) -> bytes:
-    """What clients of this protocol expect; with `seq`, for a client that has no page to read it from."""
+    """Wrap an envelope as clients of this protocol expect it; `seq` for the socket, where no page carries it."""
     place = b"" if seq is None else b',"seq":%d' % seq
     return b'{"role":"session","content":%s,"meta":{"sentFrom":"cli"%s}}' % (envelope, place)
 
 
 def page_message(row: ProjectionRow, key: SessionKey | None) -> msgspec.Raw:
-    """A row as pages have it, and sealed ones the socket. A user's message has the local id that it was sent with."""
+    """Encode a row for a page; the socket uses the same form for encrypted rows. A user's message has its local id."""
     head = _heads.decode(row.data)
     message = wire_message(row.data)
     content: Any = {"t": "plain", "c": msgspec.Raw(message)}
     if key is not None:
         content = {"t": "encrypted", "c": seal(key, message)}
-    told = {
+    message_fields = {
         "id": head.id,
         "seq": row.ordinal,
         "content": content,
@@ -54,11 +54,11 @@ def page_message(row: ProjectionRow, key: SessionKey | None) -> msgspec.Raw:
         "createdAt": row.at,
         "updatedAt": row.at,
     }
-    return msgspec.Raw(_encoder.encode(told))
+    return msgspec.Raw(_encoder.encode(message_fields))
 
 
 class PlainEncoder(msgspec.Struct, frozen=True):
-    """`model.gateway.Variant`: the rows as they are."""
+    """Implements `model.gateway.FrameEncoder`: the rows without encryption."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         return text_frame(wire_message(entry.event, entry.seq))
@@ -68,7 +68,7 @@ class PlainEncoder(msgspec.Struct, frozen=True):
 
 
 class EncryptedEncoder(msgspec.Struct, frozen=True):
-    """The same rows for a session that has a key."""
+    """Encodes the same rows encrypted, for a session with a key."""
 
     key: SessionKey
 
@@ -83,7 +83,7 @@ class EncryptedEncoder(msgspec.Struct, frozen=True):
 
 
 class Posted(msgspec.Struct, frozen=True):
-    """`content` is the message itself, or its sealed form where the session has a key."""
+    """`content` is the message itself, or its encrypted form if the session has a key."""
 
     content: Any
     localId: str
@@ -100,7 +100,7 @@ class _UserMessage(msgspec.Struct):
 
 
 def words_of(posted: Posted, key: SessionKey | None) -> TextBlock:
-    """What a person says with a posted message. BadRequest for anything else: envelopes are made here alone."""
+    """Return the text of a posted user message. BadRequest for anything else: only the gateway makes envelopes."""
     if not 0 < len(posted.localId) <= LOCAL_ID:
         raise BadRequest(f"A localId has 1 to {LOCAL_ID} characters.", field="localId")
     content = posted.content
@@ -118,11 +118,12 @@ def words_of(posted: Posted, key: SessionKey | None) -> TextBlock:
 
 
 def message_id(session: SessionId, local: str) -> MessageId:
-    """A local id that is a UUID is the message's own; so a client finds its message again in what it is sent."""
+    """Return the message's id: the local id if it is a UUID, so that a client recognizes its own message;
+    else a UUID derived from it."""
     lowered = local.lower()
     return MessageId(lowered if is_uuid(lowered) else str(uuid.uuid5(_NAMES, f"{session}/{local}")))
 
 
 def row_key(message: str, kind: str = "text", number: int = 0) -> str:
-    """The key of the row that tells a user's message, or an image of it."""
+    """Return the key of the row of a user's message, or of an image in it."""
     return envelope_id(event_id(message, "user.message"), kind, number)

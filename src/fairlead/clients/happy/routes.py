@@ -23,12 +23,12 @@ PAGE: Final = 100
 PAGE_LIMIT: Final = 500
 POST_LIMIT: Final = 100
 _LAST: Final = 2**53 - 1
-"""The largest number that JavaScript counts with: Happy's clients ask for what comes before it."""
+"""JavaScript's largest safe integer: Happy's clients request the messages before it."""
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 class MessageBody(msgspec.Struct, frozen=True):
-    """`content` is `{"t":"plain","c":<message>}`, or `{"t":"encrypted","c":<base64>}` where the session has a key."""
+    """`content` is `{"t":"plain","c":<message>}`, or `{"t":"encrypted","c":<base64>}` if the session has a key."""
 
     id: str
     seq: int
@@ -48,7 +48,7 @@ class PostMessages(msgspec.Struct, frozen=True):
 
 
 class AcceptedMessage(msgspec.Struct, frozen=True):
-    """`seq` 0: it waits for its turn; it gets its place when it is handed to the agent."""
+    """`seq` 0: the message is queued; it gets its seq when it is sent to the agent."""
 
     id: str
     seq: int
@@ -92,9 +92,11 @@ def read(request: Request) -> Steps:
         page = yield ReadRows(session, VIEW, after=request.whole("after_seq", 0, 0, _LAST), limit=limit)
         rows = page.rows
         more = bool(rows) and rows[-1].ordinal < page.head
-    told = json_response({"messages": [page_message(row, key) for row in rows], "hasMore": more})
-    # The original's answer has no place for it; without it a restored log would pass for the one it was made from.
-    return msgspec.structs.replace(told, headers=(("fairlead-log-id", page.log_id), ("fairlead-head", str(page.head))))
+    response = json_response({"messages": [page_message(row, key) for row in rows], "hasMore": more})
+    # The original response has no field for the log id. Without it a client could not detect a restored log.
+    return msgspec.structs.replace(
+        response, headers=(("fairlead-log-id", page.log_id), ("fairlead-head", str(page.head)))
+    )
 
 
 def post(request: Request) -> Steps:
@@ -103,19 +105,19 @@ def post(request: Request) -> Steps:
     if not 1 <= len(given) <= POST_LIMIT:
         raise BadRequest(f"1 to {POST_LIMIT} messages are taken at once.", limit=POST_LIMIT)
     key = yield ReadKey(session)
-    said = [(posted.localId, words_of(posted, key)) for posted in given]
-    taken: list[AcceptedMessage] = []
-    for local, words in said:
+    texts = [(posted.localId, words_of(posted, key)) for posted in given]
+    accepted: list[AcceptedMessage] = []
+    for local, text in texts:
         message = message_id(session, local)
-        reply: Reply = yield Send(session=session, key=f"happy/{local}", content=(words,), message=message)
+        reply: Reply = yield Send(session=session, key=f"happy/{local}", content=(text,), message=message)
         seq = yield FindRow(session, VIEW, row_key(message))
         at = yield from _time(session, reply.seq)
-        taken.append(AcceptedMessage(row_key(message), seq or 0, local, at, at))
-    return json_response(AcceptedMessages(tuple(taken)))
+        accepted.append(AcceptedMessage(row_key(message), seq or 0, local, at, at))
+    return json_response(AcceptedMessages(tuple(accepted)))
 
 
 def _time(session: SessionId, seq: int) -> Any:
-    """When the entry of `seq` was written."""
+    """Return the time at which the entry of `seq` was written."""
     page: EventPage = yield ReadEvents(session, max(seq - 1, 0), 1)
     return ev.decode(page.events[0]).at if page.events else 0
 
@@ -130,9 +132,9 @@ def image(request: Request) -> Steps:
         raise NotFound("file", request.params["ref"][:80])
     rows: RowPage = yield ReadRows(session, VIEW, after=place - 1, limit=1)
     page: EventPage = yield ReadEvents(session, rows.rows[0].seq - 1, 1)
-    told = ev.decode(page.events[0])
-    assert isinstance(told, ev.UserMessage)
-    source = [block for block in told.content if isinstance(block, ImageBlock)][int(number)].source
+    event = ev.decode(page.events[0])
+    assert isinstance(event, ev.UserMessage)
+    source = [block for block in event.content if isinstance(block, ImageBlock)][int(number)].source
     try:
         data = base64.b64decode(str(source.get("data") or ""), validate=True)
     except binascii.Error:

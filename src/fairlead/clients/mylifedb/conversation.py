@@ -1,7 +1,7 @@
-"""One client on the subscribe socket: frames in, things to do out. Never waits.
+"""One client on the subscribe socket: frames in, effects out. Never waits.
 
-As the original, it says nothing to a frame that it cannot read or does not know. An error goes to the client whose
-frame it was, and to nobody else. What the session says comes through the view (`fold`, `variants`).
+Like the original, it ignores a frame that it cannot decode or does not know. An error is sent only to the client that
+sent the frame. The session's output comes through the projection (`fold`, `variants`).
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ from fairlead.model.sockets import Check, Do, Handshake, Perform, Signal, Subscr
 from fairlead.sessions.api.read_state import MarkRead
 
 UNSENT: Final = 100
-"""Messages of one socket that wait for the one before them; the queue of a session holds as many."""
+"""The maximum number of a socket's messages that wait for the previous one; a session's queue has the same size."""
 ID_LENGTH: Final = 100
 SEND_FAILED: Final = "Failed to send message to session"
 NOT_RUNNING: Final = "Failed to interrupt session: Cannot interrupt: session not active (no running process)"
@@ -32,11 +32,11 @@ COMMANDS: Final = "commands"
 REPLAY: Final = "replay"
 SHOWN: Final = "shown"
 DELIVERY: Final = "delivery"
-"""Lanes: within each the answers come in the order of what was asked."""
+"""Lanes: within each lane, answers come in the order of their steps."""
 
 
 def check(opening: Handshake) -> Check:
-    """An unknown session is refused before the upgrade."""
+    """Reject an unknown session before the upgrade."""
     try:
         yield q.GetSession(session_id(opening.params["session"]))
     except (NotFound, BadId):
@@ -45,7 +45,7 @@ def check(opening: Handshake) -> Check:
 
 
 class MyLifeDbConversation:
-    """`tag` of a step is a tuple: what it was for, and what its answer needs."""
+    """One client's connection. A step's `tag` is a tuple: its purpose, then the values needed to handle its answer."""
 
     __slots__ = ("_answering", "_delivering", "_query", "_session", "_undelivered", "_unsent", "_variant", "_who")
 
@@ -61,11 +61,11 @@ class MyLifeDbConversation:
         )
         self._answering = PermissionAnswers(self._session)
         self._unsent: deque[tuple[Any, cmd.Send]] = deque()
-        """The first of them is on its way."""
+        """Messages to send, in order. The first one is already being sent."""
         self._undelivered: deque[str] = deque()
         self._delivering = False
 
-    # --- the conversation's port
+    # --- SocketProtocol
 
     def opened(self) -> Sequence[Do]:
         return (Perform(("opened",), q.GetSession(self._session), REPLAY),)
@@ -80,9 +80,9 @@ class MyLifeDbConversation:
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
         match tag:
             case ("opened",):
-                # The path may have named it by the agent's own id.
+                # The path may contain the agent's own id of the session.
                 self._session = answer.summary.session
-                # Pages and the last records are counted from the end, which must be there.
+                # Pages and the last records are counted from the end, so the session must be fully loaded.
                 counted = self._query.keys() & {"pages", "last"}
                 begin = (Perform(("whole",), q.WaitLoaded(self._session), REPLAY),) if counted else self._begin()
                 return (*begin, *self._mark(None, answer))
@@ -107,7 +107,7 @@ class MyLifeDbConversation:
                 return self._error(NOT_RUNNING) if (answer.data or {}).get("idle") else ()
             case ("mode", str() as request, str() as mode):
                 if not (answer.data or {}).get("unchanged"):
-                    return ()  # the change itself is told to everybody
+                    return ()  # every client gets the change itself
                 response = {"subtype": "set_permission_mode", "mode": mode}
                 return (self._write({"type": "control_response", "request_id": request, "response": response}),)
             case ("pending", given):
@@ -130,26 +130,26 @@ class MyLifeDbConversation:
             case ("delivered",):
                 return (*self._error(SEND_FAILED, error), *self._deliver())
             case ("interrupt",):
-                told = (
+                text = (
                     NOT_RUNNING
                     if isinstance(error, AgentNotRunning)
                     else f"Failed to interrupt session: {error.message}"
                 )
-                return self._error(told, error)
+                return self._error(text, error)
             case ("mode", str() as request, str() as mode):
-                told = f"Failed to set permission mode: {error.message}"
+                text = f"Failed to set permission mode: {error.message}"
                 if isinstance(error, BadMode):
-                    told = f"Invalid permission mode: {mode}"
-                return (self._write({"type": "control_response", "request_id": request, "error": told}),)
+                    text = f"Invalid permission mode: {mode}"
+                return (self._write({"type": "control_response", "request_id": request, "error": text}),)
             case ("answer", _) if isinstance(error, Stale):
-                return ()  # settled meanwhile: everybody was told how
+                return ()  # settled meanwhile: every client has received the outcome
             case ("answer", given):
                 again = self._answering.refused(given, error)
                 return again or self._error(f"Failed to answer the request: {error.message}", error)
             case ("tool_result",):
                 return self._error(f"Failed to send tool result: {error.message}", error)
             case ("shown", _) | ("acked", _) | ("ends", _, _) | ("typing",) | ("unarchive",):
-                return ()  # nobody asked for an answer
+                return ()  # the client expects no answer
             case _:
                 return self._error("Internal server error", error)
 
@@ -176,10 +176,10 @@ class MyLifeDbConversation:
         return self._replay(0 if stretch is None else stretch[0], first)
 
     def _replay(self, after: int, first: dict[str, Any] | None = None) -> Sequence[Do]:
-        """From a row on; `first` comes before it. One that runs already is stopped."""
+        """Subscribe from a row on, and send `first` before the rows. A running subscription is replaced."""
         return (Subscribe(("history", first), self._session, Cursor(after), self._variant, NAME),)
 
-    # --- what a client asks
+    # --- requests of the client
 
     def _act(self, message: dict[str, Any]) -> Sequence[Do]:
         match message.get("type"):
@@ -214,14 +214,14 @@ class MyLifeDbConversation:
         if len(self._unsent) >= UNSENT:
             return self._error(SEND_FAILED)
         named = isinstance(asked, str | int) and not isinstance(asked, bool) and 0 < len(str(asked)) <= ID_LENGTH
-        # Per credential: two people's clients count their messages alike.
+        # The key includes the credential: clients of different users number their messages the same way.
         key = f"mylifedb:{self._who.credential}:{asked}" if named else ""
         send = cmd.Send(session=self._session, key=key, content=(TextBlock(content),))
         self._unsent.append((asked if named else None, send))
         return self._send_next() if len(self._unsent) == 1 else ()
 
     def _send_next(self) -> Sequence[Do]:
-        """One after the other: two messages of one client never change places."""
+        """Send one message at a time, so that two messages of one client are never reordered."""
         if not self._unsent:
             return ()
         asked, send = self._unsent[0]
@@ -240,7 +240,7 @@ class MyLifeDbConversation:
         return (*done, *self._send_next())
 
     def _deliver(self) -> Sequence[Do]:
-        """Wait for the next message to reach the agent: if it cannot, its sender is told."""
+        """Wait until the next message reaches the agent; if that fails, its sender gets an error."""
         self._delivering = bool(self._undelivered)
         if not self._undelivered:
             return ()
@@ -270,13 +270,13 @@ class MyLifeDbConversation:
         call, content = message.get("tool_use_id"), message.get("content")
         if not isinstance(call, str) or not isinstance(content, str):
             return ()
-        said = (ToolResultBlock(call, content),)
-        return (Perform(("tool_result",), cmd.Steer(session=self._session, content=said), COMMANDS),)
+        blocks = (ToolResultBlock(call, content),)
+        return (Perform(("tool_result",), cmd.Steer(session=self._session, content=blocks), COMMANDS),)
 
-    # --- what was shown
+    # --- read state
 
     def _mark(self, ordinal: int | None, view: q.SessionView) -> Sequence[Do]:
-        """Connecting shows everything; an `ack` what comes up to its record."""
+        """Mark the ended turns as read: always on connecting; on an `ack`, if its record is not before their end."""
         turns = view.summary.turns - (view.turn is not None)
         if ordinal is None:
             return self._marked(turns)

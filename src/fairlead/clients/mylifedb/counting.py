@@ -1,6 +1,6 @@
-"""How many messages a session has: the user and assistant records of its main thread, each once. Pure.
+"""The number of messages in a session: the user and assistant records of its main thread, each counted once. Pure.
 
-A fold of its own without rows: a list of sessions need not write down the records of each.
+This is a separate projection without rows, so that listing sessions does not have to store the records of each one.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def read_counted(data: bytes) -> MessageCounter:
 
 
 class CountReducer:
-    """Implements `model.views.Fold`."""
+    """Implements `model.views.Reducer`."""
 
     def __init__(self) -> None:
         self._memory = MessageCounter()
@@ -57,7 +57,7 @@ class CountReducer:
 
 
 class CountProjection:
-    """Implements `model.views.View`."""
+    """Implements `model.views.Projection`."""
 
     name = NAME
 
@@ -66,7 +66,7 @@ class CountProjection:
 
 
 def _is_copy(entry: Entry) -> bool:
-    """The transcript's row of what the wire has brought already."""
+    """Return whether the entry is a transcript row of a record that the wire already delivered."""
     if entry.kind != "record":
         return False
     event = ev.decode(entry.event)

@@ -1,8 +1,8 @@
-"""The view: a session's records in order, one row each, and what passes between them.
+"""The projection: a session's records in order, one row each, and the transients between them.
 
-Rows are the records with their uuid as key. A record that the transcript brings later takes the place of the wire's
-copy. Stream events pass. The memory holds what a row needs of those before it (the threads' last records, open calls),
-the pages, the stream that runs, and what the session does now; all of it is small.
+Rows are the records, with their uuid as key. When the transcript delivers a record later, it replaces the wire's copy.
+Stream events are transient. The state holds what a row needs from earlier rows (each thread's last record, open calls),
+the pages, the running stream, and the session's current activity; all of it is small.
 """
 
 from collections.abc import Sequence
@@ -20,47 +20,49 @@ from fairlead.model.store import Entry
 from fairlead.model.views import Made, NewRow, ReplaceRow, Transient
 
 NAME: Final = "mylifedb.1"
-"""The number grows when the same log would give other rows."""
+"""Increment the number when the same log would give different rows."""
 THREADS: Final = 256
 CALLS: Final = 1024
 UNCOPIED: Final = 8192
 ASIDE: Final = 256
-"""Threads, open calls and records without a copy that are remembered; many times what an agent has at once."""
+"""Limits for remembered threads, open calls, and records without a transcript row (`UNCOPIED` for the conversation,
+`ASIDE` for `system` records); many times what an agent has at once."""
 OURS: Final = "fairlead"
-"""How the types of the gateway's own marks begin (a record that was too large for the log): nobody's record."""
+"""The type prefix of the gateway's own markers (such as for a record that was too large for the log). Not shown."""
 
 STREAM: Final = b"s"
 TASKS: Final = b"t"
 STATE: Final = b"w"
-"""What passes begins with one of these: a variant shows some to all, some to those who asked."""
+"""The first byte of a transient. An encoder sends `STATE` only to clients that asked for it, the others to all."""
 
 _WEIGHED: Final = frozenset(
     {"session.changed", "session.forked", "agent.started", "agent.exited", "turn.started", "turn.ended", "error"}
     | {"tool.called", "permission.asked", "question.asked", "plan.proposed"}
     | {"permission.resolved", "permission.cancelled", "mode.changed", "record", "subagent.started"}
 )
-"""Events that mean something here beyond their record's bytes; the others are not even decoded."""
+"""Events that change the state beyond their record's bytes; the others are not even decoded."""
 
 
 class MyLifeDbMemory(msgspec.Struct):
     pages: Pages = msgspec.field(default_factory=Pages)
     stream: StreamState = msgspec.field(default_factory=StreamState)
     tips: dict[str, str] = {}
-    """The last record of each thread, by the call that started it; empty is the main one."""
+    """The last record of each thread, by the call that started the thread; the main thread's key is empty."""
     calls: dict[str, str] = {}
-    """The record of each open tool call: its result hangs on it."""
+    """The record of each open tool call: the parent of the call's result."""
     parents: dict[str, str] = {}
     """The call that started each subagent."""
     uncopied: dict[str, None] = {}
-    """Records of the conversation whose row in the transcript has not come yet."""
+    """Records of the conversation whose transcript row has not been read yet."""
     aside: dict[str, None] = {}
-    """The last ones beside it, few of which are in the transcript at all: they may not push out the others."""
+    """The latest `system` records without a transcript row. Few of them are in the transcript at all, so they are kept
+    apart and cannot evict entries of `uncopied`."""
     driven: bool = False
-    """A process of ours runs: the transcript is its copy, not the source."""
+    """The gateway runs an agent process: the transcript is a copy of its output, not the source."""
     wired: bool = False
-    """It speaks over the wire: a turn ends with its `result`."""
+    """The agent writes to the wire: a turn ends with its `result`."""
     failed: bool = False
-    """This turn could not be begun."""
+    """An error was raised since the last turn ended. Without an agent process: this turn could not be started."""
     turn: bool = False
     archived: bool = False
     pending: list[str] = []
@@ -68,10 +70,10 @@ class MyLifeDbMemory(msgspec.Struct):
     """The last `result` record."""
     ends: int = 0
     ended: int = 0
-    """Turns that are over, and the ordinal of the last one's end."""
+    """The number of ended turns, and the ordinal at the end of the last one."""
     todos: Any = None
     told: str = "idle"
-    """The state that was told last."""
+    """The state that was last sent."""
 
     @property
     def state(self) -> str:
@@ -88,7 +90,8 @@ def read_memory(data: bytes) -> MyLifeDbMemory:
 
 
 class MyLifeDbReducer:
-    """Implements `model.views.Fold`, and tells late comers what passed since the last row (`model.views.Running`)."""
+    """Implements `model.views.Reducer`, and `model.views.Resumable`: late subscribers get the transients since the last
+    row."""
 
     def __init__(self, session: SessionId) -> None:
         self._session = session
@@ -103,14 +106,14 @@ class MyLifeDbReducer:
     def running(self, *, anew: bool) -> Sequence[Transient]:
         memory = self._memory
         frames = memory.stream.frames()
-        told = [Transient(STATE + _state(memory.state))]
+        transients = [Transient(STATE + _state(memory.state))]
         if not anew:
-            # It may have seen a part of what is running: what it has is cleared before it is told again.
+            # The client may have received part of the running stream: clear that part before sending it again.
             threads = dict.fromkeys(["", *memory.stream.open])
             frames = [*(streaming.stop(thread) for thread in threads), *frames]
             if memory.todos is not None:
-                told.append(Transient(TASKS + _todos(memory.todos)))
-        return [*told, *(Transient(STREAM + frame) for frame in frames)]
+                transients.append(Transient(TASKS + _todos(memory.todos)))
+        return [*transients, *(Transient(STREAM + frame) for frame in frames)]
 
     def step(self, entry: Entry) -> Sequence[Made]:
         memory = self._memory
@@ -121,7 +124,7 @@ class MyLifeDbReducer:
         if entry.raw is not None:
             made.extend(self._record(entry, event))
         if event is not None:
-            made.extend(self._weigh(event, entry))
+            made.extend(self._apply(event, entry))
         for thing in made:
             if isinstance(thing, NewRow):
                 memory.pages.add(len(thing.data))
@@ -148,14 +151,14 @@ class MyLifeDbReducer:
         if kind.startswith(OURS):
             return ()
         if entry.origin == "transcript":
-            return self._copied(entry, event, fields, kind, uuid)
+            return self._transcript_row(entry, event, fields, kind, uuid)
         if entry.origin == "gateway":
-            # Of our own lines only a message is a record; the rest are marks for the interpreter.
-            return (self._said(entry, fields, kind, uuid),) if kind == "user" and uuid else ()
+            # Of the gateway's own lines only messages are records; the rest are markers for the interpreter.
+            return (self._wire_record(entry, fields, kind, uuid),) if kind == "user" and uuid else ()
         if kind == "result":
             self._memory.result = uuid
             self._memory.wired = True
-        return (self._said(entry, fields, kind, uuid),)
+        return (self._wire_record(entry, fields, kind, uuid),)
 
     def _streamed(self, raw: bytes) -> Sequence[Made]:
         memory = self._memory
@@ -164,9 +167,11 @@ class MyLifeDbReducer:
             memory.pages.seal()
         return (Transient(STREAM + records.readable(raw)),)
 
-    def _copied(self, entry: Entry, event: ev.Event | None, fields: Fields, kind: str, uuid: str) -> Sequence[Made]:
-        """A line of the transcript, as it is: a row of its own, or in the place of the wire's. A subagent's says whose
-        it is."""
+    def _transcript_row(
+        self, entry: Entry, event: ev.Event | None, fields: Fields, kind: str, uuid: str
+    ) -> Sequence[Made]:
+        """Handle a transcript line, unchanged: as a new row, or in place of the wire's row. A subagent's line also gets
+        the id of the call that started the subagent."""
         assert entry.raw is not None
         data = records.readable(entry.raw)
         side = records.is_true(fields.get("isSidechain")) or "agentId" in fields
@@ -175,18 +180,18 @@ class MyLifeDbReducer:
             child = (event or ev.decode(entry.event)).subagent or ""
             data = records.inside(data, fields, self._memory.parents.get(child, ""))
         if copy and copy != uuid and uuid:
-            # Under another uuid it would be a second record to every client that has the first.
+            # Under a different uuid, every client that has the first record would take it for a second one.
             return ()
         for waiting in (self._memory.uncopied, self._memory.aside):
             if copy in waiting:
                 del waiting[copy]
                 return (ReplaceRow(uuid, data),)
         if self._memory.driven and not self._memory.turn and (kind == "progress" or (self._memory.wired and not uuid)):
-            # Read after the turn's end: progress would make clients believe that a tool is running again, and what the
-            # agent noted down beside the conversation would stand behind the `result`, out of its place.
+            # Read after the turn's end. A progress record would make clients believe that a tool is running again, and
+            # the agent's notes outside the conversation would come after the `result`, out of order.
             return ()
         if side and copy and (kind not in records.CHAINED or "parentToolUseID" not in fields):
-            # Read after the turn's end, it would stand behind it, and as the main thread's.
+            # Read after the turn's end, it would come after that end, and as if it belonged to the main thread.
             return ()
         if not side:
             if kind == "assistant":
@@ -195,8 +200,8 @@ class MyLifeDbReducer:
                 self._chain("", uuid)
         return (NewRow(data, uuid),)
 
-    def _said(self, entry: Entry, fields: Fields, kind: str, uuid: str) -> NewRow:
-        """A record of the wire, or our own prompt: with its place in its thread."""
+    def _wire_record(self, entry: Entry, fields: Fields, kind: str, uuid: str) -> NewRow:
+        """Make the row of a wire record, or of a prompt sent by the gateway, with its position in its thread."""
         memory = self._memory
         if not uuid:
             return NewRow(records.readable(entry.raw or b""))
@@ -212,7 +217,7 @@ class MyLifeDbReducer:
             memory.stream.clear(thread)
         at, session = entry.at, self._session
         if kind == "system" and records.text_of(fields.get("subtype")) == "compact_boundary":
-            # A new root, as the transcript has it: what comes after hangs on it.
+            # A new root, as in the transcript: it is the parent of the records after it.
             data = records.completed(
                 {**fields, "logicalParentUuid": fields.get("logicalParentUuid", records.raw(parent))},
                 parent=None,
@@ -245,18 +250,18 @@ class MyLifeDbReducer:
     # --- events
 
     def _end(self, event: ev.TurnEnded, entry: Entry) -> Sequence[Made]:
-        """A turn of ours always ends with a `result`, whoever has to write it."""
+        """End the stream and the turn. If the gateway ran the turn and the agent wrote no `result`, make one."""
         memory = self._memory
         made: list[Made] = [Transient(STREAM + frame) for frame in memory.stream.end()]
         own = entry.raw is not None and records.text_of((records.fields_of(entry.raw) or {}).get("type")) == "result"
-        told = own or (bool(memory.result) and event.id.split("/", 1)[0] == memory.result)
-        if not told and (memory.driven or memory.failed):
+        has_result = own or (bool(memory.result) and event.id.split("/", 1)[0] == memory.result)
+        if not has_result and (memory.driven or memory.failed):
             data = records.ended(event, at=entry.at, session=self._session)
             made.append(NewRow(data, records.named(event.id)))
         memory.turn = memory.failed = False
         return made
 
-    def _weigh(self, event: ev.Event, entry: Entry) -> Sequence[Made]:
+    def _apply(self, event: ev.Event, entry: Entry) -> Sequence[Made]:
         memory = self._memory
         match event:
             case ev.TurnStarted():
@@ -274,7 +279,7 @@ class MyLifeDbReducer:
             case ev.SessionChanged(archived=archived) if archived is not None:
                 memory.archived = archived
             case ev.SessionForked():
-                # What was under way in the parent is not under way here.
+                # Turns and requests in progress in the parent session are not in progress in the fork.
                 gone, memory.pending = memory.pending, []
                 memory.turn = memory.driven = memory.archived = False
                 return [NewRow(records.withdrawn(request)) for request in gone]
@@ -306,7 +311,7 @@ class MyLifeDbReducer:
 
 
 class MyLifeDbProjection:
-    """Implements `model.views.View`."""
+    """Implements `model.views.Projection`."""
 
     name = NAME
 
@@ -323,6 +328,6 @@ def _todos(todos: Any) -> bytes:
 
 
 def _trim(kept: dict[str, Any], most: int, keep: str | None = None) -> None:
-    """Forget the oldest."""
+    """Drop the oldest entry, except `keep`, if there are more than `most`."""
     if len(kept) > most:
         del kept[next(name for name in kept if name != keep)]

@@ -1,10 +1,10 @@
-"""Which kinds of records each version of Claude Code has: a page that was written for an older one can be spared those
-that it does not know (`records=2.1.37`). Pure.
+"""Kinds of records per version of Claude Code: a page written for an older version can opt out of records that it does
+not know (`records=2.1.37`). Pure.
 
-A kind is a record's type, with its subtype, its status (of `system/status`) or its attachment's type where it has one.
-The table is what the real CLIs were seen to send and to write down, in the versions that they were tried in, and what
-the protocol of 2.1.37 describes: a kind may be a little older than it says, never newer. One that is not in it is newer
-than all of them.
+A kind is a record's type, with its subtype, its status (of `system/status`) or its attachment's type if it has one.
+The table lists the records that real CLIs sent and wrote to transcripts in the tested versions, and the records that
+the protocol of 2.1.37 describes. A kind may be a little older than the table says, never newer. A kind that is not in
+the table is newer than all listed versions.
 """
 
 import re
@@ -40,7 +40,7 @@ FIRST: Final[Mapping[str, Version]] = {
     **dict.fromkeys(_IN_120.split(), (2, 1, 120)),
     **dict.fromkeys(_IN_325.split(), (2, 1, 325)),
 }
-"""The first version that is known to have a kind. A type alone stands for all of its kinds that are not named."""
+"""The first version known to have each kind. A type alone stands for all of its kinds that are not listed."""
 
 
 class _Record(msgspec.Struct):
@@ -54,7 +54,7 @@ _decoder: Final = msgspec.json.Decoder(_Record)
 
 
 def read_version(text: str) -> Version:
-    """Of the option; empty without one. BadRequest."""
+    """Parse the version of the option `records`; empty if it is not set. Raises BadRequest."""
     if not text:
         return ()
     if not _VERSION.fullmatch(text):
@@ -63,12 +63,12 @@ def read_version(text: str) -> Version:
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Of a door. BadRequest."""
+    """Check the options of an extra port (`--door`). Raises BadRequest."""
     read_version(options.get("records", ""))
 
 
 def kinds_of(data: bytes) -> Iterable[str]:
-    """A record's kind, the most exact name first."""
+    """Return the names of a record's kind, the most specific first."""
     try:
         record = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -83,7 +83,7 @@ def kinds_of(data: bytes) -> Iterable[str]:
 
 
 def had(version: Version, data: bytes) -> bool:
-    """Whether that version has records of this kind; true for every record where no version was asked for."""
+    """Return whether `version` has records of this kind; true for every record if no version was requested."""
     if not version:
         return True
     first = next((FIRST[kind] for kind in kinds_of(data) if kind in FIRST), None)

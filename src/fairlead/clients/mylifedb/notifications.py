@@ -1,4 +1,4 @@
-"""The notification stream: server-sent events that say which session changed, and how. Pure."""
+"""The notification stream: server-sent events that report which session changed, and how. Pure."""
 
 from typing import Final
 
@@ -8,16 +8,16 @@ from fairlead.model.routes import ChangeStream, Request, Route, Steps
 from fairlead.model.session_changes import ChangeListenerHandle, ListenToChanges, SessionChangeNotice
 
 BEAT: Final = b":\n\n"
-"""A comment: what keeps the connection alive through a proxy."""
+"""A comment line that keeps the connection alive through a proxy."""
 
 
-def event(news: SessionChangeNotice) -> bytes:
-    told = {
+def event(notice: SessionChangeNotice) -> bytes:
+    message = {
         "type": "claude-session-updated",
-        "timestamp": news.at,
-        "data": {"sessionId": news.session, "operation": news.what},
+        "timestamp": notice.at,
+        "data": {"sessionId": notice.session, "operation": notice.what},
     }
-    return b"data: %s\n\n" % msgspec.json.encode(told)
+    return b"data: %s\n\n" % msgspec.json.encode(message)
 
 
 def stream(request: Request) -> Steps:

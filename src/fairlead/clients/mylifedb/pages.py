@@ -1,7 +1,7 @@
 """The page model: which rows make a page. A page is sealed when it is full and no message is being streamed.
 
-Rows are counted by their ordinal in the view's table, so a page is a stretch of it. There is always an open page,
-which may be empty.
+Rows are counted by their ordinal in the projection's table, so a page is a range of ordinals. There is always an open
+page, which may be empty.
 """
 
 from typing import Final
@@ -10,13 +10,13 @@ import msgspec
 
 PAGE_ROWS: Final = 500
 PAGE_BYTES: Final = 512_000
-"""MyLifeDB's own numbers: 500 messages, or 500 KiB. Either seals."""
+"""MyLifeDB's own limits: 500 messages, or 500 KiB. Reaching either one seals the page."""
 BURST: Final = 2
-"""Pages that a client gets on connecting: the open one and the one before it."""
+"""The number of pages that a client gets on connecting: the open one and the one before it."""
 
 
 class Pages(msgspec.Struct):
-    """`sealed` has the last ordinal of each sealed page; the rest counts the open one."""
+    """`sealed` has the last ordinal of each sealed page; `rows` and `size` count the open one."""
 
     head: int = 0
     sealed: list[int] = []
@@ -37,13 +37,13 @@ class Pages(msgspec.Struct):
         self.size += size
 
     def seal(self) -> None:
-        """If it is full. The caller knows that no stream is open."""
+        """Seal the open page if it is full. The caller ensures that no stream is open."""
         if self.rows >= PAGE_ROWS or self.size >= PAGE_BYTES:
             self.sealed.append(self.head)
             self.rows = self.size = 0
 
     def stretch(self, page: int) -> tuple[int, int] | None:
-        """The ordinals (after, last) of a page; None where there is no such page."""
+        """Return the ordinals (after, last) of a page; None if there is no such page."""
         if not 0 <= page < self.total:
             return None
         after = self.sealed[page - 1] if page else 0

@@ -1,7 +1,7 @@
-"""Answers to permissions as this protocol words them, and what `always_allow` means. Pure; holds nothing.
+"""Permission answers in this protocol's form, and the meaning of `always_allow`. Pure and stateless.
 
-The client names only the request: which tool it is, and what would be remembered for it, is asked first. An answer
-decides that one request; what else waits is settled by the session where the remembered rules allow it.
+The client names only the request, so the tool and the rules to remember are queried first. An answer decides that one
+request; the session settles other pending requests if the remembered rules allow them.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _TOOLS = {"question.asked": "AskUserQuestion", "plan.proposed": "ExitPlanMode"}
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True):
-    """A client's answer. `broad`: the whole tool is to be remembered, not only calls like this one."""
+    """A client's answer. `broad`: remember a rule for the whole tool, not only for calls like this one."""
 
     request: str
     behavior: Literal["allow", "deny"]
@@ -43,8 +43,8 @@ class PermissionAnswers:
         return (Perform(("pending", given), q.ListPermissions(self._session), LANE),)
 
     def found(self, given: PermissionAnswer, waiting: Sequence[q.PendingView]) -> Sequence[Do]:
-        """What waits now. An answer to a request that does not is passed over, as the original does: everybody was told
-        how it was settled."""
+        """Answer the request if it is among the pending ones. Otherwise ignore the answer, as the original does: every
+        client has received the outcome."""
         pending = [msgspec.json.decode(view.event) for view in waiting]
         own = next((event for event in pending if event["request"] == given.request), None)
         if own is None:
@@ -53,7 +53,7 @@ class PermissionAnswers:
         return self._answer(given)
 
     def refused(self, given: PermissionAnswer, error: FairleadError) -> Sequence[Do]:
-        """A whole tool may be too much to remember for this person: then what calls like this one need."""
+        """Retry with the suggested rules: this user may not be allowed to save a rule for the whole tool."""
         if not given.always or not given.broad or not isinstance(error, RequestRejected) or isinstance(error, Stale):
             return ()
         return self._answer(msgspec.structs.replace(given, broad=False))
@@ -74,7 +74,7 @@ class PermissionAnswers:
 
 
 def read(message: dict[str, Any]) -> PermissionAnswer | None:
-    """None for a frame that is no answer: it is ignored, as every malformed one."""
+    """Decode an answer; None for a malformed frame, which is ignored like every malformed frame."""
     request, outer = message.get("request_id"), message.get("response")
     inner = outer.get("response") if isinstance(outer, dict) else None
     if not isinstance(request, str) or not isinstance(inner, dict):

@@ -1,8 +1,8 @@
-"""Records as MyLifeDB shows them: the transcript's own spelling, whoever brought them. Pure; no memory.
+"""Records as MyLifeDB shows them: always in the transcript's form, from any source. Pure and stateless.
 
-A record of the transcript goes out byte for byte. One of the agent's wire lacks what the transcript adds and spells
-some names otherwise: it is completed, its values untouched. What no record brought (an answered permission, a turn
-that ended with its process) is made here from the event.
+A transcript record is sent byte for byte. A wire record lacks the fields that the transcript adds and spells some names
+differently: it is completed, its values unchanged. Facts without a record (an answered permission, a turn that ended
+with its process) get a record made from the event.
 """
 
 import hashlib
@@ -20,15 +20,16 @@ Fields = dict[str, msgspec.Raw]
 
 NULL: Final = msgspec.Raw(b"null")
 SPELLING: Final = {"tool_use_result": "toolUseResult", "request_id": "requestId"}
-"""Of user and assistant records: what the wire writes in snake case and the transcript does not."""
+"""Field names of user and assistant records that the wire writes in snake case and the transcript does not."""
 CHAINED: Final = frozenset({"user", "assistant"})
-"""Records that the next one of their thread hangs on; the others hang on the thread and are transparent."""
+"""Record types that become the parent of the next record in their thread. Other records have a parent in the thread,
+but are not a parent themselves (except a compact boundary)."""
 _decoder: msgspec.json.Decoder[Fields] = msgspec.json.Decoder(Fields)
 _encoder = msgspec.json.Encoder()
 
 
 def readable(raw: bytes) -> bytes:
-    """A line as clients are sent it: its own bytes, if they are UTF-8."""
+    """Return a line as clients receive it: its own bytes if they are UTF-8, else repaired."""
     line = raw.strip()
     try:
         line.decode()
@@ -43,7 +44,8 @@ def _tries(data: bytes) -> Iterator[bytes]:
 
 
 def fields_of(raw: bytes) -> Fields | None:
-    """A record's fields, each as it was written (but half an emoji becomes U+FFFD); None for what is no JSON object."""
+    """Decode a record's fields, each as it was written (but half an emoji becomes U+FFFD); None if it is not a JSON
+    object."""
     for line in _tries(raw):
         try:
             return _decoder.decode(line)
@@ -53,7 +55,7 @@ def fields_of(raw: bytes) -> Fields | None:
 
 
 def value_of(data: bytes) -> Any:
-    """A record or a field; None for one that nests too deep to be taken apart."""
+    """Decode a record or a field; None if it cannot be decoded (nested too deep)."""
     for line in _tries(data):
         try:
             return msgspec.json.decode(line)
@@ -63,7 +65,7 @@ def value_of(data: bytes) -> Any:
 
 
 def text_of(value: msgspec.Raw | None) -> str:
-    """A field that is a string; empty for anything else."""
+    """Return a field's string; empty if it is anything else."""
     found = None if value is None else value_of(bytes(value))
     return found if isinstance(found, str) else ""
 
@@ -73,41 +75,41 @@ def is_true(value: msgspec.Raw | None) -> bool:
 
 
 def blocks_of(fields: Fields) -> list[dict[str, Any]]:
-    """The content blocks of a message; none where the content is a plain text or missing."""
+    """Return the content blocks of a message; empty if the content is plain text or missing."""
     message = value_of(bytes(fields.get("message", NULL)))
     content = message.get("content") if isinstance(message, dict) else None
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def names(blocks: list[dict[str, Any]], kind: str, name: str) -> list[str]:
-    """The ids of the tool calls, or of those that are answered."""
+    """Return the field `name` of each block of `kind`: the ids of tool calls, or of the calls that have results."""
     return [block[name] for block in blocks if block.get("type") == kind and isinstance(block.get(name), str)]
 
 
 def completed(fields: Fields, *, parent: str | None, at: int, session: SessionId) -> bytes:
-    """A record of the wire with what the transcript's copy will add. What it has already stays as it is."""
+    """Add the fields that the transcript's copy will have to a wire record. Existing fields stay as they are."""
     conversation = text_of(fields.get("type")) in CHAINED
-    told: Fields = {}
+    record: Fields = {}
     for name, value in fields.items():
-        told[SPELLING.get(name, name) if conversation else name] = value
+        record[SPELLING.get(name, name) if conversation else name] = value
     if conversation and text_of(fields.get("parent_tool_use_id")):
-        told.setdefault("parentToolUseID", fields["parent_tool_use_id"])
-    told.setdefault("parentUuid", raw(parent))
-    told.setdefault("timestamp", raw(moment(at)))
-    told.setdefault("sessionId", raw(text_of(fields.get("session_id")) or session))
-    return _encoder.encode(told)
+        record.setdefault("parentToolUseID", fields["parent_tool_use_id"])
+    record.setdefault("parentUuid", raw(parent))
+    record.setdefault("timestamp", raw(moment(at)))
+    record.setdefault("sessionId", raw(text_of(fields.get("session_id")) or session))
+    return _encoder.encode(record)
 
 
 def inside(data: bytes, fields: Fields, call: str) -> bytes:
-    """A subagent's line of the transcript, which does not say itself which call it works for; its bytes stay."""
+    """Append the id of the starting call to a subagent's transcript line, which lacks it; the other bytes stay."""
     if not call or "parentToolUseID" in fields or not data.endswith(b"}"):
         return data
     return data[:-1] + b',"parentToolUseID":' + _encoder.encode(call) + b"}"
 
 
 def prompt(fields: Fields, *, parent: str | None, at: int, session: SessionId) -> bytes:
-    """The echo of a message that we hand to the agent, in the form of the seed."""
-    told = {
+    """Build the echo of a message that the gateway sends to the agent, in the form of the seed transcript."""
+    record = {
         "type": "user",
         "uuid": text_of(fields.get("uuid")),
         "parentUuid": parent,
@@ -115,13 +117,13 @@ def prompt(fields: Fields, *, parent: str | None, at: int, session: SessionId) -
         "sessionId": session,
         "message": fields.get("message", NULL),
     }
-    return _encoder.encode(told)
+    return _encoder.encode(record)
 
 
 def ended(event: ev.TurnEnded, *, at: int, session: SessionId) -> bytes:
-    """A turn that ended without a `result` of the agent's (it died, or could not be started)."""
+    """Build the `result` of a turn for which the agent wrote none (it died, or could not be started)."""
     good = event.status == "completed"
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "type": "result",
         "subtype": "success" if good else "error_during_execution",
         "is_error": not good,
@@ -133,17 +135,17 @@ def ended(event: ev.TurnEnded, *, at: int, session: SessionId) -> bytes:
         "num_turns": event.model_turns,
         "result": event.text or event.reason,
     }
-    return _encoder.encode(told)
+    return _encoder.encode(record)
 
 
 def named(event: str) -> str:
-    """A UUID for a record that we make ourselves: always the same for the same event."""
+    """Return a UUID for a record made by the gateway: always the same for the same event."""
     digits = hashlib.sha256(f"mylifedb:{event}".encode()).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
 
 
 def asked(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> bytes:
-    """A request that came by another way than the agent's `control_request`."""
+    """Build the record of a permission request that did not come as the agent's `control_request`."""
     match event:
         case ev.PermissionRequested():
             tool = event.tool
@@ -164,7 +166,8 @@ def withdrawn(request: str) -> bytes:
 
 
 def mode_set(event: ev.ModeChanged) -> bytes:
-    """To everybody, under the request's own id if a client of this protocol asked."""
+    """Build the record of a mode change, sent to every client; it has the request's id if a client of this protocol
+    requested the change."""
     request = event.request or named(event.id)
     response = {"subtype": "set_permission_mode", "mode": event.mode}
     return _encoder.encode({"type": "control_response", "request_id": request, "response": response})

@@ -1,7 +1,7 @@
-"""REST of MyLifeDB under /api/claude: every handler turns a request into commands and queries, in its own words.
+"""MyLifeDB's REST API under /api/claude: every handler turns a request into commands and queries.
 
-Errors are `{"error": text}`. A client of the original that asks for what this gateway refuses (a folder outside the
-roots, a mode that is not allowed) gets the refusal's status and reason.
+Errors are `{"error": text}`. When this gateway rejects a request that the original would accept (a folder outside the
+roots, a mode that is not allowed), the client gets the rejection's status and reason.
 """
 
 import re
@@ -37,9 +37,9 @@ MOST: Final = 100
 TITLE_LENGTH: Final = 120
 HISTORY_ROWS: Final = 500
 HISTORY_BYTES: Final = 32 << 20
-"""What one answer holds of a history."""
+"""The maximum size of a history in one response."""
 _ASIDE: Final = re.compile(r"<(ide_[a-z_]+|system-reminder)>.*?(</\1>|\Z)", re.DOTALL)
-"""What was selected or open in an editor, and reminders: told to the model with a prompt, and no part of it."""
+"""Editor context (selected text, open files) and reminders: sent to the model with a prompt, but not part of it."""
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ Handler = Callable[[Request], Steps]
 
 
 def worded(failed: str) -> Callable[[Handler], Handler]:
-    """Errors in the original's words; `failed` is what it says of everything else."""
+    """Convert errors to the original's responses; `failed` is its text for errors without a specific one."""
 
     def decorate(handler: Handler) -> Handler:
         @wraps(handler)
@@ -94,12 +94,12 @@ def _session(request: Request) -> SessionId:
     return session_id(request.params["session"])
 
 
-# --- how a session is shown
+# --- sessions as JSON
 
 
 def title_of(summary: Summary, number: int = 0) -> str:
-    """What a person or the agent called it, else how it began, without what an editor put in front of it. One in which
-    nothing was said yet is called by its `number`."""
+    """Return the title that a person or the agent gave, else the first prompt, without the context that an editor put
+    before it. A session without messages gets a title with its `number`."""
     text = summary.first_prompt if summary.first_prompt.startswith(summary.title) else summary.title
     first = next((line for line in _ASIDE.sub("", text).splitlines() if line.strip()), "").strip()
     if not first:
@@ -108,8 +108,8 @@ def title_of(summary: Summary, number: int = 0) -> str:
 
 
 def session_state(summary: Summary, shown: int | None, *, seen: bool) -> str:
-    """`shown`: turns that this user was shown, None for a session that they never opened; `seen`: an open socket of
-    theirs shows the session now, so that nothing in it is news."""
+    """Return the session's state for this user. `shown`: the number of turns that the user has read, None if they never
+    opened the session; `seen`: the user has the session open on a socket, so nothing in it is unread."""
     if summary.archived:
         return "archived"
     if summary.pending and not seen:
@@ -120,7 +120,7 @@ def session_state(summary: Summary, shown: int | None, *, seen: bool) -> str:
 
 
 def numbered() -> Generator[q.ListSessions, SessionPage, dict[str, int]]:
-    """Steps: the sessions that were opened here, by their beginning, from 1 on."""
+    """Steps: number the sessions that were opened on this gateway from 1, in order of creation."""
     found: list[Summary] = yield from q.every_session(transcripts=False, archived=None)
     found.sort(key=lambda summary: (summary.created, summary.session))
     return {summary.session: number for number, summary in enumerate(found, 1)}
@@ -140,7 +140,8 @@ def shown_session(summary: Summary, number: int = 0) -> dict[str, Any]:
 
 
 def listed(summary: Summary, state: str, messages: int) -> dict[str, Any]:
-    """`isActive` and `status` are for the older page, which calls everything archived that does not run."""
+    """Build a list item. `isActive` and `status` are for the older page, which shows every session that is not running
+    as archived."""
     active = not summary.archived and summary.state in ("working", "waiting")
     return {
         "id": summary.session,
@@ -188,7 +189,8 @@ def all_sessions(request: Request) -> Steps:
 
 
 def _messages(summary: Summary) -> Generator[q.ReadProjection, bytes, int]:
-    """Of a transcript that was never opened only the prompts are known, where it is short enough to be seen whole."""
+    """Count a session's messages. For a transcript that was never opened only the number of prompts is known, and only
+    if it is short enough to be scanned completely."""
     if summary.state == TRANSCRIPT:
         return summary.turns
     return read_counted((yield q.ReadProjection(summary.session, counting.NAME))).messages
@@ -200,7 +202,7 @@ def _limit(text: str) -> int:
 
 
 def _after(found: list[Summary], cursor: str) -> int:
-    """How many stand before the cursor's place; one that means nothing is the beginning."""
+    """Return how many sessions come before the cursor's position; an invalid cursor means the start."""
     at, _, session = cursor.partition("_")
     if not at.isascii() or not at.isdigit() or len(at) > 18 or not session:
         return 0
@@ -220,7 +222,7 @@ def create(request: Request) -> Steps:
         try:
             return (yield from _shown(known))
         except NotFound:
-            pass  # the agent may know it: it is tried when the first message comes
+            pass  # the agent may know the session: it is tried with the first message
     settings = cmd.Settings(mode=body.permissionMode or "default", link="terminal" if body.mode == "cli" else "stdio")
     reply: cmd.Reply = yield cmd.Create(
         session=session_id(request.fresh),
@@ -310,13 +312,13 @@ def messages(request: Request) -> Steps:
     sealed = page < len(pages.sealed)
     if not sealed:
         found.extend(msgspec.Raw(frame) for frame in memory.stream.frames())
-    told = {"sessionId": session, "page": page, "totalPages": pages.total, "messages": found, "sealed": sealed}
-    return json_response(told)
+    answer = {"sessionId": session, "page": page, "totalPages": pages.total, "messages": found, "sealed": sealed}
+    return json_response(answer)
 
 
 @worded("Failed to read session history")
 def history(request: Request) -> Steps:
-    """All records at once, as the first version had it: for what is longer there are pages and the socket."""
+    """Return all records at once, as MyLifeDB's first version did; longer histories need the pages or the socket."""
     session, version = _session(request), read_version(request.query.get("records", ""))
     yield q.WaitLoaded(session)
     found: list[msgspec.Raw] = []

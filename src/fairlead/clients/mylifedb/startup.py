@@ -1,6 +1,6 @@
-"""What MyLifeDB's page asks beside the sessions: who is signed in, the folders to pick from, links to share. Pure.
+"""REST calls of MyLifeDB's page that are not about sessions: login state, folders to choose from, share links. Pure.
 
-Signing in is the door's own matter (HTTP Basic, or a token): whoever comes as far as here is signed in.
+The extra port (`--door`) handles the login (HTTP Basic, or a token): a request that gets here is authenticated.
 """
 
 from typing import Any, Final
@@ -18,32 +18,33 @@ NO_LINKS: Final = "There are no public links here: whoever is to see a session s
 
 
 def settings(request: Request) -> Steps:
-    """The page takes any success for "signed in"; its own preferences are the browser's here."""
+    """Return success: the page takes it for "signed in". The page's preferences are stored in the browser only."""
     yield from ()
     return json_response({"preferences": {}})
 
 
 def auth_status(request: Request) -> Steps:
-    """False would open the page's login terminal. An agent without an account says so when it is asked something."""
+    """Always report "logged in": False would open the page's login terminal. An agent without an account reports that
+    when it gets a message."""
     yield from ()
     return json_response({"loggedIn": True})
 
 
 def refresh(request: Request) -> Steps:
-    """There is nothing to refresh: the request's own credential is good, or it had not come here."""
+    """Return success: the request's own credential was accepted, so there is nothing to refresh."""
     yield from ()
     return json_response({"success": True})
 
 
 def authorize(request: Request) -> Steps:
-    """Where the page's "Sign In" leads: the door has asked for a name and a password before, and now the page opens."""
+    """Handle the page's "Sign In" link: the extra port has already asked for name and password, so open the page."""
     yield from ()
     return Response(status=302, headers=(("location", "../../"),))
 
 
 @worded("Failed to read directory tree")
 def tree(request: Request) -> Steps:
-    """The folders in one folder; children of these are asked for by themselves."""
+    """List the folders in one folder; the page requests their children separately."""
     around: SessionChoices = yield ReadSessionChoices()
     asked = request.query.get("path", "").rstrip("/")
     base, inside = (asked, "") if asked.startswith("/") else (around.roots[0], asked)

@@ -1,7 +1,7 @@
-"""The message that is being streamed, as far as it has come: what one who comes in the middle of it is given.
+"""The streamed message so far, for a client that connects in the middle of it.
 
-Kept are a thread's stream events since its last `message_stop` or `assistant` record, where a client clears its text;
-neighbouring pieces of one block are joined, so that it grows with the text and not with the number of events.
+It holds a thread's stream events since its last `message_stop` or `assistant` record, where a client clears its text.
+Adjacent pieces of one block are joined, so that the size grows with the text and not with the number of events.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 MOST: Final = 1 << 20
-"""Bytes that are kept of one message. What is longer is not told to late comers until the whole record is there."""
+"""The maximum number of bytes kept. A late subscriber gets a longer message only when its whole record is there."""
 FIELDS: Final = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -35,7 +35,7 @@ _decoder = msgspec.json.Decoder(_Frame)
 
 
 class StreamPiece(msgspec.Struct):
-    """A stream event as it came, or several pieces of one block (`delta` names their kind) joined."""
+    """A stream event as received, or several joined pieces of one block (`delta` is their kind)."""
 
     thread: str
     raw: bytes = b""
@@ -52,7 +52,7 @@ class StreamPiece(msgspec.Struct):
 
 
 class StreamState(msgspec.Struct):
-    """`open` are the threads in which a message has begun and not stopped."""
+    """`open` lists the threads in which a message has started and not stopped."""
 
     open: list[str] = []
     pieces: list[StreamPiece] = []
@@ -83,13 +83,13 @@ class StreamState(msgspec.Struct):
             self.pieces.append(piece)
 
     def clear(self, thread: str) -> None:
-        """The whole record is there: nobody needs the pieces any more."""
+        """Drop a thread's pieces: the whole record has arrived."""
         self.pieces = [piece for piece in self.pieces if piece.thread != thread]
         if not self.pieces:
             self.size = 0
 
     def end(self) -> Sequence[bytes]:
-        """Nothing more comes (the turn is over): what clears the messages that were not finished."""
+        """End the stream (the turn is over); return the frames that clear unfinished messages."""
         unfinished = [stop(thread) for thread in self.open]
         self.open = []
         self.pieces = []
@@ -101,7 +101,7 @@ class StreamState(msgspec.Struct):
 
 
 def stop(thread: str) -> bytes:
-    """Clears what a client has of a message that will not be finished, or that it is about to be told again."""
+    """Build a frame that clears a client's partial message, because it will not be finished or is sent again."""
     return _encoder.encode(
         {"type": "stream_event", "event": {"type": "message_stop"}, "parent_tool_use_id": thread or None}
     )

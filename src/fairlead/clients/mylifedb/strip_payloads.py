@@ -1,7 +1,7 @@
 """Payload stripping for clients of the later form: the contents of files that a tool read are left out of its result.
 
-What the transcript keeps in `toolUseResult` of a user record is there twice (once for the model, once for people), and
-a page of such records is mostly files. The client shows the path and the number of lines.
+The transcript stores the content of `toolUseResult` in a user record twice (once for the model, once for people), and
+a page of such records is mostly file contents. The client shows the path and the number of lines.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ _encoder = msgspec.json.Encoder()
 
 
 def stripped(data: bytes) -> bytes:
-    """The record without a file's text or an image's bytes; the same bytes where there is none."""
-    # A cheap look first: most records hold no such result, and need no decoding.
+    """Return the record without a file's text or an image's bytes; unchanged if it has neither."""
+    # A cheap check first: most records hold no such result and need no decoding.
     if b"toolUseResult" not in data:
         return data
     record = value_of(data)

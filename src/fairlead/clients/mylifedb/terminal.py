@@ -1,6 +1,6 @@
-"""The raw terminal of a session whose agent lives on one: binary frames both ways, nothing else. Pure.
+"""The raw terminal of a session whose agent runs on one: binary frames both ways, nothing else. Pure.
 
-The first frame draws what is on the screen and what scrolled off it; a client that lags is drawn anew.
+The first frame draws the screen and the scrollback; a client that lags gets a full redraw.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from fairlead.model.sockets import CloseSocket, Do, Handshake, SocketRoute
 from fairlead.terminals.api import JoinTerminal, Size, TerminalOutput, TerminalReply, TypedKeys, session_terminal
 
 EARLY_BYTES: Final = 1 << 20
-"""What a client may say before the terminal has its socket."""
+"""The maximum number of bytes that a client may send before the terminal owns the socket."""
 NOT_ACTIVE: Final = (1011, "Failed to activate session")
 MESSAGE_LIMIT: Final = 1 << 20
 
 
 class RawCodec:
-    """Implements `model.terminals.TerminalCodec`: there is no word for an error, a size or an end."""
+    """Implements `terminals.api.TerminalCodec`: the protocol has no message for an error, a size or an end."""
 
     def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
         return TypedKeys(data)
@@ -39,7 +39,7 @@ class RawCodec:
 
 
 class RawTerminal(Handing):
-    """Gives the session's terminal the socket."""
+    """Hands the socket to the session's terminal."""
 
     def __init__(self, opening: Handshake) -> None:
         session = SessionId(opening.params["session"].lower())

@@ -1,7 +1,6 @@
-"""Rows and what passes as frames: JSON text or MessagePack, whole or stripped, with or without the session's state.
+"""Encode rows and transients as frames: JSON text or MessagePack, whole or stripped, with or without session state.
 
-A row is a JSON record already: the plain variant only frames it. With equal options the bytes are made once for
-everybody.
+A row is already a JSON record: the plain encoder only frames it. Clients with equal options share the encoded bytes.
 """
 
 from typing import Any, Final
@@ -22,13 +21,13 @@ MSGPACK: Final = "msgpack"
 
 
 class MyLifeDbEncoder(msgspec.Struct, frozen=True):
-    """Implements `model.gateway.Variant`, and frames the conversation's own messages alike."""
+    """Implements `model.gateway.FrameEncoder`, and frames the conversation's own messages the same way."""
 
     packed: bool = False
     strip: bool = False
     state: bool = False
     records: kinds.Version = ()
-    """The version whose kinds of records are shown; all of them without one."""
+    """Only record kinds of this version are shown; all kinds if it is empty."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         if entry.kind == PASSING:
@@ -40,7 +39,7 @@ class MyLifeDbEncoder(msgspec.Struct, frozen=True):
         return self._framed(stripped(entry.event) if self.strip else entry.event)
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
-        """Who types; who is here is nothing that this protocol tells."""
+        """Encode typing notices; this protocol has no presence messages."""
         if kind != "typing":
             return b""
         typing = isinstance(data, dict) and data.get("active") is True
@@ -50,7 +49,7 @@ class MyLifeDbEncoder(msgspec.Struct, frozen=True):
         return packed_frame(message) if self.packed else text_frame(msgspec.json.encode(message))
 
     def read(self, data: bytes, text: bool) -> dict[str, Any] | None:
-        """A client's frame; None for one that is not in this connection's spelling, or no object."""
+        """Decode a client's frame; None if it is not in this connection's encoding, or not an object."""
         if text == self.packed:
             return None
         try:

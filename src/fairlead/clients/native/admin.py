@@ -1,4 +1,4 @@
-"""REST for what is beside the sessions: signing in, credentials, users, trusted folders."""
+"""REST for administration: login, credentials, users, folders and trust."""
 
 from typing import Final
 
@@ -37,7 +37,7 @@ from fairlead.sessions.api.folders import (
 )
 
 _SMALL: Final = 64 << 10
-"""Bytes of a body that carries names and codes only; the public login call reads no more from anybody."""
+"""The size limit, in bytes, of a body that carries only names and codes; the public login call never reads more."""
 
 
 def login(request: Request) -> Steps:
@@ -88,7 +88,7 @@ def folders(request: Request) -> Steps:
 def create_login_code(request: Request) -> Steps:
     body = request.json(b.NewLoginCode)
     made: LoginCode = yield CreateLoginCode(body.name, body.scopes, body.user)
-    # In the fragment: browsers send that to no server and put it into no Referer.
+    # In the fragment: browsers do not send it to servers or include it in the Referer.
     url = f"{request.base}/#login={made.code}"
     link = b.LoginLink(url=url, code=made.code, expires=made.expires, qr=qr_code(url))
     return json_response(link, 201)

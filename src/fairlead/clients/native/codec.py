@@ -1,7 +1,7 @@
-"""The two spellings of the native protocol, JSON text and MessagePack: frames of ours out, theirs in, and the views.
+"""The native protocol's two encodings, JSON text and MessagePack: encode frames and events, decode client frames.
 
-An event's JSON is made once when it is stored; the JSON variant only puts its place in front of it. Nothing here
-knows commands or subscriptions.
+An event's JSON is encoded once, when it is stored; the JSON codec only adds its seq and session in front. Nothing here
+knows about commands or subscriptions.
 """
 
 from typing import Any, ClassVar, Final, Protocol
@@ -21,7 +21,7 @@ _json = msgspec.json.Encoder()
 
 
 class Codec(Protocol):
-    """Both directions, and the view; `model.gateway.Variant` is the half that the core sees."""
+    """Encodes and decodes frames; the core uses only the part that is `model.gateway.FrameEncoder`."""
 
     @property
     def key(self) -> str: ...
@@ -32,8 +32,8 @@ class Codec(Protocol):
 
 
 def _signal(session: SessionId, kind: str, name: str, data: Any) -> dict[str, Any]:
-    told = {"type": kind, "session": session, "name": name}
-    return told if data is None else {**told, "data": data}
+    message = {"type": kind, "session": session, "name": name}
+    return message if data is None else {**message, "data": data}
 
 
 class JsonCodec(msgspec.Struct, frozen=True):

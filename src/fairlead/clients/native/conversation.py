@@ -1,8 +1,8 @@
-"""One client on the native socket: frames in, things to do out. Never waits, keeps no state but its spelling.
+"""One client on the native socket: frames in, effects out. Never waits, and keeps no state except its encoding.
 
-Every frame of a client is answered, with its `id` if it had one: a command by `reply`, `subscribe` by
-`subscribed`, `unsubscribe` by `unsubscribed`, `ping` by `pong`, anything bad by `error`. Only `typing` has no
-answer when it is good: it is a passing matter.
+Every client frame is answered, with its `id` if it had one: a command by `reply`, `subscribe` by
+`subscribed`, `unsubscribe` by `unsubscribed`, `ping` by `pong`, anything invalid by `error`. Only a valid `typing`
+has no answer: it is transient.
 """
 
 from collections.abc import Sequence
@@ -43,9 +43,9 @@ _TYPING_FIELDS: Final = frozenset(_TypingFrame.__struct_fields__)
 
 
 class NativeConversation:
-    """`tag` of a step is the head of its answer: the client's `id`, if there was one."""
+    """One client's connection. A step's `tag` has the first fields of its answer: the client's `id`, if it gave one."""
 
-    # The opening itself is not kept: a request's head is more than all the rest of an idle socket.
+    # The handshake itself is not kept: a request's head takes more memory than the rest of an idle socket.
     __slots__ = ("_codec", "_fresh", "_version", "_who")
 
     def __init__(self, opening: Handshake) -> None:
@@ -72,18 +72,18 @@ class NativeConversation:
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
         match answer:
             case Subscribed():
-                told: dict[str, Any] = {"type": "subscribed", **tag, **msgspec.structs.asdict(answer)}
+                frame: dict[str, Any] = {"type": "subscribed", **tag, **msgspec.structs.asdict(answer)}
             case Reply():
-                told = {"type": "reply", **tag, **msgspec.to_builtins(answer)}
+                frame = {"type": "reply", **tag, **msgspec.to_builtins(answer)}
             case _:
-                told = {"type": "unsubscribed", **tag}
-        return (Write(self._codec.frame(told)),)
+                frame = {"type": "unsubscribed", **tag}
+        return (Write(self._codec.frame(frame)),)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        told = {"type": "error", **tag, "code": error.code, "message": error.message}
+        frame = {"type": "error", **tag, "code": error.code, "message": error.message}
         if error.data:
-            told["data"] = error.data
-        return (Write(self._codec.frame(told)),)
+            frame["data"] = error.data
+        return (Write(self._codec.frame(frame)),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
         try:

@@ -1,4 +1,4 @@
-"""From a client's fields to a command: strict about names and types. REST and the socket share it."""
+"""Decode a client's fields to a command: strict about names and types. Shared by REST and the socket."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, get_args
@@ -17,20 +17,21 @@ KINDS: Final[dict[str, type[Command]]] = {str(kind.__struct_config__.tag): kind 
 """Every command by its type on the wire."""
 
 _FIELDS: Final = {kind: frozenset(kind.__struct_fields__) for kind in KINDS.values()}
-_SAYABLE: Final = frozenset({"text", "image", "document"})
-"""What a person can say. Other blocks (a tool's result) are the agent's to make."""
+_USER_BLOCKS: Final = frozenset({"text", "image", "document"})
+"""Types of content blocks that a user may send. Only the agent makes other blocks (such as a tool's result)."""
 KEY_LENGTH: Final = 200
 
 
 def command(kind: str, fields: dict[str, Any], fresh: Callable[[], str]) -> Command:
-    """BadRequest and its kin tell what is wrong. A new session's id may be left to us."""
+    """Build a command; raise BadRequest or a subclass if the fields are invalid. `fresh` draws a new session's id if
+    the client leaves it out."""
     found = KINDS.get(kind)
     if found is None:
         raise UnknownType(f"There is no command {kind[:40]!r}.", type=kind[:40])
     fields = dict(fields)
-    said: tuple[Content, ...] | None = None
+    blocks: tuple[Content, ...] | None = None
     if found in (Send, Steer):
-        said = content(fields.pop("text", None), fields.pop("content", None))
+        blocks = content(fields.pop("text", None), fields.pop("content", None))
         fields["content"] = ()
     refuse_unknown(fields, _FIELDS[found])
     new = {Create: "session", Fork: "child"}.get(found)
@@ -41,14 +42,14 @@ def command(kind: str, fields: dict[str, Any], fresh: Callable[[], str]) -> Comm
             fields[name] = session_id(fields[name])
     made = convert(fields, found)
     check_key(made.key)
-    if isinstance(made, Send | Steer) and said is not None:
+    if isinstance(made, Send | Steer) and blocks is not None:
         message_id(made.message)
-        return msgspec.structs.replace(made, content=said)
+        return msgspec.structs.replace(made, content=blocks)
     return made
 
 
 def content(text: Any, blocks: Any) -> tuple[Content, ...]:
-    """Either a text or a list of blocks."""
+    """Decode a message's content, given either as text or as a list of blocks."""
     if (text is None) == (blocks is None):
         raise BadRequest("A message has either text or content.")
     if text is not None:
@@ -57,13 +58,13 @@ def content(text: Any, blocks: Any) -> tuple[Content, ...]:
         return (TextBlock(text),)
     if not isinstance(blocks, list) or not blocks:
         raise BadRequest("content must be a list of blocks that is not empty.", field="content")
-    return tuple(_said(block) for block in blocks)
+    return tuple(_user_block(block) for block in blocks)
 
 
-def _said(block: Any) -> Content:
+def _user_block(block: Any) -> Content:
     kind = block.get("type") if isinstance(block, dict) else None
-    if not isinstance(kind, str) or kind not in _SAYABLE:
-        raise BadRequest(f"A block of content has one of the types {', '.join(sorted(_SAYABLE))}.", field="content")
+    if not isinstance(kind, str) or kind not in _USER_BLOCKS:
+        raise BadRequest(f"A block of content has one of the types {', '.join(sorted(_USER_BLOCKS))}.", field="content")
     made = content_block(block)
     if isinstance(made, OtherBlock) and kind != "document":
         raise BadRequest(f"A block of the type {kind} lacks something, or has it in a wrong type.", field="content")
@@ -71,7 +72,7 @@ def _said(block: Any) -> Content:
 
 
 def message_id(given: str | None) -> MessageId | None:
-    """A client's own id of its message: a UUID, in lower case since the agent gives it back like that."""
+    """Check a client's own id of its message: a UUID in lower case, because the agent returns it in lower case."""
     if given is None:
         return None
     if not is_uuid(given):

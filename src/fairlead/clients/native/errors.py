@@ -1,10 +1,10 @@
-"""What is wrong with a frame, beside the tree of `model.errors`. The codes are stable."""
+"""Errors of a frame, in addition to the tree of `model.errors`. The codes are stable."""
 
 from fairlead.model.errors import BadRequest
 
 
 class BadFrame(BadRequest):
-    """Not of the form that this connection speaks; it has no id that an answer could carry."""
+    """The frame is not in this connection's encoding; it has no id that the answer could carry."""
 
     code = "bad_frame"
 
@@ -14,6 +14,6 @@ class UnknownType(BadRequest):
 
 
 class UnknownField(BadRequest):
-    """Refused rather than ignored: whoever sends a field believes that it does something."""
+    """An unknown field is rejected rather than ignored: a client that sends a field expects an effect."""
 
     code = "unknown_field"

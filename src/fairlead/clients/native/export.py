@@ -1,4 +1,4 @@
-"""The log as lines: what was stored, one event each, with its place in front."""
+"""The log as lines: the stored events, one per line, each with its seq and session in front."""
 
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, event_line

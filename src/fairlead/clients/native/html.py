@@ -1,8 +1,8 @@
 """The log as one HTML file to read: turns in order, tools folded, subagents inside the call that started them.
 
-A call's result and a subagent's words come later than the call, so what is still open is held back, and with it
-what follows; all that is closed at the front goes out. What is held is bounded: beyond that the oldest goes out
-as it is, and a late result stands on its own.
+A call's result and a subagent's messages come later than the call, so an open part is held back, together with
+the parts after it; the closed parts at the front are written out. The held size is bounded: beyond the limit all held
+parts are written as they are, and a late result gets a separate part.
 """
 
 from typing import Any, Final, assert_never
@@ -16,11 +16,11 @@ from fairlead.model.ids import CallId, MessageId, SubagentId
 from fairlead.model.store import Entry, Summary
 
 HELD_AT_MOST: Final = 8 << 20
-"""Characters that may wait for something to close."""
+"""The maximum number of characters held back until the open parts close."""
 
 
 class _Node:
-    """A part of the page that others are put into."""
+    """A part of the page that contains other parts."""
 
     def __init__(self, start: str, end: str, *, open: bool) -> None:
         self.start = start
@@ -57,7 +57,7 @@ class HtmlRenderer:
         self._held = HELD_AT_MOST + 1
         return self._closed() + FOOT.encode()
 
-    # --- where things go
+    # --- placing parts
 
     def _put(self, subagent: SubagentId | None, part: "str | _Node") -> None:
         self._held += len(part if isinstance(part, str) else part.start)
@@ -83,20 +83,20 @@ class HtmlRenderer:
         return "".join(out).encode()
 
     def _forget(self, gone: _Node) -> None:
-        """It has left the page: nothing more can be put into it or what is inside it."""
+        """Drop the references to a written node: nothing more can be added to it or to its inner parts."""
         leaving = {gone} | _inside(gone)
         self._calls = {call: node for call, node in self._calls.items() if node not in leaving}
         self._subagents = {child: node for child, node in self._subagents.items() if node not in leaving}
 
-    # --- what is shown
+    # --- rendering events
 
     def _show(self, event: ev.Event) -> None:
         match event:
             case ev.UserMessage():
                 who = words(event.by or ("agent" if event.via == "agent" else "You"))
-                said = "".join(_content(part) for part in event.content)
+                blocks = "".join(_content(part) for part in event.content)
                 start = f'<section class="user"><span class="who">{who}</span>{moment(event.at)}'
-                self._put(event.subagent, f"{start}{said}</section>\n")
+                self._put(event.subagent, f"{start}{blocks}</section>\n")
             case ev.TextDelta():
                 place = self._partial.setdefault((event.message, event.block), (event.subagent, []))
                 place[1].append(event.text)
@@ -143,7 +143,7 @@ class HtmlRenderer:
         node.parts.append(text)
 
     def _subagent(self, event: ev.SubagentStarted) -> None:
-        # Its prompt is not shown here: it stands in the call's input and comes as the subagent's first message.
+        # Its prompt is not shown here: the call's input has it, and it also comes as the subagent's first message.
         title = words(event.title or event.kind or "Subagent")
         node = _Node(f"<details><summary>Subagent: {title}</summary>", "</details>\n", open=True)
         call = self._calls.get(event.call)
@@ -169,11 +169,11 @@ class HtmlRenderer:
         facts = [words(event.status), words(event.reason), f"${event.cost_usd:.4f}" if event.cost_usd else ""]
         facts += [f"{event.duration_ms / 1000:.1f} s" if event.duration_ms else "", *map(words, event.errors)]
         look = "end bad" if event.status == "failed" else "end"
-        told = " &middot; ".join(fact for fact in facts if fact)
-        self._put(event.subagent, f'<p class="{look}">{told} {moment(event.at)}</p>\n')
+        line = " &middot; ".join(fact for fact in facts if fact)
+        self._put(event.subagent, f'<p class="{look}">{line} {moment(event.at)}</p>\n')
 
     def _flush_partial(self) -> None:
-        """Text that was streamed and never finished."""
+        """Render text that was streamed and never finished."""
         for subagent, pieces in self._partial.values():
             self._put(subagent, f'<div class="say partial">{words("".join(pieces))}</div>\n')
         self._partial.clear()
@@ -185,7 +185,7 @@ class HtmlRenderer:
 
 
 def _aside(event: ev.Event) -> str:
-    """One line about what is neither said nor done by a tool; empty where a reader gains nothing."""
+    """Return one line about an event that is neither a message nor a tool call; empty if it is not worth showing."""
     match event:
         case ev.SessionForked():
             return f"Forked from {event.parent}"
@@ -282,7 +282,7 @@ def _content(part: Content) -> str:
 
 
 def _gist(given: dict[str, Any]) -> str:
-    """The one thing a call is about, if its input has it."""
+    """Return the main argument of a call (its command, path, ...), if its input has one."""
     for name in ("command", "file_path", "path", "pattern", "url", "query", "description"):
         value = given.get(name)
         if isinstance(value, str):

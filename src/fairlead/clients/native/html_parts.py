@@ -1,6 +1,7 @@
-"""Pieces of the HTML export: the frame of the page, and everything that turns somebody's words into safe HTML.
+"""Parts of the HTML export: the page's head and foot, and the functions that turn arbitrary text into safe HTML.
 
-Rule: no text reaches the page except through `words`; the page has no script, loads nothing, and says so itself.
+Rule: no text reaches the page except through `words`. The page has no script and loads nothing, and its own
+Content-Security-Policy enforces that.
 """
 
 import re
@@ -49,27 +50,27 @@ POLICY: Final = f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src data:;
 
 
 def words(text: str) -> str:
-    """Somebody's words as HTML text: control sequences, control characters and bidirectional overrides are gone."""
+    """Escape text for HTML, without control sequences, control characters and bidirectional overrides."""
     return escape(_CONTROLS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n"))))
 
 
 def code(value: Any) -> str:
-    """A value as indented JSON, a text as it is."""
+    """Render a value as indented JSON, a string as it is."""
     text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     return f"<pre>{words(text)}</pre>"
 
 
 def moment(at: int) -> str:
-    """Milliseconds since 1970; nothing for what no calendar has."""
+    """Render a time in milliseconds since 1970; empty if it is not a valid date."""
     try:
-        told = datetime.fromtimestamp(at / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+        text = datetime.fromtimestamp(at / 1000, UTC).isoformat(sep=" ", timespec="seconds")
     except (OverflowError, ValueError, OSError):
         return ""
-    return f"<time>{told.removesuffix('+00:00')} UTC</time>" if at > 0 else ""
+    return f"<time>{text.removesuffix('+00:00')} UTC</time>" if at > 0 else ""
 
 
 def block(value: Any) -> str:
-    """One block of content, of whatever kind."""
+    """Render one block of content of any kind."""
     if isinstance(value, str):
         return f"<pre>{words(value)}</pre>"
     if isinstance(value, dict):
@@ -81,7 +82,7 @@ def block(value: Any) -> str:
 
 
 def image(source: Any) -> str:
-    """Only pictures, only from the page itself."""
+    """Render an image, only if its data is embedded and of a known image type."""
     if isinstance(source, dict):
         kind, data = source.get("media_type"), source.get("data")
         if kind in _IMAGES and isinstance(data, str) and _BASE64.fullmatch(data):

@@ -1,4 +1,4 @@
-"""REST for what sessions have taken and done: by day, project and model, by tool, and the agent's limits."""
+"""REST for usage statistics: by day, project and model, by tool, and the agent's limits."""
 
 import re
 from typing import Final
@@ -10,10 +10,10 @@ from fairlead.model.usage_stats import UsageStats
 
 DAY_MS: Final = 86_400_000
 LONGEST: Final = 366
-"""Days of one answer: a row for each project and model on each of them."""
+"""The maximum number of days in one response: each day has a row for each project and model."""
 _LAST: Final = 10**15
 _FURTHEST: Final = 14 * 60
-"""Minutes: no place is further ahead of Greenwich, or behind."""
+"""Minutes: no time zone is further ahead of UTC or behind it."""
 _OFFSET: Final = re.compile(r"-?[0-9]{1,3}")
 
 

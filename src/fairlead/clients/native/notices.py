@@ -19,7 +19,7 @@ from fairlead.notifications import api as n
 _SMALL: Final = 64 << 10
 _PLACES: Final = 10**15
 USUAL: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
-"""What a browser is told of that asks for nothing else."""
+"""The default topics of a browser's push subscription."""
 KNOWN: Final = frozenset((*n.TOPICS, *n.KINDS, *n.RESOURCES, *(f"{r}.{d}" for r in n.RESOURCES for d in n.DOINGS)))
 
 
@@ -27,7 +27,7 @@ KNOWN: Final = frozenset((*n.TOPICS, *n.KINDS, *n.RESOURCES, *(f"{r}.{d}" for r 
 
 
 class NoticeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of the feed. `kind` is that of a notice (`turn.failed`), or resource and action (`task.create`)."""
+    """One entry of the feed. `kind` is a notice's kind (`turn.failed`), or a resource and action (`task.create`)."""
 
     seq: int
     at: int
@@ -41,7 +41,8 @@ class NoticeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NoticePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Ascending; `first` is the oldest that is kept, `cursor` where the socket goes on after these."""
+    """Notices in ascending order; `first` is the seq of the oldest stored one, `cursor` is where the socket continues
+    after these."""
 
     notices: tuple[NoticeView, ...]
     first: int
@@ -58,7 +59,7 @@ class SubscriptionKeys(b.Body, frozen=True, kw_only=True):
 
 
 class PushBody(b.Body, frozen=True, kw_only=True, rename={"expiration_time": "expirationTime"}):
-    """As the browser's `PushSubscription` is written as JSON; and what it is to be told of."""
+    """The browser's `PushSubscription` as JSON, and the `topics` to notify it about."""
 
     endpoint: str
     keys: SubscriptionKeys
@@ -71,7 +72,7 @@ class TopicsBody(b.Body, frozen=True, kw_only=True):
 
 
 class PushView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A browser that is told; `here`: this one. `failed`: why the last message was not taken."""
+    """A browser's push subscription; `here`: this browser. `failed`: why the last message was not accepted."""
 
     id: str
     device: str
@@ -93,23 +94,23 @@ class Removed(msgspec.Struct, frozen=True):
 
 
 def view(entry: n.FeedEntry) -> NoticeView:
-    told = entry.told
-    if isinstance(told, n.Change):
-        kind, session, name = f"{told.resource}.{told.action}", "", told.name
-        if told.resource == "conversation":
-            session = told.id
+    notice = entry.told
+    if isinstance(notice, n.Change):
+        kind, session, name = f"{notice.resource}.{notice.action}", "", notice.name
+        if notice.resource == "conversation":
+            session = notice.id
     else:
-        kind, session, name = told.kind, told.session, told.name
+        kind, session, name = notice.kind, notice.session, notice.name
     return NoticeView(
         seq=entry.seq,
         at=entry.at,
         kind=kind,
-        title=told.title,
-        message=told.message,
-        color=told.color,
+        title=notice.title,
+        message=notice.message,
+        color=notice.color,
         session=session,
         name=name,
-        meta=told.meta or {},
+        meta=notice.meta or {},
     )
 
 
@@ -160,7 +161,7 @@ def subscriptions(request: Request) -> Steps:
 def subscribe(request: Request) -> Steps:
     body, who = request.json(PushBody), request.who
     topics = _topics(body.topics)
-    # One a device: a browser that asks again has forgotten the old one, or was given another.
+    # One per device: a browser that subscribes again has lost its old subscription, or has a new one.
     for old in (yield _own(who.credential)):
         yield n.RemoveItem(n.Destination, old.id)
     target, _ = yield n.AddTarget(
@@ -179,7 +180,7 @@ def subscribe(request: Request) -> Steps:
 
 
 def _mine(request: Request) -> Generator[Step, Any, n.Destination]:
-    """The asker's own subscription of that id: nobody changes another's."""
+    """Return the caller's own subscription with this id. Raises NotFound for one of another device."""
     found = yield _own(request.who.credential, request.params["id"])
     if not found:
         raise NotFound("subscription", request.params["id"])
@@ -224,22 +225,22 @@ _ASK_FIELDS: Final = frozenset(_AskFrame.__struct_fields__)
 
 
 class NoticeCodec:
-    """Implements `model.notices.FeedCodec`; one for all sockets."""
+    """Implements `notifications.api.FeedCodec`; all sockets share one instance."""
 
     key = "native"
 
     def read(self, data: bytes) -> n.FeedPing | n.FeedRequest | None:
         try:
-            said = msgspec.json.decode(data)
+            fields = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise BadFrame("The frame is not JSON.") from None
-        kind = said.pop("type", None) if isinstance(said, dict) else None
+        kind = fields.pop("type", None) if isinstance(fields, dict) else None
         if kind == "ping":
             return n.FeedPing()
         if kind != "subscribe":
             raise UnknownType("subscribe and ping are taken here.")
-        refuse_unknown(said, _ASK_FIELDS)
-        asked = convert(said, _AskFrame)
+        refuse_unknown(fields, _ASK_FIELDS)
+        asked = convert(fields, _AskFrame)
         if asked.cursor is not None and n.read_cursor(asked.cursor) is None:
             raise BadRequest("cursor must be one that a frame had.", field="cursor")
         return n.FeedRequest(frozenset(asked.topics), asked.cursor)
@@ -265,7 +266,7 @@ CODEC: Final = NoticeCodec()
 
 
 class Notices(Handing):
-    """Gives the feed the socket."""
+    """Hands the socket to the change feed."""
 
     def __init__(self, opening: Handshake) -> None:
         super().__init__(n.JoinFeed(CODEC), "feed", _SMALL)

@@ -1,4 +1,4 @@
-"""The reference of the REST calls as an OpenAPI document, made from the routes themselves."""
+"""The reference of the REST calls as an OpenAPI document, generated from the routes."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -19,7 +19,7 @@ _RENDERED: Final[dict[str, dict[str, Any]]] = {
     "sessions.export": {"application/x-ndjson": {}, "text/html": {}},
     "events.list": {"application/x-ndjson": {}},
 }
-"""Answers that are not (only) JSON."""
+"""Content types of responses that are not (only) JSON, by route."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
@@ -29,14 +29,14 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """What every failure answers. `code` is stable, the words are not."""
+    """The body of every error response. `code` is stable, the message is not."""
 
     error: ErrorBody
 
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     kinds = {kind for route in routes for kind in (route.body, *_answers(route)) if kind is not None} | {ErrorAnswer}
-    # By module too: two of one name would come in any order.
+    # Sort by module too: otherwise the order of two types with the same name would vary.
     known = sorted(kinds, key=lambda kind: (str(kind.__name__), str(kind.__module__)))
     schemas, components = msgspec.json.schema_components(known, ref_template=_REF)
     shapes = dict(zip(known, schemas, strict=True))
@@ -71,7 +71,7 @@ def _answers(route: Route) -> tuple[Any, ...]:
 def _operation(route: Route, shapes: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     answers = [shapes[kind] for kind in _answers(route) if kind is not None]
     json = {"application/json": {"schema": answers[0] if len(answers) == 1 else {"anyOf": answers}}} if answers else {}
-    said = {"description": route.about, "content": {**json, **_RENDERED.get(route.name, {})}}
+    response = {"description": route.about, "content": {**json, **_RENDERED.get(route.name, {})}}
     failure = {"application/json": {"schema": shapes[ErrorAnswer]}}
     operation: dict[str, Any] = {
         "operationId": route.name,
@@ -79,7 +79,7 @@ def _operation(route: Route, shapes: dict[Any, dict[str, Any]]) -> dict[str, Any
         "description": _access(route),
         "parameters": [*_in_path(route.path), *(_in_query(param) for param in route.query)],
         "responses": {
-            str(route.status): said,
+            str(route.status): response,
             **{status: {"description": about, "content": failure} for status, about in _FAILURES.items()},
         },
     }
@@ -130,7 +130,7 @@ def _in_query(param: Param) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """msgspec leaves tuples in defaults; a document that is compared with a file wants lists."""
+    """Convert tuples to lists: msgspec leaves tuples in defaults, and the document is compared with a JSON file."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

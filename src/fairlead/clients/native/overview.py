@@ -1,4 +1,4 @@
-"""REST for what surrounds a conversation: the queue, permissions, usage, search."""
+"""REST for the message queue, permissions, usage and search."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""REST for plugins: which there are, and which of them a person lets run."""
+"""REST for plugins: list them, and enable or disable each one."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ class PluginList(msgspec.Struct, frozen=True):
 
 
 class EnableBody(msgspec.Struct, frozen=True):
-    """`digest` is the one that the list told."""
+    """`digest` is the plugin's digest from the list."""
 
     digest: str
 

@@ -1,4 +1,4 @@
-"""A link as a picture that a phone's camera reads."""
+"""A link as a QR code for a phone's camera."""
 
 import io
 
@@ -6,7 +6,7 @@ import segno
 
 
 def qr_code(url: str) -> str:
-    """SVG; dark on white with the margin that readers want, whatever the page around it looks like."""
+    """Return an SVG, dark on white with the margin that readers need, independent of the page's style."""
     drawn = io.BytesIO()
     segno.make(url, error="m", micro=False).save(
         drawn, kind="svg", border=4, light="#fff", xmldecl=False, svgclass=None, lineclass=None

@@ -1,4 +1,4 @@
-"""The bodies of the REST calls, as the reference shows them. Unknown fields are refused, not ignored."""
+"""The bodies of the REST calls, as the reference shows them. Unknown fields are rejected, not ignored."""
 
 from typing import Any, Literal
 
@@ -13,11 +13,11 @@ from fairlead.sessions.api.folders import TrustedFolder
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of what clients send."""
+    """Base class of request bodies."""
 
 
 class CreateSession(Body, frozen=True, kw_only=True):
-    """`session` is the new session's id, drawn by the gateway if left out; `text` or `content` is a first message."""
+    """`session` is the new session's id, generated if omitted; `text` or `content` is the first message."""
 
     session: str | None = None
     cwd: str = ""
@@ -35,7 +35,7 @@ class PatchSession(Body, frozen=True, kw_only=True):
 
 
 class PostMessage(Body, frozen=True, kw_only=True):
-    """`id` is the client's own id of the message, a UUID. With `steer` it goes into the running turn."""
+    """`id` is the client's own id of the message, a UUID. With `steer` the message goes into the running turn."""
 
     text: str | None = None
     content: list[Any] | None = None
@@ -44,7 +44,7 @@ class PostMessage(Body, frozen=True, kw_only=True):
 
 
 class PatchSettings(Body, frozen=True, kw_only=True):
-    """What is left out stays as it is."""
+    """Omitted settings stay as they are."""
 
     mode: str | msgspec.UnsetType = msgspec.UNSET
     model: str | msgspec.UnsetType = msgspec.UNSET
@@ -61,7 +61,7 @@ class PatchSettings(Body, frozen=True, kw_only=True):
 
 
 class ShareSession(Body, frozen=True, kw_only=True, omit_defaults=True):
-    """A user's name or `everybody`; `remove`: share it no more."""
+    """Share with the user `user` or with `everybody`; `remove` stops sharing."""
 
     user: str = ""
     everybody: bool = False
@@ -69,7 +69,7 @@ class ShareSession(Body, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ForkSession(Body, frozen=True, kw_only=True):
-    """Without `at` the fork goes on from the end; else from just after the turn of that message."""
+    """Without `at` the fork continues from the end; otherwise from just after the turn of that message."""
 
     child: str | None = None
     at: str | None = None
@@ -87,7 +87,7 @@ class ControlAgent(Body, frozen=True, kw_only=True):
 
 
 class HandOverSession(Body, frozen=True, kw_only=True):
-    """`now` interrupts the turn; without `wait` it is refused while something runs."""
+    """`now` interrupts the turn; without `wait` the request is rejected while something runs."""
 
     link: Link
     when: Literal["turn_end", "now"] = "turn_end"
@@ -95,7 +95,7 @@ class HandOverSession(Body, frozen=True, kw_only=True):
 
 
 class SetEnvironment(Body, frozen=True, kw_only=True):
-    """Only names that the setting session_env has."""
+    """Only names that the setting session_env lists are allowed."""
 
     variables: dict[str, str]
 
@@ -105,7 +105,7 @@ class MoveQueued(Body, frozen=True, kw_only=True):
 
 
 class AnswerPermission(Body, frozen=True, kw_only=True):
-    """`remember` are rules to keep, `answers` belong to a question."""
+    """`remember` are rules to save; `answers` are the answers to a question."""
 
     behavior: Literal["allow", "deny"]
     message: str = ""
@@ -116,7 +116,7 @@ class AnswerPermission(Body, frozen=True, kw_only=True):
 
 
 class LoginBody(Body, frozen=True, kw_only=True):
-    """`name` is what the device is called in lists."""
+    """`name` is the device's name in lists."""
 
     code: str
     name: str = ""
@@ -135,7 +135,7 @@ class NewLoginCode(Body, frozen=True, kw_only=True):
 
 
 class NewUser(Body, frozen=True, kw_only=True):
-    """With a password the user can sign in, and then has these scopes."""
+    """With a password the user can sign in and then has these scopes."""
 
     name: str
     password: str = ""
@@ -147,7 +147,7 @@ class NewPassword(Body, frozen=True, kw_only=True):
 
 
 class NewInvitation(Body, frozen=True, kw_only=True):
-    """`scopes` are those of the user who accepts it."""
+    """`scopes` are the scopes of the user who accepts the invitation."""
 
     scopes: tuple[Scope, ...] = DEFAULT_SCOPES
 
@@ -157,14 +157,14 @@ class Download(Body, frozen=True, kw_only=True):
 
 
 class TrustBody(Body, frozen=True, kw_only=True):
-    """`digest` is the one of the report that was shown."""
+    """`digest` is the digest of the report that was shown."""
 
     path: str
     digest: str
 
 
 class LoginLink(msgspec.Struct, frozen=True, kw_only=True):
-    """`qr` is the URL as a picture (SVG), for a phone's camera."""
+    """`qr` is the URL as a QR code (SVG), for a phone's camera."""
 
     url: str
     code: str

@@ -31,7 +31,7 @@ def idempotency_key(request: Request) -> str:
 
 
 def _first_key(key: str) -> str:
-    """A key of its own for the first message, so that a repeat of the whole call repeats neither half."""
+    """Derive a separate key for the first message, so that a repeated call repeats neither command."""
     return f"{key}/first" if key else ""
 
 
@@ -40,7 +40,7 @@ def _first_key(key: str) -> str:
 
 def create(request: Request) -> Steps:
     body = request.json(b.CreateSession)
-    said = None if body.text is None and body.content is None else content(body.text, body.content)
+    first_message = None if body.text is None and body.content is None else content(body.text, body.content)
     key = idempotency_key(request)
     made: cmd.Reply = yield cmd.Create(
         session=session_id(body.session or request.fresh),
@@ -51,9 +51,9 @@ def create(request: Request) -> Steps:
         settings=body.settings,
         resume=body.resume,
     )
-    if said is None:
+    if first_message is None:
         return json_response(made, 201)
-    sent: cmd.Reply = yield cmd.Send(session=made.session, key=_first_key(key), content=said)
+    sent: cmd.Reply = yield cmd.Send(session=made.session, key=_first_key(key), content=first_message)
     return json_response(msgspec.structs.replace(sent, repeated=made.repeated and sent.repeated), 201)
 
 
@@ -163,7 +163,7 @@ def environment(request: Request) -> Steps:
 
 
 def settings(request: Request) -> Steps:
-    """The three that an agent takes while it runs have commands of their own; the rest goes by a restart."""
+    """Change settings. The three that a running agent accepts have their own commands; the others need a restart."""
     body = request.json(b.PatchSettings)
     session = session_of(request)
     changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
@@ -194,10 +194,10 @@ def messages(request: Request) -> Steps:
 
 def post_message(request: Request) -> Steps:
     body = request.json(b.PostMessage)
-    said = content(body.text, body.content)
+    blocks = content(body.text, body.content)
     kind: type[cmd.Send | cmd.Steer] = cmd.Steer if body.steer else cmd.Send
     reply = yield kind(
-        session=session_of(request), key=idempotency_key(request), content=said, message=message_id(body.id)
+        session=session_of(request), key=idempotency_key(request), content=blocks, message=message_id(body.id)
     )
     return json_response(reply)
 
@@ -226,7 +226,7 @@ def export(request: Request) -> Steps:
         return LogStream(session=session, renderer=renderer, content_type=kind, headers=_file(session, "jsonl"))
     if form == "html":
         page, kind = HtmlRenderer(view.summary), "text/html; charset=utf-8"
-        # The page says the same of itself, for when it has become a file; the sandbox is for while it is ours.
+        # The page contains the same policy, for when it is saved to a file; the sandbox applies while we serve it.
         fence = (("content-security-policy", f"{POLICY}; frame-ancestors 'none'; sandbox"),)
         headers = (*_file(session, "html"), *fence)
         return LogStream(session=session, renderer=page, content_type=kind, headers=headers)

@@ -1,6 +1,6 @@
-"""People's own shells: which run, sharing, ending, and a socket for each. Pure.
+"""Users' own shells: list, share and end them, and a socket for each. Pure.
 
-The socket speaks as the one of a session's terminal does (see `terminal`).
+The socket has the same protocol as a session's terminal (see `terminal`).
 """
 
 from typing import Final

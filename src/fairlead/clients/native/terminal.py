@@ -1,4 +1,4 @@
-"""The terminal that a session's agent lives on: its screen for scripts, and a socket for watching and typing. Pure.
+"""The terminal that a session's agent runs on: its screen for scripts, and a socket for watching and typing. Pure.
 
 On the socket the terminal's bytes are binary frames and everything else is JSON: see
 docs/reference/native-protocol.md.
@@ -35,7 +35,7 @@ from fairlead.terminals.api import (
 TERMINAL: Final = f"{PATH}/terminal"
 MESSAGE_LIMIT: Final = 1 << 20
 NO_TERMINAL: Final = 4404
-"""The close code where the terminal went between the check and the opening: as 404, in the applications' range."""
+"""The close code if the terminal ended between the check and the opening: 404, in the range for applications."""
 
 _Cells = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
@@ -53,7 +53,7 @@ _FIELDS: Final = {"input": frozenset({"data"}), "resize": frozenset({"cols", "ro
 
 
 class NativeTerminalCodec:
-    """Implements `model.terminals.TerminalCodec`."""
+    """Implements `terminals.api.TerminalCodec`."""
 
     def __init__(self) -> None:
         self._size: Size | None = None
@@ -89,12 +89,12 @@ class NativeTerminalCodec:
         return _frame({"type": "exit", "code": exit.code, "signal": exit.signal})
 
     def failed(self, error: FairleadError) -> bytes:
-        told = {"type": "error", "code": error.code, "message": error.message}
-        return _frame({**told, "data": error.data} if error.data else told)
+        fields = {"type": "error", "code": error.code, "message": error.message}
+        return _frame({**fields, "data": error.data} if error.data else fields)
 
 
 class TerminalJoining(Handing):
-    """Gives a terminal the socket."""
+    """Hands the socket to a terminal."""
 
     def __init__(self, join: JoinTerminal | JoinShell, codec: NativeTerminalCodec) -> None:
         super().__init__(join, "terminal", MESSAGE_LIMIT)
@@ -108,14 +108,14 @@ class TerminalJoining(Handing):
 
 
 class TerminalConversation(TerminalJoining):
-    """Of the terminal that a session's agent lives on."""
+    """Hands the socket to the terminal that a session's agent runs on."""
 
     def __init__(self, opening: Handshake) -> None:
         codec = NativeTerminalCodec()
         super().__init__(JoinTerminal(session_terminal(session_id(opening.params["session"])), codec), codec)
 
 
-def _look(session: SessionId) -> Generator[Step, Any, TerminalView]:
+def _show_terminal(session: SessionId) -> Generator[Step, Any, TerminalView]:
     try:
         view: TerminalView = yield ShowTerminal(session_terminal(session))
     except NotFound:
@@ -124,13 +124,13 @@ def _look(session: SessionId) -> Generator[Step, Any, TerminalView]:
 
 
 def _check(opening: Handshake) -> Check:
-    """Before the upgrade, so that a client is told by a status; the terminal may still go until it is joined."""
-    yield from _look(session_id(opening.params["session"]))
+    """Check before the upgrade, so that the client gets an HTTP status. The terminal may still end before the join."""
+    yield from _show_terminal(session_id(opening.params["session"]))
     return None
 
 
 def show(request: Request) -> Steps:
-    return json_response((yield from _look(session_of(request))))
+    return json_response((yield from _show_terminal(session_of(request))))
 
 
 def _object(data: bytes) -> dict[str, Any]:

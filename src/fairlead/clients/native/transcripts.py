@@ -1,4 +1,4 @@
-"""REST for transcripts: a glance at a session that nobody has opened, import, and the consent to archive."""
+"""REST for transcripts: previewing a session that was never opened, importing, and the consent to archive."""
 
 from typing import Final
 
@@ -22,14 +22,14 @@ _SMALL: Final = 64 << 10
 
 
 class ImportBody(b.Body, frozen=True, kw_only=True):
-    """One of the two: a session that is listed, or the path of a file on the gateway's machine."""
+    """Either `session`, a listed session, or `path`, a file on the gateway's machine."""
 
     session: str = ""
     path: str = ""
 
 
 class SessionStartBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A SessionStart hook's input as the agent wrote it; what else is in it is passed over."""
+    """A SessionStart hook's input as the agent wrote it; other fields are ignored."""
 
     session_id: str
     transcript_path: str
