@@ -20,8 +20,7 @@ _V200: Final[Version] = (2, 1, 200)
 _REPORTS_SINCE: Final[Version] = (2, 1, 50)
 _FORWARDS_SINCE: Final[Version] = (2, 1, 119)
 _BACKGROUND_SINCE: Final[Version] = (2, 1, 170)
-"""How subagents are reported: seen on these versions, and not on 2.1.37, 2.1.118 (its code lacks the keyword) and
-2.1.156."""
+"""How subagents are reported: seen on these versions, and not on 2.1.37, 2.1.118 (it lacks the keyword) and 2.1.156."""
 
 _CARRIES_SINCE: Final[Version] = (2, 1, 280)
 _COUNTS_TURNS_SINCE: Final[Version] = (2, 1, 310)
