@@ -1,5 +1,4 @@
-"""Claude Code as a kind of agent: finds the installed CLI, starts it for a session, and follows a process that
-outlived the gateway."""
+"""Claude Code as a kind of agent: finds and starts the CLI, and follows a process that outlived the gateway."""
 
 import asyncio
 import os

@@ -1,8 +1,8 @@
 """How the CLI is started: its arguments, its environment, its first request. Pure.
 
-Rules: a session's value never becomes an argument by itself. Each value is validated (a UUID, a number, one of a
-list, an absolute path) and joined to its flag with `=`, so that it cannot be parsed as a flag. Free text
-(the appended prompt, schemas) goes into `initialize` on stdin. The environment starts empty.
+Rules: a session's value is never an argument on its own. Each value is validated (a UUID, a number, one of a list, an
+absolute path) and joined to its flag with `=`, so that it cannot be parsed as a flag. Free text (the appended prompt,
+schemas) goes into `initialize` on stdin. The environment starts empty.
 
 2.1.37, 2.1.120 and 2.1.325 all have the flags used here, except `--effort`, which 2.1.37 lacks.
 """

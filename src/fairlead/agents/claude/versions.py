@@ -36,7 +36,7 @@ def parse_version(text: str) -> Version | None:
 
 
 class Abilities(msgspec.Struct, frozen=True, kw_only=True):
-    """The differences in behaviour that one version has."""
+    """The behaviour of one version."""
 
     modes: tuple[str, ...]
     """The permission modes it knows; we reject any other, since old versions accept nonsense."""

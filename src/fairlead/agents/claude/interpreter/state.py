@@ -163,7 +163,7 @@ class InterpreterState(msgspec.Struct):
     calls: dict[str, OpenCall] = {}
     subagents: dict[str, OpenSubagent] = {}
     threads: dict[str, str] = {}
-    """Ended subagents: call to parent thread. They may be resumed."""
+    """Ended subagents: call to parent thread. They may send output again."""
     agents: dict[str, str] = {}
     """The CLI's own ids of subagents, each with the call that started it."""
     began: dict[str, str] = {}

@@ -1,9 +1,8 @@
 """Calls and subagents: which are open, which thread made them, how they end.
 
-A thread is named by the call that started it.
-
-A record whose thread is not known yet is stored at once and deferred; it is interpreted when the call comes, or in the
-main thread when the turn ends without it. If the call comes after that, an event corrects the thread.
+A thread is named by the call that started it. A record whose thread is not known yet is stored at once and deferred; it
+is interpreted when the call comes, or in the main thread when the turn ends without it. If the call comes after that,
+an event corrects the thread.
 """
 
 import re

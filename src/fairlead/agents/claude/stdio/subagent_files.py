@@ -156,7 +156,7 @@ class SubagentFiles:
         self._lost: set[str] = set()
         self._lock = asyncio.Lock()
         self._background: dict[str, str] = {}
-        """The CLI's ids of background subagents, to the call that started each."""
+        """The CLI's ids of background subagents, each with the call that started it."""
         self._following: dict[str, asyncio.Task[None]] = {}
         # When a conversation is resumed, the existing rows were emitted before.
         self._transcript_before = self._end_of_transcript()

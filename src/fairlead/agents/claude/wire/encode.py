@@ -8,7 +8,7 @@ from fairlead.agents.claude.wire.framing import encode_line
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of the messages that we may send."""
+    """Base class of the messages that we may send."""
 
 
 class _PromptBody(msgspec.Struct, frozen=True):

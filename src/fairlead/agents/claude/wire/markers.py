@@ -18,22 +18,23 @@ SCREEN_MARKER: Final = "fairlead_screen"
 
 
 class InterruptMarker(msgspec.Struct, frozen=True, kw_only=True):
-    """Ours, never sent: an interrupt was requested at this point."""
+    """Gateway marker, never sent: an interrupt was requested at this point."""
 
     cause: str = ""
 
 
 class SubagentLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Ours: the call that a subagent belongs to, from the `.meta.json` file next to its transcript."""
+    """Gateway marker: the call that a subagent belongs to, from the `.meta.json` file next to its transcript."""
 
     agentId: str
     toolUseId: str
 
 
 class ConnectionMarker(msgspec.Struct, frozen=True, kw_only=True):
-    """Ours, never sent: the agent's socket was disconnected. `gap`: some of its output was lost; `over`: its current
-    work brings no more output; `back`: it has reconnected, and `asked` are the calls with an undecided permission
-    request."""
+    """Gateway marker, never sent: the agent's socket was disconnected.
+
+    `gap`: some of its output was lost; `over`: its current work brings no more output; `back`: it has reconnected, and
+    `asked` are the calls with an undecided permission request."""
 
     cause: str = ""
     gap: bool = False
@@ -43,15 +44,16 @@ class ConnectionMarker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TypedPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """Ours: a prompt that is typed into the agent's terminal. Its transcript row will become the user's message;
-    `uuid` is the message's id, which that row does not contain."""
+    """Gateway marker: a prompt that is typed into the agent's terminal.
+
+    Its transcript row will become the user's message; `uuid` is the message's id, which that row does not contain."""
 
     uuid: str
     content: Any
 
 
 class TerminalMarker(msgspec.Struct, frozen=True, kw_only=True):
-    """Ours, never sent: facts that the driver of a terminal knows and the transcript does not contain.
+    """Gateway marker, never sent: facts that the driver of a terminal knows and the transcript does not contain.
 
     The values of `what`: `ready`: the agent runs (agent_session and the following fields). `stopped`: its Stop hook
     ran. `idle`: it is back at its prompt; `left`: it has been there for a while without an answer. `untyped`: the
