@@ -1,4 +1,4 @@
-"""Claude Code as a kind of agent: finds the installed CLI, starts it for a session, follows one that outlived us."""
+"""Claude Code as a kind of agent: finds and starts the CLI, and follows a process that outlived the gateway."""
 
 import asyncio
 import os
@@ -51,12 +51,13 @@ from fairlead.terminals.api import Terminal, Terminals
 
 WRITING_TRIES = 10
 WRITING_SECONDS = 0.1
-"""A transcript lags behind the wire by as much as a tenth of a second (measured); ten times that is none."""
+"""A transcript lags behind the wire by up to a tenth of a second (measured); if it is not there after ten times that,
+it does not exist."""
 
 
 class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`host` is the gateway's own environment, of which the agent gets only what is named (see launch.py); `spill`
-    is a folder for records that are too large to keep, which are cut where there is none."""
+    """`host` is the gateway's own environment; the agent gets only the variables named in launch.py. `spill` is a
+    folder for records that are too large to store; without it they are cut off."""
 
     host: Mapping[str, str]
     executable: str = ""
@@ -64,16 +65,16 @@ class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
     pass_env: tuple[str, ...] = ()
     spill: str = ""
     gateway: str = ""
-    """Our own address as agents dial it, `ws://host:port`."""
+    """The address on which agents dial in to the gateway, `ws://host:port`."""
     certificate: str = ""
-    """With `wss://`: the file of our certificate, which hooks trust."""
+    """With `wss://`: the file of the gateway's certificate, which hooks trust."""
     patience: StopTimeouts = StopTimeouts()
     sandbox: Sandbox | None = None
-    """What the agent can see; None: all that its user can."""
+    """The agent's sandbox; with None the agent sees everything that its user can see."""
 
 
 class _Ready(msgspec.Struct, frozen=True):
-    """All that is known before a process is started."""
+    """Everything that is known before the process starts."""
 
     launch: Launch
     found: Installed
@@ -124,11 +125,11 @@ class ClaudeKind:
         return "claude"
 
     def command(self) -> tuple[str, ...]:
-        """The words that start the CLI. AgentMissing."""
+        """The command that starts the CLI. Raises AgentMissing."""
         return (find_executable(self._settings.executable, self._settings.host.get("PATH", os.defpath)),)
 
     async def installed(self) -> Installed:
-        """What would be started now. AgentMissing."""
+        """The CLI that would be started now. Raises AgentMissing."""
         return await self._prober.ask(self.command(), self._environment())
 
     async def info(self) -> AgentInfo:
@@ -156,7 +157,9 @@ class ClaudeKind:
     async def launch(
         self, launch: Launch, sink: AgentSink, record_child: ChildRecorder
     ) -> ClaudeAgent | ClaudeTerminal:
-        """Start it and wait until it takes prompts. Once it was recorded, `sink.exited` comes even if this fails."""
+        """Start the agent and wait until it accepts prompts.
+
+        Once the process was recorded, `sink.exited` is called even if this fails."""
         ready = await self._prepare(launch)
         if launch.settings.link != "dial-in":
             await self._check_history(ready)
@@ -192,9 +195,10 @@ class ClaudeKind:
         return _Ready(launch, found, env, cwd, agent_session, transcript)
 
     async def _check_history(self, ready: _Ready) -> None:
-        """The CLI would be started in vain: in a terminal it is ready before anything has been said, or written.
+        """Raise AgentNotRunning if there is no conversation to resume, instead of starting the CLI for nothing.
 
-        Where it dials in, it says so itself, and nothing of it comes over its socket."""
+        In a terminal the CLI is ready before it has printed or written anything. With dial-in this check is not
+        needed: the CLI prints the error itself, and sends nothing over its socket."""
         resume, config = ready.launch.resume, following.config_folder(ready.env)
         if not is_uuid(resume):
             return
@@ -248,7 +252,8 @@ class ClaudeKind:
         return agent
 
     def _enter(self, agent: ClaudeTerminal, agent_session: str) -> None:
-        """Its prompts are typed from now on, whatever conversation a person takes up there."""
+        """Type this conversation's prompts into the terminal from now on, also after a person switches to another
+        conversation there."""
         self._in_terminals = {name: other for name, other in self._in_terminals.items() if other.running}
         self._in_terminals[agent_session] = agent
         agent.moved = lambda conversation: self._enter(agent, conversation)
@@ -262,11 +267,11 @@ class ClaudeKind:
         return msgspec.structs.replace(doors, routes=(*doors.routes, *self._hooks.routes()))
 
     def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
-        """What the routes of `protocol` ask for."""
+        """The handlers of the service calls that the routes of `protocol` make."""
         return {} if self._hooks is None else {**self._doors.performers(), **self._hooks.performers()}
 
     async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "_DialInInvitation":
-        """The CLI that is installed here is taken for the one that will come."""
+        """Expect a CLI that a person starts. It is assumed to have the version that is installed here."""
         ready = await self._prepare(launch)
         url, token = self._dialing(launch.session)
         link = DialInLink(self._clock, self._terms(ready), None, lambda: self._shut(launch.session, link))
@@ -281,7 +286,7 @@ class ClaudeKind:
         return _DialInInvitation(AgentInvitation(url=url, token=token, command=line), link, drive)
 
     def _dialed(self, ready: _Ready) -> ClaudeDialIn:
-        """Start the CLI with our address and a token of its own."""
+        """Start the CLI with the gateway's address and a new token."""
         launch = ready.launch
         url, token = self._dialing(launch.session)
         argv = [*ready.found.command, *arguments(launch, ready.found.version, ready.agent_session, url)]
@@ -314,14 +319,14 @@ class ClaudeKind:
         if self._doors.shut(session, link) and self._tokens is not None:
             self._tokens.revoke(session)
 
-    # --- beside a running process
+    # --- processes and files of earlier runs
 
     async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
         config = self._config_of(child)
         await following.follow(child, config, sink, after, self._clock, self._settings.patience)
 
     async def forget(self, agent_session: str, cwd: str) -> None:
-        """Delete the CLI's own files of a session: its transcript and, beside it, its subagents'."""
+        """Delete the CLI's own files of a session: its transcript and the subagents' files next to it."""
         if is_uuid(agent_session):
             config = following.config_folder(self._environment())
             await asyncio.to_thread(_remove, config, _real(cwd), agent_session)
@@ -333,9 +338,9 @@ class ClaudeKind:
         return environment(self._settings.host, home=self._settings.home, passed=self._settings.pass_env)
 
     def _conversation(self, launch: Launch, config: Path, cwd: str) -> str:
-        """The agent's id of what begins or goes on: ours, unless the CLI has a file of that name already.
+        """The agent's id for a new or resumed conversation: our session id, unless the CLI has a file of that name.
 
-        It has one when it was killed before it wrote anything that could be resumed, and then refuses the name."""
+        It has one if it was killed before it wrote anything that can be resumed; it then rejects the id."""
         if launch.resume and not launch.fork:
             return launch.resume
         if following.transcript_path(config, cwd, launch.session).exists():
@@ -343,12 +348,12 @@ class ClaudeKind:
         return launch.session
 
     def _config_of(self, child: ProcessInfo) -> Path:
-        # The file's folder is <config>/projects/<cwd>: the settings may have changed since the child was started.
+        # The file's folder is <config>/projects/<cwd>. Not from the settings: they may have changed since the start.
         return Path(child.transcript).parent.parent.parent
 
 
 class _DialInInvitation:
-    """Implements `model.agents.Guest`."""
+    """Implements `model.agents.InvitedAgent`."""
 
     def __init__(
         self, invitation: AgentInvitation, link: DialInLink, drive: Callable[[], Awaitable[ClaudeAgent]]
@@ -375,5 +380,5 @@ def _remove(config: Path, cwd: str, agent_session: str) -> None:
 
 
 def _real(folder: str) -> str:
-    """As the CLI sees it: it names its files by the folder with its links followed."""
+    """The folder as the CLI sees it: the CLI names its files by the folder with symbolic links resolved."""
     return os.path.realpath(folder)

@@ -1,10 +1,10 @@
 """How the CLI is started: its arguments, its environment, its first request. Pure.
 
-Rules: no value of a session becomes an argument by itself. Each is checked for what it must be (a UUID, a number, a
-word of a list, an absolute path) and joined to its flag with `=`, so that none can be read as a flag. Free text
-(the appended prompt, schemas) goes into `initialize` on stdin. The environment is built from nothing.
+Rules: a session's value is never an argument on its own. Each value is validated (a UUID, a number, one of a list, an
+absolute path) and joined to its flag with `=`, so that it cannot be parsed as a flag. Free text (the appended prompt,
+schemas) goes into `initialize` on stdin. The environment starts empty.
 
-All flags here are in 2.1.37, 2.1.120 and 2.1.325 alike, but `--effort`, which 2.1.37 lacks.
+2.1.37, 2.1.120 and 2.1.325 all have the flags used here, except `--effort`, which 2.1.37 lacks.
 """
 
 import math
@@ -29,10 +29,11 @@ ALWAYS: Final = (
 )
 
 OVER_STDIO: Final = (*ALWAYS, "--permission-prompt-tool=stdio")
-"""Without the last the CLI asks nobody over stdio and refuses what needs an answer; over a socket it is implied."""
+"""Without the last flag the CLI asks nothing over stdio and rejects calls that need an answer; over a socket the flag
+is implied."""
 
 PLACEHOLDER: Final = "placeholder"
-"""The prompt of a dial-in launch. The CLI ignores it and waits for its socket to bring one."""
+"""The prompt of a dial-in launch. The CLI ignores it and waits for a prompt on its socket."""
 
 TOKEN_VARIABLE: Final = "CLAUDE_CODE_SESSION_ACCESS_TOKEN"
 
@@ -40,11 +41,12 @@ EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 _EFFORT_SINCE: Final[Version] = (2, 1, 120)
 
 ASK_BINDS_SINCE: Final[Version] = (2, 1, 120)
-"""From here on a PreToolUse hook's `ask` makes the CLI ask. Before, its own allow rules and modes go first."""
+"""Since this version a PreToolUse hook's `ask` makes the CLI ask. In older versions the CLI's own allow rules and modes
+take precedence."""
 
 BLOCKS_SINCE: Final[Version] = (2, 1, 325)
-"""From here on a hook that gets no answer blocks its tool. Before, the CLI goes on by its own rules: measured, a
-gateway that dies with the question open lets the tool run where the project allows it, or in the mode bypass."""
+"""Since this version a hook without an answer blocks its tool. Older versions then apply their own rules. Measured: if
+the gateway dies while the hook is open, they run the tool where the project allows it or in bypass mode."""
 
 ASKED_BY_RULE: Final = frozenset(
     {
@@ -60,11 +62,11 @@ ASKED_BY_RULE: Final = frozenset(
         "Write",
     }
 )
-"""Tools that act. Older versions get an ask rule for each: it stands above their allow rules and modes, so that what
-our hook could not decide is asked over the wire, and refused when nobody is there."""
+"""Tools with side effects. Older versions get an ask rule for each. The rule takes precedence over their allow rules
+and modes, so that a call which our hook could not decide is asked over the wire, and denied if no one answers."""
 
 ALWAYS_ASKED: Final = frozenset({"AskUserQuestion", "ExitPlanMode"})
-"""Tools about which every version asks a person, whatever a hook or a rule says (measured)."""
+"""Tools for which every version asks a person, regardless of hooks and rules (measured)."""
 
 BASIC_VARIABLES: Final = (
     "PATH",
@@ -79,7 +81,7 @@ BASIC_VARIABLES: Final = (
     "LOGNAME",
     "SHELL",
 )
-"""What a program needs to run at all."""
+"""Variables that every program needs to run."""
 
 PASSED_VARIABLES: Final = (
     "ANTHROPIC_API_KEY",
@@ -101,17 +103,17 @@ PASSED_VARIABLES: Final = (
     "http_proxy",
     "no_proxy",
 )
-"""What the CLI itself is configured by, handed on when set. More only by name, in the setting `pass_env`."""
+"""Variables that configure the CLI, passed on if set. Others are passed only if the setting `pass_env` names them."""
 
 OURS: Final = "FAIRLEAD_"
-"""The gateway's own variables hold its token: never handed on, named or not."""
+"""Prefix of the gateway's own variables. They hold its token and are never passed on, even if named."""
 
 POLICY_HOOK: Final = "fairlead-policy"
-"""The one hook that we register: the policy is asked before every tool."""
+"""The only hook that we register: it checks the policy before every tool."""
 
 HOOK_SECONDS: Final = 1_000_000
-"""How long the CLI waits for the policy, which may wait for a person. Longer than 24.8 days would overflow Node's
-timers and be no wait at all."""
+"""How long the CLI waits for the policy, which may wait for a person. More than 24.8 days would overflow Node's
+timers, and the CLI would not wait at all."""
 
 _MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,199}")
 _SERVER: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -119,7 +121,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class BadAgentSetting(BadRequest):
-    """A session setting that cannot be handed to the CLI; `data["setting"]` names it."""
+    """A session setting that cannot be passed to the CLI; `data["setting"]` names it."""
 
     code = "bad_setting"
 
@@ -128,8 +130,8 @@ class BadAgentSetting(BadRequest):
 
 
 def arguments(launch: Launch, version: Version, agent_session: str, sdk_url: str = "") -> list[str]:
-    """The CLI's arguments. `agent_session` is the id that a new or forked conversation gets; with `sdk_url` it dials
-    in there."""
+    """The CLI's arguments. `agent_session` is the id that a new or forked conversation gets; with `sdk_url` the CLI
+    dials in to that address."""
     settings = launch.settings
     flags = [
         *(_dialing(sdk_url) if sdk_url else OVER_STDIO),
@@ -148,7 +150,8 @@ def arguments(launch: Launch, version: Version, agent_session: str, sdk_url: str
     if settings.max_budget_usd is not None:
         flags.append(f"--max-budget-usd={_budget(settings.max_budget_usd)}")
     if not launch.trusted:
-        # Measured on all three: the project's hooks, MCP servers, allow rules, variables, agents and skills stay out.
+        # Measured on all three versions: this ignores the project's hooks, MCP servers, allow rules, variables, agents
+        # and skills.
         flags.append("--setting-sources=user")
     if version < BLOCKS_SINCE:
         flags.append(f"--settings={_ask_rules(launch)}")
@@ -156,8 +159,8 @@ def arguments(launch: Launch, version: Version, agent_session: str, sdk_url: str
 
 
 def in_terminal(launch: Launch, version: Version, agent_session: str, hooks: str) -> list[str]:
-    """The arguments of the interactive CLI. `hooks` is the JSON of our hooks: it has no other settings of ours, since
-    a rule to ask would put a dialog on the screen in spite of a hook's word."""
+    """The arguments of the interactive CLI. `hooks` is the JSON with our hooks. We pass no other settings: an ask rule
+    would open a dialog on the screen even if a hook has decided."""
     settings = launch.settings
     for name, given in (
         ("max_turns", settings.max_turns),
@@ -187,13 +190,13 @@ def in_terminal(launch: Launch, version: Version, agent_session: str, hooks: str
 
 
 def resumes_by_command(version: Version) -> bool:
-    """Measured: the interactive 2.1.120 fails at once when it is started to resume; its command /resume works."""
+    """Measured: the interactive 2.1.120 fails at once when started with `--resume`; its command /resume works."""
     return version == (2, 1, 120)
 
 
 def terminal_environment(env: Mapping[str, str], launch: Launch, version: Version) -> dict[str, str]:
-    """What the interactive CLI needs besides: a terminal that it can draw on, and a box that holds nothing that nobody
-    typed."""
+    """The environment of the interactive CLI: it also needs a terminal type that it can draw on, and prompt suggestions
+    switched off, so that its input box contains only typed text."""
     settings = launch.settings
     chosen = {**env, "TERM": "xterm-256color", "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"}
     if not any("utf" in chosen.get(name, "").lower() for name in ("LC_ALL", "LC_CTYPE", "LANG")):
@@ -201,18 +204,18 @@ def terminal_environment(env: Mapping[str, str], launch: Launch, version: Versio
     if settings.thinking is not None:
         chosen["MAX_THINKING_TOKENS"] = str(settings.thinking)
     if launch.resume and resumes_by_command(version):
-        # Measured: its command finds no conversation that began over stdio, unless it was started for such itself.
+        # Measured: its command finds conversations that began over stdio only if the CLI has this entry point itself.
         chosen["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
     return chosen
 
 
 def _dialing(url: str) -> tuple[str, ...]:
-    # Words before options: some options take every word that follows them.
+    # Positional arguments before options: some options consume every argument that follows them.
     return (ALWAYS[0], PLACEHOLDER, "--print", f"--sdk-url={check_sdk_url(url)}", *ALWAYS[1:])
 
 
 def check_sdk_url(url: str) -> str:
-    """The CLI opens WebSockets and nothing else; it says so in these words."""
+    """Reject a URL that is not a WebSocket's, with the CLI's own error text: the CLI opens only WebSockets."""
     scheme = url.partition(":")[0].lower()
     if scheme not in ("ws", "wss"):
         raise BadRequest(f"Unsupported protocol: {scheme}:", url=url)
@@ -220,15 +223,15 @@ def check_sdk_url(url: str) -> str:
 
 
 def must_hold(tool: str, version: Version) -> bool:
-    """Whether a hook must wait for the person itself: no rule of ours makes this version ask about this tool."""
+    """Whether the hook must wait until the person decides: none of our rules makes this version ask for this tool."""
     return version < ASK_BINDS_SINCE and tool not in ASKED_BY_RULE and tool not in ALWAYS_ASKED
 
 
 def _ask_rules(launch: Launch) -> str:
     servers = dict.fromkeys((*launch.mcp, *launch.settings.mcp_servers))
-    # The star is known to 2.1.120 and means nothing to 2.1.37.
+    # 2.1.120 supports the star; 2.1.37 ignores it.
     rules = [*sorted(ASKED_BY_RULE), "mcp__*", *(f"mcp__{_server(name)}" for name in servers)]
-    # Measured: a project's `disableAllHooks` turns off our policy hook too in 2.1.37, if these settings do not say no.
+    # Measured: in 2.1.37 a project's `disableAllHooks` disables our policy hook too, unless these settings override it.
     return msgspec.json.encode({"disableAllHooks": False, "permissions": {"ask": rules}}).decode()
 
 
@@ -244,19 +247,19 @@ def _conversation(launch: Launch, agent_session: str) -> list[str]:
 
 
 def environment(host: Mapping[str, str], *, home: str = "", passed: tuple[str, ...] = ()) -> dict[str, str]:
-    """The child's whole environment. With `home` of its own it keeps its files there, whatever the host has set."""
+    """The child's complete environment. With `home` the CLI keeps its files there, whatever the host has configured."""
     names = [*BASIC_VARIABLES, *PASSED_VARIABLES, *passed]
     chosen = {name: host[name] for name in names if name in host and not name.upper().startswith(OURS)}
     if home:
         chosen["HOME"] = home
         chosen.pop("CLAUDE_CONFIG_DIR", None)
-    # The CLI keeps copies of files it edits, so that a rewind can put them back.
+    # Makes the CLI keep copies of the files it edits, so that a rewind can restore them.
     chosen["CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"] = "1"
     return chosen
 
 
 def initialize(launch: Launch) -> OtherRequest:
-    """The request that is sent once, before the first prompt."""
+    """The `initialize` request, sent once before the first prompt."""
     settings = launch.settings
     servers = tuple(dict.fromkeys(launch.mcp))
     hook = HookMatcher(hookCallbackIds=(POLICY_HOOK,), timeout=HOOK_SECONDS)
@@ -265,22 +268,22 @@ def initialize(launch: Launch) -> OtherRequest:
         sdkMcpServers=servers or None,
         jsonSchema=settings.output_schema,
         appendSystemPrompt=settings.append_prompt or None,
-        # Without it a subagent's words stay with it. Versions that do not know it (up to 2.1.118) ignore it.
+        # Without it the CLI does not send a subagent's text. Versions that do not know it (up to 2.1.118) ignore it.
         forwardSubagentText=True,
     )
     fields: dict[str, Any] = msgspec.to_builtins(asked)
     del fields["subtype"]
-    # Newer versions then block the tool if we fail to answer; older ones do not know the word and go on by their rules.
+    # Newer versions then block the tool if we fail to answer; older ones ignore the field and apply their own rules.
     fields["hooks"]["PreToolUse"][0]["onFailure"] = "block"
     return OtherRequest(subtype="initialize", fields=fields)
 
 
 def needs_restart(old: Settings, new: Settings, version: Version) -> bool:
-    """Whether going from `old` to `new` takes a new process: model, mode and thinking budget change by request."""
+    """Whether changing from `old` to `new` needs a new process: model, mode and thinking budget change by request."""
     kept = msgspec.structs.replace(old, model=new.model, mode=new.mode, thinking=new.thinking)
     if kept != new:
         return True
-    # Only a process launched for it goes into bypass.
+    # Only a process that was launched in bypass mode can enter it.
     return new.mode == "bypassPermissions" != old.mode and abilities(version).tells_modes
 
 

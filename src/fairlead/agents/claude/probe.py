@@ -1,6 +1,6 @@
-"""Which CLI is installed: found by path, asked for its version once per file, judged by the version alone.
+"""Finds the installed CLI by path, asks it for its version once per file, and derives its abilities from the version.
 
-The help text is not asked: the flag of the dial-in is hidden from it.
+The help text is not used: it does not list the dial-in flag.
 """
 
 import os
@@ -16,11 +16,11 @@ from fairlead.system.process import StopTimeouts, spawn
 from fairlead.system.sandbox import Sandbox
 
 VERSION_SECONDS = 30.0
-"""A JavaScript CLI takes two seconds to say its version on an idle machine."""
+"""A JavaScript CLI takes two seconds to print its version on an idle machine."""
 
 OLDEST: Version = (2, 1, 37)
-"""The oldest version on which all scenarios pass (docs/reference/compatibility.md). Older ones are refused: 2.1.0 tells
-its own warming up as prompts, and ends at messages that it does not know."""
+"""The oldest version on which all scenarios pass (docs/reference/compatibility.md). Older versions are rejected: 2.1.0
+sends its own warm-up as prompts, and exits on messages that it does not know."""
 
 _HURRY = StopTimeouts(close=0.0, terminate=2.0, kill=2.0)
 _LONGEST = 4096
@@ -29,7 +29,7 @@ DIAL_IN_REFUSED = "no: this version refuses local hosts"
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """A CLI that can be started: the words that start it, and what it says it is."""
+    """A CLI that can be started: its command and the version that it reports."""
 
     command: tuple[str, ...]
     version: Version
@@ -40,7 +40,7 @@ def _dotted(version: Version) -> str:
 
 
 def ways(version: Version) -> dict[str, str]:
-    """The ways of driving this version."""
+    """The links over which this version can be driven, each with yes or the reason why not."""
     return {
         "stdio": "yes",
         "dial-in": "yes" if abilities(version).dial_in else DIAL_IN_REFUSED,
@@ -49,7 +49,7 @@ def ways(version: Version) -> dict[str, str]:
 
 
 def find_executable(configured: str, path: str) -> str:
-    """The file to run: the configured one, else `claude` in PATH. AgentMissing."""
+    """The file to run: the configured one, else `claude` in PATH. Raises AgentMissing."""
     found = shutil.which(configured or "claude", path=path)
     if found is None:
         where = f"at {configured}" if configured else "in PATH"
@@ -70,7 +70,8 @@ class VersionProbe:
         self._known: dict[tuple[tuple[str, ...], int, int], Version] = {}
 
     async def ask(self, command: Sequence[str], env: Mapping[str, str]) -> Installed:
-        """AgentMissing, with the program's own words, if it does not tell a version that we can drive."""
+        """Return the command with its version. Raises AgentMissing, with the program's output, if it does not print a
+        version that we can drive."""
         try:
             file = os.stat(command[0])
         except OSError as error:
@@ -82,10 +83,10 @@ class VersionProbe:
         return Installed(tuple(command), version)
 
     async def _ask(self, command: Sequence[str], env: Mapping[str, str]) -> Version:
-        said = bytearray()
+        output = bytearray()
 
         async def take(data: bytes) -> None:
-            said.extend(data[: _LONGEST - len(said)])
+            output.extend(data[: _LONGEST - len(output)])
 
         try:
             child = spawn([*command, "--version"], env=env, cwd="/", clock=self._clock, sandbox=self._sandbox)
@@ -99,11 +100,11 @@ class VersionProbe:
             ) from None
         finally:
             await child.end(_HURRY)
-        words = said.decode("utf-8", "replace").strip()
+        words = output.decode("utf-8", "replace").strip()
         version = parse_version(words)
         if version is None:
-            told = words or child.stderr.strip()[-500:] or "nothing"
-            raise AgentMissing(f"{command[0]} --version should tell a version and said: {told[:500]}", path=command[0])
+            shown = words or child.stderr.strip()[-500:] or "nothing"
+            raise AgentMissing(f"{command[0]} --version should tell a version and said: {shown[:500]}", path=command[0])
         if version < OLDEST:
             raise AgentMissing(
                 f"Claude Code {_dotted(version)} is older than the oldest version that Fairlead supports "

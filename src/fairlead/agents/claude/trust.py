@@ -1,8 +1,8 @@
-"""What a folder's own files would make the CLI do: shown to a person before the folder is trusted.
+"""Reports the effects of a folder's own files on the CLI, for a person to read before trusting the folder.
 
-Reads only, and only files that the CLI itself would read. Measured: hooks, permissions and variables come from the
-folder's own settings; MCP servers, agents, commands and skills from the folders above it too. A hook may call any
-other file of the project: what such a file does is not seen here, only that it is called.
+It only reads, and only files that the CLI itself would read. Measured: hooks, permissions and variables come from the
+folder's own settings; MCP servers, agents, commands and skills also from its parent folders. A hook may call any
+other file of the project: the report shows the call, but not the effects of that file.
 """
 
 import hashlib
@@ -28,19 +28,19 @@ TREES: Final = (
     ".claude/rules",
     ".claude/skills",
 )
-"""Folders whose files are read or run by the CLI. Not all of `.claude`: worktrees in it are whole checkouts."""
+"""Folders whose files the CLI reads or runs. Not all of `.claude`: worktrees in it are whole checkouts."""
 
 SHOWN_FILES: Final = 2000
-"""So many are shown; all of them count."""
+"""The report lists this many files; the digest covers all of them."""
 
 MOST_BYTES: Final = 4 << 20
-"""Of a file that is read for what it says: no settings file is near it."""
+"""Size limit of a file whose content is explained: no settings file comes near it."""
 
 _KNOWN: Final = frozenset({"hooks", "env", "permissions", "$schema"})
 
 
 class _Found(msgspec.Struct):
-    """The report while it is being made."""
+    """The report while it is being built."""
 
     files: list[str] = []
     hooks: list[dict[str, Any]] = []
@@ -51,7 +51,9 @@ class _Found(msgspec.Struct):
 
 
 def describe(folder: str, home: str = "") -> FolderReport:
-    """The report of a folder; `home` is the user's own, whose files are not the project's. Never raises for content."""
+    """The report of a folder; `home` is the user's home folder, whose files are not the project's.
+
+    Never raises because of a file's content."""
     root = Path(os.path.realpath(folder))
     found = _Found()
     digest = hashlib.sha256()
@@ -78,7 +80,7 @@ def describe(folder: str, home: str = "") -> FolderReport:
 
 
 def _files(root: Path, home: Path | None) -> Iterator[tuple[str, Path]]:
-    """Every file that counts: its name as shown (relative to the folder) and its path, in a fixed order."""
+    """Every relevant file: its name as shown (relative to the folder) and its path, in a fixed order."""
     for name in (*SETTINGS, SERVERS, *TEXTS):
         if _is_file(root / name):
             yield name, root / name
@@ -86,7 +88,7 @@ def _files(root: Path, home: Path | None) -> Iterator[tuple[str, Path]]:
         yield from _walk(root, tree)
     for above in root.parents:
         if above == home:
-            return  # the user's own files, trusted as such
+            return  # the user's own files are trusted
         prefix = os.path.relpath(above, root)
         for name in (SERVERS, *TEXTS):
             if _is_file(above / name):
@@ -97,7 +99,7 @@ def _files(root: Path, home: Path | None) -> Iterator[tuple[str, Path]]:
 
 
 def _walk(root: Path, tree: str) -> Iterator[tuple[str, Path]]:
-    """The files below a folder, links followed as the CLI does, each folder once."""
+    """The files below a folder, following symbolic links as the CLI does, each folder once."""
     seen = set()
     for parent, folders, names in os.walk(root / tree, followlinks=True):
         here = os.path.realpath(parent)
@@ -113,7 +115,7 @@ def _walk(root: Path, tree: str) -> Iterator[tuple[str, Path]]:
 
 
 def _is_file(path: Path) -> bool:
-    """A regular file, perhaps behind a link: reading a pipe or a device would hang."""
+    """Whether this is a regular file, possibly behind a link: reading a pipe or a device would hang."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:
@@ -121,7 +123,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """None for what is too large or may not be read."""
+    """The file's content; None if it is too large or cannot be read."""
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -183,11 +185,11 @@ def _explain_hook(name: str, event: str, matcher: Any, found: _Found) -> None:
         return
     hooks = matcher.get("hooks")
     for hook in hooks if isinstance(hooks, list) else [hooks]:
-        told = hook if isinstance(hook, dict) else {"hook": hook}
-        found.hooks.append({"file": name, "event": event, "matcher": matcher.get("matcher", ""), **told})
+        fields = hook if isinstance(hook, dict) else {"hook": hook}
+        found.hooks.append({"file": name, "event": event, "matcher": matcher.get("matcher", ""), **fields})
 
 
 def _explain_servers(name: str, servers: Any, found: _Found) -> None:
     for server, config in servers.items() if isinstance(servers, dict) else ():
-        told = config if isinstance(config, dict) else {"config": config}
-        found.servers.append({**told, "file": name, "name": server})
+        fields = config if isinstance(config, dict) else {"config": config}
+        found.servers.append({**fields, "file": name, "name": server})

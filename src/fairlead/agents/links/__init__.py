@@ -1,4 +1,4 @@
-"""Links: how bytes reach an agent and come back. A link knows no message; the wires split and read what it carries."""
+"""Links: transports that carry bytes to and from an agent. A link does not parse messages; the wire modules do."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from fairlead.system.pipes import Take
 
 
 class Link(Protocol):
-    """The bytes of one running agent. `send` raises AgentGone once nobody reads any more."""
+    """The byte stream of one running agent. `send` raises AgentNotRunning once the agent has stopped reading."""
 
     @property
     def pid(self) -> int: ...
@@ -16,13 +16,13 @@ class Link(Protocol):
     def running(self) -> bool: ...
 
     async def receive(self, take: Take) -> None:
-        """Hand on what the agent says, each batch awaited before more is read; returns when it says no more."""
+        """Pass the agent's output to `take`, awaiting each batch before reading more; return when the output ends."""
         ...
 
     async def send(self, data: bytes) -> None:
-        """Return when the bytes are on their way. AgentGone, AgentTimeout."""
+        """Return when the bytes are on their way. Raises AgentNotRunning, AgentTimeout."""
         ...
 
     async def stop(self) -> Exit:
-        """End the agent, bounded; how it ended. Of one that has ended, how that was."""
+        """Stop the agent within a bounded time and return its exit; if it has already ended, return that exit."""
         ...

@@ -1,4 +1,4 @@
-"""The port for the tokens of agents that connect to us instead of being spoken to through pipes."""
+"""The port for the tokens of agents that connect to the gateway instead of using pipes."""
 
 from typing import Protocol
 
@@ -6,12 +6,12 @@ from fairlead.model.ids import SessionId
 
 
 class DialInTokens(Protocol):
-    """Credentials that open the doors of one session's agent and nothing else."""
+    """Credentials that grant access to the routes of one session's agent and to nothing else."""
 
     def issue(self, session: SessionId) -> str:
-        """A new one; the one before is over."""
+        """Return a new token; the session's previous token becomes invalid."""
         ...
 
     def revoke(self, session: SessionId) -> None:
-        """What was opened with it ends."""
+        """Invalidate the session's token and end the connections that were opened with it."""
         ...

@@ -1,8 +1,9 @@
-"""The dial-in link: an agent that connects to us. Its sockets come and go; to the driver it is one stream of bytes.
+"""The dial-in link: an agent that connects to us. Its sockets come and go; the driver sees one stream of bytes.
 
-Frames in are handed on in order, with a mark where a socket came back. Frames out end with one newline each; what
-the agent may not have got when its socket dropped is sent again on the next. An agent that we started is our child
-all the same, and is reaped; one that a person started has no process here, and is gone when it stays away.
+Incoming frames are passed on in order, with a mark where the agent reconnected. Each outgoing frame ends with one
+newline; lines that the agent may not have received when its socket dropped are resent on the next socket. An agent
+that we started is still our child process, and we reap it; an agent that a person started has no process here and
+counts as gone when it does not reconnect.
 """
 
 import asyncio
@@ -27,16 +28,16 @@ from fairlead.system.sandbox import Sandbox
 logger = logging.getLogger("fairlead.agents.dialin")
 
 UNREAD_BYTES = 1 << 20
-"""What may wait here for the core before the socket is not read any more; what one read brings comes on top."""
+"""Bytes that may wait here for the core before we stop reading the socket; one more read may exceed this limit."""
 UNSENT_BYTES = 1 << 20
-"""What may wait for the agent's side before the next line does: far below what the server bears."""
+"""Bytes that may wait in the socket before `send` blocks: far below the server's own limit."""
 LAST_WORDS_SECONDS = 10.0
-"""How long the socket of a dead process may take to come to its end."""
+"""How long we wait for the socket to close after its process has ended."""
 PLAIN_CLOSE = 1000
 
 
 class DialInLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent's version does: how long it tries to come back, and the close code that ends it, if one does."""
+    """The behaviour of the agent's version: how long it tries to reconnect, and the close code that ends it, if any."""
 
     tries_s: float
     close_code: int | None = None
@@ -44,7 +45,8 @@ class DialInLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DialInConnection(msgspec.Struct, frozen=True):
-    """A socket came. `again`: not the first; `last` is what the agent says that it wrote last."""
+    """The agent opened a socket. `again`: it is not the first one; `last`: the id of the last message that the agent
+    says it has written."""
 
     again: bool
     last: str = ""
@@ -54,7 +56,7 @@ Arrived = Callable[[DialInConnection], Awaitable[None]]
 
 
 class DialInLink:
-    """Implements `Link`, but for the second argument of `receive`. `ended` is called once, when it is closed."""
+    """Implements `Link`, except for the second argument of `receive`. `ended` is called once, when the link closes."""
 
     def __init__(
         self, clock: Clock, terms: DialInLimits, child: ChildProcess | None, ended: Callable[[], None] = lambda: None
@@ -67,11 +69,11 @@ class DialInLink:
         self._outbox = UnconfirmedLines()
         self._inbox: deque[bytes | DialInConnection] = deque()
         self._unread = 0
-        self._said = bytearray()
+        self._stdout = bytearray()
         self._socket: _Socket | None = None
         self._arrivals = 0
         self.posts = 0
-        """How often it has said something beside its socket."""
+        """How many posts the agent has sent over HTTP instead of its socket."""
         self._changed = asyncio.Event()
         self._timer: Timer | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -88,7 +90,7 @@ class DialInLink:
         ended: Callable[[], None],
         sandbox: Sandbox | None = None,
     ) -> "DialInLink":
-        """Start the agent, which is to connect. AgentMissing, BadRequest."""
+        """Start the agent and expect it to connect. Raises AgentMissing, BadRequest."""
         child = start_child(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox)
         child.close_input()
         link = cls(clock, terms, child, ended)
@@ -100,7 +102,7 @@ class DialInLink:
         if self._child is not None:
             self._watching = asyncio.create_task(self._watch(self._child))
 
-    # --- as a link
+    # --- the `Link` side
 
     @property
     def pid(self) -> int:
@@ -116,7 +118,7 @@ class DialInLink:
         return self.state in TAKES
 
     async def receive(self, take: Take, arrived: Arrived) -> None:
-        """Until the agent says no more."""
+        """Pass bytes to `take` and new connections to `arrived`, in order, until the link is closed."""
         while True:
             while self._inbox:
                 item = self._inbox.popleft()
@@ -131,7 +133,9 @@ class DialInLink:
             await self._change()
 
     async def send(self, data: bytes) -> None:
-        """Return when the line is on its way, or is kept for when the agent is back. AgentGone, AgentTimeout."""
+        """Return when the line is on its way, or is queued until the agent reconnects.
+
+        Raises AgentNotRunning, AgentTimeout."""
         try:
             await within(self._clock, WRITE_SECONDS, self._room())
         except TimeoutError:
@@ -140,7 +144,9 @@ class DialInLink:
             logger.info("kept for an agent that is away", extra={"pid": self.pid, "bytes": len(data)})
 
     def offer(self, data: bytes) -> bool:
-        """Whether it was sent; if not, it is kept until the agent is back. AgentGone when it will not be."""
+        """Return whether the line was sent; if not, it is queued until the agent reconnects.
+
+        Raises AgentNotRunning when the agent will not reconnect."""
         if not self.running:
             raise AgentNotRunning("The agent reads no more: it has exited or is about to.")
         self._outbox.add(data)
@@ -150,12 +156,12 @@ class DialInLink:
         return True
 
     def pass_by(self, data: bytes) -> None:
-        """A line that matters only now: not kept for an agent that is away."""
+        """Send a line that matters only now; drop it if the agent is disconnected."""
         if self._socket is not None and self.running:
             self._socket.say([data], 0)
 
     async def stop(self) -> Exit:
-        """By the close code where its version knows one, else by the ladder of signals; how it ended."""
+        """Stop the agent with the close code, where its version knows one, else with signals; return its exit."""
         polite = self._socket is not None and self._terms.close_code is not None
         self._signal(DialInSignal.STOPPED)
         if self._socket is not None:
@@ -164,22 +170,22 @@ class DialInLink:
             self._signal(DialInSignal.ENDED)
             return Exit()
         patience = self._terms.patience
-        # Nothing but a signal ends a version that takes every close for a broken line.
+        # A version that treats every close as a broken connection ends only on a signal.
         hurried = patience if polite else StopTimeouts(close=0.0, terminate=patience.terminate, kill=patience.kill)
         status = await self._child.end(hurried)
         await asyncio.shield(self._watching)
         return Exit(code=status.code, signal=status.signal, stderr=self._child.stderr)
 
-    # --- as what sockets and posts come to
+    # --- the side that sockets and posts connect to
 
     def enter(self, last: str) -> "_Socket":
-        """For a socket that was let in. Busy when no agent is expected any more."""
+        """Return the owner for an accepted socket. Raises Busy when no agent is expected any more."""
         if not self.running:
             raise Busy("This session expects no agent now.")
         return _Socket(self, last)
 
     async def post(self, data: bytes) -> None:
-        """What the agent says beside its socket. Busy, and then it may try again, while too much is unread."""
+        """Accept output that the agent posts over HTTP. Raises Busy while too much is unread; the agent may retry."""
         if not self.running:
             raise Busy("This session expects no agent now.")
         if self._unread > UNREAD_BYTES:
@@ -188,11 +194,11 @@ class DialInLink:
         self._put(data)
 
     async def connected(self) -> None:
-        """When it has come for the first time, or will not come any more."""
+        """Return when the agent has connected for the first time, or will not connect any more."""
         while self.state is DialInState.CONNECTING:
             await self._change()
 
-    # --- inside
+    # --- internals
 
     def _signal(self, signal: DialInSignal) -> None:
         before, self.state = self.state, TABLE[self.state, signal]
@@ -226,7 +232,7 @@ class DialInLink:
             socket.say(lacking, self._outbox.last)
 
     def heard(self, socket: "_Socket", data: bytes) -> None:
-        """Also of a socket that another has replaced: it was said before."""
+        """Queue received bytes, also from a replaced socket: the agent sent them before it opened the new one."""
         self._put(data)
         if self._unread > UNREAD_BYTES:
             socket.pause()
@@ -264,16 +270,18 @@ class DialInLink:
             await self._change()
 
     async def _watch(self, child: ChildProcess) -> None:
-        """Its output is read all the time: a full pipe would stop it. What it says there matters if it never comes."""
+        """Read the child's stdout all the time, since a full pipe would block it, and wait for its end.
+
+        The output is passed on only if the agent never connected."""
 
         async def keep(data: bytes) -> None:
-            self._said += data
-            del self._said[: -64 * 1024]
+            self._stdout += data
+            del self._stdout[: -64 * 1024]
 
         await child.read(keep)
         await child.wait()
-        if self._arrivals == 0 and self._said:
-            self._put(bytes(self._said))
+        if self._arrivals == 0 and self._stdout:
+            self._put(bytes(self._stdout))
         with contextlib.suppress(TimeoutError):
             await within(self._clock, LAST_WORDS_SECONDS, self._silence())
         self._signal(DialInSignal.ENDED)
@@ -284,7 +292,7 @@ class DialInLink:
 
 
 class _Socket:
-    """One socket of the agent: implements `model.sockets.Holder`."""
+    """One socket of the agent. Implements `model.sockets.SocketOwner`."""
 
     def __init__(self, link: DialInLink, last: str) -> None:
         self._link = link
@@ -293,7 +301,7 @@ class _Socket:
         self._paused = False
         self._whole = True
 
-    # what the server calls
+    # called by the server
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
@@ -310,11 +318,11 @@ class _Socket:
     def detached(self, code: int) -> None:
         self._wire = None
         if not self._whole:
-            # Frames come whole: what has no newline at a socket's end is a last line, not half of one.
+            # Frames arrive whole: bytes without a newline when the socket ends are a last line, not half of one.
             self._link.heard(self, b"\n")
         self._link.dropped(self, code)
 
-    # what the link calls
+    # called by the link
 
     def say(self, lines: Sequence[bytes], number: int) -> None:
         if self._wire is not None:

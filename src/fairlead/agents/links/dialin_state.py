@@ -1,6 +1,6 @@
-"""A dial-in link without its socket: the table of its states, and the lines that the agent may not have got. Pure.
+"""The state of a dial-in link, without its socket: the state table and the lines not yet confirmed. Pure.
 
-Rule: whether the link is connected is decided here and nowhere else.
+Rule: only this module decides whether the link is connected.
 """
 
 from collections import deque
@@ -13,10 +13,10 @@ from fairlead.model.errors import AgentTimeout
 class DialInState(StrEnum):
     IDLE = "idle"
     CONNECTING = "connecting"
-    """Expected for the first time."""
+    """The agent's first connection is expected."""
     CONNECTED = "connected"
     RECONNECTING = "reconnecting"
-    """It was here, and may come back as long as its version tries."""
+    """The socket has dropped; the agent may reconnect for as long as its version keeps trying."""
     CLOSING = "closing"
     CLOSED = "closed"
 
@@ -40,7 +40,7 @@ TABLE: Final[dict[tuple[DialInState, DialInSignal], DialInState]] = {
     (_S.CONNECTING, _E.GAVE_UP): _S.CLOSED,
     (_S.CONNECTING, _E.STOPPED): _S.CLOSING,
     (_S.CONNECTING, _E.ENDED): _S.CLOSED,
-    # The agent has noticed before us that its socket is dead: the new one takes its place.
+    # The agent noticed before us that its socket is dead: the new socket replaces the old one.
     (_S.CONNECTED, _E.OPENED): _S.CONNECTED,
     (_S.CONNECTED, _E.DROPPED): _S.RECONNECTING,
     (_S.CONNECTED, _E.STOPPED): _S.CLOSING,
@@ -58,17 +58,17 @@ TABLE: Final[dict[tuple[DialInState, DialInSignal], DialInState]] = {
     (_S.CLOSED, _E.STOPPED): _S.CLOSED,
     (_S.CLOSED, _E.ENDED): _S.CLOSED,
 }
-"""What is not here cannot happen: a socket that opens while the link is idle, closing or closed is turned away."""
+"""Missing pairs cannot happen: a socket that opens while the link is idle, closing or closed is rejected."""
 
 TAKES: Final = frozenset({DialInState.CONNECTING, DialInState.CONNECTED, DialInState.RECONNECTING})
-"""The states in which a socket may come, and a line of ours be given."""
+"""The states in which the agent may open a socket and we may send a line."""
 
 KEPT_BYTES: Final = 16 << 20
-"""Lines that may wait for an agent that is away: the largest message of a client twice over."""
+"""Limit for lines queued for a disconnected agent: twice the largest message of a client."""
 
 
 class UnconfirmedLines:
-    """Our lines from the first that the agent may lack. They go again, in order, on its next socket."""
+    """The lines that the agent has not confirmed yet. They are resent, in order, on its next socket."""
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
         self._limit = limit
@@ -82,7 +82,7 @@ class UnconfirmedLines:
         return self._last
 
     def add(self, line: bytes) -> None:
-        """AgentTimeout when the agent has been away for too much."""
+        """Append a line. Raises AgentTimeout when too many bytes already wait for the agent."""
         if self._lines and self._size + len(line) > self._limit:
             raise AgentTimeout("The agent is not connected, and too much waits for it: interrupt or close the session.")
         self._last += 1
@@ -90,7 +90,7 @@ class UnconfirmedLines:
         self._size += len(line)
 
     def took(self, number: int) -> None:
-        """The agent has got every line up to this one."""
+        """Drop every line up to this number: the agent has received them."""
         while self._lines and self._lines[0][0] <= number:
             self._size -= len(self._lines.popleft()[1])
 

@@ -1,4 +1,4 @@
-"""The stdio link: an agent that is our child, spoken to through its stdin and heard through its stdout."""
+"""The stdio link: an agent that runs as our child process, connected through its stdin and stdout."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,13 +10,13 @@ from fairlead.system.process import ChildProcess, StopTimeouts, spawn
 from fairlead.system.sandbox import Sandbox
 
 WRITE_SECONDS = 30.0
-"""An agent that does not read its input for so long is stuck: its pipe is full and nothing of ours gets through."""
+"""An agent that does not read its input for this long is stuck: its pipe is full and no more bytes fit in."""
 
 
 def start_child(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock, sandbox: Sandbox | None = None
 ) -> ChildProcess:
-    """AgentMissing if there is no such program, BadRequest if there is no such folder."""
+    """Spawn the agent. Raises AgentMissing if the program does not exist, BadRequest if the folder does not."""
     try:
         return spawn(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox)
     except OSError as error:
@@ -29,7 +29,7 @@ def start_child(
 
 
 class StdioLink:
-    """Implements `Link`. Bytes to and from one child. Every call fails with AgentGone once the child reads no more."""
+    """Implements `Link` for one child process. `send` raises AgentNotRunning once the child has stopped reading."""
 
     def __init__(self, child: ChildProcess, clock: Clock, patience: StopTimeouts) -> None:
         self._child = child
@@ -47,7 +47,7 @@ class StdioLink:
         patience: StopTimeouts,
         sandbox: Sandbox | None = None,
     ) -> "StdioLink":
-        """Start the agent. AgentMissing, BadRequest."""
+        """Start the agent. Raises AgentMissing, BadRequest."""
         return cls(start_child(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox), clock, patience)
 
     @property
@@ -56,7 +56,7 @@ class StdioLink:
 
     @property
     def started(self) -> str:
-        """The child's start mark: with the pid it names this process for good."""
+        """The child's start mark: together with the pid it identifies this process uniquely."""
         return self._child.started
 
     @property
@@ -68,11 +68,13 @@ class StdioLink:
         return self._child.running
 
     async def receive(self, take: Take) -> None:
-        """Hand what the agent says to `take`, each batch awaited before more is read; returns at its end."""
+        """Pass the agent's output to `take`, awaiting each batch before reading more; return when the output ends."""
         await self._child.read(take)
 
     async def send(self, data: bytes) -> None:
-        """Return when the system took the bytes. AgentGone; AgentTimeout when the agent does not read."""
+        """Return when the operating system has accepted the bytes.
+
+        Raises AgentNotRunning, and AgentTimeout when the agent does not read its input."""
         try:
             await within(self._clock, WRITE_SECONDS, self._child.write(data))
         except PipeClosed:
@@ -81,6 +83,6 @@ class StdioLink:
             raise AgentTimeout("The agent does not read its input: interrupt or close the session.") from None
 
     async def stop(self) -> Exit:
-        """The ladder, bounded; how it ended."""
+        """Run the stop sequence (close, terminate, kill) within its time limits and return the exit."""
         status = await self._child.end(self._patience)
         return Exit(code=status.code, signal=status.signal, stderr=self._child.stderr)

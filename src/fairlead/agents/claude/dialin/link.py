@@ -1,8 +1,8 @@
-"""The CLI over a dial-in link: what it says twice is heard once, and what was lost is looked up in its transcript.
+"""The CLI over a dial-in link: drops repeated messages and reads lost ones from the CLI's transcript.
 
-Measured: when its socket drops, 2.1.37 loses what it says until it is back; 2.1.120 says its last 1000 messages again
-at every return. Both name the last message that they wrote in `X-Last-Request-Id`: one that never came is a gap. A
-permission that is asked while the socket is down is lost in both.
+Measured: when its socket drops, 2.1.37 loses its output until it has reconnected; 2.1.120 resends its last 1000
+messages at every reconnect. Both send the id of the last message that they wrote in `X-Last-Request-Id`: if that
+message never arrived here, there is a gap. A permission request made while the socket is down is lost in both.
 """
 
 import asyncio
@@ -31,21 +31,21 @@ from fairlead.system.pipes import Take
 logger = logging.getLogger("fairlead.agents.claude")
 
 REMEMBERED: Final = 4096
-"""Messages known again: several times the 1000 that the CLI keeps to say again."""
+"""How many message ids are remembered: several times the 1000 messages that the CLI buffers for resending."""
 SETTLING_SECONDS: Final = 3.0
-"""After its return the CLI says again at once what it will say again. Later, what is missing is missing."""
+"""After a reconnect the CLI resends its buffered messages at once. A message still missing after this time is lost."""
 
 KEEP_ALIVE_SECONDS: Final = 300.0
-"""As often as 2.1.120 says it to us. Neither side draws anything from its absence."""
+"""The interval at which 2.1.120 sends keep-alives to us. Neither side concludes anything from a missing one."""
 HYBRID_SECONDS: Final = 0.25
-"""Measured: 2.1.37 knows of its own request only when the answer to its post has come, and an answer to the request
-that is there before is lost, and the turn with it. Posts follow each other every 50 ms."""
+"""Measured: 2.1.37 registers its own control request only when the HTTP response to its post has arrived. An answer to
+the request that arrives earlier is lost, and the turn with it. Posts follow each other every 50 ms."""
 
 Tell = Callable[[list[Record]], Awaitable[None]]
 
 
 class _Name(msgspec.Struct):
-    """What names a message."""
+    """The fields that identify a message."""
 
     type: str = ""
     uuid: str | None = None
@@ -56,27 +56,27 @@ _names: Final = msgspec.json.Decoder(_Name)
 
 
 class Deduplicator:
-    """Lets every message through once. Pure."""
+    """Passes every message once. Pure."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, None] = OrderedDict()
 
     def name(self, line: bytes) -> str:
-        """Its uuid; for a request its id; empty for what has no name and is always new."""
+        """Return the message's uuid, or the id of a control request; empty for a message without an id: always new."""
         try:
             found = _names.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return ""  # a piece of a line, or no JSON: the driver will see
+            return ""  # part of a line, or not JSON: the driver handles it
         if found.uuid:
             return found.uuid
-        # Only the request itself: an answer and a withdrawal carry the same id.
+        # Only the request itself: its answer and its cancellation carry the same id.
         return f"request {found.request_id}" if found.type == "control_request" and found.request_id else ""
 
     def knows(self, name: str) -> bool:
         return name in self._seen
 
     def first(self, name: str) -> bool:
-        """Whether it is new; from now on it is not."""
+        """Return whether the name is new, and remember it."""
         if name in self._seen:
             return False
         self._seen[name] = None
@@ -86,7 +86,8 @@ class Deduplicator:
 
 
 class ClaudeDialIn:
-    """Implements `Link` around a dial-in link. `tell` hands records of ours to the core, in order with the CLI's."""
+    """Implements `Link` around a dial-in link. `tell` sends the gateway's own records to the core, in order with the
+    CLI's records."""
 
     def __init__(self, link: DialInLink, version: Version, clock: Clock, transcript: Path) -> None:
         self.link = link
@@ -95,10 +96,10 @@ class ClaudeDialIn:
         self._replays = abilities(version).replays
         self._clock = clock
         self._transcript = transcript
-        self._sieve = Deduplicator()
+        self._dedup = Deduplicator()
         self._prompt: MessageId | None = None
         self._missing = ""
-        self._heard = 0
+        self._received = 0
         self._settling: asyncio.Task[None] | None = None
         self._keeping: Timer | None = None
 
@@ -145,55 +146,56 @@ class ClaudeDialIn:
         self.link.pass_by(keep_alive_line())
         self._keeping = self._clock.call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
 
-    # --- what comes twice
+    # --- repeated messages
 
     async def _sift(self, data: bytes) -> bytes:
         lines = data.split(b"\n")
         kept: list[bytes] = []
         for line in lines:
-            name = self._sieve.name(line) if line else ""
+            name = self._dedup.name(line) if line else ""
             if name and self._missing:
                 await self._replayed(name)
-            if not name or self._sieve.first(name):
+            if not name or self._dedup.first(name):
                 kept.append(line)
         fresh = data if len(kept) == len(lines) else b"\n".join(kept)
-        self._heard += fresh.strip() != b""
+        self._received += fresh.strip() != b""
         return fresh
 
     async def _replayed(self, first: str) -> None:
-        """The first message after a return: if it is known, the CLI says again all that was lost."""
+        """Handle the first message after a reconnect: if it is known, the CLI resends everything that was lost."""
         missing, self._missing = self._missing, ""
-        if not self._sieve.knows(first):
+        if not self._dedup.knows(first):
             await self._fill(missing)
 
-    # --- what is missing
+    # --- lost messages
 
     async def _arrived(self, arrival: DialInConnection) -> None:
         await self._calm()
         if not arrival.again:
             self._keeping = self._clock.call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
             return
-        self._missing = "" if not arrival.last or self._sieve.knows(arrival.last) else arrival.last
+        self._missing = "" if not arrival.last or self._dedup.knows(arrival.last) else arrival.last
         lost = ""
         if self._missing and not self._replays:
             lost, self._missing = self._missing, ""
         over = bool(lost) and not await self._fill(lost)
-        self._heard = 0
+        self._received = 0
         self._settling = asyncio.create_task(self._settle(over))
 
     async def _settle(self, over: bool) -> None:
-        """Some time after its return: what did not come by itself is looked up, and a person is told what may hang.
+        """Some time after a reconnect, read still missing messages from the transcript and emit the marker from which
+        the interpreter warns about calls that may hang.
 
-        `over`: the last that it wrote is not in the transcript, so it is a result, or a piece of a message; if it
-        has said nothing since, it was a result."""
+        `over`: the last message that the CLI wrote is not in the transcript, so it is a result or a part of a
+        message; if the CLI has sent nothing since, it was a result."""
         await self._clock.sleep(SETTLING_SECONDS)
         if self._missing:
             missing, self._missing = self._missing, ""
             over = not await self._fill(missing)
         marker = ConnectionMarker(
-            cause=str(uuid.uuid4()), over=over and self._heard == 0, back=True, asked=self.asked()
+            cause=str(uuid.uuid4()), over=over and self._received == 0, back=True, asked=self.asked()
         )
-        await self._tell(marker)
+        await self._emit(marker)
 
     async def _calm(self) -> None:
         task, self._settling = self._settling, None
@@ -202,9 +204,10 @@ class ClaudeDialIn:
             await asyncio.wait({task})
 
     async def _fill(self, missing: str) -> bool:
-        """Give the rows since the last prompt; those that are known already mean nothing new. True if the missing
-        message is one of them."""
-        await self._tell(ConnectionMarker(cause=str(uuid.uuid4()), gap=True))
+        """Send the transcript's rows since the last prompt to the core; rows that are known already have no effect.
+
+        Return whether the missing message is among them."""
+        await self._emit(ConnectionMarker(cause=str(uuid.uuid4()), gap=True))
         found, count = False, 0
         async for batch in self._rows():
             found = found or any(missing.encode() in record.raw for record in batch)
@@ -222,7 +225,7 @@ class ClaudeDialIn:
             if batch:
                 yield batch
 
-    async def _tell(self, marker: ConnectionMarker) -> None:
+    async def _emit(self, marker: ConnectionMarker) -> None:
         await self.tell([Record(link_marker(marker), "gateway")])
 
 

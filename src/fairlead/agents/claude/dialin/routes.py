@@ -1,7 +1,7 @@
-"""Where the CLI comes in: its socket, and the posts of its hybrid transport. Declared as a protocol's routes are.
+"""The routes on which the CLI connects: its socket, and the posts of its hybrid transport.
 
-The gate has decided before anything here runs: the token is that of the session in the path. Each session has at most
-one agent that is expected.
+They are declared like the routes of a client protocol. Access control has run before any handler here: the token
+belongs to the session in the path. Each session expects at most one agent.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,14 +20,14 @@ from fairlead.model.sockets import AttachOwner, Do, Handshake, SocketOwner, Sock
 
 SOCKET: Final = "/v1/cli/ws/{session}"
 EVENTS: Final = "/v1/cli/session/{session}/events"
-"""The CLI makes the second from the first: /ws/ becomes /session/, and /events is added."""
+"""The CLI derives the second path from the first: /ws/ becomes /session/, and /events is appended."""
 
 LARGEST: Final = RECORD_LIMIT + (1 << 20)
-"""A record, and what stands around it."""
+"""The largest record, plus its envelope."""
 
 
 class AcceptPost(ServiceCall, frozen=True):
-    """-> None. What an agent posted, in order."""
+    """-> None. The messages that an agent posted, in order."""
 
     session: SessionId
     events: tuple[msgspec.Raw, ...]
@@ -38,7 +38,7 @@ class _Posted(msgspec.Struct):
 
 
 class DialInRoutes:
-    """The agents that are expected, by their session."""
+    """The links of expected agents, by session."""
 
     def __init__(self) -> None:
         self._expected: dict[SessionId, DialInLink] = {}
@@ -47,7 +47,7 @@ class DialInRoutes:
         self._expected[session] = link
 
     def shut(self, session: SessionId, link: DialInLink) -> bool:
-        """False if another is expected by now."""
+        """Stop expecting this link's agent. Return False if the session already expects another one."""
         if self._expected.get(session) is not link:
             return False
         del self._expected[session]
@@ -110,7 +110,7 @@ def _line(event: msgspec.Raw) -> bytes:
 
 
 class _DialInProtocol:
-    """The conversation of a CLI's socket: it hands itself over and has nothing to say."""
+    """The socket protocol of the CLI: it attaches the link as the socket's owner and does nothing else."""
 
     def __init__(self, holder: SocketOwner) -> None:
         self._holder = holder

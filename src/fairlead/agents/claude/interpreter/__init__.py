@@ -1,1 +1,1 @@
-"""Claude's records in, events out. Pure: its whole memory is one `InterpreterState`."""
+"""Turns Claude's records into events. Pure: its entire state is one `InterpreterState`."""

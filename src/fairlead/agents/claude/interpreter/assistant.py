@@ -1,7 +1,7 @@
-"""What the agent says: assistant records, one per content block, and the stream that goes before each.
+"""The agent's output: assistant records, one per content block, and the stream that precedes each.
 
-A block is named by its message and its place in it. Deltas are told with running offsets; the block that repeats
-them names them in its marks and lets them go from the log.
+A block is identified by its message and its index in it. Deltas are emitted with running offsets; the block that
+repeats them lists them in its marks and drops them from the log.
 """
 
 import hashlib
@@ -28,6 +28,7 @@ from fairlead.model.ids import CallId, MessageId, event_id
 
 FINAL: Final = frozenset({"end_turn", "stop_sequence"})
 """Stop reasons after which the agent waits for a prompt."""
+
 FILLER: Final = "No response requested."
 
 
@@ -35,27 +36,28 @@ FILLER: Final = "No response requested."
 
 
 def blocks_of(content: Any) -> list[dict[str, Any]]:
-    """A message's content as blocks; a plain string is a text."""
+    """A message's content as blocks; a plain string becomes a text block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def fills(record: AssistantRecord) -> bool:
-    """Written by the CLI in the place of an answer that never was, when it takes up an interrupted conversation: for
-    the model alone, its own screen does not show it."""
-    said = blocks_of(record.message.content)
-    return record.message.model == SYNTHETIC and [block.get("text") for block in said] == [FILLER]
+    """Whether the CLI wrote this in place of a missing answer when it resumed an interrupted conversation.
+
+    It is only for the model; the CLI's own screen does not show it."""
+    blocks = blocks_of(record.message.content)
+    return record.message.model == SYNTHETIC and [block.get("text") for block in blocks] == [FILLER]
 
 
 def assistant(step: Step, record: AssistantRecord, thread: str) -> None:
     blocks = blocks_of(record.message.content)
     message = record.message.id or step.source
-    told = len(step.events)
+    first = len(step.events)
     for block in blocks:
         _block(step, record, block, message, thread, len(blocks) == 1)
-    costs.count(step, told, record.message.usage)
-    if len(step.events) == told:
+    costs.count(step, first, record.message.usage)
+    if len(step.events) == first:
         step.keep("assistant", thread=thread)
 
 
@@ -92,7 +94,7 @@ def _block(step: Step, record: AssistantRecord, block: dict[str, Any], message: 
 
 
 def _kind(block: dict[str, Any]) -> str:
-    """What the block is to us; empty for one that we do not know or that lacks what its kind must have."""
+    """The block's kind; empty if the kind is unknown or a required field is missing."""
     kind = block.get("type")
     if kind == "text" and isinstance(block.get("text"), str):
         return "text"
@@ -104,55 +106,55 @@ def _kind(block: dict[str, Any]) -> str:
 
 
 def _arguments(given: Any) -> dict[str, Any]:
-    """A call's input is an object; what is none is kept inside one."""
+    """A call's input as an object; any other value is wrapped in one."""
     if given is None:
         return {}
     return given if isinstance(given, dict) else {"input": given}
 
 
 def _place(step: Step, message: str, thread: str, block: dict[str, Any], given: int | None) -> int | None:
-    """The block's index in its message; None for one that was told already."""
+    """The block's index in its message; None if the block was emitted already."""
     state = step.state
     kind = _kind(block)
     if kind == "tool_use" and (block["id"] in state.calls or block["id"] in state.ended):
         return None
-    told = state.messages.setdefault(message, [])
+    emitted = state.messages.setdefault(message, [])
     trim(state.messages, MESSAGES_KEPT)
     index = given
     if index is None:
         index = _streamed_index(step, message, thread, kind, block)
-    says = state.said.setdefault(message, [])
+    hashes = state.said.setdefault(message, [])
     trim(state.said, MESSAGES_KEPT)
-    words = _hash(block)
-    if index in told or (index is None and step.origin == "transcript" and words in says):
+    digest = _hash(block)
+    if index in emitted or (index is None and step.origin == "transcript" and digest in hashes):
         return None
     if index is None:
-        index = max(told, default=-1) + 1
-    told.append(index)
-    says.append(words)
+        index = max(emitted, default=-1) + 1
+    emitted.append(index)
+    hashes.append(digest)
     return index
 
 
 def _hash(block: dict[str, Any]) -> int:
-    said = msgspec.json.encode(block, order="sorted")
-    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "big")
+    encoded = msgspec.json.encode(block, order="sorted")
+    return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest(), "big")
 
 
 def _streamed_index(step: Step, message: str, thread: str, kind: str, block: dict[str, Any]) -> int | None:
-    """Where the stream has this block: the CLI may leave out one that it streamed."""
+    """The block's index in the stream: the CLI may omit a block that it streamed."""
     stream = step.state.streams.get(thread)
     if stream is None or stream.message != message:
         return None
     open_ = [(index, piece) for index, piece in sorted(stream.pieces.items()) if not piece.told and piece.kind == kind]
     if kind == "tool_use":
         return next((index for index, piece in open_ if piece.call == block["id"]), None)
-    # The block that begins with what was streamed, and with most of it: another one was left out.
+    # Match the streamed piece that is the longest prefix of this block: the other pieces belong to omitted blocks.
     whole = _string(block.get("text") if kind == "text" else block.get("thinking"))
     return max(open_, key=lambda found: _streamed_part(found[1], whole), default=(None,))[0]
 
 
 def _streamed_part(piece: StreamedBlock, whole: str) -> int:
-    """How much of the text was streamed as this piece; -1 if something else was."""
+    """The length of the piece if it is a prefix of the text, else -1."""
     return piece.length if _checksum(whole[: piece.length]) == piece.checksum else -1
 
 
@@ -161,10 +163,10 @@ def _checksum(text: str, before: int = 0) -> int:
 
 
 def _marks(step: Step, message: str, thread: str, index: int, length: int | None) -> tuple[tuple[int, int], ...]:
-    """The marks of a block that was streamed; its deltas leave the log.
+    """Return the marks of a streamed block and drop its deltas from the log.
 
-    A block may be longer than what was streamed of it (the wire broke, the transcript has the rest). No marks if it
-    is shorter: an offset into the deltas would be none into it."""
+    A block may be longer than its deltas (the connection broke, the transcript has the rest). A shorter block gets no
+    marks: offsets into the deltas would not be valid in the block."""
     stream = step.state.streams.get(thread)
     piece = stream.pieces.get(index) if stream is not None and stream.message == message else None
     if piece is None or piece.told:
@@ -177,7 +179,9 @@ def _marks(step: Step, message: str, thread: str, index: int, length: int | None
 
 
 def note_final(step: Step, record: AssistantRecord) -> None:
-    """Whether the main thread's answer is the turn's last. The wire has no stop reasons, the transcript's copy has."""
+    """Record whether the main thread's answer is the turn's last one.
+
+    Assistant records on the wire have no stop reason; their copies in the transcript have one."""
     turn = step.state.turn
     if turn is None:
         return
@@ -186,12 +190,13 @@ def note_final(step: Step, record: AssistantRecord) -> None:
     turn.error = record.error or ""
     if "tool_use" in kinds:
         turn.final = False
-    elif "text" in kinds and (stop in FINAL or (stop is None and _tells_no_stops(step, record))):
+    elif "text" in kinds and (stop in FINAL or (stop is None and _omits_stop_reasons(step, record))):
         turn.final = True
 
 
-def _tells_no_stops(step: Step, record: AssistantRecord) -> bool:
-    """A transcript row of a version that never writes a stop reason: a text without a call after it is the end."""
+def _omits_stop_reasons(step: Step, record: AssistantRecord) -> bool:
+    """Whether this is a transcript row of a version that never writes a stop reason: there a text without a later call
+    is the turn's end."""
     version = parse_version(record.version or "") if step.origin == "transcript" else None
     return version is not None and not abilities(version).stops_in_transcript
 
@@ -200,7 +205,8 @@ def _tells_no_stops(step: Step, record: AssistantRecord) -> bool:
 
 
 def streamed(step: Step, record: StreamRecord, thread: str, known: bool = True) -> None:
-    """`known` false: whose stream it is will be known later; its records are kept, its deltas not told."""
+    """Handle a stream event. With `known` false the stream's thread is not known yet: its records are stored, but no
+    deltas are emitted."""
     event, state = record.event, step.state
     if event.type == "message_start":
         step.end_stream(thread)
@@ -240,11 +246,11 @@ _DELTAS: Final = {
     "signature_delta": ("thinking", "signature"),
     "input_json_delta": ("tool_use", "partial_json"),
 }
-"""The kind of a delta: the kind of its block, and the field that has the piece."""
+"""Maps the type of a delta to the kind of its block and the field that holds the text."""
 
 
 def _delta(step: Step, stream: MessageStream, index: int, delta: dict[str, Any] | None, thread: str) -> bool:
-    """Tell a piece. False: it is of a kind that we do not know, or what came before it is missing."""
+    """Emit a delta. Return False if its kind is unknown, or an earlier part of the stream is missing."""
     found = _DELTAS.get(_string((delta or {}).get("type")))
     piece_text = (delta or {}).get(found[1]) if found else None
     if found is None or stream.torn or not isinstance(piece_text, str):
@@ -269,7 +275,7 @@ def _delta(step: Step, stream: MessageStream, index: int, delta: dict[str, Any] 
 
 
 def placed_delta(streams: dict[str, MessageStream], event: Delta, seq: int) -> None:
-    """The log gave a delta its number: the block will name it."""
+    """Add the seq that the log gave to a delta to the marks of its block."""
     size = len(event.json) if isinstance(event, InputDelta) else len(event.text)
     for stream in streams.values():
         piece = stream.pieces.get(event.block) if stream.message == event.message else None

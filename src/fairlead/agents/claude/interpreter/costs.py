@@ -1,7 +1,7 @@
-"""What a turn cost. The CLI's totals run on within a process; a turn's own are differences. Pure functions.
+"""The cost of a turn. The CLI's totals accumulate within a process; a turn's cost is a difference. Pure functions.
 
-`model_usage_since_last_result` is used where it is present; else the difference to the result before. The first
-result of a process counts from 0, or from the totals of the process before it where the version carries them over.
+`model_usage_since_last_result` is used where it is present, else the difference to the previous result. The first
+result of a process counts from 0, or from the totals of the previous process where the version carries them over.
 """
 
 from typing import Any, Final
@@ -17,18 +17,18 @@ from fairlead.model.events import Block, ModelUsage, TokenCount, ToolCalled, Tur
 _FIELDS: Final = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "costUSD")
 
 _DIGITS: Final = 10
-"""Differences of floats are rounded to this many digits of a dollar: what is beyond is no money."""
+"""Differences of floats are rounded to this many digits of a dollar: smaller amounts are rounding errors."""
 
 _NOISE: Final = "[ede_diagnostic]"
-"""Begins what the CLI says to its makers in `errors`, not to people."""
+"""Prefix of diagnostics for the CLI's developers in `errors`; they are not for users."""
 
 
 def ending(
     result: ResultRecord, base: CostBaseline, cancelled: bool, error: str = "", *, carries_totals: bool = False
 ) -> tuple[TurnEnding, CostBaseline]:
-    """How the turn ended that `result` ends, and the totals to count the next from.
+    """Return the ending of the turn that `result` ends, and the totals from which to count the next turn.
 
-    `error` is the kind of error that the agent's last words had; `carries_totals` is an ability of its version."""
+    `error` is the kind of error of the agent's last answer; `carries_totals` is an ability of its version."""
     totals = _numbers(result.modelUsage)
     since = None if result.model_usage_since_last_result is None else _numbers(result.model_usage_since_last_result)
     total = result.total_cost_usd or 0.0
@@ -46,14 +46,14 @@ def ending(
         models = {name: _minus(numbers, base.models.get(name, {})) for name, numbers in totals.items()}
         cost = _less(total, base.cost)
     api_ms = result.duration_api_ms or 0.0
-    # A process that goes on from the stored totals of the one before says more than it spent itself.
+    # A process that continues the stored totals of the previous one reports more than it spent itself.
     goes_on = since is not None and round(total - base.cost - cost, _DIGITS) > 0
     api_base = base.api_before if goes_on and base.api_ms == 0.0 else base.api_ms
     status, reason = _status(result, cancelled, error)
-    said = tuple(error for error in result.errors or () if isinstance(error, str) and not error.startswith(_NOISE))
-    if status == "failed" and not said and result.result:
-        said = (result.result,)
-    told = TurnEnding(
+    errors = tuple(error for error in result.errors or () if isinstance(error, str) and not error.startswith(_NOISE))
+    if status == "failed" and not errors and result.result:
+        errors = (result.result,)
+    ended = TurnEnding(
         status=status,
         reason=reason,
         text=result.result or "",
@@ -64,7 +64,7 @@ def ending(
         usage={
             name: _usage(numbers, _window(result, name)) for name, numbers in models.items() if any(numbers.values())
         },
-        errors=said,
+        errors=errors,
         output=result.structured_output,
     )
     after = CostBaseline(
@@ -75,12 +75,12 @@ def ending(
         api_before=base.api_before,
         models_before=base.models_before,
     )
-    return told, after
+    return ended, after
 
 
 def _covers(total: float, totals: dict[str, dict[str, float]], base: CostBaseline) -> bool:
-    """The totals of the process before are in these. A process that was killed stored none, so the next one starts
-    from 0: that shows unless its first turn used more of everything than all the turns before."""
+    """Whether these totals include those of the previous process. A killed process stored none, so the next process
+    starts from 0: this detects it unless its first turn used more of everything than all earlier turns."""
     return total >= base.cost_before and all(
         totals.get(name, {}).get(key, 0.0) >= value
         for name, numbers in base.models_before.items()
@@ -88,16 +88,17 @@ def _covers(total: float, totals: dict[str, dict[str, float]], base: CostBaselin
     )
 
 
-def count(step: Step, told: int, usage: Any) -> None:
-    """Put what the model said of its tokens on the last of the record's own blocks, `told` being where they begin:
-    a call may have set free what its subagent had said before. A `Task` is passed over if there is another block:
-    some clients show it by its subagent alone."""
+def count(step: Step, first: int, usage: Any) -> None:
+    """Attach the model's token count to the last of the record's own blocks among the step's events from `first` on.
+
+    A call may have released deferred records of its subagent: their blocks are not the record's own. A `Task` call is
+    skipped if there is another block: some clients show only its subagent, not the call."""
     tokens = _tokens(usage)
     if tokens is None:
         return
     own = [
         (place, event)
-        for place, event in enumerate(step.events[told:], told)
+        for place, event in enumerate(step.events[first:], first)
         if isinstance(event, Block) and event.id.startswith(f"{step.source}/")
     ]
     shown = [found for found in own if not (isinstance(found[1], ToolCalled) and found[1].name == "Task")]
@@ -106,7 +107,7 @@ def count(step: Step, told: int, usage: Any) -> None:
 
 
 def _tokens(usage: Any) -> TokenCount | None:
-    """None where the two counts that every usage has are no counts."""
+    """The token counts; None if the input or output count, which every usage has, is not a valid count."""
     if not isinstance(usage, dict):
         return None
     taken, given = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
@@ -123,12 +124,12 @@ def _tokens(usage: Any) -> TokenCount | None:
 
 
 def _count(value: Any) -> int | None:
-    """2**53: beyond it clients in JavaScript count wrongly."""
+    """The value if it is a count below 2**53, else None: JavaScript clients cannot represent larger ones exactly."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
 
 
 def next_process(base: CostBaseline) -> CostBaseline:
-    """The totals that a new process begins with."""
+    """The baseline for a new process."""
     return CostBaseline(
         cost_before=base.cost or base.cost_before,
         api_before=max(base.api_ms, base.api_before),
@@ -141,7 +142,7 @@ def _status(result: ResultRecord, cancelled: bool, error: str) -> tuple[TurnStat
         return "cancelled", "interrupted"
     if result.subtype.startswith("error"):
         return "failed", result.subtype
-    # API errors come as `success` with `is_error`: the subtype alone says nothing.
+    # API errors come as `success` with `is_error`: the subtype alone is not enough.
     return ("failed", error or "error") if result.is_error else ("completed", "")
 
 
@@ -158,7 +159,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _less(value: float, base: float) -> float:
-    """The difference; a total below the last one has begun anew (or is a local command's 0)."""
+    """The difference; a total below the last one has restarted from 0 (or is the 0 of a local command)."""
     return value - base if value >= base else value
 
 

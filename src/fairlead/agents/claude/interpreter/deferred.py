@@ -1,5 +1,5 @@
-"""Records whose thread is not known yet: held until it is, told in the main thread when that takes too long, and put
-right by an event should it be known after all.
+"""Records whose thread is not known yet. They are deferred until it is known, and emitted in the main thread if that
+takes too long; if the thread becomes known after that, an event corrects it.
 """
 
 from typing import Final
@@ -28,12 +28,12 @@ from fairlead.model.ids import CallId, MessageId, subagent_id
 AGENT_KEY: Final = "agent:"
 ROW_KEY: Final = "row:"
 PROMPT_KEY: Final = "prompt:"
-"""Prefixes of the keys under which records are held: their subagent is known only by the CLI's own id, by the row
-that they follow, or by what it was asked. Without one the key is the call itself."""
+"""Prefixes of the keys under which records are held: their subagent is known only by the CLI's own id, by the parent
+row, or by its prompt. A key without a prefix is the call itself."""
 
 
 def hold(step: Step, key: str) -> bool:
-    """Keep the record until its thread is known. False: there is no more room."""
+    """Hold the record until its thread is known. Return False if there is no room left."""
     state = step.state
     held = sum(map(len, state.held.values()))
     if held >= HELD_RECORDS or state.held_bytes + len(step.raw) > HELD_BYTES:
@@ -44,7 +44,9 @@ def hold(step: Step, key: str) -> bool:
 
 
 def release(step: Step, key: str, thread: str) -> None:
-    """Tell what is held under `key`, and what is found to belong behind it. No recursion: chains are long."""
+    """Replay the records held under `key`, and the records that turn out to follow them.
+
+    Not recursive: chains can be long."""
     if thread and key in step.state.orphans:
         _resolve(step, key, thread)
     step.releasing.append((key, thread))
@@ -60,15 +62,15 @@ def release(step: Step, key: str, thread: str) -> None:
 
 
 def release_all(step: Step) -> None:
-    """What is still held belongs to nobody we know: it is told in the main thread, and said so."""
+    """Emit the records that are still held in the main thread, with a notice that their subagent is unknown."""
     state = step.state
     roots = [key for key in state.held if key.startswith(PROMPT_KEY)]
     if len(roots) == len(state.prompts) == 1:
-        # One subagent lacks its rows, and one root its subagent: whatever it was asked, it is that one's.
+        # Exactly one subagent lacks its rows and one root lacks its subagent: link them, even if the prompts differ.
         release(step, roots[0], state.prompts.popitem()[0])
     for key in list(state.held):
         if key not in state.held:
-            continue  # it followed another one
+            continue  # already released as part of another chain
         chain = _chain(step, key)
         rows = [record.source for link in chain for record in state.held[link]]
         step.tell(
@@ -78,16 +80,16 @@ def release_all(step: Step) -> None:
             text="Said by a subagent that is not known here.",
             data={"parent": key.removeprefix(AGENT_KEY), "records": len(rows)},
         )
-        told = len(step.events)
+        first = len(step.events)
         for link in chain:
             release(step, link, "")
         known = state.orphans.setdefault(key, UnresolvedRecords())
         trim(state.orphans, ORPHANS_KEPT)
-        _note(known, step.events[told:], rows)
+        _note(known, step.events[first:], rows)
 
 
 def _chain(step: Step, key: str) -> list[str]:
-    """A key of held records, and the keys of those that wait for one of them."""
+    """A key of held records, and the keys of the records that wait for one of them."""
     chain = [key]
     for link in chain:
         chain.extend(
@@ -97,18 +99,18 @@ def _chain(step: Step, key: str) -> list[str]:
 
 
 def _note(orphan: UnresolvedRecords, events: list[Event], rows: list[str]) -> None:
-    said = dict.fromkeys(orphan.messages)
+    messages = dict.fromkeys(orphan.messages)
     for event in events:
         if isinstance(event, Text | Thinking | ToolCalled | UserMessage):
-            said[event.message] = None
+            messages[event.message] = None
         if isinstance(event, ToolCalled):
             orphan.calls.append(event.call)
-    orphan.messages = list(said)
+    orphan.messages = list(messages)
     orphan.rows.extend(rows)
 
 
 def _resolve(step: Step, key: str, thread: str) -> None:
-    """Whose the records are that were told in the main thread is known now."""
+    """Assign records that were emitted in the main thread to their thread, which is now known."""
     state = step.state
     orphan = state.orphans.pop(key)
     if orphan.messages or orphan.calls:

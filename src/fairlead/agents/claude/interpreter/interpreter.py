@@ -1,7 +1,8 @@
-"""The interpreter: Claude's records in, events out. Pure; its whole memory is one `State`.
+"""The interpreter: turns Claude's records into events. Pure; its entire state is one `InterpreterState`.
 
-Here records are recognised (seen before? whose thread?) and handed to the part that knows them: blocks (what the
-agent says), said (user records), subagents and tasks (calls and who makes them), told (the rest), turns (the table).
+This module identifies a record (was it seen before, to which thread does it belong) and dispatches it to the module
+that handles it: `assistant` (the agent's output), `user` (user records), `subagents` and `tasks` (calls and the
+subagents that make them), `system` (the other records), `turns` (the table of turn phases).
 """
 
 import hashlib
@@ -74,7 +75,8 @@ _Conversation = UserRecord | AssistantRecord | StreamRecord
 
 
 class ClaudeInterpreter:
-    """`model.agents.Interpreter` for Claude. The core calls `placed` for every event it stored, right after `step`."""
+    """Implements `model.agents.Interpreter` for Claude. The core calls `placed` for every event that it has stored,
+    right after `step`."""
 
     def __init__(self, session: SessionId) -> None:
         self._session = session
@@ -87,7 +89,7 @@ class ClaudeInterpreter:
             return self._ours(record)
         message = decode_row(record.raw) if record.origin == "transcript" else decode(record.raw)
         if isinstance(message, ControlRequest) and message.subtype != "can_use_tool":
-            # Between the driver and the CLI. Not remembered either: a held hook is asked about under its own id.
+            # Handled by the driver. Its id is not remembered either: a held hook uses it for its permission request.
             return Interpretation()
         step, seen = self._recognise(message, record)
         if not seen:
@@ -96,7 +98,7 @@ class ClaudeInterpreter:
                 self._between(step, message)
             terminal_prompts.end_if_stopped(step)
         elif isinstance(message, AssistantRecord) and not message.parent_call and not in_sidechain(message):
-            # The transcript's copy of what the wire brought has the true stop reason.
+            # The transcript's copy of a wire record has the true stop reason.
             assistant.note_final(step, message)
         return self._outcome(step)
 
@@ -108,7 +110,7 @@ class ClaudeInterpreter:
             if thread is not None and thread in self._state.streams:
                 self._state.streams[thread].kept.append(seq)
         elif isinstance(event, ModeChanged):
-            # Also one of the core's own: 2.1.37 tells no changed mode, only the answer to the request does.
+            # Also an event of the core: 2.1.37 does not report a changed mode, only the answer to the request does.
             self._state.mode = event.mode
 
     def exited(self, reason: str, cause: str) -> Interpretation:
@@ -152,7 +154,7 @@ class ClaudeInterpreter:
 
     @property
     def busy(self) -> bool:
-        """The main thread works: a prompt now would go into its turn. In a turn of background subagents it is free."""
+        """Whether the main thread works, so that a prompt would join its turn. Background subagents do not count."""
         return self._state.phase not in (TurnPhase.IDLE, TurnPhase.BACKGROUND)
 
     @property
@@ -169,20 +171,20 @@ class ClaudeInterpreter:
     def restore(self, data: bytes) -> None:
         self._state = memory.decode(data)
 
-    # --- recognising
+    # --- identifying records
 
     def _step(self, source: str, record: Record, anonymous: bool = False) -> Step:
         self._state.expecting.clear()
         return Step(self._session, self._state, source, record, self._replay, anonymous)
 
     def _recognise(self, message: WireRecord, record: Record) -> tuple[Step, bool]:
-        """The step for a record, under the record's name, and whether it was here before."""
+        """Return the step for a record, under the record's name, and whether the record was seen before."""
         state = self._state
         name = message.request_id if isinstance(message, ControlRequest) else getattr(message, "uuid", None)
         if not name:
             name = hashlib.sha256(record.raw).hexdigest()[:32]
             if record.origin != "transcript":
-                # Two equal lines of the wire are two; a row of a transcript is itself, however often it is read.
+                # Two equal lines on the wire are two records; a transcript row is the same however often it is read.
                 return self._step(f"{name}-{state.anonymous + 1}", record, anonymous=True), False
         streamed = isinstance(message, StreamRecord)
         recent = state.streamed if streamed else state.records
@@ -193,12 +195,12 @@ class ClaudeInterpreter:
 
     def _outcome(self, step: Step) -> Interpretation:
         if step.anonymous and step.events:
-            # Only what is stored counts: read again from the log, the same records get the same names.
+            # Count only stored records: when they are read again from the log, they get the same names.
             self._state.anonymous += 1
         return step.outcome()
 
     def _ours(self, record: Record) -> Interpretation:
-        """A prompt that we hand to the agent, or a mark of ours. Nothing else of ours has a meaning."""
+        """Interpret a record of the gateway: a prompt or a marker. Other records of ours have no meaning."""
         message = decode(record.raw)
         step, seen = self._recognise(message, record)
         if isinstance(message, InterruptMarker):
@@ -216,7 +218,7 @@ class ClaudeInterpreter:
             terminal_prompts.screen(step, message)
         return self._outcome(step)
 
-    # --- handing on
+    # --- dispatching
 
     def _interpret(self, step: Step, message: WireRecord) -> None:
         match message:
@@ -267,7 +269,7 @@ class ClaudeInterpreter:
             case InvalidRecord():
                 step.keep("garbage", known=False)
             case InterruptMarker() | ConnectionMarker() | SubagentLink() | TypedPrompt() | TerminalMarker():
-                # Ours alone; from the agent it is a type like any other that we do not know.
+                # Only the gateway makes these; from the agent it is an unknown type.
                 step.keep("fairlead", known=False)
             case ControlResponse() | ControlCancel() | KeepAlive():
                 pass
@@ -292,7 +294,7 @@ class ClaudeInterpreter:
             subagents.belongs(step, row, "")
 
     def _between(self, step: Step, message: WireRecord) -> None:
-        """A row without words in a sidechain: those after it name it as their parent."""
+        """Link a sidechain row without content: later rows name it as their parent."""
         row = _row(message)
         if not (row.sidechain and row.uuid and row.parent_row) or getattr(message, "agentId", None):
             return
@@ -323,7 +325,7 @@ class ClaudeInterpreter:
                 assert_never(message)
 
     def _replay(self, step: Step, held: DeferredRecord, thread: str) -> None:
-        """A held record gets its meaning, under its own name. One that only links two others has none."""
+        """Interpret a deferred record under its own name. A record that only links two others emits nothing."""
         message = decode(held.raw)
         outer = (step.source, step.origin, step.raw, step.released)
         step.source, step.raw, step.released = held.source, held.raw, True
@@ -343,21 +345,23 @@ class ClaudeInterpreter:
 
     def _unknown(self, step: Step, message: UnknownRecord) -> None:
         if message.type == "result" and self._state.turn is not None:
-            # A turn must end, even if how it ended cannot be read.
+            # A turn must end, even if its result cannot be decoded.
             turns.signal(step, TurnSignal.RESULT, TurnEnding(status="failed", reason="the result could not be read"))
         step.keep(message.type, message.subtype, known=False)
 
 
 def _row(message: WireRecord) -> subagents.ThreadRow:
-    """Where a record stands in the threads."""
+    """The fields of a record that determine its thread."""
     sidechain = getattr(message, "isSidechain", None) is True
     asked = message.message.content if isinstance(message, UserRecord) and sidechain else None
-    said = message if isinstance(message, UserRecord | AssistantRecord) else None
+    message_record = message if isinstance(message, UserRecord | AssistantRecord) else None
     return subagents.ThreadRow(
         uuid=getattr(message, "uuid", None) or "",
-        parent_call=said.parent_call if said is not None else getattr(message, "parent_tool_use_id", None) or "",
+        parent_call=message_record.parent_call
+        if message_record is not None
+        else getattr(message, "parent_tool_use_id", None) or "",
         parent_row=parent_uuid(message),
-        agent=said.agent if said is not None else "",
+        agent=message_record.agent if message_record is not None else "",
         sidechain=sidechain,
         prompt=subagents.text_of(asked).strip(),
     )

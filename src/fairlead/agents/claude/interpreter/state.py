@@ -1,7 +1,7 @@
-"""The interpreter's memory: plain data, so that a snapshot is its encoding. No behaviour beyond keeping it bounded.
+"""The interpreter's state: plain data, so that a snapshot is its encoding. No behaviour except keeping it bounded.
 
-Rule: nothing here grows with the length of a session. What belongs to a turn goes with it; what must outlive it
-(ids seen, calls that are over) is kept for the last few thousand only.
+Rule: nothing here grows with the length of a session. The data of a turn is dropped with the turn; data that must
+outlive it (seen ids, ended calls) is kept only for the last few thousand entries.
 """
 
 import hashlib
@@ -13,24 +13,24 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 RECORDS_SEEN: Final = 2048
-"""More than the CLI's own buffer of 1000 messages, which 2.1.120 sends again whole at every reconnect."""
+"""More than the CLI's own buffer of 1000 messages, which 2.1.120 resends completely at every reconnect."""
 STREAMED_SEEN: Final = 1024
 CALLS_SEEN: Final = 1024
 MESSAGES_KEPT: Final = 64
 THREADS_KEPT: Final = 256
 CALLS_OPEN: Final = 4096
-"""Far above any real turn: past it the oldest are forgotten, so that no agent can fill our memory."""
+"""Far above any real turn. Beyond it the oldest entries are dropped, so that no agent can fill our memory."""
 STREAMS_OPEN: Final = 64
 PIECES_OPEN: Final = 1024
 HELD_RECORDS: Final = 256
 HELD_BYTES: Final = 1 << 20
 ORPHANS_KEPT: Final = 64
 ANCESTRY_KEPT: Final = 4096
-"""Rows of sidechains whose thread is remembered for those that name them as their parent."""
+"""How many sidechain rows keep their thread for later rows that name them as their parent."""
 
 
 class SeenSet(msgspec.Struct):
-    """Ids seen lately, as hashes, in two generations: at least the last `limit`, at most twice as many."""
+    """Recently seen ids, as hashes, in two generations: at least the last `limit`, at most twice as many."""
 
     young: set[int] = set()
     old: set[int] = set()
@@ -50,15 +50,15 @@ def _hash(name: str) -> int:
 
 
 def trim(table: dict[K, V], limit: int) -> None:
-    """Forget the older half of a table that has outgrown its limit."""
+    """Drop the oldest `limit // 2` entries of a table that exceeds its limit."""
     if len(table) > limit:
         for key in list(table)[: limit // 2]:
             del table[key]
 
 
 class OpenTurn(msgspec.Struct):
-    """`final`: the answer that ends it was seen, though no result yet. `error`: the agent said it as an error.
-    `stopped`: a hook has told that it is over; its last row may still be on its way."""
+    """`final`: the turn's last answer was seen, but not its result yet. `error`: the kind of error, if that answer was
+    an error. `stopped`: a hook has reported its end; its last row may still be on its way."""
 
     id: str
     cancelled: bool = False
@@ -68,7 +68,7 @@ class OpenTurn(msgspec.Struct):
 
 
 class PendingPrompt(msgspec.Struct):
-    """A prompt on its way into the agent's terminal: the transcript has not shown it yet."""
+    """A prompt that is being typed into the agent's terminal and is not in the transcript yet."""
 
     message: str
     text: str
@@ -83,7 +83,8 @@ class OpenCall(msgspec.Struct):
 
 
 class OpenSubagent(msgspec.Struct):
-    """An open subagent, by the call that started it. `noted`: how its task ended, before its result came."""
+    """An open subagent, keyed by the call that started it. `noted`: its task's end status, if it came before its
+    result."""
 
     thread: str = ""
     background: bool = False
@@ -99,21 +100,22 @@ class OpenTask(msgspec.Struct):
 
 
 class StreamedBlock(msgspec.Struct):
-    """A content block while the model writes it. `marks` are the deltas told so far: (seq, characters up to it)."""
+    """A content block while the model writes it. `marks` are the deltas emitted so far, each as (seq, characters up to
+    its end). `told`: the whole block was emitted."""
 
     kind: str
     call: str = ""
     name: str = ""
     length: int = 0
     checksum: int = 0
-    """Of the text streamed so far: a block is recognised by it."""
+    """Checksum of the text streamed so far, by which the whole block is matched."""
     marks: list[tuple[int, int]] = []
     told: bool = False
 
 
 class MessageStream(msgspec.Struct):
-    """A message while it is written. `kept` are the seqs of its records that are no deltas; `torn`: some of it was
-    lost on the way."""
+    """A message while the model writes it. `kept` are the seqs of its stored records that are not deltas; `torn`: a
+    part of the stream was lost."""
 
     message: str
     pieces: dict[int, StreamedBlock] = {}
@@ -124,7 +126,7 @@ class MessageStream(msgspec.Struct):
 
 
 class DeferredRecord(msgspec.Struct):
-    """A record whose parent is not known yet."""
+    """A record whose thread is not known yet."""
 
     raw: bytes
     source: str
@@ -132,7 +134,8 @@ class DeferredRecord(msgspec.Struct):
 
 
 class UnresolvedRecords(msgspec.Struct):
-    """Records that were told in the main thread, since nobody knew whose they are: what they said, and their names."""
+    """Records that were emitted in the main thread because their subagent was unknown: their messages and calls, and
+    their own names (`rows`)."""
 
     messages: list[str] = []
     calls: list[str] = []
@@ -140,7 +143,7 @@ class UnresolvedRecords(msgspec.Struct):
 
 
 class CostBaseline(msgspec.Struct):
-    """The running totals of a process as of its last result; `..._before` are those of the process before it."""
+    """The running totals of a process at its last result; `..._before` are the totals of the previous process."""
 
     cost: float = 0.0
     api_ms: float = 0.0
@@ -160,34 +163,34 @@ class InterpreterState(msgspec.Struct):
     calls: dict[str, OpenCall] = {}
     subagents: dict[str, OpenSubagent] = {}
     threads: dict[str, str] = {}
-    """Subagents that are over: call to parent thread; they may speak again."""
+    """Ended subagents: call to parent thread. They may send output again."""
     agents: dict[str, str] = {}
-    """The CLI's own ids of subagents, to the call that started each."""
+    """The CLI's own ids of subagents, each with the call that started it."""
     began: dict[str, str] = {}
-    """The turn in which each subagent's call was made: what its transcript's rows belong to, whenever they are read."""
+    """The turn of each subagent's call: the subagent's transcript rows belong to it, whenever they are read."""
     prompts: dict[str, str] = {}
-    """Calls whose subagent is not linked yet, each with the prompt that its first row must have."""
+    """Calls whose subagent is not linked yet, each with the prompt that the subagent's first row must have."""
     roots: dict[str, str] = {}
-    """Subagents (the CLI's own ids) that wait for a call with this prompt."""
+    """Subagents (the CLI's own ids) that wait for a call, each with the prompt of that call."""
     ancestry: dict[str, str] = {}
-    """Rows of sidechains (uuid) and their threads, where nothing but the parent tells whose a row is."""
+    """Sidechain rows (uuid) and their threads, for rows whose thread only their parent determines."""
     tasks: dict[str, OpenTask] = {}
     streams: dict[str, MessageStream] = {}
     messages: dict[str, list[int]] = {}
-    """The blocks told of each message."""
+    """The indexes of the emitted blocks of each message."""
     held: dict[str, list[DeferredRecord]] = {}
     held_bytes: int = 0
     orphans: dict[str, UnresolvedRecords] = {}
-    """By the key under which they were held: should their call come, they go where they belong."""
+    """By the key under which they were held: if their call comes later, they are assigned to its thread."""
     said: dict[str, list[int]] = {}
-    """What the blocks told of each message say, as hashes: a transcript may have a block twice."""
+    """Hashes of the emitted blocks of each message: a transcript may contain a block twice."""
     base: CostBaseline = msgspec.field(default_factory=CostBaseline)
     records: SeenSet = msgspec.field(default_factory=SeenSet)
     streamed: SeenSet = msgspec.field(default_factory=SeenSet)
     ended: SeenSet = msgspec.field(default_factory=SeenSet)
     anonymous: int = 0
     expecting: dict[str, str] = {}
-    """Kept stream records of the last step that wait for their seq: event id to thread."""
+    """Stored stream records of the last step that wait for their seq: event id to thread."""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

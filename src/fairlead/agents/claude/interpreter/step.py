@@ -1,4 +1,4 @@
-"""One step of the interpreter: the record at hand, the memory, and what it comes to. No meaning of its own."""
+"""One step of the interpreter: the current record, the state, and the emitted events. It interprets nothing itself."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +10,12 @@ from fairlead.model.ids import CallId, SessionId, SubagentId, TurnId, event_id, 
 from fairlead.model.store import Origin
 
 Replay = Callable[["Step", DeferredRecord, str], None]
-"""Give a held record its meaning, in the thread that is now known."""
+"""Interpret a deferred record in its thread, which is now known."""
 
 
 class Step:
-    """`source` names the record in the ids of its events; `anonymous`: it had no name of its own."""
+    """`source` names the record in the ids of its events; `anonymous`: the record has no id, so its name was derived
+    from its bytes."""
 
     def __init__(
         self, session: SessionId, state: InterpreterState, source: str, record: Record, replay: Replay, anonymous: bool
@@ -27,14 +28,14 @@ class Step:
         self.replay = replay
         self.anonymous = anonymous
         self.released = False
-        """A held record is being replayed: it was kept when it came, so it is not kept again."""
+        """A deferred record is being replayed: it was stored when it arrived, so it is not stored again."""
         self.releasing: list[tuple[str, str]] = []
-        """Keys of held records that are being told, each with its thread."""
+        """Keys of deferred records that are being replayed, each with its thread."""
         self.events: list[Event] = []
         self.drop: list[int] = []
 
     def tell(self, kind: type[Any], /, *, part: int | str = 0, thread: str = "", **fields: Any) -> None:
-        """`part` tells several events of one kind and record apart in their ids."""
+        """Emit an event. `part` distinguishes the ids of several events of one kind from one record."""
         self.events.append(
             kind(
                 id=event_id(self.source, str(kind.__struct_config__.tag), part),
@@ -45,7 +46,7 @@ class Step:
         )
 
     def _turn(self, thread: str) -> TurnId | None:
-        """The open turn; for a subagent's rows that of its call, since its file is read at any time after."""
+        """The open turn; for a subagent's transcript rows the turn of its call, since its file may be read later."""
         began = self.state.began.get(thread) if thread and self.origin == "transcript" else None
         if began is not None:
             return TurnId(began)
@@ -54,12 +55,12 @@ class Step:
     def keep(
         self, record: str, subtype: str = "", *, known: bool = True, part: int | str = 0, thread: str = ""
     ) -> None:
-        """The record is of interest for its bytes only."""
+        """Store a record that is of interest for its bytes only."""
         if not self.released:
             self.tell(RecordStored, record=record, subtype=subtype, known=known, part=part, thread=thread)
 
     def keep_unless_told(self, record: str, subtype: str) -> None:
-        """The same, if the record has come to no event."""
+        """Store the record if it has emitted no event."""
         if not self.events:
             self.keep(record, subtype)
 
@@ -68,7 +69,7 @@ class Step:
         return Interpretation(tuple(self.events), tuple(self.drop))
 
     def _let_go(self) -> None:
-        """Records of a stream that is over go with the next event that is not of a stream itself."""
+        """Drop the records of ended streams together with the next event that is not a stream event."""
         streams = self.state.streams
         if not any(stream.over for stream in streams.values()) or all(map(_of_stream, self.events)):
             return
@@ -76,7 +77,8 @@ class Step:
             self.end_stream(thread)
 
     def end_stream(self, thread: str) -> None:
-        """Nothing more comes of it. What the log repeats goes; a block that never came whole stays, with its frame."""
+        """Close a thread's stream. Its stored records leave the log, unless a block was streamed but never came whole:
+        its deltas stay, and so do the records around them."""
         stream = self.state.streams.pop(thread, None)
         if stream is None:
             return
@@ -85,7 +87,7 @@ class Step:
             self.drop.extend(stream.kept)
 
     def end_unwritten(self, thread: str, stream: MessageStream) -> None:
-        """Calls that the model began to write and that will never be made: who was told of them hears their end."""
+        """End the calls that the model began to write and will never make: clients have received their deltas."""
         state = self.state
         for piece in stream.pieces.values():
             begun = piece.kind == "tool_use" and piece.length > 0 and not piece.told

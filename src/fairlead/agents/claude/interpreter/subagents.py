@@ -1,7 +1,8 @@
-"""Calls and subagents: which are open, who made them, how they end. A thread is named by the call that began it.
+"""Calls and subagents: which are open, which thread made them, how they end.
 
-A record whose thread is not known yet is kept at once and held; its meaning follows when the call comes, or is
-told in the main thread when the turn ends without it. Should the call come after all, that is put right by an event.
+A thread is named by the call that started it. A record whose thread is not known yet is stored at once and deferred; it
+is interpreted when the call comes, or in the main thread when the turn ends without it. If the call comes after that,
+an event corrects the thread.
 """
 
 import re
@@ -26,7 +27,7 @@ from fairlead.model.events import SubagentEnded, SubagentStarted, ToolCalled, To
 from fairlead.model.ids import CallId, MessageId, subagent_id
 
 SPAWNING: Final = frozenset({"Task", "Agent"})
-"""Tools that start a subagent: `Task` was renamed `Agent`, and both occur."""
+"""Tools that start a subagent: `Task` was renamed to `Agent`, and both occur."""
 
 _AGENT_ID: Final = re.compile(r"^agentId: ?([0-9A-Za-z_-]{1,64})\b", re.MULTILINE)
 
@@ -37,7 +38,7 @@ End = Literal["completed", "failed", "stopped"]
 
 
 class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a record stands, as far as it says so itself. `prompt`: what a subagent's first row was asked."""
+    """The fields of a record that determine its thread. `prompt`: the prompt in a subagent's first row."""
 
     uuid: str = ""
     parent_call: str = ""
@@ -48,10 +49,10 @@ class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def thread_of(step: Step, row: ThreadRow) -> tuple[str | None, str]:
-    """The thread of a record: its name, or None and the key under which to hold it.
+    """Return the thread of a record, or None and the key under which to hold the record.
 
-    By the call that it names, else by the CLI's id of the subagent, else (older transcripts have neither) by the row
-    that it follows; the first row of a subagent by its prompt."""
+    It is found by the call that the record names, else by the CLI's id of the subagent, else (older transcripts have
+    neither) by the parent row; for the first row of a subagent by its prompt."""
     state = step.state
     if row.parent_call:
         parent = row.parent_call
@@ -80,7 +81,7 @@ def thread_of(step: Step, row: ThreadRow) -> tuple[str | None, str]:
 
 
 def belongs(step: Step, row: ThreadRow, thread: str) -> None:
-    """The thread of a sidechain's row is known: so is that of the rows that follow it."""
+    """Remember the thread of a sidechain row, and release the deferred rows that follow it."""
     if thread and row.sidechain and not row.agent and not row.parent_call and row.uuid:
         step.state.ancestry[row.uuid] = thread
         trim(step.state.ancestry, ANCESTRY_KEPT)
@@ -88,7 +89,7 @@ def belongs(step: Step, row: ThreadRow, thread: str) -> None:
 
 
 def _await_call(step: Step, agent: str, prompt: str) -> None:
-    """Link a subagent by its prompt if that can mean one call only; else, or if the call has not come, it waits."""
+    """Link a subagent to its call by the prompt, if only this subagent and one call have that prompt; else it waits."""
     state = step.state
     state.roots[agent] = prompt
     trim(state.roots, THREADS_KEPT)
@@ -104,7 +105,7 @@ def _match(step: Step, prompt: str) -> None:
 
 
 def learn(step: Step, agent: str, call: str) -> None:
-    """The CLI's own id of a subagent: what waited for it can be told."""
+    """Link the CLI's own id of a subagent to its call, and release the records that wait for it."""
     state = step.state
     state.roots.pop(agent, None)
     state.prompts.pop(call, None)
@@ -116,7 +117,7 @@ def learn(step: Step, agent: str, call: str) -> None:
 
 
 def _is_known(step: Step, call: str) -> bool:
-    """The call of a subagent was told: it works, or has worked before."""
+    """Whether the call of a subagent was emitted: the subagent works, or has worked before."""
     state = step.state
     return call in state.subagents or call in state.threads or call in state.ended
 
@@ -127,7 +128,7 @@ def _is_known(step: Step, call: str) -> bool:
 def called(
     step: Step, call: str, name: str, arguments: dict[str, Any], thread: str, message: str, block: int, **more: Any
 ) -> None:
-    """A tool call, and the subagent that it starts."""
+    """Handle a tool call, and start its subagent if it has one."""
     state = step.state
     plan = arguments.get("plan")
     state.calls[call] = OpenCall(name, thread, plan if name == "ExitPlanMode" and isinstance(plan, str) else "")
@@ -151,7 +152,7 @@ def called(
 
 
 def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread: str, part: int) -> None:
-    """A tool's result; what it says about subagents and background work."""
+    """Handle a tool's result, including its information about subagents and background work."""
     state = step.state
     known = state.calls.pop(call, None)
     if known is None and call in state.ended:
@@ -185,7 +186,7 @@ def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread
 
 
 def _goes_on(subagent: OpenSubagent, facts: dict[str, Any], is_error: bool) -> bool:
-    """Its call's result came, and it works still."""
+    """Whether a subagent still works although its call's result has come."""
     launched = facts.get("isAsync") is True or facts.get("status") == "async_launched"
     return launched or (subagent.background and not is_error)
 
@@ -203,12 +204,12 @@ def _result_of_subagent(
         task.background = True
         return
     status: End = "stopped" if interrupted else "failed" if is_error else noted(subagent.noted)
-    # The structured result has the subagent's words alone, the model's copy notes for the model as well.
+    # The structured result has only the subagent's text; the model's copy also has notes for the model.
     finish(step, call, status, text_of(facts.get("content") or content))
 
 
 def _background_shell(step: Step, call: str, name: str, facts: dict[str, Any]) -> None:
-    """Shells that go on after their result; and results of the tools that ask after them."""
+    """Handle shells that continue after their result, and the results of tools that query them."""
     tasks = step.state.tasks
     shell = facts.get("backgroundTaskId")
     if isinstance(shell, str):
@@ -226,9 +227,9 @@ def text_of(content: Any) -> str:
 
 
 def _agent_in(content: Any) -> str | None:
-    """The CLI's id of a subagent as a result tells it to the model, where the structured result is not there."""
+    """The CLI's id of a subagent from a result's text for the model, for results without structured data."""
     found = _AGENT_ID.findall(text_of(content))
-    # The last one: before it are the subagent's own words.
+    # The last match: the text before it is the subagent's own.
     return found[-1] if found else None
 
 
@@ -274,7 +275,7 @@ def start(step: Step, call: str, thread: str, facts: dict[str, Any], background:
 
 
 def _take_root(step: Step, call: str, prompt: str) -> None:
-    """The first of the roots that wait for this prompt becomes the call's; the others wait for the next."""
+    """Assign the first root that waits for this prompt to the call; the others wait for the next call."""
     state = step.state
     waiting = state.held[PROMPT_KEY + prompt]
     first = waiting.pop(0)
@@ -286,20 +287,20 @@ def _take_root(step: Step, call: str, prompt: str) -> None:
 
 
 def adopt(step: Step, call: str) -> None:
-    """Another tool than those we know has a subagent: its call begins it."""
+    """Start a subagent for a call of a tool that is not in `SPAWNING`."""
     known = step.state.calls[call]
     start(step, call, known.thread, {"description": known.name})
 
 
 def noted(status: str) -> End:
-    """The CLI's word for how a task ended, in ours."""
+    """Translate the CLI's status of an ended task into ours."""
     if status == "failed":
         return "failed"
     return "stopped" if status in ("stopped", "killed") else "completed"
 
 
 def finish(step: Step, call: str, status: End, summary: str) -> None:
-    """A subagent's real end; calls of its own that are open end with it."""
+    """End a subagent and its open calls."""
     state = step.state
     subagent = state.subagents.pop(call)
     state.threads[call] = subagent.thread
@@ -307,7 +308,7 @@ def finish(step: Step, call: str, status: End, summary: str) -> None:
     for key in [key for key, task in state.tasks.items() if task.call == call]:
         del state.tasks[key]
     if step.origin != "transcript":
-        # Of a transcript the subagent's own file may still tell how they ended.
+        # With a transcript, the subagent's own file may still show how they ended.
         _interrupt(step, [key for key, open_call in state.calls.items() if open_call.thread == call])
     step.tell(
         SubagentEnded,
@@ -321,8 +322,8 @@ def finish(step: Step, call: str, status: End, summary: str) -> None:
 
 
 def in_background(step: Step, thread: str) -> bool:
-    """Whether a thread goes on after the turn: it or one above it is an open background subagent."""
-    # No circles: a subagent's thread was known before its own call was.
+    """Whether a thread continues after the turn: it or one of its ancestors is an open background subagent."""
+    # This cannot loop: a subagent's parent thread was known before its own call.
     while (subagent := step.state.subagents.get(thread)) is not None:
         if subagent.background:
             return True
@@ -335,7 +336,9 @@ def foreground_calls(step: Step) -> list[str]:
 
 
 def close(step: Step, everything: bool = False) -> list[str]:
-    """The turn is over (or the process, `everything`): what it left open ends; calls, then subagents."""
+    """End all calls and then all subagents that the turn (with `everything`: the process) has left open.
+
+    Return the calls."""
     state = step.state
     calls = list(state.calls) if everything else foreground_calls(step)
     if not everything and step.origin == "transcript":

@@ -1,4 +1,4 @@
-"""What the CLI tells of itself and beside the conversation: init, status, compaction, hooks, notices, permissions."""
+"""Records outside the conversation: init, status, compaction, hooks, notices, permissions, and our link markers."""
 
 from typing import Any, Final
 
@@ -42,16 +42,16 @@ _ENVELOPE: Final = frozenset({"type", "subtype", "uuid", "session_id", "sessionI
 
 
 def link(step: Step, marker: ConnectionMarker) -> None:
-    """The agent's socket was away for a while."""
+    """Handle a marker of the dial-in link: the agent's socket was disconnected for a while."""
     if marker.gap:
         for stream in step.state.streams.values():
-            # Deltas told after a gap would have wrong offsets: the whole block will tell them.
+            # Deltas after a gap would have wrong offsets: the whole block will bring their text.
             stream.torn = True
         text = "Some of what the agent said was lost on its way; its transcript has what was said whole."
         step.tell(Notice, kind="link.gap", text=text)
     if marker.over:
         turns.end_if_over(step)
-    # Measured: what the CLI asks while its socket is down is lost for ever, and its turn hangs until an interrupt.
+    # Measured: a request that the CLI sends while its socket is down is lost, and its turn hangs until an interrupt.
     waiting = [call for call in subagents.foreground_calls(step) if call not in marker.asked]
     if marker.back and step.state.turn is not None and waiting:
         text = (
@@ -65,7 +65,7 @@ def link(step: Step, marker: ConnectionMarker) -> None:
 
 
 def init(step: Step, record: Init) -> None:
-    """Sent again at every turn: told when it says something new."""
+    """Handle an init record. The CLI sends one in every turn; an event is emitted only if something changed."""
     turns.signal(step, TurnSignal.MAIN)
     state = step.state
     mode = record.permissionMode or state.mode
@@ -90,7 +90,7 @@ def init(step: Step, record: Init) -> None:
 
 
 def in_terminal(step: Step, marker: TerminalMarker) -> None:
-    """The interactive CLI says nothing of itself: what it was started with."""
+    """Emit AgentReady with the launch parameters: the interactive CLI sends no init record."""
     state = step.state
     ready: dict[str, Any] = {
         "agent_session": marker.agent_session,
@@ -103,7 +103,7 @@ def in_terminal(step: Step, marker: TerminalMarker) -> None:
 
 def status(step: Step, record: Status) -> None:
     state = step.state
-    told = len(step.events)
+    first = len(step.events)
     if record.status == "compacting" and not state.compacting:
         state.compacting = True
         step.tell(Compaction, phase="started")
@@ -112,7 +112,7 @@ def status(step: Step, record: Status) -> None:
         step.tell(Compaction, phase="ended")
     if record.permissionMode:
         _mode(step, record.permissionMode)
-    if len(step.events) == told:
+    if len(step.events) == first:
         step.keep("system", "status")
 
 
@@ -123,7 +123,7 @@ def _mode(step: Step, mode: str) -> None:
 
 
 def boundary(step: Step, record: CompactBoundary) -> None:
-    """Before or after the status that ends the compaction: both orders occur."""
+    """Handle a compact boundary. It comes before or after the status that ends the compaction: both orders occur."""
     facts = record.compact_metadata or record.compactMetadata or record.microcompactMetadata or {}
     tokens = facts.get("pre_tokens", facts.get("preTokens"))
     trigger = facts.get("trigger")
@@ -135,7 +135,7 @@ def boundary(step: Step, record: CompactBoundary) -> None:
     )
 
 
-# --- beside the conversation -----------------------------------------------------------------------------
+# --- outside the conversation ----------------------------------------------------------------------------
 
 
 def hook(step: Step, record: HookRecord) -> None:
@@ -178,7 +178,7 @@ def summary(step: Step, record: ToolUseSummary) -> None:
 
 
 def tool_progress(step: Step, record: ToolProgressRecord) -> None:
-    """A heartbeat has an id of its own, and names its call as the parent."""
+    """Handle tool progress. A heartbeat has a separate id, and names its call as the parent."""
     state = step.state
     call, thread = record.tool_use_id, record.parent_tool_use_id or ""
     if call not in state.calls and thread in state.calls and thread not in state.subagents:
@@ -193,7 +193,7 @@ def tool_progress(step: Step, record: ToolProgressRecord) -> None:
 
 
 def progress(step: Step, record: ProgressRecord) -> None:
-    """A shell's output while it runs; and which call a subagent's own id belongs to."""
+    """Handle the output of a running shell, and link a subagent's id to its call."""
     kind = record.data.get("type")
     call = record.toolUseID or ""
     if kind == "bash_progress" and call:
@@ -215,11 +215,11 @@ def progress(step: Step, record: ProgressRecord) -> None:
     step.keep_unless_told("progress", kind if isinstance(kind, str) else "")
 
 
-# --- what a person is asked ---------------------------------------------------------------------------------
+# --- permission requests -------------------------------------------------------------------------------------
 
 
 def permission(step: Step, record: ControlRequest) -> None:
-    """can_use_tool; every other control request is between the driver and the CLI."""
+    """Handle can_use_tool; the driver handles every other control request."""
     request = asked(record)
     if not isinstance(request, CanUseTool):
         return
@@ -237,7 +237,7 @@ def permission(step: Step, record: ControlRequest) -> None:
         plan = given if isinstance(given, str) else call.plan if call is not None else ""
         step.tell(PlanProposed, thread=thread, plan=plan, input=request.input, **name)
     else:
-        told = {"subtype", "tool_name", "input", "tool_use_id", "blocked_path", "decision_reason", "description"}
+        handled = {"subtype", "tool_name", "input", "tool_use_id", "blocked_path", "decision_reason", "description"}
         step.tell(
             PermissionRequested,
             thread=thread,
@@ -247,7 +247,7 @@ def permission(step: Step, record: ControlRequest) -> None:
             reason=request.decision_reason or "",
             blocked_path=request.blocked_path or "",
             suggestions=rules(request.permission_suggestions),
-            data={key: value for key, value in record.request.items() if key not in told},
+            data={key: value for key, value in record.request.items() if key not in handled},
             **name,
         )
 
@@ -264,7 +264,7 @@ class _Suggestion(msgspec.Struct):
 
 
 def rules(suggestions: list[Any] | None) -> tuple[str, ...]:
-    """The suggestions that are rules to allow, in our notation: `Tool` or `Tool(content)`."""
+    """The suggested allow rules, in our notation: `Tool` or `Tool(content)`."""
     found: list[str] = []
     for item in suggestions or ():
         try:

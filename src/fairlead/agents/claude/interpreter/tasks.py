@@ -1,4 +1,4 @@
-"""Tasks: what the CLI tells of its subagents and background shells while they run and when they end."""
+"""Tasks: the CLI's reports on its subagents and background shells while they run and when they end."""
 
 from fairlead.agents.claude.interpreter import subagents, turns, user_text
 from fairlead.agents.claude.interpreter.state import CALLS_OPEN, OpenTask, trim
@@ -30,7 +30,7 @@ def started(step: Step, record: TaskStarted) -> None:
         if subagent is not None:
             subagent.background = subagent.background or background
         elif call in state.calls or call in state.ended:
-            # It was over and goes on (or belongs to a tool of another name).
+            # The subagent had ended and is resumed, or its tool is not in `SPAWNING`.
             thread = state.calls[call].thread if call in state.calls else state.threads.get(call, "")
             facts = {"description": record.description, "subagent_type": record.subagent_type, "prompt": record.prompt}
             subagents.start(step, call, thread, facts, background or call in state.ended)
@@ -67,7 +67,7 @@ def updated(step: Step, record: TaskUpdated) -> None:
 
 
 def changed(step: Step, record: BackgroundTasks) -> None:
-    """The whole list of what runs in the background: what is not in it runs there no more."""
+    """Handle the complete list of background tasks: a task that is not in it no longer runs in the background."""
     tasks = step.state.tasks
     named = {task_id: task for task in record.tasks if isinstance(task_id := task.get("task_id"), str)}
     for task_id, facts in named.items():
@@ -87,7 +87,8 @@ def notified(step: Step, record: TaskNotification) -> None:
 
 
 def notified_by_text(step: Step, text: str) -> None:
-    """The same, as the model is told: versions without task messages, and transcripts, have only this."""
+    """Handle a notification from its text for the model: versions without task records, and transcripts, have only
+    this."""
     _over(step, user_text.tag(text, "task-id"), user_text.tag(text, "tool-use-id"), user_text.tag(text, "status"), "")
     step.keep_unless_told("user", "task_notification")
 
@@ -109,7 +110,7 @@ def _over(step: Step, task_id: str, call: str, status: str, summary: str) -> Non
             data = {"task": task_id, "call": call, "status": status}
             step.tell(Notice, kind="task_notification", text=summary, data=data)
     elif call in state.calls and not subagent.background:
-        # Its result follows at once, with its words.
+        # Its result, with its text, follows at once.
         subagent.noted = status
     else:
         subagents.finish(step, call, subagents.noted(status), summary)
@@ -119,6 +120,6 @@ def _over(step: Step, task_id: str, call: str, status: str, summary: str) -> Non
 
 
 def _reported(step: Step) -> bool:
-    """Whether a turn of the agent's own follows, which tells of it."""
+    """Whether the agent opens a turn by itself to report the end of a background task."""
     version = parse_version(str(step.state.ready.get("version", "")))
     return version is None or abilities(version).reports_tasks

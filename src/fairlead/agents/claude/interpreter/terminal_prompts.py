@@ -1,8 +1,8 @@
-"""Prompts that are typed into the agent's terminal, and what its driver knows beside the transcript. Pure.
+"""Prompts that are typed into the agent's terminal, and the terminal driver's markers. Pure.
 
-Our line opens the turn; the transcript's row of it is the user's message (with our id, since the row has one of its
-own), so that nothing is told twice. If no row ever comes, the message is told when that is known. A turn that a person
-starts in the terminal has a row alone, and is a turn like any other.
+Our record opens the turn; the prompt's row in the transcript becomes the user's message (with our id, since the row has
+a different one), so that no event is emitted twice. If no row ever comes, the message is emitted when that is certain.
+A turn that a person starts in the terminal has only a row, and is a turn like any other.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ LEFT = "the agent went back to its prompt without an answer"
 
 
 def prompt(step: Step, record: TypedPrompt) -> None:
-    """It is about to be typed. What cannot be is told at once, as a turn that failed."""
+    """Handle a prompt that is about to be typed. One that cannot be typed is emitted at once, as a failed turn."""
     unsaid(step)
     content = content_blocks(record.content)
     turns.signal(step, TurnSignal.PROMPT)
@@ -35,28 +35,28 @@ def prompt(step: Step, record: TypedPrompt) -> None:
 
 
 def is_shown(step: Step, text: str) -> bool:
-    """Whether this row is the prompt that was typed."""
+    """Whether this row is the typed prompt."""
     waiting = step.state.typed
     return step.origin == "transcript" and waiting is not None and same(clean(waiting.text), text)
 
 
 def shown(step: Step) -> None:
-    _say(step, record=step.source)
+    _emit_message(step, record=step.source)
 
 
 def unsaid(step: Step) -> None:
-    """A prompt that no row has shown: nothing that was sent is lost from the log."""
+    """Emit a prompt for which no row has come, so that the log contains every prompt that was sent."""
     if step.state.typed is not None:
-        _say(step)
+        _emit_message(step)
 
 
-def _say(step: Step, **fields: Any) -> None:
+def _emit_message(step: Step, **fields: Any) -> None:
     state = step.state
     waiting, state.typed = state.typed, None
     assert waiting is not None
     own = turn_id(step.session, waiting.message)
     if state.turn is None or (state.turn.id != own and fields):
-        # Its turn is over, or another was on when it was handed over: the row opens one.
+        # Its turn is over, or another turn was open when it was submitted: the row opens a turn.
         turns.end_if_over(step)
         outer, step.source = step.source, waiting.message
         turns.signal(step, TurnSignal.PROMPT)
@@ -92,5 +92,5 @@ def screen(step: Step, marker: TerminalMarker) -> None:
     elif marker.what == "left":
         turns.end_if_over(step)
         if state.turn is not None:
-            # Measured: an interrupt before the first word leaves no row in newer versions.
+            # Measured: in newer versions an interrupt before the first output leaves no row.
             turns.signal(step, TurnSignal.RESULT, TurnEnding(status="cancelled", reason=LEFT))

@@ -1,7 +1,7 @@
-"""Turns: one table of what opens, steers and ends them. Everything that changes a turn's phase is in this file.
+"""Turns: one table of the signals that open, steer and end them. Only this module changes a turn's phase.
 
-A turn is opened by a prompt of ours, or by the agent itself when it works after its result: background subagents
-that go on, a report of theirs, prompts that it had queued. Its end is the `result`; without one, the exit judges.
+A turn is opened by our prompt, or by the agent itself when it works after its result: background subagents that
+continue, a report of theirs, prompts that it had queued. It ends with the `result`; without one, with the exit.
 """
 
 from enum import StrEnum
@@ -19,11 +19,11 @@ from fairlead.model.ids import CallId, turn_id
 class TurnPhase(StrEnum):
     IDLE = "idle"
     PROMPTED = "prompted"
-    """A prompt of ours is being worked on."""
+    """The agent works on our prompt."""
     OWN = "own"
     """The agent works by itself: a report of background work, a prompt it had queued."""
     BACKGROUND = "background"
-    """Only background subagents have spoken since the last result; the main thread is free for a prompt."""
+    """Only background subagents have sent output since the last result; the main thread is free for a prompt."""
 
 
 class TurnSignal(StrEnum):
@@ -68,11 +68,11 @@ TABLE: Final[dict[tuple[TurnPhase, TurnSignal], tuple[TurnPhase, tuple[TurnActio
     (TurnPhase.OWN, TurnSignal.STOPPED): (TurnPhase.OWN, _NOTHING),
     (TurnPhase.OWN, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
     (TurnPhase.OWN, TurnSignal.EXIT): (TurnPhase.IDLE, (TurnAction.END,)),
-    # The CLI takes a prompt at once while only background subagents work: it is a turn of its own.
+    # While only background subagents work, the CLI accepts a prompt at once: it is a separate turn.
     (TurnPhase.BACKGROUND, TurnSignal.PROMPT): (TurnPhase.PROMPTED, (TurnAction.END, TurnAction.OPEN)),
     (TurnPhase.BACKGROUND, TurnSignal.MAIN): (TurnPhase.OWN, _NOTHING),
     (TurnPhase.BACKGROUND, TurnSignal.SIDE): (TurnPhase.BACKGROUND, _NOTHING),
-    # An interrupt without a turn of the main thread is answered and has no result: nothing to cancel.
+    # An interrupt without a turn of the main thread is answered but has no result: there is nothing to cancel.
     (TurnPhase.BACKGROUND, TurnSignal.INTERRUPT): (TurnPhase.BACKGROUND, _NOTHING),
     (TurnPhase.BACKGROUND, TurnSignal.STOPPED): (TurnPhase.IDLE, (TurnAction.END,)),
     (TurnPhase.BACKGROUND, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
@@ -81,7 +81,7 @@ TABLE: Final[dict[tuple[TurnPhase, TurnSignal], tuple[TurnPhase, tuple[TurnActio
 
 
 class TurnEnding(msgspec.Struct, frozen=True, kw_only=True):
-    """How a turn ended, as far as whoever ends it knows."""
+    """How a turn ended, as far as the caller that ends it knows."""
 
     status: TurnStatus = "completed"
     reason: str = ""
@@ -98,15 +98,15 @@ class TurnEnding(msgspec.Struct, frozen=True, kw_only=True):
 def signal(
     step: Step, sign: TurnSignal, ending: TurnEnding | None = None, closed: list[str] | None = None
 ) -> tuple[TurnAction, ...]:
-    """Do what the table says; the actions tell a prompt whether it opened or steered.
+    """Apply a signal by the table and return the actions: they show whether a prompt opened or steered a turn.
 
-    `closed` are calls that were ended already, by the exit."""
+    `closed` are the calls that the exit has already ended."""
     state = step.state
     phase, actions = TABLE[TurnPhase(state.phase), sign]
     for action in actions:
         if action is TurnAction.OPEN:
             state.turn = OpenTurn(turn_id(step.session, step.source))
-            # Open at once: what an end releases must not open another.
+            # Set the phase at once: records that the end releases must not open another turn.
             state.phase = TurnPhase.OWN if phase is TurnPhase.IDLE else phase
             step.tell(TurnStarted, trigger="prompt" if sign is TurnSignal.PROMPT else "agent")
         elif action is TurnAction.CANCEL and state.turn is not None:
@@ -118,16 +118,17 @@ def signal(
 
 
 def speaks(step: Step, thread: str) -> None:
-    """The agent works in `thread`. The last words of a subagent that is over open no turn: nothing would end it."""
+    """Signal output in `thread`. Late output of an ended subagent opens no turn: nothing would end that turn."""
     if not thread:
         signal(step, TurnSignal.MAIN)
     elif thread in step.state.subagents and not (step.origin == "transcript" and thread in step.state.began):
-        # Rows of a subagent's file belong to the turn of its call and open none of their own.
+        # Rows of a subagent's file belong to the turn of its call and do not open another.
         signal(step, TurnSignal.SIDE)
 
 
 def end_if_over(step: Step) -> None:
-    """A transcript has no results: a turn with its final answer, or interrupted, ends before the next prompt."""
+    """End a turn whose final answer was seen, or that was interrupted: a transcript has no results, so such a turn ends
+    before the next prompt."""
     turn = step.state.turn
     if turn is not None and (turn.final or turn.cancelled):
         outer, step.source = step.source, turn.id
@@ -138,7 +139,7 @@ def end_if_over(step: Step) -> None:
 def _end(step: Step, ending: TurnEnding, closed: list[str] | None) -> None:
     if closed is None:
         if step.origin != "transcript":
-            # Of a transcript another file may still tell whose they are.
+            # With a transcript, another file may still show which thread they belong to.
             deferred.release_all(step)
         closed = subagents.close(step)
     step.tell(
@@ -159,12 +160,12 @@ def _end(step: Step, ending: TurnEnding, closed: list[str] | None) -> None:
 
 
 def judged(step: Step, reason: str) -> TurnEnding:
-    """How an open turn ended that got no result: by whether its final answer was seen."""
+    """The ending of an open turn without a result: it depends on whether the final answer was seen."""
     turn = step.state.turn
     if turn is not None and turn.cancelled:
         return TurnEnding(status="cancelled", reason="interrupted")
-    # A subagent's calls do not count: their results may stand in its own file alone, and while it works the call that
-    # began it is open too.
+    # A subagent's calls do not count: their results may be only in its own file, and while it works the call that
+    # started it is open too.
     if turn is not None and turn.final and all(call.thread for call in step.state.calls.values()):
         if turn.error:
             return TurnEnding(status="failed", reason=turn.error)

@@ -1,4 +1,4 @@
-"""What a user record's text is: a person's words, or something that the CLI says in a user's name."""
+"""Classifies the text of a user record: written by a person, or by the CLI in the user's name."""
 
 import re
 from typing import Final, Literal
@@ -15,7 +15,7 @@ _COMMAND: Final = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
 TOOL_LOADED: Final = "Tool loaded."
-"""Beside the result of a search for tools."""
+"""Comes with the result of a search for tools."""
 INTERRUPTED: Final = "[Request interrupted"
 _TASK: Final = "<task-notification>"
 _NOISE: Final = ("<local-command-caveat>", "<system-reminder>", "<ide_")
@@ -27,7 +27,7 @@ class ClassifiedText(msgspec.Struct, frozen=True):
 
 
 def read(text: str) -> ClassifiedText:
-    """`text` of the answer is what a person should see of it."""
+    """Classify a text. The `text` of the return value is the part to show to a person."""
     start = text.lstrip()
     if start.startswith(INTERRUPTED):
         return ClassifiedText("interrupted")
@@ -49,6 +49,6 @@ def read(text: str) -> ClassifiedText:
 
 
 def tag(text: str, name: str) -> str:
-    """The inside of `<name>` in a task notification."""
+    """The content of the `<name>` element in a task notification."""
     found = re.search(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
     return found[1].strip() if found else ""

@@ -1,1 +1,1 @@
-"""The CLI as a child process that speaks stream-json on its pipes."""
+"""The CLI as a child process that exchanges stream-json over its pipes."""

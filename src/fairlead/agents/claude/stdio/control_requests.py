@@ -1,11 +1,11 @@
-"""What the CLI asks of us: the policy before a tool, a person's permission, an MCP message; anything else is refused.
+"""The control requests of the CLI: the policy hook before a tool, a permission, an MCP message; others are rejected.
 
-Every request is served by a task of its own, so that the CLI's output is read on while a person thinks. A request
-that the CLI withdraws gets no answer; whatever was begun for it is finished, since a half-written log is worse.
+A separate task serves each request, so that we keep reading the CLI's output while a person decides. A request that
+the CLI cancels gets no answer, but work that was started for it runs to its end: a half-written log is worse.
 
-CLIs before 2.1.120 take a hook's `ask` as "by your own rules" and let a project's allow rules or a mode decide
-(measured). For tools that no ask rule of ours covers there (see launch.py) the hook itself is held open while the
-person is asked, and answered with what they said.
+CLIs before 2.1.120 treat a hook's `ask` as "apply your own rules" and let a project's allow rules or a mode decide
+(measured). For those versions and tools that none of our ask rules covers (see launch.py), we hold the hook itself
+open while the person is asked, and answer it with the person's decision.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ from fairlead.system.clock import Clock, within
 logger = logging.getLogger("fairlead.agents.claude")
 
 MOST_OPEN: Final = 1000
-"""Requests that may wait for us at once; the CLI runs a handful of tools at a time."""
+"""How many of the CLI's requests may be open at once; the CLI runs a handful of tools at a time."""
 
 CLOSING_SECONDS: Final = 10.0
-"""How long what was begun for a dead CLI may take to end."""
+"""How long tasks started for a CLI that has exited may take to finish."""
 
 Send = Callable[[bytes], Coroutine[Any, Any, None]]
 
 
 class _OpenRequest:
-    """A request of the CLI that has no answer yet."""
+    """A request of the CLI that has not been answered yet."""
 
     def __init__(self, record: ControlRequest) -> None:
         self.record = record
@@ -66,10 +66,10 @@ class ControlRequestHandler:
         self._interruptible: set[asyncio.Task[None]] = set()
 
     def repeats(self, record: ControlRequest) -> bool:
-        """Whether this asks what the hook has just allowed, by the policy's word or by that of a person for whom it was
-        held: then it is answered, and nobody else need know.
+        """Return whether this request repeats a call that the hook has just allowed; if so, answer it here.
 
-        Versions that are launched with ask rules (see launch.py) ask in spite of the hook's word."""
+        The policy or, for a held hook, a person has allowed the call already, so the core never sees the request.
+        Versions that are launched with ask rules (see launch.py) ask even though the hook has allowed the call."""
         asked = control.asked(record)
         if not isinstance(asked, control.CanUseTool) or self._allowed.get(asked.tool_use_id) != asked.input:
             return False
@@ -79,9 +79,9 @@ class ControlRequestHandler:
         return True
 
     def take(self, record: ControlRequest) -> None:
-        """A request came. Returns at once."""
+        """Start serving a request. Returns at once."""
         if record.request_id in self._open:
-            return  # told again in an error answer; it is being served
+            return  # repeated in an error answer; it is already being served
         asked = control.asked(record)
         if len(self._open) >= MOST_OPEN:
             self._start(self._refuse(record, asked, f"More than {MOST_OPEN} requests are open."))
@@ -100,14 +100,14 @@ class ControlRequestHandler:
                 opened.task = self._start(self._reply(opened, control.error_line, control.refusal(asked)))
 
     def withdraw(self, request_id: str) -> None:
-        """The CLI no longer wants this answer. Returns at once."""
+        """Cancel a request that the CLI has withdrawn. Returns at once."""
         opened = self._open.pop(request_id, None)
         if opened is not None:
             opened.withdrawn = True
-            self._start(self._tell_withdrawn(opened))
+            self._start(self._cancel(opened))
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
-        """A person or the policy has decided. Stale if nobody asks (any more)."""
+        """Answer a request with the decision of a person or the policy. Raises Stale if it is not open (any more)."""
         opened = self._open.get(request)
         if opened is None or opened.ask is None:
             raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
@@ -120,18 +120,19 @@ class ControlRequestHandler:
         await self._reply(opened, control.answer_line, tool_hooks.of_decision(decision))
 
     def calls(self) -> tuple[str, ...]:
-        """The calls that somebody has been asked about and has not decided."""
+        """The calls with an undecided permission request."""
         return tuple(opened.ask.call for opened in self._open.values() if opened.ask is not None)
 
     async def refuse_hooks(self) -> None:
-        """Before its input is closed: an open hook without an answer would leave the tool to the CLI's own rules."""
+        """Deny all open hooks before the CLI's input is closed: an unanswered hook would leave the tool to the CLI's
+        own rules."""
         for opened in list(self._open.values()):
             if opened.record.subtype == "hook_callback":
                 await self._reply(opened, control.answer_line, tool_hooks.denial("The gateway ends this agent."))
                 opened.withdrawn = True
 
     async def close(self) -> None:
-        """The CLI is gone: nothing can be answered any more; return when all that was begun has ended."""
+        """Drop all open requests after the CLI has exited; return when all started tasks have ended."""
         for opened in self._open.values():
             opened.withdrawn = True
         self._open.clear()
@@ -182,7 +183,7 @@ class ControlRequestHandler:
             self._allowed.popitem(last=False)
 
     async def _hold(self, opened: _OpenRequest, check: ToolCheck, verdict: Verdict) -> None:
-        """Ask the person now."""
+        """Hold the hook open and ask the person now."""
         if opened.withdrawn:
             return
         opened.held = True
@@ -215,9 +216,9 @@ class ControlRequestHandler:
         self._open.pop(opened.record.request_id, None)
         await self._send(line(opened.record.request_id, content))
 
-    async def _tell_withdrawn(self, opened: _OpenRequest) -> None:
+    async def _cancel(self, opened: _OpenRequest) -> None:
         if opened.task is not None:
-            await asyncio.wait({opened.task})  # told of the end only after it was told of the beginning
+            await asyncio.wait({opened.task})  # the sink must receive the request before its cancellation
         if opened.ask is not None:
             await self._sink.ask_cancelled(opened.ask.request)
 
@@ -231,7 +232,7 @@ class ControlRequestHandler:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if not isinstance(error, AgentFailed):  # it is gone or does not read: its end is told elsewhere
+        if not isinstance(error, AgentFailed):  # the agent has exited or does not read: the driver reports its end
             logger.error("a request of the agent failed", exc_info=error)
 
 

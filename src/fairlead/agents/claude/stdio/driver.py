@@ -1,7 +1,7 @@
-"""The driver of one Claude process: starts it, hands its records on, joins control requests with their answers.
+"""The driver of one Claude process: starts it, delivers its records, matches control requests with their answers.
 
-It does no interpreting. The order that everybody may rely on: a record reaches the sink before anything is done
-about it; `exited` comes once, after the last record, for every process that was recorded.
+It does not interpret records. It guarantees this order: a record reaches the sink before the driver acts on it;
+`exited` is called once, after the last record, for every process that was recorded.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ from fairlead.system.clock import Clock, within
 logger = logging.getLogger("fairlead.agents.claude")
 
 REFUSING_SECONDS = 2.0
-"""What an agent that is to be ended may take to read our last refusals."""
+"""How long an agent that is being stopped may take to read our last denials."""
 
 _CONTROL = b'"control_'
-"""No control message lacks it; lines without it need no second reading here. Other lines with it are just read."""
+"""Every control message contains it, so lines without it need no decoding here. Other lines with it do no harm."""
 
 
 class ClaudeAgent:
@@ -65,7 +65,7 @@ class ClaudeAgent:
         spill: OversizeSpill | None = None,
         transcript: Path | None = None,
     ) -> None:
-        """`transcript`: where it writes its session down, its subagents' files beside it."""
+        """`transcript` is the file to which the CLI writes its session; its subagents' files are next to it."""
         self._link = link
         self._sink = sink
         self._clock = clock
@@ -74,17 +74,19 @@ class ClaudeAgent:
         self._in_order = asyncio.Lock()
         self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests()
         self._serving = ControlRequestHandler(sink, link.send, self._deliver, clock, version)
-        self._beside: SubagentFiles | None = None
+        self._subagent_files: SubagentFiles | None = None
         if transcript is not None and not abilities(version).forwards_background:
-            self._beside = SubagentFiles(transcript, version, clock, self._deliver)
+            self._subagent_files = SubagentFiles(transcript, version, clock, self._deliver)
         self._ready = False
         self._complaints: tuple[str, ...] = ()
         self._life: asyncio.Task[Exit] | None = None
 
-    # --- its life ----------------------------------------------------------------------------------------
+    # --- lifecycle ---------------------------------------------------------------------------------------
 
     async def start(self, launch: Launch) -> None:
-        """Begin to listen, and wait until it takes prompts. AgentGone, with its own words, if it does not."""
+        """Start reading, and wait until the agent accepts prompts.
+
+        Raises AgentNotRunning, with the agent's own error text, if it does not get that far."""
         self._life = asyncio.create_task(self._live())
         try:
             asked = initialize(launch)
@@ -105,10 +107,10 @@ class ClaudeAgent:
             await self._link.receive(self._take)
             await self._hand_on(self._splitter.end())
         except Exception:
-            # The store's side failed: what the agent says cannot be kept, so it must not go on.
+            # The store failed: the agent's output cannot be stored, so the agent must not continue.
             logger.exception("the agent's records could not be handed on", extra={"pid": self.pid})
         ended = await self._end()
-        await self._last_words()
+        await self._flush_subagents()
         self._settle(self._pending.close("The agent has exited."))
         await self._serving.close()
         try:
@@ -117,14 +119,14 @@ class ClaudeAgent:
             logger.exception("the end of the agent could not be told", extra={"pid": self.pid})
         return ended
 
-    async def _last_words(self) -> None:
-        """What its background subagents wrote that nobody was told of yet."""
-        if self._beside is not None and (words := await self._beside.close()):
+    async def _flush_subagents(self) -> None:
+        """Deliver the records of background subagents that have not been delivered yet."""
+        if self._subagent_files is not None and (records := await self._subagent_files.close()):
             with contextlib.suppress(FairleadError):
-                await self._deliver(words)
+                await self._deliver(records)
 
     async def stop(self, reason: str) -> Exit:
-        """The ladder. The sink is told by `exited`, which may come after this returns."""
+        """Run the stop sequence. The sink's `exited` may be called after this returns."""
         logger.info("the agent is ended", extra={"pid": self.pid, "reason": reason})
         return await self._end()
 
@@ -134,14 +136,14 @@ class ClaudeAgent:
         return await self._link.stop()
 
     async def tell(self, records: list[Record]) -> None:
-        """Records that the link found beside the wire, in order with what came over it."""
-        await self._deliver([told for record in records for told in (*await self._before(record), record)])
+        """Deliver records that the link found outside the wire, in order with the wire's records."""
+        await self._deliver([item for record in records for item in (*await self._before(record), record)])
 
     def asked(self) -> tuple[str, ...]:
-        """The calls about which a person is being asked."""
+        """The calls with an undecided permission request."""
         return self._serving.calls()
 
-    # --- what it says ------------------------------------------------------------------------------------
+    # --- the agent's output ------------------------------------------------------------------------------
 
     async def _take(self, data: bytes) -> None:
         await self._hand_on(self._splitter.feed(data))
@@ -158,18 +160,18 @@ class ClaudeAgent:
                 if isinstance(message, ControlRequest) and self._serving.repeats(message):
                     continue
                 todo.append(message)
-            if self._beside is not None and self._beside.concerns(record.raw):
-                # What came before it does not wait for a subagent's file.
+            if self._subagent_files is not None and self._subagent_files.concerns(record.raw):
+                # Deliver the earlier records first: they need not wait for a subagent's file.
                 await self._pass_on(batch, todo)
                 batch, todo = [*await self._before(record)], []
             batch.append(record)
         await self._pass_on(batch, todo)
 
     async def _before(self, record: Record) -> Sequence[Record]:
-        """What a subagent said before this record, where the wire leaves it out."""
-        if self._beside is None or not self._beside.concerns(record.raw):
+        """Return the subagent's records before this one that the wire leaves out."""
+        if self._subagent_files is None or not self._subagent_files.concerns(record.raw):
             return ()
-        return await self._beside.before(record.raw)
+        return await self._subagent_files.before(record.raw)
 
     async def _pass_on(self, batch: list[Record], todo: Sequence[WireRecord]) -> None:
         if batch:
@@ -196,7 +198,7 @@ class ClaudeAgent:
             case _:
                 pass
 
-    # --- what we say -------------------------------------------------------------------------------------
+    # --- the agent's input -------------------------------------------------------------------------------
 
     @property
     def pid(self) -> int:
@@ -269,10 +271,10 @@ class ClaudeAgent:
             timer.cancel()
             self._pending.give_up(request_id)
             if answered.done() and not answered.cancelled():
-                answered.exception()  # seen, even where the sending failed first
+                answered.exception()  # mark it as retrieved, even where sending failed first
 
     async def _withdraw(self, request_id: str) -> None:
-        """Nobody waits for the answer any more: the agent need not work on it. An old version would exit over this."""
+        """Cancel our request at the agent, since its answer is not needed any more. An old version would exit on it."""
         if abilities(self._version).takes_cancel and self._link.running:
             with contextlib.suppress(AgentFailed):
                 await self._link.send(cancel_line(request_id))
@@ -291,7 +293,7 @@ class ClaudeAgent:
 
 
 def _why(error: AgentFailed, ended: Exit, complaints: tuple[str, ...]) -> str:
-    """Why it did not start: its own words where it has some, on stderr or in a result, else how it ended."""
+    """Explain why the agent did not start: its own text from a result or stderr, if any, and how it ended."""
     words = "; ".join(complaints) or ended.stderr.strip()[-2000:]
     if isinstance(error, AgentNotRunning):
         how = f"signal {ended.signal}" if ended.signal is not None else f"code {ended.code}"
@@ -300,5 +302,5 @@ def _why(error: AgentFailed, ended: Exit, complaints: tuple[str, ...]) -> str:
 
 
 def _stand_in(line: Oversize) -> bytes:
-    """What stands in the log for a line that is too long to keep; its `subtype`, which the event has, is the file."""
+    """The log's placeholder for a line that is too long to store; its `subtype`, also in the event, is the file."""
     return stand_in(line.place, line.size, line.head, line.cut)

@@ -1,9 +1,9 @@
-"""What subagents say that the wire does not bring: read from their files, put between the wire's records in its place.
+"""Subagent output that the wire leaves out: read from the subagents' files and merged into the wire's records.
 
-Measured: up to 2.1.118 the wire has only the calls and results of a subagent that is waited for, up to 2.1.156 nothing
-of one in the background. Both write all of it into the subagent's own file, under the same uuids, within a tenth of a
-second. A row that the wire leaves out becomes a record in the form in which newer versions send it. 2.1.37 does not
-send the end of a background subagent either: that is in the session's own file.
+Measured: up to 2.1.118 the wire carries only the calls and results of a foreground subagent, and up to 2.1.156 nothing
+of a background subagent. Both kinds write all their output into the subagent's own file, under the same uuids, within a
+tenth of a second. A row that the wire leaves out becomes a record in the form in which newer versions send it. 2.1.37
+does not send the end of a background subagent either: it is in the session's own file.
 """
 
 import asyncio
@@ -31,20 +31,20 @@ from fairlead.system.clock import Clock, within
 logger = logging.getLogger("fairlead.agents.claude")
 
 LAG_SECONDS: Final = 1.0
-"""How long a record waits for its row in the file: ten times what was measured."""
+"""How long a record waits for its row in the file: ten times the measured delay."""
 LOOK_SECONDS: Final = 0.02
 LIVE_SECONDS: Final = 0.2
-"""How often a file is looked at while a record waits for it, and while its subagent works in the background."""
+"""How often a file is polled while a record waits for it, and while its subagent works in the background."""
 PREFIX: Final = "agent-"
 
 _HINTS: Final = (b'"parent_tool_use_id":"', b'"agentId"', b'"task_notification"')
-"""One of them is in every line that this is about."""
+"""Every line that this module handles contains one of them."""
 
 Give = Callable[[list[Record]], Awaitable[None]]
 
 
 class _Row(msgspec.Struct):
-    """What a record needs of a row."""
+    """The fields of a row that go into a record."""
 
     type: Any = None
     uuid: Any = None
@@ -57,7 +57,7 @@ class _Row(msgspec.Struct):
 
 
 class _Queued(msgspec.Struct):
-    """A row of the session's own file that puts something into the CLI's queue."""
+    """A row of the session's own file that adds something to the CLI's queue."""
 
     type: Any = None
     operation: Any = None
@@ -69,10 +69,10 @@ _rows: Final = msgspec.json.Decoder(_Row)
 _queued: Final = msgspec.json.Decoder(_Queued)
 
 
-class _Words:
-    """One subagent's file: rows that nobody was told of yet. `place`: what lies before it was told before.
+class _SubagentFile:
+    """One subagent's file and its rows that have not been emitted yet. Rows before `place` were emitted earlier.
 
-    2.1.37 now and then writes a row before the one that it follows: their order is that of their parents."""
+    2.1.37 sometimes writes a row before its parent row: rows are ordered by their parents."""
 
     def __init__(self, path: Path, place: FileOffset) -> None:
         self.agent = path.stem.removeprefix(PREFIX)
@@ -96,42 +96,42 @@ class _Words:
                     self._spoken.add(row.uuid)
 
     def has(self, uuid: str) -> bool:
-        """Its row is there, and all that it follows."""
-        return uuid in self._waiting and (self._goes_on or all(one in self._parents for one in self._line(uuid)))
+        """Return whether the row of this uuid and all rows before it have been read."""
+        return uuid in self._waiting and (self._goes_on or all(one in self._parents for one in self._ancestry(uuid)))
 
     def up_to(self, uuid: str) -> list[Record]:
-        """What the row of a record follows that the wire brings."""
-        before = [row for one in self._line(uuid)[:0:-1] if (row := self._waiting.pop(one, None)) is not None]
+        """Take the pending rows before the row of this uuid, whose own record comes over the wire."""
+        before = [row for one in self._ancestry(uuid)[:0:-1] if (row := self._waiting.pop(one, None)) is not None]
         self._waiting.pop(uuid, None)
         return [self._record(row) for row in before]
 
     def rest(self, *, with_task: bool = True) -> list[Record]:
-        """All that is there. The task itself is not sent of a subagent in the background."""
+        """Take all pending rows. The task itself is not emitted for a background subagent (`with_task` false)."""
         if not with_task:
             self._waiting = {uuid: row for uuid, row in self._waiting.items() if self._parents[uuid]}
-        told: list[Record] = []
+        records: list[Record] = []
         for uuid in list(self._waiting):
             row = self._waiting.get(uuid)
             if row is not None:
-                told += [*self.up_to(uuid), self._record(row)]
-        return told
+                records += [*self.up_to(uuid), self._record(row)]
+        return records
 
-    def _line(self, uuid: str) -> list[str]:
-        """A row and those that it follows, back to the first."""
+    def _ancestry(self, uuid: str) -> list[str]:
+        """The uuids of a row and its ancestors, back to the first row."""
         line = {uuid: None}
         while (parent := self._parents.get(next(reversed(line)), "")) and parent not in line:
             line[parent] = None
         return list(line)
 
-    def said_something(self) -> bool:
+    def has_text(self) -> bool:
         return not self._spoken.isdisjoint(self._waiting)
 
-    def has_last_words(self) -> bool:
-        """Nothing follows what it said: a subagent that is not stopped ends so."""
+    def has_final_text(self) -> bool:
+        """Return whether a text is the last row: a subagent that is not stopped ends with a text."""
         return not self._spoken.issubset(self._parents.values())
 
     def _record(self, row: _Row) -> Record:
-        told = {
+        fields = {
             "type": row.type,
             "message": row.message,
             "parent_tool_use_id": self.call,
@@ -140,25 +140,25 @@ class _Words:
             "timestamp": row.timestamp,
         }
         if row.requestId is not None:
-            told["request_id"] = row.requestId
-        return Record(encode_line(told)[:-1])
+            fields["request_id"] = row.requestId
+        return Record(encode_line(fields)[:-1])
 
 
 class SubagentFiles:
-    """Of one process. `give` takes what a background subagent says as it is written."""
+    """The subagents' files of one process. `give` receives a background subagent's records as they are written."""
 
     def __init__(self, transcript: Path, version: Version, clock: Clock, give: Give) -> None:
         self._transcript = transcript
         self._able = abilities(version)
         self._clock = clock
         self._give = give
-        self._files: dict[Path, _Words] = {}
+        self._files: dict[Path, _SubagentFile] = {}
         self._lost: set[str] = set()
         self._lock = asyncio.Lock()
         self._background: dict[str, str] = {}
-        """The CLI's ids of background subagents, to the call that started each."""
+        """The CLI's ids of background subagents, each with the call that started it."""
         self._following: dict[str, asyncio.Task[None]] = {}
-        # Of a conversation that goes on: what is there was said before.
+        # When a conversation is resumed, the existing rows were emitted before.
         self._transcript_before = self._end_of_transcript()
         self._before = {path: place_at(path, path.stat().st_size) for path in self._paths()}
 
@@ -166,7 +166,7 @@ class SubagentFiles:
         return any(hint in raw for hint in _HINTS)
 
     async def before(self, raw: bytes) -> list[Record]:
-        """What belongs before this record, and has not come over the wire."""
+        """Return the records that belong before this one and did not come over the wire."""
         message = decode(raw)
         if isinstance(message, UserRecord | AssistantRecord) and message.parent_call:
             if self._able.forwards_subagents or not message.uuid:
@@ -179,36 +179,36 @@ class SubagentFiles:
         return []
 
     async def close(self) -> list[Record]:
-        """The process has ended: what its background subagents have said last."""
-        told: list[Record] = []
+        """Return the remaining records of background subagents after the process has ended."""
+        records: list[Record] = []
         async with self._lock:
             for agent in self._following:
-                words = self._in_background(agent)
-                if words is not None and not words.over:
-                    words.over = True
-                    words.fill()
-                    told += words.rest(with_task=False)
+                file = self._in_background(agent)
+                if file is not None and not file.over:
+                    file.over = True
+                    file.fill()
+                    records += file.rest(with_task=False)
         if self._following:
             for task in self._following.values():
                 task.cancel()
             await asyncio.wait(self._following.values())
-        return told
+        return records
 
-    # --- a subagent that is waited for
+    # --- foreground subagents
 
     async def _up_to(self, call: str, uuid: str) -> list[Record]:
-        def there() -> _Words | None:
-            for words in self._candidates(call):
-                words.fill()
-                if words.has(uuid):
-                    return words
+        def there() -> _SubagentFile | None:
+            for file in self._candidates(call):
+                file.fill()
+                if file.has(uuid):
+                    return file
             return None
 
-        words = await self._wait(call, there)
-        if words is None:
+        file = await self._wait(call, there)
+        if file is None:
             return []
-        words.call = call
-        return words.up_to(uuid)
+        file.call = call
+        return file.up_to(uuid)
 
     async def _result(self, message: UserRecord, facts: dict[str, Any]) -> list[Record]:
         agent, call = facts.get("agentId"), _answered(message)
@@ -223,28 +223,28 @@ class SubagentFiles:
         return await self._drain(agent, call, spoke=spoke)
 
     async def _drain(self, agent: str, call: str, *, spoke: bool) -> list[Record]:
-        """Its last words; if it said something, they are waited for."""
+        """Take all remaining rows of a subagent; if it produced text (`spoke`), wait until the text is in the file."""
 
-        def there() -> _Words | None:
-            words = self._words(agent)
-            if words is not None:
-                words.fill()
-            return words if words is not None and (words.said_something() or not spoke) else None
+        def there() -> _SubagentFile | None:
+            file = self._file_of(agent)
+            if file is not None:
+                file.fill()
+            return file if file is not None and (file.has_text() or not spoke) else None
 
         await self._wait(call, there)
-        words = self._words(agent)
-        if words is None:
+        file = self._file_of(agent)
+        if file is None:
             return []
-        words.call = call
-        return words.rest()
+        file.call = call
+        return file.rest()
 
-    async def _wait(self, call: str, there: Callable[[], _Words | None]) -> _Words | None:
-        """None: it did not come. One that was waited for in vain is not waited for again."""
+    async def _wait(self, call: str, there: Callable[[], _SubagentFile | None]) -> _SubagentFile | None:
+        """Wait for `there` to return a file; None if it did not in time. Never wait again for a call that timed out."""
 
-        async def arrived() -> _Words:
-            while (words := there()) is None:
+        async def arrived() -> _SubagentFile:
+            while (file := there()) is None:
                 await self._clock.sleep(LOOK_SECONDS)
-            return words
+            return file
 
         found = there()
         if found is None and call not in self._lost:
@@ -254,7 +254,7 @@ class SubagentFiles:
                 self._lost.add(call)
         return found
 
-    # --- one in the background
+    # --- background subagents
 
     def _follow(self, agent: str, call: str) -> None:
         if not self._able.forwards_background and agent not in self._following:
@@ -262,30 +262,30 @@ class SubagentFiles:
             task = self._following[agent] = asyncio.create_task(self._live(agent, call))
             task.add_done_callback(_done)
 
-    def _in_background(self, agent: str) -> _Words | None:
-        words = self._words(agent)
-        if words is not None:
-            words.call = self._background[agent]
-        return words
+    def _in_background(self, agent: str) -> _SubagentFile | None:
+        file = self._file_of(agent)
+        if file is not None:
+            file.call = self._background[agent]
+        return file
 
     async def _live(self, agent: str, call: str) -> None:
-        # From the start of the process: on a busy machine the end is written before anybody looks for it here.
+        # Read from the start of the process: on a busy machine the end may be written before this task first polls.
         main = None if self._able.reports_tasks else TranscriptFile(self._transcript, "", self._transcript_before)
         while True:
             async with self._lock:
-                words = self._in_background(agent)
-                if words is not None:
-                    if words.over:
+                file = self._in_background(agent)
+                if file is not None:
+                    if file.over:
                         return
-                    words.fill()
-                    told = words.rest(with_task=False)
+                    file.fill()
+                    records = file.rest(with_task=False)
                     noted = None if main is None else _noted(main, agent, call)
                     if noted is not None:
-                        words.over = True
-                        await self._last_words(words)
-                        told += [*words.rest(with_task=False), noted]
-                    if told:
-                        await self._give(told)
+                        file.over = True
+                        await self._wait_final_text(file)
+                        records += [*file.rest(with_task=False), noted]
+                    if records:
+                        await self._give(records)
             await self._clock.sleep(LIVE_SECONDS)
 
     def _end_of_transcript(self) -> FileOffset:
@@ -294,25 +294,25 @@ class SubagentFiles:
         return FileOffset()
 
     async def _finish(self, agent: str) -> list[Record]:
-        """The wire says that it has ended."""
+        """Take the last rows of a background subagent when the wire reports its end."""
         if agent not in self._following:
             return []
         async with self._lock:
-            words = self._in_background(agent)
-            if words is None or words.over:
+            file = self._in_background(agent)
+            if file is None or file.over:
                 return []
-            words.over = True
-            await self._last_words(words)
-            return words.rest(with_task=False)
+            file.over = True
+            await self._wait_final_text(file)
+            return file.rest(with_task=False)
 
-    async def _last_words(self, words: _Words) -> None:
-        """Wait for them: they may be written after the end of the subagent is."""
+    async def _wait_final_text(self, file: _SubagentFile) -> None:
+        """Wait for the final text: it may be written after the subagent's end is reported."""
 
-        def there() -> _Words | None:
-            words.fill()
-            return words if words.has_last_words() else None
+        def there() -> _SubagentFile | None:
+            file.fill()
+            return file if file.has_final_text() else None
 
-        await self._wait(words.call, there)
+        await self._wait(file.call, there)
 
     # --- files
 
@@ -322,18 +322,18 @@ class SubagentFiles:
         except OSError:
             return []
 
-    def _words(self, agent: str) -> _Words | None:
-        return next((words for words in self._all() if words.agent == agent), None)
+    def _file_of(self, agent: str) -> _SubagentFile | None:
+        return next((file for file in self._all() if file.agent == agent), None)
 
-    def _candidates(self, call: str) -> list[_Words]:
-        """The file of this call, then the others: whose one is may not be known yet, and it may go on for another."""
-        mine = [words for words in self._all() if words.call == call]
-        return mine + [words for words in self._files.values() if words.call != call]
+    def _candidates(self, call: str) -> list[_SubagentFile]:
+        """The file of this call, then the others: a file's call may not be known yet, or another call may resume it."""
+        mine = [file for file in self._all() if file.call == call]
+        return mine + [file for file in self._files.values() if file.call != call]
 
-    def _all(self) -> Iterable[_Words]:
+    def _all(self) -> Iterable[_SubagentFile]:
         for path in self._paths():
             if path not in self._files:
-                self._files[path] = _Words(path, self._before.get(path, FileOffset()))
+                self._files[path] = _SubagentFile(path, self._before.get(path, FileOffset()))
         return self._files.values()
 
 
@@ -357,7 +357,7 @@ def _done(task: asyncio.Task[None]) -> None:
 
 
 def _answered(message: UserRecord) -> str:
-    """The call that a record brings the result of; empty if it brings several, or none."""
+    """The call whose result a record carries; empty if it carries several results, or none."""
     content = message.message.content
     calls = [
         block.get("tool_use_id")
@@ -368,14 +368,13 @@ def _answered(message: UserRecord) -> str:
 
 
 def _noted(main: TranscriptFile, agent: str, call: str) -> Record | None:
-    """The end of a background subagent as it stands in the session's file, in the form in which newer versions send
-    it."""
+    """The end of a background subagent from the session's file, as a record in the form that newer versions send."""
     for raw in _new_rows(main):
         row = decoded(_queued, raw) if b"task-notification" in raw else None
         if row is None or row.operation != "enqueue" or not isinstance(row.content, str):
             continue
         if user_text.tag(row.content, "task-id") == agent:
-            told = {
+            fields = {
                 "type": "system",
                 "subtype": "task_notification",
                 "task_id": agent,
@@ -386,5 +385,5 @@ def _noted(main: TranscriptFile, agent: str, call: str) -> Record | None:
                 "session_id": row.sessionId,
                 "uuid": str(uuid5(NAMESPACE_OID, row.content)),
             }
-            return Record(encode_line(told)[:-1])
+            return Record(encode_line(fields)[:-1])
     return None

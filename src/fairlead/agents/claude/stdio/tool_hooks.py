@@ -1,7 +1,8 @@
-"""Before a tool: the policy's word, the question to a person where it asks, and both as a hook's answer.
+"""The PreToolUse hook: check the policy, ask a person where it says ask, and encode the outcome as a hook answer.
 
-One implementation for hooks that come over the control wire (serving.py) and for command hooks (hooks.py). What was
-begun for the log is always finished; a call that cannot be decided is denied, never left to the CLI's own rules.
+One implementation for hooks that come over the control protocol (control_requests.py) and for command hooks
+(tui/hook_server.py). Work started for the log always runs to its end; a call that cannot be decided is denied, never
+left to the CLI's own rules.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ Deliver = Callable[[list[Record]], Awaitable[None]]
 
 
 class _PreToolUse(msgspec.Struct):
-    """The hook's input, as far as we read it."""
+    """The fields of the hook's input that we read."""
 
     tool_name: str
     tool_input: dict[str, Any]
@@ -39,14 +40,16 @@ class _PreToolUse(msgspec.Struct):
 
 
 def call_of(given: Mapping[str, Any], call: str = "") -> ToolCheck:
-    """What is about to be used; `call` where its id came beside the input. msgspec.ValidationError."""
-    told = msgspec.convert(given, _PreToolUse)
+    """Parse the hook's input into the call to check; `call` is its id where it came separately from the input.
+
+    Raises msgspec.ValidationError."""
+    parsed = msgspec.convert(given, _PreToolUse)
     return ToolCheck(
-        call=CallId(call or told.tool_use_id),
-        tool=told.tool_name,
-        input=told.tool_input,
-        mode=told.permission_mode,
-        folder=told.cwd,
+        call=CallId(call or parsed.tool_use_id),
+        tool=parsed.tool_name,
+        input=parsed.tool_input,
+        mode=parsed.permission_mode,
+        folder=parsed.cwd,
     )
 
 
@@ -55,7 +58,7 @@ def not_understood(error: msgspec.ValidationError) -> control.HookAnswer:
 
 
 async def judge(sink: AgentSink, check: ToolCheck) -> Verdict:
-    """The policy's word. An error would let the CLI go on by its own rules: what cannot be decided is denied."""
+    """Return the policy's verdict. If the policy fails, deny: an error answer would let the CLI apply its own rules."""
     try:
         return await sink.check(check)
     except Exception:
@@ -64,7 +67,8 @@ async def judge(sink: AgentSink, check: ToolCheck) -> Verdict:
 
 
 def question(request: str, check: ToolCheck, verdict: Verdict) -> tuple[PermissionRequest, Record]:
-    """A person is to be asked: the record is the one that the CLI would have sent, so that every view shows it."""
+    """Build a permission request, and the record that the CLI would have sent for it, so that every projection shows
+    the request."""
     body = {
         "subtype": "can_use_tool",
         "tool_name": check.tool,
@@ -79,7 +83,7 @@ def question(request: str, check: ToolCheck, verdict: Verdict) -> tuple[Permissi
 
 def of_verdict(verdict: Verdict, version: Version) -> control.HookAnswer:
     if verdict.behavior is Behavior.ALLOW and version < ASK_BINDS_SINCE and verdict.by != "rule":
-        # In these versions our allow would outrank the user's own deny rules: without a rule, theirs decide.
+        # In these versions our allow would override the user's own deny rules: unless a rule allows, theirs decide.
         return control.HookAnswer()
     return control.HookAnswer(
         hookSpecificOutput=control.HookOutput(
@@ -108,7 +112,7 @@ def denial(reason: str) -> control.HookAnswer:
 
 
 class _HeldHook:
-    """A hook that waits for a person."""
+    """A hook that waits for a person's decision."""
 
     def __init__(self, ask: PermissionRequest) -> None:
         self.ask = ask
@@ -116,7 +120,7 @@ class _HeldHook:
 
 
 class HookPermissions:
-    """The permissions of an agent that has no control wire: its PreToolUse hook is held while a person is asked."""
+    """The permissions of an agent without a control protocol: we hold its PreToolUse hook while a person is asked."""
 
     def __init__(self, sink: AgentSink, deliver: Deliver, version: Version) -> None:
         self._sink = sink
@@ -126,7 +130,7 @@ class HookPermissions:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def pre_tool_use(self, given: Mapping[str, Any]) -> control.HookAnswer:
-        """The hook's answer, when there is one. Cancelled: nobody waits for it, and the question is withdrawn."""
+        """Return the hook's answer once it is decided. If the caller is cancelled, cancel the permission request."""
         try:
             check = call_of(given)
         except msgspec.ValidationError as error:
@@ -146,18 +150,18 @@ class HookPermissions:
             del self._held[ask.request]
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
-        """A person or the policy has decided. Stale if nobody asks (any more)."""
+        """Answer a held hook with the decision of a person or the policy. Raises Stale if it is not open (any more)."""
         held = self._held.get(request)
         if held is None or held.answer.done():
             raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
         held.answer.set_result(of_decision(decision))
 
     def calls(self) -> tuple[str, ...]:
-        """The calls that somebody has been asked about and has not decided."""
+        """The calls with an undecided permission request."""
         return tuple(held.ask.call for held in self._held.values() if not held.answer.done())
 
     async def settled(self) -> None:
-        """What was begun has ended: to be awaited before the agent's end is told."""
+        """Return when all started tasks have ended; await it before reporting the agent's exit."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -166,7 +170,7 @@ class HookPermissions:
         await self._sink.asked(ask)
 
     async def _finish(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Whoever waits may be cancelled, the work goes on to its end, and the cancelling comes after it."""
+        """Run `work` to its end even if the caller is cancelled; then raise the cancellation."""
         task = self._start(work)
         try:
             return await asyncio.shield(task)

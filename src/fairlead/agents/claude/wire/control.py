@@ -1,8 +1,8 @@
-"""The control protocol: typed requests both ways, their answers, and the check of an answer's shape. Pure.
+"""The control protocol: typed requests in both directions, their answers, and validation of an answer's shape. Pure.
 
-Both sides send `control_request` and answer with `control_response`, joined by `request_id`: the CLI asks
-can_use_tool, hook_callback and mcp_message; we ask the rest, and mcp_message too. A subtype that is not known is
-kept and answered with an error, never with silence. Keeping requests in flight is the matter of pending.py.
+Both sides send `control_request` and answer with `control_response`, matched by `request_id`: the CLI sends
+can_use_tool, hook_callback and mcp_message; we send the rest, and mcp_message too. An unknown subtype is stored and
+always answered with an error. pending.py keeps track of requests in flight.
 """
 
 from typing import Any, Final, Literal
@@ -14,11 +14,11 @@ from fairlead.agents.claude.wire.framing import encode_line
 from fairlead.agents.claude.wire.records import ControlRequest
 from fairlead.model.errors import AgentRefused
 
-# --- what we ask -----------------------------------------------------------------------------------
+# --- our requests ----------------------------------------------------------------------------------
 
 
 class _Ask(msgspec.Struct, frozen=True, kw_only=True, tag_field="subtype", omit_defaults=True):
-    """Base of our requests; fields left at their default are not sent."""
+    """Base class of our requests; fields left at their default are not sent."""
 
 
 class HookMatcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,7 +30,7 @@ class HookMatcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Initialize(_Ask, frozen=True, kw_only=True, tag="initialize"):
-    """Once per process, before the first prompt; every field is optional."""
+    """Sent once per process, before the first prompt; every field is optional."""
 
     hooks: dict[str, tuple[HookMatcher, ...]] | None = None
     sdkMcpServers: tuple[str, ...] | None = None
@@ -64,7 +64,7 @@ class McpStatus(_Ask, frozen=True, kw_only=True, tag="mcp_status"):
 
 
 class McpMessage(_Ask, frozen=True, kw_only=True, tag="mcp_message"):
-    """A JSON-RPC message to or from an MCP server; the one subtype that travels both ways."""
+    """A JSON-RPC message to or from an MCP server; the only subtype that both sides send."""
 
     server_name: str
     message: Any
@@ -97,7 +97,7 @@ class RewindFiles(_Ask, frozen=True, kw_only=True, tag="rewind_files"):
 
 
 class OtherRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A subtype without a class of its own; also one of the CLI's that we do not know."""
+    """A request whose subtype has no class here; also a request of the CLI with an unknown subtype."""
 
     subtype: str
     fields: dict[str, Any] = {}
@@ -138,16 +138,17 @@ def subtype_of(ask: Ask) -> str:
 
 
 def request_line(request_id: str, ask: Ask) -> bytes:
-    """Our request as a line."""
+    """Encode our request as a line."""
     request = {**ask.fields, "subtype": ask.subtype} if isinstance(ask, OtherRequest) else ask
     return encode_line(SendRequest(request_id=request_id, request=request))
 
 
-# --- what the CLI asks ------------------------------------------------------------------------------
+# --- the CLI's requests -----------------------------------------------------------------------------
 
 
 class CanUseTool(msgspec.Struct, frozen=True, kw_only=True):
-    """May this tool be used? `permission_suggestions` are PermissionUpdates; other fields stay in the record."""
+    """A permission request for a tool. `permission_suggestions` are PermissionUpdates; other fields stay in the
+    record."""
 
     tool_name: str
     input: dict[str, Any]
@@ -161,7 +162,7 @@ class CanUseTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookCallback(msgspec.Struct, frozen=True, kw_only=True):
-    """`callback_id` is one of the ids that initialize gave."""
+    """`callback_id` is one of the ids that we registered with `initialize`."""
 
     callback_id: str
     input: dict[str, Any]
@@ -169,14 +170,14 @@ class HookCallback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpCall(msgspec.Struct, frozen=True, kw_only=True):
-    """The CLI's mcp_message for a server that lives on our side."""
+    """The CLI's mcp_message for a server that runs on our side."""
 
     server_name: str
     message: dict[str, Any]
 
 
 class Malformed(msgspec.Struct, frozen=True, kw_only=True):
-    """A known subtype with other fields than it must have: answered with an error that says so."""
+    """A known subtype with invalid fields: answered with an error that says so."""
 
     subtype: str
     problem: str
@@ -192,7 +193,7 @@ ASKED_BY_CLI: Final[dict[str, type[Any]]] = {
 
 
 def asked(record: ControlRequest) -> Asked:
-    """What the CLI asks, typed. Never raises."""
+    """Decode the CLI's request into its class. Never raises."""
     kind = ASKED_BY_CLI.get(record.subtype)
     if kind is None:
         return OtherRequest(subtype=record.subtype, fields={k: v for k, v in record.request.items() if k != "subtype"})
@@ -203,7 +204,7 @@ def asked(record: ControlRequest) -> Asked:
     return request
 
 
-# --- what we answer ---------------------------------------------------------------------------------
+# --- our answers ------------------------------------------------------------------------------------
 
 Destination = Literal["userSettings", "projectSettings", "localSettings", "session", "cliArg"]
 
@@ -214,7 +215,7 @@ class PermissionRule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Update(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of the changes that an allow may bring along."""
+    """Base class of the permission changes that an allow may carry."""
 
 
 class _Rules(_Update, frozen=True, kw_only=True):
@@ -254,9 +255,9 @@ PermissionUpdate = AddRules | ReplaceRules | RemoveRules | SetModeUpdate | AddDi
 
 
 class AllowTool(msgspec.Struct, frozen=True, kw_only=True, tag_field="behavior", tag="allow", omit_defaults=True):
-    """`updatedInput` is always sent (2.1.37 and 2.1.120 refuse the tool without it) and replaces the input whole.
+    """`updatedInput` is always sent (2.1.37 and 2.1.120 reject the tool without it) and replaces the whole input.
 
-    `updatedPermissions` are ours to make; what a client sends under that name never gets here."""
+    Only the gateway sets `updatedPermissions`; a client's field of that name is never forwarded."""
 
     updatedInput: dict[str, Any]
     updatedPermissions: tuple[PermissionUpdate, ...] = ()
@@ -281,7 +282,7 @@ class HookOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HookAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"continue_": "continue"}):
-    """Every field is optional; the empty answer lets things go on."""
+    """Every field is optional; an empty answer lets the CLI continue."""
 
     continue_: bool | None = None
     suppressOutput: bool | None = None
@@ -293,13 +294,13 @@ class HookAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class AsyncHookAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The hook goes on by itself; the CLI does not wait longer than `asyncTimeout` milliseconds."""
+    """The hook continues on its own; the CLI does not wait longer than `asyncTimeout` milliseconds."""
 
     asyncTimeout: float | None = None
 
 
 def answer_line(request_id: str, answer: Any = None) -> bytes:
-    """A success; without an `answer` the inner `response` is left out."""
+    """The line of a success answer; without an `answer` the inner `response` is omitted."""
     inside: dict[str, Any] = {"subtype": "success", "request_id": request_id}
     if isinstance(answer, AsyncHookAnswer):
         inside["response"] = {"async": True, **msgspec.to_builtins(answer)}
@@ -309,7 +310,7 @@ def answer_line(request_id: str, answer: Any = None) -> bytes:
 
 
 def mcp_answer_line(request_id: str, message: Any) -> bytes:
-    """The JSON-RPC answer of a server that lives on our side."""
+    """The line that carries the JSON-RPC answer of a server on our side."""
     return answer_line(request_id, {"mcp_response": message})
 
 
@@ -318,17 +319,17 @@ def error_line(request_id: str, problem: str) -> bytes:
 
 
 def refusal(request: OtherRequest | Malformed) -> str:
-    """The words with which we refuse a request of the CLI that we cannot serve."""
+    """The error text with which we reject a request of the CLI that we cannot serve."""
     if isinstance(request, Malformed):
         return f"Malformed control request {request.subtype}: {request.problem}"
     return f"Unsupported control request subtype: {request.subtype}"
 
 
-# --- what the CLI answers ---------------------------------------------------------------------------
+# --- the CLI's answers ------------------------------------------------------------------------------
 
 
 class BadAnswer(AgentRefused):
-    """The CLI answered a request with another shape than its subtype has; only that request fails."""
+    """The CLI's answer does not have the shape of its request's subtype; only that request fails."""
 
     code = "agent_bad_answer"
 
@@ -372,7 +373,7 @@ class McpServersAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RewindAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """`filesChanged` is a list of paths, and only a dry run carries it and the counts."""
+    """`filesChanged` is a list of paths; only a dry run includes it and the counts."""
 
     canRewind: bool
     filesChanged: list[str] | int | None = None
@@ -390,7 +391,7 @@ _ANSWERS: Final[dict[str, type[Any]]] = {
 
 
 def check_answer(subtype: str, response: Any) -> dict[str, Any]:
-    """The answer as it came, if it has the shape of its subtype; fields that we do not know stay. Raises BadAnswer."""
+    """Return the answer unchanged, with unknown fields, if it has the shape of its subtype. Raises BadAnswer."""
     answer = {} if response is None else response
     if not isinstance(answer, dict):
         raise BadAnswer(subtype, "an object is expected")

@@ -1,7 +1,7 @@
-"""A line as a record.
+"""Decodes a line into a record.
 
-Rule: decoding never raises. What is no JSON object becomes `Garbage`, what has an unknown type or fields of the
-wrong type becomes `UnknownRecord`; the caller keeps the bytes. Keys come in any order.
+Rule: decoding never raises. A line that is not a JSON object becomes an `InvalidRecord`; an object with an unknown type
+or fields of the wrong type becomes an `UnknownRecord`. The caller stores the bytes. Keys may come in any order.
 """
 
 from typing import Any, Final
@@ -102,7 +102,7 @@ QUIET_TYPES: Final = frozenset(
         "tools-used",
     }
 )
-"""Types seen or documented that carry nothing a person is told."""
+"""Types, seen or documented, that carry nothing to show to a person."""
 
 _SYSTEM: Final[dict[str, type[Any]]] = {
     "init": Init,
@@ -137,7 +137,7 @@ NOTICE_SUBTYPES: Final = frozenset(
         "worker_shutting_down",
     }
 )
-"""System subtypes that tell a person something beside the conversation (and all that begin `model_refusal`)."""
+"""System subtypes with a message for a person outside the conversation (also all that begin with `model_refusal`)."""
 
 QUIET_SUBTYPES: Final = frozenset(
     {
@@ -152,7 +152,7 @@ QUIET_SUBTYPES: Final = frozenset(
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """The part of a line that says what the rest is; the rest is skipped without being built."""
+    """The fields that determine a line's class; the decoder skips the rest without building objects."""
 
     type: str
     subtype: str | None = None
@@ -180,7 +180,7 @@ def _class_of(head: _Head) -> type[Any] | None:
 
 
 def decode(raw: bytes) -> WireRecord:
-    """One line as a record. Never raises."""
+    """Decode one line into a record. Never raises."""
     try:
         return _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -198,7 +198,7 @@ def _decode(raw: bytes) -> WireRecord:
             record: WireRecord = _decoder(kind).decode(raw)
             return record
     except msgspec.ValidationError:
-        pass  # a known type with other fields than we know, or no type at all
+        pass  # a known type with unexpected fields, or no type at all
     return _unknown(raw)
 
 
@@ -218,7 +218,7 @@ def _unknown(raw: bytes) -> WireRecord:
 
 
 def decode_object(raw: bytes) -> dict[str, Any]:
-    """All fields of a line that `decode` took for a record: what a notice keeps as its data."""
+    """All fields of a line that `decode` accepted as a record: the data of a notice."""
     try:
         data = _any.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The lines that we may send to the CLI: a closed set, since an unknown type ends 2.1.37. Requests: see control.py."""
+"""Encodes the lines that we send to the CLI: a closed set, since an unknown type ends 2.1.37. Requests: control.py."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from fairlead.agents.claude.wire.framing import encode_line
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of the messages that we may send."""
+    """Base class of the messages that we may send."""
 
 
 class _PromptBody(msgspec.Struct, frozen=True):
@@ -17,7 +17,7 @@ class _PromptBody(msgspec.Struct, frozen=True):
 
 
 class SendUser(_Sent, frozen=True, kw_only=True, tag="user"):
-    """A prompt. `session_id` is empty in the first one, later what init gave."""
+    """A prompt. `session_id` is empty in the first prompt; later it is the id from the init record."""
 
     message: _PromptBody
     parent_tool_use_id: str | None = None
@@ -50,7 +50,7 @@ Sent = SendUser | SendAnswer | SendRequest | SendCancel | SendKeepAlive | SendEn
 
 
 def user_line(content: Any, session_id: str = "", uuid: str = "", parent: str | None = None) -> bytes:
-    """Our line for a prompt: `content` is a plain string or a list of content blocks."""
+    """The line for a prompt: `content` is a plain string or a list of content blocks."""
     return encode_line(
         SendUser(
             message=_PromptBody("user", content),
@@ -62,7 +62,7 @@ def user_line(content: Any, session_id: str = "", uuid: str = "", parent: str | 
 
 
 def cancel_line(request_id: str) -> bytes:
-    """Give up a request of ours. Never to 2.1.37: see versions.py."""
+    """The line that cancels one of our requests. Never send it to 2.1.37: see versions.py."""
     return encode_line(SendCancel(request_id=request_id))
 
 

@@ -1,22 +1,23 @@
-"""NDJSON framing: bytes in any cut become whole lines, objects become one line. No meaning, no I/O."""
+"""NDJSON framing: chunks of bytes become whole lines, objects become one line each. No interpretation, no I/O."""
 
 from typing import Any, Final, Protocol
 
 import msgspec
 
 RECORD_LIMIT: Final = 64 << 20
-"""Bytes of one record; the design's limit. A longer line is spilled as it comes, never buffered whole."""
+"""Size limit of one record in bytes, set by the design. A longer line is spilled as it comes, never buffered whole."""
 
 KEPT_OF_OVERSIZE: Final = 64 << 10
-"""How much of a line above the limit is kept: enough to see what it was."""
+"""How many bytes of a line above the limit are kept: enough to recognise it."""
 
 
 SPILLED_LIMIT: Final = 256 << 20
-"""Bytes of one line that are put into a file; what comes behind them is dropped, and the record of the line says so."""
+"""How many bytes of one line are written to a file; the rest is dropped, and the line's record says so."""
 
 
 class Oversize(msgspec.Struct, frozen=True):
-    """A line above the limit: its first bytes, how long it was, and where it was put; `cut`: only as far as this."""
+    """A line above the limit: its first bytes, its size, and the file it was spilled to. `cut`: the number of bytes
+    spilled if the rest was dropped, else 0."""
 
     head: bytes
     size: int
@@ -25,18 +26,18 @@ class Oversize(msgspec.Struct, frozen=True):
 
 
 class OversizeSpill(Protocol):
-    """Takes a line that is too long to keep, piece by piece."""
+    """Stores a line that is too long to keep in memory, piece by piece."""
 
     def write(self, piece: bytes) -> None: ...
     def done(self) -> str:
-        """The line is over: the name of the place where it is."""
+        """Finish the line and return the name of the place where it is stored."""
         ...
 
 
 class LineSplitter:
-    """Feed it what was read, in any cut; it gives the lines that are whole, without their ends.
+    """Splits chunks of bytes, cut anywhere, into whole lines without their line ends.
 
-    Blank lines are skipped, `\\r\\n` counts as one end. `end` gives a last line that had no newline."""
+    Blank lines are skipped, `\\r\\n` counts as one line end. `end` returns a last line that had no newline."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class LineSplitter:
         if self._size <= self._limit:
             self._parts.append(piece)
             return
-        # Over the limit: only the head is kept here, the line itself is spilled.
+        # Over the limit: keep only the head in memory and spill the line.
         if self._spill is not None:
             for part in [piece] if over else [*self._parts, piece]:
                 taken = part[: self._most - self._written]
@@ -101,12 +102,12 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_line(message: Any) -> bytes:
-    """One JSON object and exactly one newline, at its end: a blank line ends CLI 2.1.37."""
+    """One JSON object with exactly one newline, at its end: a blank line ends CLI 2.1.37."""
     return _encoder.encode(message) + b"\n"
 
 
 def stand_in(place: str, size: int, head: bytes, cut: int = 0) -> bytes:
-    """What is logged for a line that was spilled: where it is, how long, how it begins, and where it was cut off."""
+    """The log's placeholder for a spilled line: its place, its size, its first bytes, and where it was cut off."""
     shown = head.decode("utf-8", "replace")
     short = {"cut": cut} if cut else {}
     return _encoder.encode({"type": "fairlead_oversize", "subtype": place, "size": size, **short, "head": shown})

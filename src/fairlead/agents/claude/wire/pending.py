@@ -1,7 +1,7 @@
-"""Control requests of ours that wait for their answer. Pure: the clock is handed in as numbers.
+"""Our control requests that wait for an answer. Pure: the time is passed in as numbers.
 
-An answer settles exactly its own request; one that fits none (late, double, an echo of our own) is counted and
-harms nothing. Every request has a deadline, since 2.1.37 never answers a subtype it does not know.
+An answer settles exactly its own request; an answer without a request (late, duplicate, an echo of our own) is counted
+and has no effect. Every request has a deadline, since 2.1.37 never answers a subtype that it does not know.
 """
 
 from collections import deque
@@ -15,10 +15,10 @@ from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, Ag
 
 TIMEOUT: Final = 15.0
 SLOW_TIMEOUT: Final = 60.0
-"""For initialize and all that waits for an MCP server to start."""
+"""For `initialize` and for requests that wait for an MCP server to start."""
 
 _REMEMBERED: Final = 256
-"""Ids of settled requests kept, to tell a late or double answer from one we never asked for."""
+"""How many ids of settled requests are kept, to distinguish a late or duplicate answer from an unsolicited one."""
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def default_timeout(subtype: str) -> float:
 
 
 class PendingControl(msgspec.Struct, Generic[T], frozen=True):
-    """`token` is the caller's own: what it wants back when the request is settled."""
+    """A request in flight. `token` belongs to the caller, which gets it back when the request is settled."""
 
     request_id: str
     subtype: str
@@ -37,7 +37,7 @@ class PendingControl(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Settled(msgspec.Struct, Generic[T], frozen=True):
-    """One of `answer` and `error`; `permissions` are requests of the CLI that its error says are still open."""
+    """Either `answer` or `error` is set; `permissions` are the CLI's requests that its error lists as still open."""
 
     pending: PendingControl[T]
     answer: dict[str, Any] | None = None
@@ -51,9 +51,9 @@ class PendingRequests(Generic[T]):
         self._past: deque[str] = deque(maxlen=_REMEMBERED)
         self._closed = False
         self.repeated = 0
-        """Answers to requests that were settled before: late, or double."""
+        """Answers to requests that were already settled: late or duplicate."""
         self.unknown = 0
-        """Answers to nothing we asked."""
+        """Answers to requests that we never sent."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -61,7 +61,7 @@ class PendingRequests(Generic[T]):
     def add(
         self, request_id: str, subtype: str, token: T, now: float, timeout: float | None = None
     ) -> PendingControl[T]:
-        """Before the request is sent. AgentGone after `close`."""
+        """Register a request; call this before sending it. Raises AgentNotRunning after `close`."""
         if self._closed:
             raise AgentNotRunning(f"The agent is gone; {subtype} was not sent.", subtype=subtype)
         deadline = now + (default_timeout(subtype) if timeout is None else timeout)
@@ -70,7 +70,7 @@ class PendingRequests(Generic[T]):
         return pending
 
     def settle(self, answer: ControlAnswer) -> Settled[T] | None:
-        """The request that this answers; None if there is none, which is no fault."""
+        """Settle the request of this answer. None if no such request is open, which is not an error."""
         pending = self._take(answer.request_id)
         if pending is None:
             if answer.request_id in self._past:
@@ -88,21 +88,21 @@ class PendingRequests(Generic[T]):
             return Settled(pending, error=wrong)
 
     def give_up(self, request_id: str) -> PendingControl[T] | None:
-        """The asker does not want it any more; its answer, if it comes, is a late one."""
+        """Drop a request that its caller has given up; a later answer counts as late."""
         return self._take(request_id)
 
     @property
     def deadline(self) -> float | None:
-        """When `expire` is next worth calling."""
+        """The time at which the next request expires."""
         return min((pending.deadline for pending in self._waiting.values()), default=None)
 
     def expire(self, now: float) -> list[Settled[T]]:
-        """Those whose time is up, oldest deadline first; each is over with AgentTimeout."""
+        """Fail every request whose deadline has passed with AgentTimeout, oldest deadline first."""
         over = sorted((p for p in self._waiting.values() if p.deadline <= now), key=lambda p: p.deadline)
         return [self._fail(p, AgentTimeout(f"The agent did not answer {p.subtype}.", subtype=p.subtype)) for p in over]
 
     def close(self, reason: str = "The agent is gone.") -> list[Settled[T]]:
-        """The agent is gone: all fail with AgentGone, and nothing more is taken."""
+        """Fail all requests with AgentNotRunning, since the agent has exited, and accept no more."""
         self._closed = True
         return [self._fail(p, AgentNotRunning(reason, subtype=p.subtype)) for p in list(self._waiting.values())]
 
@@ -118,7 +118,7 @@ class PendingRequests(Generic[T]):
 
 
 def _requests(data: list[Any] | None) -> tuple[ControlRequest, ...]:
-    """The whole control_requests in an error answer; what is none is left out."""
+    """The valid control_requests in an error answer; invalid items are dropped."""
     found = []
     for item in data or ():
         try:

@@ -1,6 +1,7 @@
-"""Claude's records, typed: one class a message type. How a line becomes one: decoding.py.
+"""Claude's records as types: one class per message type. decode.py turns a line into a record.
 
-Transcript rows are of the same classes: both spellings are known. Unknown keys are ignored, since the bytes are kept.
+Transcript rows use the same classes, which know both spellings of a key. Unknown keys are ignored, since the bytes are
+stored.
 """
 
 from typing import Any
@@ -17,18 +18,18 @@ from fairlead.agents.claude.wire.markers import (
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True):
-    """What most messages have. `agentId`, `isSidechain`, `isMeta`, `version`, `parentUuid` are the transcript's."""
+    """Fields of most messages. Only transcripts have `agentId`, `isSidechain`, `isMeta`, `version`, `parentUuid`."""
 
     uuid: str | None = None
     session_id: str | None = None
     parent_tool_use_id: str | None = None
-    # Of any type: what is wrong with the link of a row makes the row no other.
+    # Any: an invalid link to the parent must not make the whole row invalid.
     parentUuid: Any = None
     isSidechain: Any = None
 
 
 class _Row(_Body, frozen=True, kw_only=True):
-    """What may stand in a transcript between two rows of a conversation."""
+    """A record that may stand in a transcript between two rows of a conversation."""
 
     agentId: Any = None
 
@@ -44,7 +45,7 @@ class ApiMessage(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     content: Any = None
     stop_reason: str | None = None
-    # Of any type: a count that cannot be read makes the message no other.
+    # Any: an invalid token count must not make the whole message invalid.
     usage: Any = None
 
 
@@ -58,13 +59,13 @@ class _MessageRecord(_Body, frozen=True, kw_only=True):
 
     @property
     def parent_call(self) -> str:
-        """The call whose subagent says this, in either spelling; empty where the record does not tell."""
+        """The call whose subagent sent this, in either spelling; empty if the record does not name it."""
         given = self.parent_tool_use_id or self.parentToolUseId
         return given if isinstance(given, str) else ""
 
     @property
     def agent(self) -> str:
-        """The CLI's own id of the subagent that says this; empty for the main thread."""
+        """The CLI's own id of the subagent that sent this; empty for the main thread."""
         return self.agent_id or self.agentId or ""
 
 
@@ -136,7 +137,7 @@ class RateLimitRecord(_Body, frozen=True, kw_only=True):
 
 
 class ProgressRecord(_Row, frozen=True, kw_only=True):
-    """A transcript's row, and now and then the wire's: hooks, shells and subagents at work."""
+    """Progress of hooks, shells and subagents: a transcript row, and sometimes a record of the wire."""
 
     data: dict[str, Any]
     toolUseID: str | None = None
@@ -209,7 +210,7 @@ class BackgroundTasks(_Body, frozen=True, kw_only=True):
 
 
 class HookRecord(_Row, frozen=True, kw_only=True):
-    """hook_started, hook_progress and hook_response, joined by `hook_id`."""
+    """hook_started, hook_progress and hook_response, matched by `hook_id`."""
 
     subtype: str
     hook_id: str
@@ -223,7 +224,7 @@ class HookRecord(_Row, frozen=True, kw_only=True):
 
 
 class SystemNotice(_Row, frozen=True, kw_only=True):
-    """Every other system message that has something to say to a person; which field has the words differs."""
+    """Every other system message for a person; the field that holds the text depends on the subtype."""
 
     subtype: str
     text: str | None = None
@@ -234,7 +235,7 @@ class SystemNotice(_Row, frozen=True, kw_only=True):
 
 
 class SystemQuiet(_Row, frozen=True, kw_only=True):
-    """A system message that is known and says nothing to a person."""
+    """A known system message with nothing to show to a person."""
 
     subtype: str
 
@@ -243,7 +244,7 @@ class SystemQuiet(_Row, frozen=True, kw_only=True):
 
 
 class ControlRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`request` is told apart by its `subtype`: see control.py."""
+    """The `subtype` of `request` determines its class: see control.py."""
 
     request_id: str
     request: dict[str, Any]
@@ -255,7 +256,7 @@ class ControlRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControlAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The inside of a control_response; `response` may be absent."""
+    """The content of a control_response; `response` may be absent."""
 
     subtype: str
     request_id: str
@@ -273,20 +274,20 @@ class ControlCancel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeepAlive(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing."""
+    """A keep-alive, without content."""
 
 
-# --- the rest -------------------------------------------------------------------------------------
+# --- others ---------------------------------------------------------------------------------------
 
 
 class QuietRecord(_Row, frozen=True, kw_only=True):
-    """A type that is known and says nothing to a person."""
+    """A record of a known type with nothing to show to a person."""
 
     type: str
 
 
 class TitleRecord(_Body, frozen=True, kw_only=True):
-    """A transcript's row that names the session."""
+    """A transcript row with the session's title."""
 
     type: str
     summary: str | None = None
@@ -294,7 +295,7 @@ class TitleRecord(_Body, frozen=True, kw_only=True):
 
 
 class UnknownRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of a type we do not know, or whose fields are not what we know."""
+    """An object of an unknown type, or with fields of unexpected types."""
 
     type: str = ""
     subtype: str = ""
@@ -305,7 +306,7 @@ class UnknownRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InvalidRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that is no JSON object; `problem` says why."""
+    """A line that is not a JSON object; `problem` says why."""
 
     problem: str
 
