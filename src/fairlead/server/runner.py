@@ -65,7 +65,8 @@ class _Server(uvicorn.Server):
 
 
 class ServerRunner:
-    """Serves `app` on sockets that are bound already (`binding.open_sockets`), and on each door its own."""
+    """Serves `app` on sockets that are already bound (`listeners.open_sockets`), and each door's application on its
+    sockets."""
 
     def __init__(
         self,
