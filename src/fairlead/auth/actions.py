@@ -37,9 +37,7 @@ from fairlead.model.requests import ServiceCall
 
 
 class CredentialActions:
-    """Access is checked before these handlers are called."""
-
-    """`page` is the URL at which an invitation is opened."""
+    """Access is checked before these handlers are called. `page` is the URL at which an invitation is opened."""
 
     def __init__(self, credentials: Credentials, page: str = "") -> None:
         self._credentials = credentials

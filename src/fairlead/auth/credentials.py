@@ -221,7 +221,7 @@ class Credentials:
 
     async def login(self, code: str, name: str) -> NewCredential:
         pending = await self.codes.redeem(code)
-        # The creator of the link knows whose device it is for; the browser only knows its own name.
+        # The creator of the link knows whose device it is for; the browser only knows what it is.
         return await self.create("device", pending.name or name or "browser", pending.scopes, pending.user)
 
     def sign(self, credential: str, path: str, query: str) -> SignedUrl:

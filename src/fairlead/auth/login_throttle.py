@@ -20,7 +20,8 @@ from fairlead.system.clock import Clock
 PER_PAIR: Final = 10
 """Failures of one name from one address."""
 PER_NAME: Final = 30
-"""Failures of one name. More than one address is allowed: a stranger at one address cannot lock the user out."""
+"""Failures of one name from all addresses. Higher than `PER_PAIR`: a stranger at one address cannot lock the user
+out."""
 PER_ADDRESS: Final = 10
 """Failures after which the attempts of an address are queued."""
 PAUSE_S: Final = 1.0

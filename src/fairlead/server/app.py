@@ -73,8 +73,8 @@ class AppConfig:
 
     `base` is the public URL, or empty. `inbound` are the routes that agents connect to, and other routes that do not
     belong to a client protocol. `door`: the single protocol is served at the root. `options` are defaults for query
-    parameters. `basic`: browsers sign in by HTTP Basic. `shares` counts what each credential has open, over all ports;
-    by default the application creates it from `limits`.
+    parameters. `basic`: browsers sign in by HTTP Basic. `shares` counts the open connections of each credential, over
+    all ports; by default the application creates it from `limits`.
     """
 
     protocols: Sequence[ClientProtocol]

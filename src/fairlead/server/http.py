@@ -18,7 +18,7 @@ from fairlead.server.limits import UnauthenticatedConnections
 from fairlead.server.websocket import WebSocketDriver
 
 HEAD_LIMIT: Final = 64 << 10
-"""Bytes of names and values in one request's head; several times what browsers and proxies send."""
+"""Bytes of names and values in one request's head; several times as much as browsers and proxies send."""
 _RAW_LIMIT: Final = 512 << 10
 """Bytes that may arrive before a head is complete (one endless header): the limit and one read of the socket."""
 

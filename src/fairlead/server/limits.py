@@ -14,7 +14,8 @@ class ServerLimits:
     """The design's limits, which settings can change, and a few internal ones."""
 
     message_bytes: int = 8 << 20
-    """Of one inbound message, and of a request's body (both carry the same prompts), unless a route sets its own."""
+    """Bytes of one inbound message, and of a request's body (both carry the same prompts), unless a route sets another
+    limit."""
     commands_per_s: float = 50.0
     waiting: int = 256
     waiting_per_address: int = 32

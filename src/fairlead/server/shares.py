@@ -33,7 +33,7 @@ class ShareHolder(Protocol):
 
 
 class Carrier(Protocol):
-    """The connection that an answer goes out on."""
+    """The connection that sends a response."""
 
     @property
     def congested(self) -> bool: ...

@@ -71,7 +71,7 @@ class Connection(Protocol):
         """Start the closing handshake; a peer that does not answer in time is disconnected. 1005 sends no code."""
 
     def write_buffer_size(self) -> int:
-        """Bytes given to `send` that the operating system has not taken yet."""
+        """Bytes passed to `send` that the operating system has not accepted yet."""
 
     def probe(self, answered: Callable[[], None]) -> None:
         """Send a ping, and call `answered` at its pong: the peer has then received everything sent before. It is never
@@ -101,4 +101,5 @@ class Endpoint(Protocol):
         """All messages of one socket read were delivered: the moment to write the responses."""
 
     def on_close(self, conn: Connection, code: int) -> None:
-        """`code` is the first close frame's, ours or the peer's; 1005 if it had none, 1006 if none came."""
+        """`code` is that of the first close frame, ours or the peer's; 1005 if it had no code, 1006 without a close
+        frame."""

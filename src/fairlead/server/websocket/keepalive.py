@@ -35,7 +35,8 @@ def _loop_later(delay: float, call: Callable[[], None]) -> KeepaliveTimer:
 
 
 class Keepalive:
-    """The timer runs only while there are members. A member's first turn comes within one interval of joining."""
+    """Calls its members once per interval, for the first time within one interval of joining. The timer runs only while
+    there are members."""
 
     __slots__ = ("_later", "_slots", "_tick", "_timer", "_turn")
 
