@@ -1,1 +1,1 @@
-"""Who may come in: credentials, users, and the gate's decision. Knows requests as plain data, no HTTP library."""
+"""Access control: credentials, users, and the gate's decision. Requests are plain data here; no HTTP library."""

@@ -1,7 +1,8 @@
-"""Users who sign in: password in, signed token out, and back again; and the invitations that make new ones.
+"""Users who sign in: issues signed tokens for passwords, verifies tokens, and manages invitations of new users.
 
-A token is a JWT (HS256) with the claims `{userId, username, iat, exp}`, good for 7 days. The key that signs it is made
-of the gateway's own and the user's salt: another password, or no such user any more, and no token of before fits.
+A token is a JWT (HS256) with the claims `{userId, username, iat, exp}`, valid for 7 days. Its signing key is derived
+from the gateway's own key and the user's salt: changing the password or removing the user invalidates all earlier
+tokens.
 """
 
 import hashlib
@@ -23,17 +24,17 @@ from fairlead.system.clock import Clock
 
 LIFETIME_S: Final = 7 * 24 * 3600
 INVITED_MS: Final = 24 * 3600 * 1000
-"""How long an invitation is good: it goes from person to person."""
+"""Lifetime of an invitation, which is passed from person to person."""
 _ALGORITHM: Final = "HS256"
 _CLAIMS: Final = ("userId", "username", "iat", "exp")
 _LONGEST: Final = 2048
-"""Characters of a token that is looked at: ours have some 200."""
+"""Characters of the longest token that is parsed: ours have about 200."""
 
 log = logging.getLogger("fairlead.auth")
 
 
 class Accounts:
-    """`key` is the gateway's own secret, asked for when it is needed; `ended` closes what was opened by a user."""
+    """`key` returns the gateway's own secret and is called when it is needed; `ended` closes a user's connections."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Accounts:
         self._passwords = Passwords()
         self._attempts = LoginThrottle(clock)
 
-    # --- tokens: at once, and telling nothing but whether they are good
+    # --- tokens: without waiting, and a bad one reveals no reason
 
     def token(self, record: StoredUser) -> SignedIn:
         now = self._clock.now_ms() // 1000
@@ -61,7 +62,7 @@ class Accounts:
         return SignedIn(id=record.number, name=record.name, token=signed, expires=expires * 1000)
 
     def identity(self, token: str) -> Identity | Literal["expired"] | None:
-        """Whose token it is. `expired`: it was good once, and its user could still sign in."""
+        """Return the owner of a token. `expired`: the token was valid once, and its user could still sign in."""
         if len(token) > _LONGEST or token.count(".") != 2:
             return None
         claimed = self._claims(token, b"", verify=False)
@@ -77,7 +78,7 @@ class Accounts:
         return Identity(credential_of(record), record.name, record.name, frozenset(record.scopes), expires)
 
     def user(self, credential: str) -> Identity | None:
-        """What the tokens of a user count as, if that is what it names."""
+        """Return the identity behind a credential id of the form `user:<number>`, or None."""
         kind, _, number = credential.partition(":")
         record = self._users.numbered(int(number)) if kind == "user" and number.isdecimal() else None
         return None if record is None else Identity(credential, record.name, record.name, frozenset(record.scopes))
@@ -90,8 +91,8 @@ class Accounts:
         return self.token(record) if now or left < LIFETIME_S * 1000 // 2 else None
 
     def _claims(self, token: str, key: bytes, *, verify: bool) -> dict[str, Any] | None:
-        """None unless it has our form, and (`verify`) our signature. The time is looked at elsewhere: ours is an
-        injected clock."""
+        """Decode a token; None unless it has our claims and (with `verify`) our signature. The caller checks the
+        expiry, because our clock is injected."""
         options: Any = {"verify_signature": verify, "verify_exp": False, "verify_iat": False, "require": list(_CLAIMS)}
         try:
             claims = jwt.decode(token, key, algorithms=[_ALGORITHM], options=options)
@@ -109,7 +110,7 @@ class Accounts:
         return self.token(await self.check(name, password, peer))
 
     async def check(self, name: str, password: str, peer: str) -> StoredUser:
-        """Whose name and password they are. WrongPassword, TooManyAttempts."""
+        """Return the user with this name and password. Raises WrongPassword or TooManyAttempts."""
         await self._attempts.begin(peer, name)
         record = self._users.get(name)
         fits = await self._passwords.fits(record.password if record else "", password)
@@ -124,7 +125,8 @@ class Accounts:
         return await self._invitations.create("", "", check_scopes(scopes))
 
     async def accept(self, code: str, name: str, password: str) -> SignedIn:
-        """What is wrong with name or password is told before the invitation is used up, and only to who has one."""
+        """Create a user. Errors in name or password are raised before the invitation is used up, and only for callers
+        with a valid invitation."""
         try:
             await self._invitations.look(code)
             self._users.check_free(name)
@@ -138,7 +140,7 @@ class Accounts:
         log.info("invitation accepted", extra={"user": name, "scopes": invited.scopes})
         return self.token(record)
 
-    # --- what the owner does
+    # --- the owner's actions
 
     async def add(self, name: str, password: str, scopes: tuple[Scope, ...]) -> StoredUser:
         self._users.check_free(name)
@@ -165,11 +167,11 @@ class Accounts:
                 self._end("user removed", record)
 
     def _end(self, event: str, record: StoredUser | None) -> None:
-        """Also where the store did not take it: what was said to be over is over in this process."""
+        """Close the user's connections. Also called when the store failed: in this process the change is in effect."""
         if record is not None:
             log.info(event, extra={"user": record.name, "sockets": self._ended(credential_of(record))})
 
 
 def credential_of(record: StoredUser) -> str:
-    """What all tokens of a user count as: they end together."""
+    """Return the credential id shared by all tokens of a user: they become invalid together."""
     return f"user:{record.number}"

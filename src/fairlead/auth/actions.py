@@ -1,4 +1,4 @@
-"""The actions on credentials and users, each with what performs it."""
+"""Handlers of the service calls on credentials and users."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -37,9 +37,7 @@ from fairlead.model.requests import ServiceCall
 
 
 class CredentialActions:
-    """Who may ask is decided before: these only do it."""
-
-    """`page` is where an invitation is opened."""
+    """Access is checked before these handlers are called. `page` is the URL at which an invitation is opened."""
 
     def __init__(self, credentials: Credentials, page: str = "") -> None:
         self._credentials = credentials
@@ -107,7 +105,7 @@ class CredentialActions:
 
     async def invite(self, who: Identity, action: CreateInvitation) -> UserInvitation:
         made = await self._accounts.invite(action.scopes)
-        # In the fragment: browsers send that to no server and put it into no Referer.
+        # In the fragment: browsers never send it to a server or put it into a Referer.
         return UserInvitation(url=f"{self._page}#{made.code}", code=made.code, expires=made.expires)
 
     async def accept(self, who: Identity, action: AcceptInvitation) -> SignedIn:

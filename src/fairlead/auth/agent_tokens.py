@@ -1,6 +1,7 @@
-"""Tokens of agents that dial in: each opens the doors of one session's agent and nothing else. In memory, never listed.
+"""Tokens of agents that dial in: each is valid for the agent routes of one session and nothing else. In memory, never
+listed.
 
-A gateway that starts again knows none of them: an agent that outlived it is followed, not let in.
+A restarted gateway knows none of them: an agent that outlived it is followed, not admitted.
 """
 
 import hmac
@@ -11,7 +12,7 @@ from fairlead.model.auth import Identity
 
 
 class AgentTokens:
-    """Implements `model.dialin.Tokens`. `ended` closes what was opened with a credential."""
+    """Implements `agents.links.api.DialInTokens`. `ended` closes a credential's connections."""
 
     def __init__(self, random: Random, ended: Callable[[str], object]) -> None:
         self._random = random
@@ -19,10 +20,10 @@ class AgentTokens:
         self._open: dict[str, tuple[str, Identity]] = {}
 
     def issue(self, session: str) -> str:
-        """A new one; the one before is over."""
+        """Create a new token for a session; the previous one becomes invalid."""
         self.revoke(session)
         name, secret = mint(self._random)
-        # No scopes: whatever asks for one refuses it.
+        # No scopes: every route that requires one rejects it.
         identity = Identity(credential=f"agent:{name}", user="", name="agent", scopes=frozenset())
         self._open[session] = (digest(secret), identity)
         return secret

@@ -1,8 +1,8 @@
-"""HTTP Basic on doors: a name with its password, or any name with a token, as browsers keep and repeat them.
+"""HTTP Basic on doors: a name with its password, or any name with a token, as browsers store and repeat them.
 
-A browser sends both with every request, and a password is slow to check. So what came of a check is remembered: by a
-digest under a key of this process, bounded, and only for as long as the user keeps that password. A wrong password that
-is repeated is not counted as another guess: pages go on asking with it after the password was changed elsewhere.
+A browser sends both with every request, and a password is slow to check. So the result of a check is remembered: by a
+digest under a key of this process, bounded, and only as long as the user keeps that password. A repeated wrong password
+does not count as another attempt: pages keep sending the old one after the password was changed elsewhere.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from fairlead.auth.users import Users, salt_of
 from fairlead.model.auth import Identity
 
 KEPT: Final = 1024
-"""Checks that are remembered; of those not used for the longest time it forgets first."""
+"""Number of remembered checks; the least recently used are dropped first."""
 
 
 class BasicSignIn:
@@ -32,11 +32,11 @@ class BasicSignIn:
         self._bearer = bearer
         self._key = token_bytes(32)
         self._checked: OrderedDict[bytes, tuple[str, bool]] = OrderedDict()
-        """By digest: the salt that the user had, which changes with the password, and whether it was right."""
+        """By digest: the user's salt, which changes with the password, and whether the password was right."""
         self._checking: dict[bytes, asyncio.Task[None]] = {}
 
     def identity(self, name: str, password: str) -> Identity | None:
-        """At once: of a token, or of a password that `check` found to be right."""
+        """Return, without waiting, the identity of a token, or of a password that `check` found to be right."""
         token = self._bearer(password)
         if token is not None or id_in(password):
             return token
@@ -46,13 +46,13 @@ class BasicSignIn:
         return self._accounts.identity_of(record)
 
     async def check(self, name: str, password: str, peer: str) -> None:
-        """So that `identity` knows. TooManyAttempts, as for those who sign in elsewhere."""
+        """Check a password and remember the result for `identity`. Raises TooManyAttempts, like every sign-in."""
         if id_in(password) or self._bearer(password) is not None:
             return
         digest = self._digest(name, password)
         if self._known(digest, salt_of(self._users.get(name))) is not None:
             return
-        # A page asks for many things at once: one check for all of them, which counts as one attempt.
+        # A page sends many requests at once: one check serves all of them and counts as one attempt.
         task = self._checking.get(digest)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._check(digest, name, password, peer))
@@ -76,7 +76,7 @@ class BasicSignIn:
             self._checked.popitem(last=False)
 
     def _known(self, digest: bytes, salt: str) -> bool | None:
-        """None: not checked, or for another password than the user has now."""
+        """Return the remembered result; None if there is none, or the user's password has changed since."""
         kept = self._checked.get(digest)
         if kept is None or kept[0] != salt:
             return None

@@ -1,4 +1,4 @@
-"""The first admin token: from the environment, else made once and kept in the data folder, readable by its owner."""
+"""The first admin token: from the environment, or created once in the data folder, readable by its owner."""
 
 from pathlib import Path
 from typing import Final
@@ -10,10 +10,11 @@ FILE: Final = "admin-token"
 
 
 async def bootstrap_admin(credentials: Credentials, data: Path, given: str | None) -> str:
-    """The token with which the commands on this machine reach the gateway.
+    """Return the token with which the commands on this machine reach the gateway.
 
-    `given` is the value of FAIRLEAD_TOKEN; an empty one counts as none. A kept token that was revoked, or that the
-    store does not know (another data folder's file), is replaced: somebody must be able to come in."""
+    `given` is the value of FAIRLEAD_TOKEN; an empty one counts as unset. A token in the file that was revoked, or that
+    the store does not know (another data folder's file), is replaced: there must always be a way to sign in.
+    """
     token = (given or "").strip()
     if token:
         credentials.give(token)

@@ -1,7 +1,7 @@
-"""Credentials: tokens and device keys, looked up in memory, kept in the store; revoking ends what they opened.
+"""Credentials: tokens and device keys, looked up in memory, kept in the store; revoking one closes its connections.
 
-All of them are in memory (`load`), so that the gate decides without waiting. Whatever another process changes in
-the store is seen at the next `load`, which also closes what has been revoked meanwhile.
+All of them are in memory (`load`), so that the gate decides without waiting. Changes that another process makes in the
+store take effect at the next `load`, which also closes the connections of credentials that were revoked meanwhile.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from fairlead.system.clock import Clock, Timer
 
 SPACE: Final = "credentials"
 USED: Final = "credentials.used"
-"""When each was last used: apart from the records, so that whoever writes it down changes nothing else of one."""
+"""Times of last use: separate from the records, so that storing one changes nothing else of a record."""
 INVITATIONS: Final = "invitations"
 GIVEN: Final = "given"
-"""The id of the token that the environment gave: valid while it is given, never stored."""
+"""The id of the token from the environment: valid while it is set there, never stored."""
 _HEADER_SAFE: Final = re.compile(r"[!-~]+")
 _NAME_LENGTH: Final = 100
 _FLUSH_S: Final = 60.0
-"""How late `last_used` may reach the store: it is for people, a write per request would cost more than it tells."""
+"""Delay of `last_used` in the store: people read it, and a write per request would cost more than it is worth."""
 
 log = logging.getLogger("fairlead.auth")
 
@@ -55,7 +55,7 @@ class Credentials:
         key: Callable[[], bytes] | None = None,
         url_key: Callable[[], bytes] | None = None,
     ) -> None:
-        """`key` signs the tokens of users, `url_key` links; without them those are good while this process lives."""
+        """`key` signs the tokens of users, `url_key` links; without these, they are valid while this process lives."""
         own = random(SECRET_BYTES) if key is None else b""
         of_urls = random(SECRET_BYTES) if url_key is None else b""
         self._url_key = url_key or (lambda: of_urls)
@@ -82,7 +82,7 @@ class Credentials:
         """Read everything from the store again."""
         void = await self.users.load()
         await self.users.ensure(OWNER)
-        # It was kept here once, and went into every backup.
+        # Earlier versions stored the key here, and it went into every backup.
         await self._documents.delete("auth", "url-key")
         found = await self._documents.list(SPACE)
         used = await self._documents.list(USED)
@@ -103,7 +103,7 @@ class Credentials:
         await self.flush()
 
     def give(self, token: str) -> None:
-        """Accept the token of the environment as an admin's, as long as this process lives."""
+        """Accept the token from the environment as an admin's, as long as this process lives."""
         if not _HEADER_SAFE.fullmatch(token):
             raise BadRequest("FAIRLEAD_TOKEN must consist of printable ASCII characters without spaces.")
         self._given = CredentialRecord(
@@ -116,7 +116,7 @@ class Credentials:
             created=self._clock.now_ms(),
         )
 
-    # --- lookups: at once, and telling nothing but yes or no
+    # --- lookups: without waiting, and a failed one reveals no reason
 
     def bearer(self, secret: str) -> Identity | None:
         name = id_in(secret)
@@ -146,7 +146,7 @@ class Credentials:
         return self.basic_sign_in.identity(name, password)
 
     def identity(self, credential: str) -> Identity | None:
-        """Of a credential that is valid now: a token, a device, or a user who signs in."""
+        """Return the identity of a credential that is valid now: a token, a device, or a user who signs in."""
         user = self.accounts.user(credential)
         if user is not None:
             return user
@@ -154,7 +154,7 @@ class Credentials:
         return None if record is None or record.revoked else self._known(record)
 
     def _known(self, record: CredentialRecord) -> Identity:
-        """One object for all sockets of a credential; what it says of a record never changes."""
+        """Return one object for all sockets of a credential; the fields it copies from a record never change."""
         if record.id not in self._identities:
             self._identities[record.id] = record.identity()
         return self._identities[record.id]
@@ -186,12 +186,12 @@ class Credentials:
                 return NewCredential(secret=secret, credential=record.view())
 
     async def restore(self, secret: str) -> CredentialRecord | None:
-        """What is known of this token, valid or not; used for the file that keeps the first one."""
+        """Return the record of this token, valid or not. Used for the file with the first admin token."""
         record = self._records.get(id_in(secret) or "")
         return record if record is not None and record.fits(secret) else None
 
     def list(self, kind: Kind) -> tuple[CredentialRecord, ...]:
-        """Oldest first, revoked ones too."""
+        """Return all credentials of a kind, oldest first, including revoked ones."""
         chosen = [record for record in self._records.values() if record.kind == kind]
         return tuple(sorted(chosen, key=lambda record: (record.created, record.id)))
 
@@ -201,7 +201,7 @@ class Credentials:
             raise NotFound(kind, credential)
         if not record.revoked:
             record = msgspec.structs.replace(record, revoked=self._clock.now_ms())
-            # First for this process, then for the next: a store that fails must not keep the door open.
+            # First in memory, then in the store: a store that fails must not keep the credential valid.
             self._records[credential] = record
             closed = self._end(credential)
             log.info("credential revoked", extra={"credential": credential, "kind": kind, "sockets": closed})
@@ -209,7 +209,7 @@ class Credentials:
         return record
 
     async def remove_user(self, name: str) -> tuple[str, ...]:
-        """With everything that was given to that user: the credentials that are valid no more."""
+        """Remove a user and revoke all its credentials. Returns the ids of the credentials that became invalid."""
         self.users.check_removable(name)
         own = [record for record in self._records.values() if record.user == name and not record.revoked]
         for record in own:
@@ -221,20 +221,23 @@ class Credentials:
 
     async def login(self, code: str, name: str) -> NewCredential:
         pending = await self.codes.redeem(code)
-        # Who made the link knows whose device it is for; the browser only what it is.
+        # The creator of the link knows whose device it is for; the browser only knows what it is.
         return await self.create("device", pending.name or name or "browser", pending.scopes, pending.user)
 
     def sign(self, credential: str, path: str, query: str) -> SignedUrl:
         expires = self._clock.now_ms() + signed_urls.LIFETIME_MS
         return SignedUrl(url=signed_urls.sign(self._url_key(), path, query, credential, expires), expires=expires)
 
-    # --- what is open with a credential
+    # --- open connections of a credential
 
     def attach(
         self, who: Identity, close: Callable[[], None], again: Callable[[], None] | None = None
     ) -> Callable[[], None]:
-        """`close` is called when the credential is revoked or over, unless the returned function was called before;
-        `again`, when it is still good but sees less: whoever has it comes again, and is judged anew."""
+        """Register the callbacks of an open connection; returns a function that removes them.
+
+        `close` is called when the credential is revoked or expires. `again` is called when the credential is still
+        valid but sees less than before: the client reconnects, and its access is decided again.
+        """
         credential = who.credential
         self._live[credential].add(close)
         if again is not None:
@@ -255,13 +258,13 @@ class Credentials:
         return detach
 
     def sight_lost(self, lost: Callable[[Identity], bool]) -> None:
-        """What these have open ends, so that they come again."""
+        """Make the clients of all identities that match `lost` reconnect."""
         for who, again in tuple(self._again.values()):
             if lost(who):
                 again()
 
     def _end(self, credential: str) -> int:
-        """How many were open with it."""
+        """Close all connections of a credential. Returns their number."""
         self._identities.pop(credential, None)
         self.tickets.drop(credential)
         closers = self._live.pop(credential, set())
@@ -286,7 +289,7 @@ class Credentials:
         task.add_done_callback(self._flushing.discard)
 
     async def flush(self) -> None:
-        """Write down when each was last used."""
+        """Store the times of last use."""
         for key in tuple(self._dirty):
             self._dirty.discard(key)
             try:

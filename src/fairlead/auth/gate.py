@@ -1,9 +1,9 @@
-"""The gate: may this request come in? One pure decision for HTTP and WebSocket, before any route's code runs.
+"""The gate: decides whether to admit a request. One pure decision for HTTP and WebSocket, before any route's code runs.
 
-Checked in this order: Host, Origin, Sec-Fetch-Site, credential, scope. Everything must hold. No cookie is looked
-at, ever. HTTP Basic counts on doors that ask for it, and since a browser adds it to whatever any page asks for, only in
-requests that no other origin has caused. A refusal tells which check failed and nothing else: not whether a path, a
-token or a user exists.
+Checked in this order: Host, Origin, Sec-Fetch-Site, credential, scope. Every check must pass. Cookies are always
+ignored. HTTP Basic is accepted on doors that require it and, since a browser adds it to the requests of any page, only
+in requests that were not caused by another origin. A rejection reveals which check failed and nothing else: not
+whether a path, a token or a user exists.
 """
 
 import base64
@@ -19,34 +19,34 @@ from fairlead.model.requests import Head, parse_query
 from fairlead.model.routes import Access
 
 NOBODY: Final = Identity(credential="", user="", name="", scopes=frozenset())
-"""Who asks on a public route."""
+"""The identity of the caller on a public route."""
 
 _LONGEST_BASIC: Final = 4096
-"""Characters of such a header: more than the longest name and password take."""
+"""Characters of an HTTP Basic header: more than the longest name and password need."""
 _READING: Final = frozenset({"GET", "HEAD"})
 
 
 class AccessRequirement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a route asks of who comes."""
+    """The access that a route requires of its callers."""
 
     access: Access
     token_query: str = ""
     token_header: str = ""
     signed: bool = False
     session: str = ""
-    """Of the path, where it names one: an agent's token opens its own session alone."""
+    """The session in the path, if any: an agent's token is valid for its own session alone."""
     accounts: bool = False
-    """The token of a user who signed in with a password opens it too."""
+    """The token of a user who signed in with a password is accepted too."""
     query_first: bool = False
-    """A token of the query counts before one of a header, whose first word may be any."""
+    """A token in the query takes precedence over one in a header, and the header may use any scheme."""
     basic: bool = False
-    """A name and a password, or a token in its place, sent as HTTP Basic, open it too."""
+    """HTTP Basic is accepted too: a name with a password, or with a token in place of the password."""
     page: bool = False
-    """A link of another site may lead here: it is opened as a page of its own, and changes nothing."""
+    """A link on another site may lead here: it is opened as a top-level page, and changes nothing."""
 
 
 class CredentialLookup(Protocol):
-    """Looks credentials up, without waiting and without changing anything that a decision depends on."""
+    """Looks up credentials, without waiting and without changing anything that a decision depends on."""
 
     def bearer(self, secret: str) -> Identity | None: ...
     def ticket(self, ticket: str) -> Identity | None: ...
@@ -57,14 +57,15 @@ class CredentialLookup(Protocol):
 
 
 class AccessAllowed(msgspec.Struct, frozen=True):
-    """`ticket` has to be spent now, by whoever acts on this."""
+    """The request is admitted. The caller of `decide` has to spend `ticket` now."""
 
     identity: Identity
     ticket: str = ""
 
 
 class AccessRefused(msgspec.Struct, frozen=True):
-    """`basic`: a browser is to ask its user for name and password. `wait`: seconds until it is worth asking again."""
+    """The request is rejected. `basic`: the browser should prompt its user for name and password. `wait`: seconds until
+    the client may try again."""
 
     status: int
     code: str
@@ -96,7 +97,7 @@ _AGENTS_ONLY: Final = AccessRefused(403, "not_allowed", "This is open to the ses
 def decide(
     head: Head, demand: AccessRequirement, house: AllowedOrigins, keys: CredentialLookup
 ) -> AccessAllowed | AccessRefused:
-    """The one decision. The peer is in the head; it weighs nothing: loopback is no credential."""
+    """Decide whether to admit a request. The peer's address in the head is ignored: loopback is not a credential."""
     refused = _check_place(head, house)
     if refused is not None:
         return refused
@@ -131,7 +132,7 @@ def _check_place(head: Head, house: AllowedOrigins) -> AccessRefused | None:
         invited = origin in house.origins
         if not invited and not house.owns_origin(origin, local=head.local, secure=head.secure):
             return _FOREIGN_ORIGIN
-    # `same-site` is not enough: every other port of this host is the same site.
+    # `same-site` is not enough: every other port of this host belongs to the same site.
     changing = head.socket or head.method not in _READING
     if changing and not invited and any(site not in ("same-origin", "none") for site in head.all("sec-fetch-site")):
         return _CROSS_SITE
@@ -139,7 +140,7 @@ def _check_place(head: Head, house: AllowedOrigins) -> AccessRefused | None:
 
 
 def asks_for_basic(head: Head, demand: AccessRequirement, house: AllowedOrigins) -> tuple[str, str] | None:
-    """Name and password that the decision will depend on, where nothing else has refused the request already."""
+    """Return the name and password that the decision will depend on, unless another check rejects the request."""
     if demand.access in ("public", "agent") or not _ambient(head, demand):
         return None
     if _check_place(head, house) is not None or not _from_here(head, demand, house):
@@ -148,7 +149,7 @@ def asks_for_basic(head: Head, demand: AccessRequirement, house: AllowedOrigins)
 
 
 def _ambient(head: Head, demand: AccessRequirement) -> bool:
-    """Whether the credential is what a browser adds by itself, or there is none and it could have been that."""
+    """Return whether the credential is one that a browser adds by itself, or is missing and could be one."""
     if not demand.basic:
         return False
     headers = head.all("authorization")
@@ -158,7 +159,8 @@ def _ambient(head: Head, demand: AccessRequirement) -> bool:
 
 
 def _from_here(head: Head, demand: AccessRequirement, house: AllowedOrigins) -> bool:
-    """No page of another origin has caused it, invited or not; but a link to a page may be followed from anywhere."""
+    """Return whether the request was not caused by a page of another origin, not even an invited one. A link to a page
+    may be followed from anywhere."""
     for origin in head.all("origin"):
         parsed = parse_origin(origin)
         if parsed is None or not house.owns_origin(parsed, local=head.local, secure=head.secure):
@@ -185,7 +187,7 @@ def _basic(
 
 
 def _name_and_password(head: Head) -> tuple[str, str] | None:
-    """None unless there is exactly one such header, in UTF-8 (RFC 7617)."""
+    """Decode HTTP Basic. Returns None unless there is exactly one such header, in UTF-8 (RFC 7617)."""
     headers = head.all("authorization")
     if len(headers) != 1 or not _is_basic(headers[0]) or len(headers[0]) > _LONGEST_BASIC:
         return None
@@ -202,7 +204,8 @@ def _is_basic(header: str) -> bool:
 
 
 def _agent(head: Head, demand: AccessRequirement, keys: CredentialLookup) -> AccessAllowed | AccessRefused:
-    """An agent's token comes in a header, and opens what belongs to its session. A person's opens nothing of it."""
+    """Check an agent's token, which comes in a header and is valid for the routes of its session. A person's token is
+    not valid for them."""
     secret = _bearer(head)
     if isinstance(secret, AccessRefused):
         return secret
@@ -215,7 +218,7 @@ def _agent(head: Head, demand: AccessRequirement, keys: CredentialLookup) -> Acc
 
 
 def _bearer(head: Head, *, any_word: bool = False) -> str | AccessRefused | None:
-    """The token of the header; empty if it is none, None without a header."""
+    """Return the token in the Authorization header; empty if it is not a bearer token, None without a header."""
     headers = head.all("authorization")
     if len(headers) > 1:
         return _AMBIGUOUS
@@ -226,7 +229,7 @@ def _bearer(head: Head, *, any_word: bool = False) -> str | AccessRefused | None
 
 
 def _bare(head: Head, name: str) -> str | AccessRefused | None:
-    """The token of a protocol's own header, with or without the word Bearer; None without such a header."""
+    """Return the token in a protocol's own header, with or without the prefix Bearer; None without such a header."""
     headers = head.all(name)
     if len(headers) > 1:
         return _AMBIGUOUS
@@ -237,7 +240,7 @@ def _bare(head: Head, name: str) -> str | AccessRefused | None:
 
 
 def _credential(head: Head, demand: AccessRequirement, keys: CredentialLookup) -> AccessAllowed | AccessRefused:
-    """The first kind that is there counts; a bad one is not made good by another."""
+    """Check the first kind of credential in the request; if it is bad, others are not tried."""
     secret = _bearer(head, any_word=demand.query_first)
     if secret is None and demand.token_header:
         secret = _bare(head, demand.token_header)
@@ -258,7 +261,7 @@ def _credential(head: Head, demand: AccessRequirement, keys: CredentialLookup) -
 
 
 def _token(secret: str, demand: AccessRequirement, keys: CredentialLookup) -> AccessAllowed | AccessRefused:
-    """One of ours, or where the route takes them, of a user who signed in."""
+    """Check one of our tokens or, if the route accepts it, the token of a user who signed in."""
     found: Identity | Literal["expired"] | None = keys.bearer(secret) if secret else None
     if found is None and secret and demand.accounts:
         found = keys.account(secret)

@@ -1,4 +1,4 @@
-"""The keys that sign what the gateway hands out: in the data folder beside the database, and in no backup of it."""
+"""Signing keys of the gateway: in the data folder next to the database, and never in its backups."""
 
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,8 @@ SIZE: Final = 64
 
 
 class KeyFile:
-    """Made at the first use: a gateway without users who sign in has no `users.key`. Damaged, if it is no key."""
+    """A key in a file, created at first use: a gateway without users who sign in has no `users.key`. Raises Damaged if
+    the file is not a key."""
 
     def __init__(self, folder: Path, name: str = FILE) -> None:
         self._path = folder / name

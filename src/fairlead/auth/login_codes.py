@@ -1,7 +1,7 @@
-"""One-time login codes: what turns a link into a browser's device key.
+"""One-time login codes: a link with a code gives a browser its device key.
 
-A code has 256 bits, lives 10 minutes and is spent once, whoever comes first: the store's `delete` says who that
-was. It travels in the fragment of a URL, which browsers send to nobody. Kept by hash, like every secret.
+A code has 256 bits, lives 10 minutes and is spent once by the first caller, which the store's `delete` determines. It
+is in the fragment of a URL, which browsers never send. Stored as a hash, like every secret.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ OPEN_AT_MOST: Final = 256
 
 
 class BadCode(NotAllowed):
-    """The same words for a code that never was, was spent, or is too old: nothing is told to who guesses."""
+    """The same message for a code that never existed, was spent, or has expired: guessing reveals nothing."""
 
     code = "bad_code"
     status = 401
@@ -38,7 +38,7 @@ class PendingLogin(msgspec.Struct, frozen=True):
 
 
 class LoginCodes:
-    """`space` and `lifetime` where they are for something else than a device."""
+    """`space` and `lifetime` differ for codes that are not for a device."""
 
     def __init__(
         self, documents: Documents, clock: Clock, random: Random, space: str = SPACE, lifetime: int = LIFETIME_MS
@@ -58,7 +58,7 @@ class LoginCodes:
         return LoginCode(code=code, expires=expires)
 
     async def look(self, code: str) -> PendingLogin:
-        """What it is good for; does not spend it. BadCode."""
+        """Return the pending login without spending the code. Raises BadCode."""
         found = await self._documents.get(self._space, digest(code))
         if found is None:
             raise BadCode
@@ -68,7 +68,7 @@ class LoginCodes:
         return pending
 
     async def redeem(self, code: str) -> PendingLogin:
-        """For the one who spends it. BadCode."""
+        """Spend the code and return its pending login. Raises BadCode."""
         pending = await self.look(code)
         if not await self._documents.delete(self._space, digest(code)):
             raise BadCode

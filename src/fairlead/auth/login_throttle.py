@@ -1,10 +1,10 @@
-"""How often somebody may guess: attempts to sign in, counted by name, by address, and by name and address together.
+"""Limits sign-in attempts: counted by name, by address, and by name and address together.
 
-Guesses at one name are refused when there were too many of them. An address with many failures is not refused, since
-many people may share it (a proxy): its attempts wait in a line, one a second, so that it cannot have the passwords of
-strangers tried as fast as it likes. Who has signed in from there before does not wait.
+Attempts for one name are rejected when there were too many. An address with many failures is not rejected, since many
+people may share it (a proxy): its attempts wait in a queue, one per second, so that it cannot try passwords of other
+users as fast as it likes. A user who has signed in from that address before does not wait.
 
-Time is handed in. Bounded: what was tried longest ago is forgotten, and a line has an end.
+The clock is injected. Memory is bounded: the oldest attempts are forgotten, and the queue has a maximum length.
 """
 
 import asyncio
@@ -18,15 +18,16 @@ from fairlead.auth.tokens import digest
 from fairlead.system.clock import Clock
 
 PER_PAIR: Final = 10
-"""Of one name from one address."""
+"""Failures of one name from one address."""
 PER_NAME: Final = 30
-"""More than one address has: a stranger at one address cannot keep the user out by failing for them."""
+"""Failures of one name from all addresses. Higher than `PER_PAIR`: a stranger at one address cannot lock the user
+out."""
 PER_ADDRESS: Final = 10
-"""Failures after which an address waits in line."""
+"""Failures after which the attempts of an address are queued."""
 PAUSE_S: Final = 1.0
 LINE: Final = 16
 FORGET_S: Final = 30.0
-"""One failure is forgotten every so many seconds."""
+"""Seconds after which one failure is forgotten."""
 KEPT: Final = 4096
 
 
@@ -35,12 +36,15 @@ class LoginThrottle:
         self._clock = clock
         self._failures: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._known: OrderedDict[str, None] = OrderedDict()
-        """Names that signed in from an address, each pair by its key."""
+        """Keys of the pairs of name and address with a successful sign-in."""
         self._lines: Counter[str] = Counter()
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def begin(self, peer: str, name: str) -> None:
-        """Counted as failed before it is tried: many at once are as many. It may have to wait. TooManyAttempts."""
+        """Count an attempt as failed before it is made, so that concurrent ones count too; wait if it is queued.
+
+        Raises TooManyAttempts.
+        """
         pair, of_name, here = _keys(peer, name)
         wait = max(self._level(pair) - (PER_PAIR - 1), self._level(of_name) - (PER_NAME - 1))
         if wait > 0:
@@ -54,7 +58,7 @@ class LoginThrottle:
             await self._wait(here)
 
     def succeeded(self, peer: str, name: str) -> None:
-        """Takes back what this one counted, and no other."""
+        """Remove the failure that this attempt counted, and no other."""
         keys = _keys(peer, name)
         for key in keys:
             self._put(key, max(0.0, self._level(key) - 1))
@@ -88,13 +92,13 @@ class LoginThrottle:
 
 
 def _keys(peer: str, name: str) -> tuple[str, str, str]:
-    # By hash: what is kept of a name has one size, whatever was sent.
+    # Hashed, so that a stored name has a fixed size, whatever was sent.
     here, who = _network(peer), digest(name)
     return f"{who} from {here}", f"as {who}", f"from {here}"
 
 
 def _network(peer: str) -> str:
-    """An IPv6 customer has 2^64 addresses: they count as one."""
+    """Return the address, or the /64 network of an IPv6 address: a customer has 2^64 of them, which count as one."""
     own = address(peer)
     if own and isinstance(ip_address(own), IPv6Address):
         return str(ip_network(f"{own}/64", strict=False))

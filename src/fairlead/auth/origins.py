@@ -1,7 +1,7 @@
-"""Hosts and origins: how they are read, and which are our own. Pure, and strict: what is odd is not ours.
+"""Hosts and origins: parses them and decides which are our own. Pure, and strict: an unusual form is not ours.
 
 DNS rebinding makes a browser talk to us under a foreign name, so a name counts only if it is on the list. An
-address counts if it is the very one that the connection came in on: no name was resolved to get there.
+address counts if the connection came in on exactly that address: no name was resolved to get there.
 """
 
 import re
@@ -17,7 +17,7 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """A host in its one spelling (lower case, IPv6 compressed and without brackets) and the port, if it was said."""
+    """A host in canonical form (lower case, IPv6 compressed and without brackets) and the port, if one was given."""
 
     host: str
     port: int | None
@@ -34,7 +34,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def parse_authority(text: str) -> Authority | None:
-    """`host[:port]` as the Host header has it; None if it is not exactly that. A trailing dot is odd, so refused."""
+    """Parse `host[:port]` as in the Host header; None for any other form, including a trailing dot."""
     if text.startswith("["):
         literal, bracket, rest = text[1:].partition("]")
         host = _ipv6(literal)
@@ -54,7 +54,7 @@ def parse_authority(text: str) -> Authority | None:
 
 
 def parse_origin(text: str) -> Origin | None:
-    """An Origin header; None for `null` and whatever is no http origin. Browsers write it in lower case."""
+    """Parse an Origin header; None for `null` and everything but http(s) origins. Browsers send it in lower case."""
     scheme, mark, rest = text.partition("://")
     if not mark or rest != rest.lower():
         return None
@@ -66,7 +66,7 @@ def parse_origin(text: str) -> Origin | None:
 
 
 def address(text: str) -> str:
-    """An address of a socket in its one spelling: an IPv4 address that came in on an IPv6 socket is itself."""
+    """Return a socket's address in canonical form; an IPv4 address on an IPv6 socket becomes plain IPv4."""
     try:
         found = ip_address(text.partition("%")[0])
     except ValueError:
@@ -77,7 +77,8 @@ def address(text: str) -> str:
 
 
 class AllowedOrigins(msgspec.Struct, frozen=True, kw_only=True):
-    """Where we live. `names` are the names we were bound to, `origins` pages elsewhere that may open sockets."""
+    """Our own hosts and origins. `names` are the names we are bound to, `origins` other origins whose pages may open
+    sockets."""
 
     ports: frozenset[int]
     names: frozenset[str] = frozenset()
@@ -86,14 +87,14 @@ class AllowedOrigins(msgspec.Struct, frozen=True, kw_only=True):
 
     def owns_host(self, given: Authority, *, local: str, secure: bool) -> bool:
         if self.public is not None and given.host == self.public.host:
-            # A proxy may speak plain HTTP to us; the name's port is then still that of the public URL.
+            # A proxy may use plain HTTP to us; the port in Host is then still the one of the public URL.
             default = _DEFAULT_PORTS[self.public.scheme]
             if (given.port or default) == self.public.port:
                 return True
         return self._bound_here(given.host, given.port or _DEFAULT_PORTS["https" if secure else "http"], local)
 
     def owns_origin(self, given: Origin, *, local: str, secure: bool) -> bool:
-        """Ours is the public origin, and what this very connection was opened to: with its scheme, not another."""
+        """Return whether the origin is the public one, or the one this connection was opened to, scheme included."""
         scheme = "https" if secure else "http"
         return given == self.public or (given.scheme == scheme and self._bound_here(given.host, given.port, local))
 
@@ -114,6 +115,6 @@ def _ipv6(text: str) -> str | None:
 
 
 def is_loopback(text: str) -> bool:
-    """Whether an address is one that no other machine can reach."""
+    """Return whether no other machine can reach an address."""
     found = address(text)
     return found != "" and ip_address(found).is_loopback

@@ -1,5 +1,5 @@
-"""Passwords: hashed with argon2id, slowly and off the event loop, few at a time: a flood of logins must not take all
-memory and both cores."""
+"""Passwords: hashed with argon2id, slowly and off the event loop, and only a few at a time: a flood of logins must not
+take all memory and both cores."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,18 +14,18 @@ from fairlead.model.errors import BadRequest
 T = TypeVar("T")
 
 PARAMETERS = profiles.RFC_9106_LOW_MEMORY
-"""Three passes over 64 MiB: what RFC 9106 says for where memory is dear. Tests put a cheaper one here."""
+"""Three passes over 64 MiB: RFC 9106's recommendation for limited memory. Tests set cheaper parameters here."""
 SHORTEST: Final = 8
-"""Characters of a password, as NIST SP 800-63B has it."""
+"""Minimum characters of a password, as in NIST SP 800-63B."""
 LARGEST: Final = 1024
-"""Bytes of one: more is no password."""
+"""Maximum bytes of a password."""
 AT_ONCE: Final = 2
 WAITING: Final = 32
-"""Hashes that may wait for their turn; one takes 64 MiB and about a tenth of a second."""
+"""Limit of hashes that run or wait; one takes 64 MiB and about a tenth of a second."""
 
 
 def check_password(password: str) -> None:
-    """BadRequest, if nobody should have it."""
+    """Raise BadRequest for a password that is too short or too long."""
     if len(password) < SHORTEST:
         raise BadRequest(f"A password has at least {SHORTEST} characters.", field="password")
     if len(password.encode(errors="surrogatepass")) > LARGEST:
@@ -37,20 +37,20 @@ class Passwords:
         self._hasher = PasswordHasher.from_parameters(PARAMETERS)
         self._places = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
-        self._nobodys = ""
+        self._dummy_hash = ""
 
     async def hash(self, password: str) -> str:
         return await self._turn(lambda: self._hasher.hash(_bytes(password)))
 
     async def fits(self, kept: str, password: str) -> bool:
-        """As slow for somebody who is not there (`kept` empty) as for everybody else."""
+        """Check a password. It takes as long for an unknown user (`kept` is empty) as for any other."""
         return await self._turn(lambda: self._fits(kept, password))
 
     def _fits(self, kept: str, password: str) -> bool:
-        if not self._nobodys:
-            self._nobodys = self._hasher.hash("nobody's")
+        if not self._dummy_hash:
+            self._dummy_hash = self._hasher.hash("nobody's")
         try:
-            self._hasher.verify(kept or self._nobodys, _bytes(password))
+            self._hasher.verify(kept or self._dummy_hash, _bytes(password))
         except (VerificationError, InvalidHashError):
             return False
         return bool(kept)

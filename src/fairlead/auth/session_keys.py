@@ -1,4 +1,4 @@
-"""The keys of sessions, kept in the documents beside the credentials."""
+"""Session keys, kept in the document store like the credentials."""
 
 import base64
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +18,7 @@ class _StoredKey(msgspec.Struct):
 
 
 class SessionKeys:
-    """Who may ask is decided before: these only do it."""
+    """Handlers of the service calls on session keys. Access is checked before they are called."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents

@@ -1,7 +1,7 @@
-"""Signed URLs: a link that opens one download for a short time, for what a browser fetches without headers. Pure.
+"""Signed URLs: a link to one download, valid for a short time, for browser requests without headers. Pure.
 
 The signature covers path, query, credential and expiry, and must be the last part of the query: nothing can be
-added behind it. Scopes are looked up when it is used, so that a revoked credential's links are dead too.
+appended to it. Scopes are looked up when it is used, so that a revoked credential's links are invalid too.
 """
 
 import hashlib
@@ -14,13 +14,13 @@ _FORM: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9]{1,32})\.([0-9a-f]{64})")
 
 
 def sign(key: bytes, path: str, query: str, credential: str, expires: int) -> str:
-    """The URL: path, query and signature."""
+    """Return the URL: path, query and signature."""
     signature = f"{expires}.{credential}.{_mac(key, path, query, credential, expires)}"
     return f"{path}?{query}&sig={signature}" if query else f"{path}?sig={signature}"
 
 
 def signer(key: bytes, path: str, query: str, now: int) -> str | None:
-    """The credential that signed this URL, if the signature holds."""
+    """Return the credential that signed this URL, if the signature is valid."""
     before, mark, signature = query.rpartition("sig=")
     found = _FORM.fullmatch(signature)
     if not mark or found is None or (before and not before.endswith("&")):
@@ -28,10 +28,10 @@ def signer(key: bytes, path: str, query: str, now: int) -> str | None:
     expires, credential, mac = int(found[1]), found[2], found[3]
     if not hmac.compare_digest(mac, _mac(key, path, before.removesuffix("&"), credential, expires)):
         return None
-    # Nothing that we sign is good for longer, whoever else has the key.
+    # We never sign for longer than this, so a later expiry is rejected even if another party has the key.
     return credential if now < expires <= now + LIFETIME_MS else None
 
 
 def _mac(key: bytes, path: str, query: str, credential: str, expires: int) -> str:
-    # A line break cannot stand in any of the parts, so no two requests share these bytes.
+    # None of the parts can contain a line break, so no two requests share these bytes.
     return hmac.new(key, f"{expires}\n{credential}\n{path}\n{query}".encode(), hashlib.sha256).hexdigest()

@@ -1,7 +1,7 @@
-"""Tickets: what a browser opens a WebSocket with, for it can set no header there. Single use, 30 s, in memory.
+"""Tickets: a browser opens a WebSocket with one, because it cannot set a header there. Single use, 30 s, in memory.
 
-Bounded twice: one credential cannot push out another's tickets by asking for many. A restart forgets them all;
-a client simply asks for another.
+Limited in total and per credential: one credential cannot push out another's tickets by requesting many. A restart
+drops them all; a client simply requests another.
 """
 
 from collections import OrderedDict
@@ -20,7 +20,7 @@ class Tickets:
     def __init__(self, clock: Clock, random: Random) -> None:
         self._clock = clock
         self._random = random
-        # By hash, oldest first: how long a lookup takes tells nothing about a ticket.
+        # By hash, oldest first: the duration of a lookup reveals nothing about a ticket.
         self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def issue(self, credential: str) -> Ticket:
@@ -35,18 +35,18 @@ class Tickets:
         return Ticket(ticket=ticket, expires=self._clock.now_ms() + round(LIFETIME_S * 1000))
 
     def owner(self, ticket: str) -> str | None:
-        """Whose ticket it is; does not spend it."""
+        """Return the credential of a ticket without spending it."""
         found = self._open.get(digest(ticket))
         return None if found is None or self._clock.monotonic() >= found[1] else found[0]
 
     def spend(self, ticket: str) -> bool:
-        """True for the one who spends it."""
+        """Spend a ticket. Returns True for the first caller."""
         live = self.owner(ticket) is not None
         self._open.pop(digest(ticket), None)
         return live
 
     def drop(self, credential: str) -> None:
-        """Its credential is revoked."""
+        """Drop all tickets of a revoked credential."""
         for key in [key for key, (owner, _) in self._open.items() if owner == credential]:
             del self._open[key]
 

@@ -1,7 +1,7 @@
-"""How a secret is spelled, and what is kept of it. Pure: randomness is handed in.
+"""The format of secrets and of their stored records. Pure: randomness is injected.
 
-`fl_<id>_<secret>`: the id finds the record without a search, the secret has 256 bits. Only a hash is stored: a
-plain SHA-256 is enough for what nobody could guess in the first place (a password would need a slow one).
+`fl_<id>_<secret>`: the id finds the record without a search, the secret has 256 bits. Only a hash is stored: a plain
+SHA-256 is enough for a secret that cannot be guessed (a password would need a slow hash).
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from fairlead.auth.api.credentials import CredentialView
 from fairlead.model.auth import SCOPES, Identity, Scope, shown_name
 
 Random = Callable[[int], bytes]
-"""So many random bytes; `secrets.token_bytes` outside of tests."""
+"""Returns the given number of random bytes; `secrets.token_bytes` outside of tests."""
 
 SECRET_BYTES: Final = 32
 _ID_BYTES: Final = 5
@@ -25,18 +25,18 @@ _FORM: Final = re.compile(r"fl_([a-z2-7]{8})_[a-z2-7]{52}")
 
 
 def spell(data: bytes) -> str:
-    """Letters and digits alone: one double click selects it, nothing has to be quoted in a URL or a shell."""
+    """Encode bytes as letters and digits: a double click selects all of it, and URLs and shells need no quoting."""
     return b32encode(data).decode("ascii").rstrip("=").lower()
 
 
 def mint(random: Random) -> tuple[str, str]:
-    """(id, token)"""
+    """Create a token; returns (id, token)."""
     name = spell(random(_ID_BYTES))
     return name, f"fl_{name}_{spell(random(SECRET_BYTES))}"
 
 
 def id_in(token: str) -> str | None:
-    """The id that a token of ours names; None for a token of another form."""
+    """Return the id in one of our tokens; None for a token in another format."""
     found = _FORM.fullmatch(token)
     return found[1] if found else None
 
@@ -46,7 +46,7 @@ def digest(secret: str) -> str:
 
 
 class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored. A revoked one stays: its id is not given again, and lists show when it ended."""
+    """A credential in the store. A revoked one stays: its id is not used again, and lists show when it was revoked."""
 
     id: str
     kind: Literal["token", "device"]
@@ -59,7 +59,7 @@ class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
     revoked: int = 0
 
     def fits(self, secret: str) -> bool:
-        """In constant time."""
+        """Compare in constant time."""
         return hmac.compare_digest(self.digest, digest(secret))
 
     def view(self) -> CredentialView:
@@ -80,5 +80,5 @@ class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_order(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
-    """Each once, in the order of the model, so that equal sets look equal."""
+    """Return each scope once, in the order of the model, so that equal sets look equal."""
     return tuple(scope for scope in SCOPES if scope in scopes)

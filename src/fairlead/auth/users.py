@@ -1,6 +1,6 @@
-"""Users: names that credentials belong to, and of those who sign in by themselves the password's hash and the scopes.
+"""Users: the names that credentials belong to, with password hash and scopes for users who sign in.
 
-All of them are in memory after `load`, so that the gate can ask about a user's token without waiting.
+All of them are in memory after `load`, so that the gate can check a user's token without waiting.
 """
 
 import re
@@ -18,13 +18,13 @@ from fairlead.system.clock import Clock
 
 SPACE: Final = "users"
 NUMBERS: Final = "user_numbers"
-"""Which number a user has; those of removed ones stay, so that none is given twice."""
+"""The numbers of users; those of removed users stay, so that no number is used twice."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class StoredUser(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is stored. `password` is a hash, empty for somebody who has none; `salt` goes into the key that signs the
-    user's tokens: another one makes all of them void."""
+    """A user in the store. `password` is a hash, empty for a user without a password; `salt` is part of the key that
+    signs the user's tokens: changing it invalidates all of them."""
 
     name: str
     created: int
@@ -46,7 +46,7 @@ class Users:
         self._numbers: dict[int, StoredUser] = {}
 
     async def load(self) -> tuple[StoredUser, ...]:
-        """Read everything from the store again. Those whose tokens are void by it."""
+        """Read everything from the store again. Returns the users whose tokens became invalid."""
         found = await self._documents.list(SPACE)
         records = {name: msgspec.convert(value, StoredUser) for name, value in found.items()}
         gone = [old for name, old in self._records.items() if old.number and salt_of(records.get(name)) != salt_of(old)]
@@ -54,33 +54,33 @@ class Users:
         self._numbers = {record.number: record for record in records.values() if record.number}
         return tuple(gone)
 
-    # --- lookups: at once
+    # --- lookups: without waiting
 
     def get(self, name: str) -> StoredUser | None:
         return self._records.get(name)
 
     def numbered(self, number: int) -> StoredUser | None:
-        """The one with this number, if that user can sign in."""
+        """Return the user with this number, if that user can sign in."""
         return self._numbers.get(number)
 
     def list(self) -> tuple[UserView, ...]:
         return tuple(record.view() for _, record in sorted(self._records.items()))
 
     def check(self, name: str) -> str:
-        """The name, if there is such a user."""
+        """Return the name. Raises NotFound if there is no such user."""
         if name not in self._records:
             raise NotFound("user", name)
         return name
 
     def check_free(self, name: str) -> None:
-        """BadRequest for what is no name, Stale for one that somebody has."""
+        """Raise BadRequest for a malformed name, Stale for a name in use."""
         if not _NAME.fullmatch(name):
             raise BadRequest("A user's name has 1 to 64 of a-z, 0-9 and ._-, and begins with a letter or digit.")
         if name in self._records:
             raise Stale(f"There is a user {name} already.", name=name)
 
     def check_removable(self, name: str) -> None:
-        """BadRequest, NotFound."""
+        """Raise BadRequest for the owner, NotFound for an unknown user."""
         if name == OWNER:
             raise BadRequest("The owner of the gateway cannot be removed.")
         self.check(name)
@@ -88,7 +88,7 @@ class Users:
     # --- changes
 
     async def add(self, name: str, password: str = "", scopes: tuple[Scope, ...] = DEFAULT_SCOPES) -> StoredUser:
-        """`password` is a hash; without one nobody can sign in by it."""
+        """Add a user. `password` is a hash; without one the user cannot sign in."""
         self.check_free(name)
         record = StoredUser(name=name, created=self._clock.now_ms())
         if password:
@@ -103,10 +103,10 @@ class Users:
             await self.add(name)
 
     async def set_password(self, name: str, password: str) -> StoredUser:
-        """With the same number and scopes as before, and another salt."""
+        """Set a password and a new salt; number and scopes stay the same."""
         self.check(name)
         record = await self._with_password(self._records[name], password, self._records[name].scopes or DEFAULT_SCOPES)
-        # First for this process, then for the next: a store that fails must not keep the old password good.
+        # First in memory, then in the store: a store that fails must not keep the old password valid.
         self._keep(record)
         await self._documents.put(SPACE, name, msgspec.to_builtins(record))
         return record
@@ -139,7 +139,7 @@ def salt_of(record: StoredUser | None) -> str:
 
 
 def check_scopes(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
-    """In their order; BadRequest without any, or for one that is none."""
+    """Return the scopes in their order. Raises BadRequest if there are none or one is unknown."""
     if not scopes or any(scope not in SCOPES for scope in scopes):
         raise BadRequest(f"A user who signs in needs at least one of the scopes {', '.join(SCOPES)}.")
     return in_order(scopes)

@@ -1,1 +1,1 @@
-"""HTTP and WebSocket drivers: knows that protocols exist, not which."""
+"""HTTP and WebSocket drivers. The server knows that client protocols exist, not which ones."""

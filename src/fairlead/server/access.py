@@ -1,4 +1,4 @@
-"""The gate at work: the pure decision, the ticket spent, the refusal logged. Called for every request and upgrade."""
+"""Applies the gate's pure decision: spends tickets and logs rejections. Called for every request and upgrade."""
 
 import logging
 
@@ -17,7 +17,7 @@ class AccessControl:
         self._credentials = credentials
 
     async def check_basic(self, head: Head, demand: AccessRequirement) -> AccessRefused | None:
-        """Before `admit`: a password is slow to check. Refused is only who guesses too often."""
+        """Check a password, which is slow, before `admit`. Rejects only callers with too many failed attempts."""
         given = asks_for_basic(head, demand, self.house)
         if given is not None:
             try:
@@ -30,7 +30,7 @@ class AccessControl:
         verdict = decide(head, demand, self.house, self._credentials)
         if isinstance(verdict, AccessAllowed):
             if verdict.ticket:
-                # Nothing was awaited since the decision, so nobody else can have spent it.
+                # Nothing was awaited since the decision, so no other request can have spent it.
                 self._credentials.tickets.spend(verdict.ticket)
             return verdict
         return self._refused(head, verdict)

@@ -1,7 +1,7 @@
-"""The ASGI application: finds the route, asks the gate, and only then runs anything of the route's.
+"""The ASGI application: finds the route, asks the gate, and only then runs the route's code.
 
-Rule: one match serves the gate and the handler, and every request passes `_admit`; there is no way to a handler
-or a conversation beside it, for HTTP and WebSocket alike. Frameworks' routers are not used for that reason.
+Rule: the gate and the handler use the same route match, and every HTTP and WebSocket request passes `_admit`; no other
+path leads to a handler or a socket protocol. Frameworks' routers are not used for that reason.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ from fairlead.uploads.api import AcceptForm
 T = TypeVar("T")
 
 GUARD: Final = "fairlead.guard"
-"""Where a connection that waits for its first credential stands in scope["extensions"]."""
+"""Key in scope["extensions"] of a connection that has not shown a credential yet."""
 
 _CHUNK: Final = 64 << 10
 _CLOSE: Final = ("connection", "close")
@@ -63,15 +63,19 @@ _Opened = tuple[
     Callable[[], None],
     Callable[[], Awaitable[Response | AcceptedSubprotocol | None]] | None,
 ]
-"""A socket that the gate let in: how to serve it, how to let its credential go, and what may still refuse it."""
+"""A socket that the gate admitted: its endpoint, options and subprotocol, the function that releases its credential,
+and the check that may still reject it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AppConfig:
-    """What the application is made of. `base` is the public URL, empty if there is none; `inbound` are the routes by
-    which agents come in, and others that are no client protocol. `door`: its one protocol has the root. `options`: what
-    the query says where it does not. `basic`: browsers sign in by HTTP Basic. `shares`: what each
-    credential has open, over all ports; without it, by the limits."""
+    """Dependencies and settings of the application.
+
+    `base` is the public URL, or empty. `inbound` are the routes that agents connect to, and other routes that do not
+    belong to a client protocol. `door`: the single protocol is served at the root. `options` are defaults for query
+    parameters. `basic`: browsers sign in by HTTP Basic. `shares` counts the open connections of each credential, over
+    all ports; by default the application creates it from `limits`.
+    """
 
     protocols: Sequence[ClientProtocol]
     gateway: Gateway
@@ -97,10 +101,10 @@ class App:
         placed = [place(protocol) for protocol in parts.protocols]
         self.table = RouteTable([_own("" if parts.door else parts.version, served), *placed, *parts.inbound])
         self.doer = Dispatcher(parts.gateway, parts.performers)
-        # What a path that is not there asks for: to strangers it looks like all the others.
+        # The requirement for unknown paths: to a caller without a credential they look like all other paths.
         accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
         self._unknown = AccessRequirement(access="any", accounts=accounts, basic=parts.basic)
-        # A client of a door may know no errors but its protocol's own.
+        # A client of a door may understand only its own protocol's errors.
         self._worded = next((protocol.refused for protocol in placed if protocol.refused), None) if parts.door else None
         self._parts = parts
         self._keeper = AccessControl(parts.house, parts.credentials)
@@ -111,7 +115,7 @@ class App:
         self._listening: set[ChangeListenerHandle] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        # Not a coroutine of its own: it would stay in memory as long as its socket does.
+        # Not `async`: the additional coroutine would stay in memory as long as its socket.
         if scope["type"] == "http":
             return self._http(scope, receive, send)
         if scope["type"] == "websocket":
@@ -214,7 +218,7 @@ class App:
         return structs.replace(answer, headers=(*answer.headers, _CLOSE))
 
     async def _while_wanted(self, receive: Receive, answering: Coroutine[Any, Any, T]) -> T:
-        """An answer that may take hours: not longer than the client stays and the server runs."""
+        """Wait for an answer that may take hours, until the client disconnects or the server stops."""
         work = asyncio.create_task(answering)
         left = asyncio.create_task(_left(receive))
         stopped = asyncio.create_task(self._stopping.wait())
@@ -230,7 +234,7 @@ class App:
         raise Stopping("The gateway stops: ask again when it is back.")
 
     def stop(self) -> None:
-        """Nobody waits here any longer."""
+        """End all waiting requests and change streams."""
         self._stopping.set()
         for listener in tuple(self._listening):
             listener.close()
@@ -248,7 +252,7 @@ class App:
     async def _send_log(self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: LogStream) -> None:
         chunks = self._chunks(who, answer)
         try:
-            # Before the status is said: a log that cannot be read is an error, not an empty file.
+            # Read before the status is sent: a log that cannot be read is an error, not an empty file.
             first = await anext(chunks)
         except FairleadError as error:
             await self._send(send, error_response(error, self._worded))
@@ -257,7 +261,7 @@ class App:
         await send_stream(scope, receive, send, _joined(first, chunks), headers, self._parts.clock.now_ms())
 
     async def _send_news(self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: ChangeStream) -> None:
-        """Until the client leaves, its credential is revoked or the server stops."""
+        """Stream changes until the client disconnects, its credential is revoked or the server stops."""
         clock, listener = self._parts.clock, answer.listener
         detach = self._parts.credentials.attach(who, listener.close)
         self._listening.add(listener)
@@ -317,8 +321,11 @@ class App:
             detach()
 
     def _open_socket(self, scope: Scope, head: Head, match: RouteMatch[SocketRoute] | None) -> Response | _Opened:
-        """Not asynchronous: from the gate's decision on, a credential that is revoked ends this socket; and what
-        only the handshake needs is gone when it is over."""
+        """Admit a socket and create its endpoint.
+
+        Not asynchronous, so that revoking the credential at any time after the gate's decision closes this socket.
+        Objects that only the handshake needs are released when this returns.
+        """
         verdict = self._admit(scope, head, self._demand(match))
         if isinstance(verdict, AccessRefused):
             return self._refused(verdict, match)
@@ -401,7 +408,10 @@ def demand_of(route: Route | SocketRoute, params: Mapping[str, str], *, basic: b
 
 
 def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:
-    """The first of ours that the client offers; empty, which means our first, to one that offers none."""
+    """Return the first of the route's subprotocols that the client offers. Raises BadRequest if none matches.
+
+    The result is empty, which means the route's first subprotocol, if the client offers none at all.
+    """
     if not route.subprotocols or not offered:
         return ""
     for name in route.subprotocols:
@@ -411,21 +421,21 @@ def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:
 
 
 def _own(version: str, served: list[str]) -> ClientProtocol:
-    """What the server answers by itself. On a door without our version: a front end would take it for its server's."""
-    told = {"status": "ok", **({"version": version} if version else {}), "protocols": served}
+    """Build the server's own routes. `version` is empty on a door: a front end would take it for its server's."""
+    info = {"status": "ok", **({"version": version} if version else {}), "protocols": served}
 
     def health(request: Request) -> Steps:
         yield from ()
-        return json_response(told)
+        return json_response(info)
 
     route = Route(method="GET", path="/health", access="public", name="health", handle=health, body_limit=0)
     return ClientProtocol(name="server", routes=(route,))
 
 
 async def _read_body(head: Head, limit: int, receive: Receive) -> bytes:
-    told = head.first("content-length")
-    if told.isdigit() and len(told) < 19 and int(told) > limit:
-        raise TooLarge("body", int(told), limit)
+    length = head.first("content-length")
+    if length.isdigit() and len(length) < 19 and int(length) > limit:
+        raise TooLarge("body", int(length), limit)
     body = bytearray()
     while True:
         message = await receive()

@@ -1,4 +1,4 @@
-"""Which client protocols there are: folders under `fairlead.clients`, and entry points of other packages."""
+"""Finds the client protocols: folders under `fairlead.clients`, and entry points of other packages."""
 
 import importlib
 import pkgutil
@@ -15,7 +15,8 @@ GROUP: Final = "fairlead.clients"
 
 
 def discover() -> tuple[ClientProtocol, ...]:
-    """Ours first, by name, then those of others. A folder without a PROTOCOL is a mistake and is told."""
+    """Return our protocols by name, then those of other packages. Raises CannotServe for a folder without a
+    PROTOCOL."""
     found: list[ClientProtocol] = []
     for module in pkgutil.iter_modules(fairlead.clients.__path__):
         name = f"{fairlead.clients.__name__}.{module.name}"
@@ -26,7 +27,7 @@ def discover() -> tuple[ClientProtocol, ...]:
 
 
 def views_of(protocols: Iterable[ClientProtocol]) -> dict[str, Projection]:
-    """Every view with a memory, by its name. ViewClash names both who claim one."""
+    """Return all projections by name. Raises ViewClash, which names both owners of a duplicate name."""
     found: dict[str, Projection] = {}
     owners: dict[str, str] = {}
     for protocol in protocols:

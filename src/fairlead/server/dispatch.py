@@ -1,4 +1,4 @@
-"""Doing what handlers and conversations ask: commands and queries go to the core, actions to their performers."""
+"""Executes the steps of routes and socket protocols: commands and queries by the core, service calls by handlers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
@@ -23,7 +23,7 @@ NOTHING_MORE: Final[Performers] = {}
 
 
 def trust_performers(admin: Admin) -> Performers:
-    """The actions on trusted folders, by the core's port."""
+    """Return the handlers of the service calls on trusted folders, which use the core's `Admin` port."""
 
     async def listed(who: Identity, action: ListTrusted) -> Any:
         return await admin.trusted(who)
@@ -46,12 +46,15 @@ def trust_performers(admin: Admin) -> Performers:
 
 
 LEAVING: Final = "leaving"
-"""Documents that name the users who were removed and of whom something may still be there."""
+"""Document space of removed users whose data may not be completely deleted yet."""
 
 
 class Leaving:
-    """Those who keep something for a credential or for a user are told when it is valid no more: the next user who has
-    that name is somebody else. A gateway that dies in between goes on with it at its next start."""
+    """Notifies services that store data of a credential or a user when that credential or user is removed.
+
+    The next user with the same name is a different person. If the gateway dies in between, it continues at its next
+    start.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class Leaving:
                 await self._forget(name, credentials)
 
     def performers(self, performers: Performers) -> Performers:
-        """The same, and whatever is to be forgotten is."""
+        """Return the same handlers, with cleanup after revoking a credential and removing a user."""
         revoke, remove = performers[RevokeCredential], performers[accounts.RemoveUser]
 
         async def revoke_one(who: Identity, action: RevokeCredential) -> Any:
@@ -84,7 +87,7 @@ class Leaving:
         async def remove_one(who: Identity, action: accounts.RemoveUser) -> Any:
             await self.start()
             if self._is_user(action.name):
-                # Before the user is gone: a gateway that dies here knows what to do.
+                # Stored before the user is removed, so that a gateway that dies here finishes at its next start.
                 await self._documents.put(LEAVING, action.name, [])
             ended = await remove(who, action)
             await self._documents.put(LEAVING, action.name, list(ended))
@@ -96,13 +99,13 @@ class Leaving:
     async def _forget(self, name: str, credentials: Sequence[str]) -> None:
         for credential in credentials:
             await self._forget_credential(credential)
-        for tell in self._removed:
-            await tell(name)
+        for notify in self._removed:
+            await notify(name)
         await self._documents.delete(LEAVING, name)
 
     async def _forget_credential(self, credential: str) -> None:
-        for tell in self._revoked:
-            await tell(credential)
+        for notify in self._revoked:
+            await notify(credential)
 
 
 class Dispatcher:
@@ -112,14 +115,14 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Work that outlives the connection that asked for it."""
+        """Start work that outlives the connection that asked for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def settled(self) -> None:
-        """Nothing that was spawned is under way any more."""
+        """Wait until all spawned work has finished."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -128,14 +131,14 @@ class Dispatcher:
             performer = more.get(type(step)) or self._performers[type(step)]
             return await performer(who, step)
         if isinstance(step, commands.CommandBase):
-            # The core checks too; here it holds whatever stands behind the port.
+            # The core checks too; here the check holds for every implementation of the port.
             check_scopes(who, step)
             return await self.gateway.command(who, step)
         return await self.gateway.ask(who, step)
 
     async def run(self, who: Identity, steps: Generator[Step, Any, T], more: Performers = NOTHING_MORE) -> T:
-        """Drive a handler to its response. What a step raises is raised inside the handler, which may catch it.
-        `more`: what can be done for this request alone."""
+        """Drive a route's generator to its response. An error of a step is raised inside the generator, which may
+        catch it. `more`: additional handlers for this request alone."""
         try:
             step = next(steps)
             while True:

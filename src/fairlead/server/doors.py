@@ -1,8 +1,8 @@
-"""Doors: further ports, on each of which one client protocol owns the root, as its own server would.
+"""Doors: extra ports, on each of which one client protocol is served at the root, as its own server would do.
 
-A door is its own house: a page that it serves may talk to this door and to no other port of ours. What is checked on
-the main port is checked here: Host, Origin, credential and scope. Where browsers sign in by HTTP Basic, they do so here
-and for this door alone: a browser keeps what was typed by origin, port included.
+Each door has its own allowed origins: a page that it serves may talk to this door and to no other port of ours. The
+checks of the main port apply here too: Host, Origin, credential and scope. If browsers sign in by HTTP Basic, the
+sign-in is valid for this door alone: a browser stores the password by origin, which includes the port.
 """
 
 import socket
@@ -25,8 +25,8 @@ _OPTION: Final = "--door"
 
 
 class Door(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for: the protocol's name, the port, a folder of static files, the address that browsers use, how
-    they sign in (empty: as the protocol says), and the protocol's own options."""
+    """The settings of a door: the protocol's name, the port, a folder of static files, the address that browsers use,
+    how they sign in (empty: the protocol's default), and the protocol's own options."""
 
     name: str
     port: int
@@ -57,7 +57,7 @@ class OpenDoor:
         return int(self.sockets[0].getsockname()[1])
 
     def app(self, parts: AppConfig) -> App:
-        """`parts` are those of the main port."""
+        """Build the door's application. `parts` is the configuration of the main port."""
         own = replace(
             parts,
             protocols=(self.protocol,),
@@ -71,7 +71,7 @@ class OpenDoor:
         if self.static is None:
             return App(own)
         files = StaticFiles(self.static)
-        # The pages need the credential too: asking for one of them is what makes a browser ask its user.
+        # The pages need the credential too: a browser prompts its user when it requests one of them.
         served = files.protocol("any" if own.basic else "public")
         return App(replace(own, inbound=(served,), performers={**parts.performers, **files.performers()}))
 
@@ -79,7 +79,7 @@ class OpenDoor:
 def check_doors(
     doors: Sequence[Door], protocols: Sequence[ClientProtocol], main: Binding, data: Path
 ) -> dict[str, ClientProtocol]:
-    """The protocols by name. BadSetting says what is wrong with a door, before anything is opened."""
+    """Return the protocols by name. Raises BadServerSetting for a wrong door, before anything is opened."""
     known = {protocol.name: protocol for protocol in protocols}
     taken = {main.port: "the main port"} if main.port else {}
     for door in doors:
@@ -100,7 +100,7 @@ def check_doors(
 
 
 def open_door(door: Door, protocol: ClientProtocol, main: Binding) -> OpenDoor:
-    """Bound to the main port's address, with its TLS. Of a public URL each door has its own, or none."""
+    """Bind a door to the main port's address, with its TLS. Each door has its own public URL, or none."""
     binding = msgspec.structs.replace(main, port=door.port, public_url=door.public_url)
     try:
         sockets = open_sockets(binding)
@@ -120,14 +120,14 @@ def open_door(door: Door, protocol: ClientProtocol, main: Binding) -> OpenDoor:
 
 
 class Ports:
-    """The application of the port that a connection came in on; an ASGI application itself."""
+    """An ASGI application that passes each connection to the application of its port."""
 
     def __init__(self, main: ASGIApp, doors: Mapping[int, ASGIApp]) -> None:
         self._main = main
         self._doors = dict(doors)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        # As in `App`: a coroutine of its own would stay in memory as long as the socket does.
+        # Not `async`, as in `App`: the additional coroutine would stay in memory as long as the socket.
         server = scope.get("server")
         return self._doors.get(server[1] if server else 0, self._main)(scope, receive, send)
 
@@ -144,7 +144,7 @@ def _check_options(door: Door, protocol: ClientProtocol) -> None:
 def _check_static(door: Door, folder: Path, data: Path) -> None:
     if not folder.is_dir():
         raise _wrong(door, f"{folder} is no folder")
-    # Whoever reaches the port can read what is served: never the admin's token, nor what agents said.
+    # Every client that reaches the port can read these files: never serve the admin's token or the agents' output.
     real, kept = folder.resolve(), data.resolve()
     if real.is_relative_to(kept) or kept.is_relative_to(real):
         raise _wrong(door, f"{folder} and the data folder {data} may not lie in one another")

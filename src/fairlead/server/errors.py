@@ -1,13 +1,13 @@
-"""Errors on their way out: every one becomes JSON with a stable code; what nobody expected becomes an id in the log.
+"""Error responses: every error becomes JSON with a stable code; an unexpected error becomes an id in the log.
 
 CannotServe
-  UnsafeBind     the address is not only ours, and nothing protects it
+  UnsafeBind        other machines can reach the address, and nothing protects it
   PortInUse
-  BadTls         the certificate or key cannot be used
-  BadSetting     a URL or address that is none
-  RouteClash     two protocols claim one path
-  ViewClash      two protocols have a view of one name
-Stopping         the server stops before the answer is there
+  BadTls            the certificate or key cannot be used
+  BadServerSetting  a URL or address is malformed
+  RouteClash        two protocols claim one path
+  ViewClash         two protocols have a projection of the same name
+Stopping            the server stops before the answer is ready
 """
 
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger("fairlead.server")
 
 
 class CannotServe(FairleadError):
-    """The server does not start; `exit_code` is the process's."""
+    """The server cannot start. `exit_code` is the exit code of the process."""
 
     code = "cannot_serve"
     exit_code: ClassVar[int] = 2
@@ -70,7 +70,7 @@ class RouteClash(CannotServe):
 
 
 class Stopping(FairleadError):
-    """What was asked for is not decided: it may be asked again when the gateway is back."""
+    """The request was not decided: the client may send it again when the gateway is back."""
 
     code = "stopping"
     status = 503
@@ -89,19 +89,19 @@ class ViewClash(CannotServe):
 
 
 def error_body(error: FairleadError) -> bytes:
-    told: dict[str, object] = {"code": error.code, "message": error.message}
+    fields: dict[str, object] = {"code": error.code, "message": error.message}
     if error.data:
-        told["data"] = error.data
-    return msgspec.json.encode({"error": told})
+        fields["data"] = error.data
+    return msgspec.json.encode({"error": fields})
 
 
 def error_response(error: FairleadError, worded: Refused | None = None) -> Response:
-    """`worded`: in a protocol's own form."""
+    """Build the response to an error. `worded` formats it for a protocol."""
     body = worded(error.status, error.code, error.message).body if worded else error_body(error)
     return Response(status=error.status, body=body)
 
 
 def unexpected(error: BaseException, fresh: str, what: str) -> FairleadError:
-    """For an error that no code stands for: the log has it whole, the client an id to ask about."""
+    """Log an error that has no code in full, and return an error with an id under which the client can ask about it."""
     log.error("unexpected error", extra={"error_id": fresh, "what": what}, exc_info=error)
     return FairleadError(f"Something went wrong here; the log has more under {fresh}.", id=fresh)

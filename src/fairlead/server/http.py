@@ -1,9 +1,9 @@
-"""uvicorn's HTTP side, with a waiting room: a connection that shows no credential has little time and little room.
+"""uvicorn's HTTP protocol class with limits on the time and the number of connections without a credential.
 
-It is in there until a request of its was let in, whatever it does meanwhile. Each step that it takes gives it its time
-again: a whole head, an answer sent, a piece of an answer that it has read.
+The limits apply until one of the connection's requests was admitted, whatever it does meanwhile. Each of these steps
+restarts its time: a complete head, a response sent, a piece of a response that the client has read.
 
-uvicorn does not document what it asks of such a class; the range of its version is pinned and tests show that the
+uvicorn does not document the interface of such a class; the range of its version is pinned and tests show that the
 hooks used here are called.
 """
 
@@ -18,13 +18,13 @@ from fairlead.server.limits import UnauthenticatedConnections
 from fairlead.server.websocket import WebSocketDriver
 
 HEAD_LIMIT: Final = 64 << 10
-"""Bytes of names and values in one request's head; several times what browsers and proxies send."""
+"""Bytes of names and values in one request's head; several times as much as browsers and proxies send."""
 _RAW_LIMIT: Final = 512 << 10
-"""Bytes that may come without a head being complete (one endless header): the limit and one read of the socket."""
+"""Bytes that may arrive before a head is complete (one endless header): the limit and one read of the socket."""
 
 
 _REST_S: Final = 10.0
-"""In which something of the rest of an answer has to be read."""
+"""Seconds in which the client has to read at least some of the rest of a response."""
 _NEVER: Final = 1 << 62
 
 
@@ -33,7 +33,7 @@ class HeadTooLarge(Exception):
 
 
 class GuardedHttp(HttpToolsProtocol):
-    """One connection. It waits from its beginning on, until a request was let in."""
+    """One connection. It counts as unauthenticated from its beginning until a request was admitted."""
 
     room: ClassVar[UnauthenticatedConnections]
 
@@ -47,7 +47,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._lost = False
 
     def prove(self) -> None:
-        """A request on this connection carried a valid credential."""
+        """Note that a request on this connection carried a valid credential."""
         self._proven = True
         self._go()
 
@@ -58,7 +58,7 @@ class GuardedHttp(HttpToolsProtocol):
     def cut(self) -> None:
         self.transport.abort()
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares
         super().connection_made(transport)
@@ -76,7 +76,7 @@ class GuardedHttp(HttpToolsProtocol):
             if self._raw > _RAW_LIMIT and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too large.")
 
-    # What the parser and uvicorn call.
+    # Callbacks of the parser and of uvicorn.
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -111,16 +111,18 @@ class GuardedHttp(HttpToolsProtocol):
         super().handle_websocket_upgrade()
         driver = self.transport.get_protocol()
         if isinstance(driver, WebSocketDriver):
-            # The same connection in other hands: it waits on, until its credential was looked at.
+            # The driver takes the connection over; it stays unauthenticated until its credential was checked.
             driver.waiting(self._go)
         else:
             self._go()
 
-    # Inside.
+    # Internal.
 
     def _look_at_the_rest(self, before: int) -> None:
-        """An answer is complete for uvicorn when it was handed to the transport. Who then reads nothing of what is left
-        of it, and wants no other, is cut off; uvicorn would wait for ever."""
+        """Abort the connection of a client that stops reading a response and sends no further request.
+
+        For uvicorn a response is complete when it was passed to the transport; it would wait for the client forever.
+        """
         left = 0 if self._lost else self.transport.get_write_buffer_size()
         if not self.cycle.response_complete:
             return
@@ -135,7 +137,8 @@ class GuardedHttp(HttpToolsProtocol):
             raise HeadTooLarge
 
     def _wait(self) -> None:
-        """From now on, as if it had just come. One that is being closed is not gone while its peer reads nothing."""
+        """Restart the waiting time, as if the connection were new. A closing connection keeps its entry: it still
+        exists while its peer reads nothing."""
         if not self._proven and not self.transport.is_closing():
             self._go()
             self._leave = self.room.enter(self.client[0] if self.client else "", self._put_out)
@@ -151,5 +154,5 @@ class GuardedHttp(HttpToolsProtocol):
 
 
 def guarded_http(room: UnauthenticatedConnections) -> type[GuardedHttp]:
-    """The class to give to `uvicorn.Config(http=...)`."""
+    """Return the class for `uvicorn.Config(http=...)`."""
     return type("ConfiguredGuardedHttp", (GuardedHttp,), {"room": room})

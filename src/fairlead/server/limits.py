@@ -1,4 +1,4 @@
-"""Limits of the server: how fast a client may ask, and how many may stand before the gate. Time is handed in."""
+"""Limits of the server: message rates, sizes, and connections without a credential. The clock is injected."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -11,60 +11,62 @@ from fairlead.system.clock import Clock, Timer
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """The design's numbers, which settings can change, and a few of our own."""
+    """The design's limits, which settings can change, and a few internal ones."""
 
     message_bytes: int = 8 << 20
-    """Of one inbound message, and of a request's body (both carry the same prompts), where a route says no less."""
+    """Bytes of one inbound message, and of a request's body (both carry the same prompts), unless a route sets another
+    limit."""
     commands_per_s: float = 50.0
     waiting: int = 256
     waiting_per_address: int = 32
     waiting_s: float = 10.0
     watches_per_socket: int = 256
     open_per_credential: int = 512
-    """Sockets, streams and requests under way."""
+    """Sockets, streams and requests in progress."""
     bytes_per_credential: int = 128 << 20
-    """That wait to be read, over all of them."""
+    """Bytes that wait to be read, over all its connections."""
     in_flight: int = 64
-    """Commands of one socket that run at once; beyond that it is not read until some are done."""
+    """Commands of one socket that run at once; beyond that the socket is not read until some are done."""
     unread: int = 2 << 20
-    """Bytes of answers that a client has not taken; beyond that it is not read. Twice a watcher's buffer, so that
-    somebody who is behind with history is still heard."""
+    """Bytes of answers that a client has not read; beyond that the socket is not read. Twice a subscription's buffer,
+    so that commands of a client that is still catching up on history are read."""
     body_s: float = 120.0
-    """For a request's body; a public route's gets `waiting_s`."""
+    """For a request's body; on a public route the limit is `waiting_s`."""
     descriptors: int = 1 << 20
     """Files and sockets that the process may have open."""
     form_s: float = 600.0
-    """For a form with files: the largest one, over a line of 1.4 Mbit/s."""
+    """For a form with files: enough for the largest one at 1.4 Mbit/s."""
 
 
 DEFAULT_LIMITS: Final = ServerLimits()
 
 _PATIENCE_S: Final = 0.5
-"""So long nobody is put out for being one too many; many times what the loop needs to read what has come."""
+"""A new connection is not closed for being over the limit before this time; it is many times what the loop needs to
+read bytes that have arrived."""
 _STORM: Final = 4
-"""So many times the limit may stand there for a moment, but no more than half of all descriptors; beyond that nobody is
-patient."""
+"""For a moment there may be this many times the limit, but at most half of all descriptors; beyond that the oldest
+connection is closed at once."""
 _BACKLOG: Final = 512
 
 
 def storm(limits: ServerLimits) -> int:
-    """How many may stand before the gate at the very most."""
+    """Return the hard limit of connections without a credential."""
     return max(1, min(limits.waiting * _STORM, limits.descriptors // 2 - 1))
 
 
 def backlog(limits: ServerLimits) -> int:
-    """Connections that are taken before the first of them is read: with those who wait, and those of them who are being
-    put out, they have to be fewer than there are descriptors."""
+    """Return the number of connections accepted before the first of them is read. Together with the unauthenticated
+    connections, and those of them that are being closed, they must be fewer than there are descriptors."""
     return max(1, min(_BACKLOG, limits.descriptors // 8))
 
 
 def open_per_credential(limits: ServerLimits) -> int:
-    """Of the descriptors a quarter at most."""
+    """Return the limit per credential: at most a quarter of the descriptors."""
     return max(1, min(limits.open_per_credential, limits.descriptors // 4))
 
 
 class TokenBucket:
-    """So many a second, as many at once after a rest."""
+    """A rate limit of `rate` per second, with a burst of the same size."""
 
     __slots__ = ("_at", "_clock", "_level", "_rate")
 
@@ -85,10 +87,13 @@ class TokenBucket:
 
 
 class UnauthenticatedConnections:
-    """Connections that have shown no credential yet, whatever they are doing: sending a head, a body, or reading an
-    answer that is for everybody. When there are too many, those that did nothing for longest have to go:
-    a client that means it shows its credential at once, so a flood of silent ones cannot keep it out. Who has just
-    come is left alone, for its first bytes may be there and unread: a storm of good clients is no flood."""
+    """Connections that have shown no credential yet, whatever they are doing: sending a head, a body, or reading a
+    public response.
+
+    When there are too many, those that were idle for longest are closed: a genuine client shows its credential at
+    once, so a flood of silent connections cannot keep it out. A connection that has just been opened is left alone,
+    because its first bytes may have arrived and not been read: a storm of good clients is not an attack.
+    """
 
     def __init__(
         self, clock: Clock, limits: ServerLimits = DEFAULT_LIMITS, exempt: frozenset[str] = frozenset()
@@ -96,7 +101,7 @@ class UnauthenticatedConnections:
         self._clock = clock
         self._limits = limits
         self._storm = storm(limits)
-        # A proxy's address stands for many clients: only the whole counts for it.
+        # A proxy's address stands for many clients: only the total limit applies to it.
         self._exempt = exempt
         self._numbers = count()
         self._all: OrderedDict[int, tuple[str, float, Callable[[], None]]] = OrderedDict()
@@ -104,7 +109,7 @@ class UnauthenticatedConnections:
         self._timer: Timer | None = None
 
     def enter(self, address: str, put_out: Callable[[], None]) -> Callable[[], None]:
-        """`put_out` is called when its place or its time is over; the returned function leaves the room."""
+        """Add a connection. `put_out` is called when it must close; the returned function removes it."""
         if len(self._all) >= self._storm:
             self._expire(next(iter(self._all)))
         number = next(self._numbers)
@@ -129,7 +134,7 @@ class UnauthenticatedConnections:
             self._timer = self._clock.call_later(_PATIENCE_S, self._sweep)
 
     def _trim(self, queue: "OrderedDict[int, Any]", most: int, before: float) -> None:
-        """Put out up to `most` of those who came first, as long as they came before that time."""
+        """Close up to `most` of the oldest connections, if they were added before the time `before`."""
         for number in tuple(islice(queue, max(most, 0))):
             if self._all[number][1] > before:
                 return

@@ -1,4 +1,4 @@
-"""Where the server listens: checked before anything starts, so that a gateway is never open by mistake."""
+"""Listening sockets: the settings are checked before anything starts, so that a gateway is never open by mistake."""
 
 import errno
 import socket
@@ -14,12 +14,13 @@ from fairlead.auth.origins import AllowedOrigins, Origin, is_loopback, parse_aut
 from fairlead.server.errors import BadServerSetting, BadTls, PortInUse, UnsafeBind
 
 _UNSENT: Final = 128 << 10
-"""Bytes that the kernel takes from us before they can go out; what is on its way comes on top."""
+"""Bytes that the kernel buffers before it can send them; bytes in flight come on top."""
 _WILDCARDS: Final = ("0.0.0.0", "::", "")
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of `fairlead serve` that say who can reach it. `origins`: pages elsewhere that may open sockets."""
+    """The settings of `fairlead serve` that decide who can reach it. `origins`: other origins whose pages may open
+    sockets."""
 
     host: str = "127.0.0.1"
     port: int = 8787
@@ -32,7 +33,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_binding(binding: Binding) -> None:
-    """UnsafeBind, BadTls or BadSetting: each says what to do."""
+    """Raise UnsafeBind, BadTls or BadServerSetting; each message says what to do."""
     if (binding.tls_cert is None) != (binding.tls_key is None):
         raise BadTls("--tls-cert and --tls-key go together.")
     if binding.tls_cert is not None and binding.tls_key is not None:
@@ -75,22 +76,22 @@ def invited_origins(binding: Binding) -> frozenset[Origin]:
 
 
 def open_sockets(binding: Binding) -> list[socket.socket]:
-    """Bound, not yet listening. A name with several addresses is bound to all, on one port."""
+    """Return bound sockets, not yet listening. A name with several addresses is bound to all, on one port."""
     check_binding(binding)
     opened: list[socket.socket] = []
     port = binding.port
     try:
         for family, address in _addresses(binding):
-            # With the protocol's number asyncio sends small messages at once; without it they wait for an answer.
+            # With the protocol number asyncio sends small messages at once; without it they wait for an ACK.
             listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             opened.append(listener)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-                # Inherited by what it accepts. Else the kernel keeps megabytes for each peer that does not read, and a
-                # few hundred of them stop every other connection of the machine.
+                # Accepted sockets inherit it. Otherwise the kernel buffers megabytes for each peer that does not read,
+                # and a few hundred of them stop every other connection of the machine.
                 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
             if family == socket.AF_INET6:
-                # `::` stands for IPv6 alone: two sockets never share what one of them was meant to have.
+                # `::` means IPv6 alone: two sockets never share an address meant for one of them.
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             listener.bind((address, port))
             port = listener.getsockname()[1]
@@ -104,7 +105,7 @@ def open_sockets(binding: Binding) -> list[socket.socket]:
 
 
 def house_of(binding: Binding, sockets: Sequence[socket.socket]) -> AllowedOrigins:
-    """What the gate has to know of where we are."""
+    """Return the host names, ports and origins that the gate accepts for these sockets."""
     name = parse_authority(binding.host)
     return AllowedOrigins(
         ports=frozenset(listener.getsockname()[1] for listener in sockets),
@@ -115,7 +116,7 @@ def house_of(binding: Binding, sockets: Sequence[socket.socket]) -> AllowedOrigi
 
 
 def urls(binding: Binding, sockets: Sequence[socket.socket]) -> tuple[str, ...]:
-    """Where it can be reached from here, for people."""
+    """Return the URLs that reach the server from this machine, for people."""
     scheme = "http" if binding.tls_cert is None else "https"
     found = []
     for listener in sockets:

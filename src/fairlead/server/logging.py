@@ -1,7 +1,7 @@
-"""Logs: one line per event of a connection's life and per change of state, with fields, and never a secret.
+"""Logs: one line per connection event and per change of state, with fields, and never a secret.
 
-The message of a record is the event's name, its `extra` are the fields. Whatever a library writes goes through
-the same formatter, and every line through the redactor.
+The message of a record is the event's name, its `extra` are the fields. Log records of libraries go through the same
+formatter, and every line goes through the redactor.
 """
 
 import json
@@ -21,7 +21,7 @@ _RULES: Final = (
     # A signed token, whose first part is always the beginning of a JSON object.
     (re.compile(r"\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"), "***"),
     (re.compile(r"\b(fl_[a-z2-7]{8})_[a-z2-7]+"), r"\1_***"),
-    # The whole value of these headers, scheme and all; then what stands alone.
+    # The complete value of these headers, with the scheme; then bearer tokens without a header name.
     (re.compile(rf"(?i)\b((?:proxy-)?authorization{_IS}|cookie{_IS})[^\"'\\,}}]+"), r"\1***"),
     (re.compile(r"(?i)\b(bearer\s+)[^\s\"',}\\]+"), r"\1***"),
     (re.compile(r"(?i)([?&#](?:access_)?(?:token|ticket|sig|code|login|key)=)[^&\s\"'#\\]+"), r"\1***"),
@@ -30,13 +30,13 @@ _RULES: Final = (
 
 
 class Redactor:
-    """Masks whatever looks like a credential of ours, and the secrets it was told."""
+    """Masks all text that looks like one of our credentials, and the secrets passed to `hide`."""
 
     def __init__(self) -> None:
         self._hidden: list[str] = []
 
     def hide(self, secret: str) -> None:
-        """For a secret of no form of ours: a token that the environment gave."""
+        """Mask a secret that does not have our format: a token from the environment."""
         if secret:
             self._hidden.append(secret)
 
@@ -49,7 +49,7 @@ class Redactor:
 
 
 class LineFormatter(logging.Formatter):
-    """One line a record, whatever is in it: line breaks and control characters are escaped."""
+    """Formats every record as one line: line breaks and control characters are escaped."""
 
     def __init__(self, form: Form, redactor: Redactor) -> None:
         super().__init__()
@@ -73,14 +73,14 @@ class LineFormatter(logging.Formatter):
 def configure_logging(
     form: Form = "text", level: str = "INFO", stream: TextIO | None = None, redactor: Redactor | None = None
 ) -> Redactor:
-    """The process's only log handler; called once, before anything is served."""
+    """Install the process's only log handler. Called once, before anything is served."""
     redactor = redactor or Redactor()
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(form, redactor))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # What uvicorn says of itself at every start and stop is ours to say; its warnings stay.
+    # We log starts and stops ourselves, so uvicorn's messages about them are dropped; its warnings stay.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     return redactor
 

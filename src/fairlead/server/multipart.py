@@ -1,7 +1,7 @@
-"""Forms with files, read as they come: each piece goes on to the store at once, and what is too much ends it.
+"""Forms with files, read as they arrive: each piece goes to the store at once, and a limit exceeded ends the upload.
 
-Rule: nothing of a form is held here but the head of the part at hand. The parser is python-multipart's; which file a
-part is, and how large it may be, is decided here.
+Rule: only the head of the current part is held in memory. The parser is python-multipart's; this module decides which
+parts are files and how large they may be.
 """
 
 from typing import Final
@@ -18,13 +18,13 @@ from fairlead.system.clock import Clock, within
 from fairlead.uploads.api import AcceptForm, FileForm, Intake, OpenIntake, Upload
 
 PART_HEAD: Final = 8 << 10
-"""Bytes of a part's own head; browsers send some hundred, with a long name some more."""
+"""Bytes of a part's head; browsers send a few hundred, somewhat more with a long name."""
 NO_FORM: Final = "Send the files as a form: multipart/form-data."
 CUT_OFF: Final = "The form is not whole: its end is missing."
 
 
 class FormBody:
-    """The body of one request. `whole`: it was read to its end; else the connection cannot go on."""
+    """The body of one request. `whole`: it was read to its end; otherwise the connection cannot be reused."""
 
     def __init__(self, head: Head, receive: Receive, doer: Dispatcher, clock: Clock, seconds: float) -> None:
         self._head = head
@@ -37,11 +37,11 @@ class FormBody:
     async def take(self, who: Identity, action: AcceptForm) -> tuple[Upload, ...]:
         form = action.form
         boundary = _boundary(self._head)
-        # As much beside the files as the heads of that many parts, and of one that is no file.
+        # Besides the files, room for the heads of as many parts and of one part that is not a file.
         most = form.files * (form.file_bytes + PART_HEAD) + PART_HEAD
-        told = self._head.first("content-length")
-        if told.isdigit() and len(told) < 19 and int(told) > most:
-            raise TooLarge("form", int(told), most)
+        length = self._head.first("content-length")
+        if length.isdigit() and len(length) < 19 and int(length) > most:
+            raise TooLarge("form", int(length), most)
         intake: Intake = await self._doer.do(who, OpenIntake())
         try:
             parts = FileParts(boundary, form, intake)
@@ -73,7 +73,7 @@ class FormBody:
 
 
 class FileParts:
-    """The parts of a form: those of the field with the files go to the intake, the others nowhere."""
+    """The parts of a form: parts of the field with the files go to the intake, all others are dropped."""
 
     def __init__(self, boundary: bytes, form: FileForm, intake: Intake) -> None:
         self._form = form
@@ -104,13 +104,13 @@ class FileParts:
             raise BadRequest(f"The form is malformed: {error}.") from None
 
     def check(self) -> None:
-        """Whether it ended as it should, with something in it."""
+        """Raise BadRequest unless the form is complete and has at least one file."""
         if not self._ended:
             raise BadRequest(CUT_OFF)
         if not self._files:
             raise BadRequest(f"There is no file in the form: put it into the field {self._form.field}.")
 
-    # --- what the parser calls
+    # --- callbacks of the parser
 
     def _begun(self) -> None:
         self._head = 0
@@ -119,7 +119,7 @@ class FileParts:
         self._size = None
 
     def _field(self, data: bytes, start: int, end: int) -> None:
-        # Its pieces come as the body's do: a name goes on until its value begins.
+        # A name may arrive in several pieces; it ends when its value begins.
         if self._in_value:
             self._names.append(bytearray())
             self._values.append(bytearray())
@@ -171,6 +171,6 @@ def _boundary(head: Head) -> bytes:
 
 
 def _unescaped(name: bytes) -> str:
-    """As browsers write it: in UTF-8, with three characters escaped."""
+    """Decode a file name as browsers encode it: in UTF-8, with three characters escaped."""
     text = name.decode("utf-8", "replace")
     return text.replace("%22", '"').replace("%0D", "\r").replace("%0A", "\n")

@@ -1,7 +1,7 @@
-"""Files of plugins' pages. Only to those who show a credential, and only what a page is made of.
+"""Files of plugins' pages. They need a credential, and only file types of web pages are served.
 
-Rule: a page of a plugin has no power of ours. Opened by itself it is in a sandbox with an origin of its own, and may
-load nothing; what a host application makes of the module that it fetched is that application's business.
+Rule: a plugin's page has none of our privileges. Opened directly, it runs in a sandbox with a separate origin and may
+load nothing. A host application that fetches the page's module is responsible for how it uses it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ POLICY: Final = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
     " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Its own inline scripts alone: they have no origin, no storage of ours, and nobody to talk to."""
+"""Allows only the page's inline scripts: they have no origin, no access to our storage, and no connections."""
 _LIBRARIES: Final = "node_modules"
 
 

@@ -1,4 +1,4 @@
-"""Responses on their way out: the headers that every one has, and the sending of bytes and of streams."""
+"""Sends responses, as bytes and as streams, with the headers that every response has."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,10 @@ Left = Callable[[int], None]
 
 _LINGER_S: Final = 1.0
 _LINGER_BYTES: Final = 16 << 20
-"""Twice the largest body: a client that is a little over still gets its answer."""
+"""Twice the largest body: a client that is a little over the limit still gets its answer."""
 
 _ALWAYS: Final = {
-    # Nothing of the API is a page: whatever a browser makes of it may do nothing.
+    # No API response is a page: if a browser renders one, it may do nothing.
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -35,13 +35,16 @@ _ALWAYS: Final = {
 
 
 def refusal(verdict: AccessRefused, worded: Refused | None = None) -> Response:
-    """The connection ends with it: who is refused gets no second request for free. `worded`: in a protocol's form."""
+    """Build the response to a rejected request. `worded` formats it for a protocol.
+
+    It closes the connection: a rejected client gets no second request for free.
+    """
     scheme = 'Basic realm="Fairlead", charset="UTF-8"' if verdict.basic else "Bearer"
     challenge = (("www-authenticate", scheme),) if verdict.status == 401 else ()
     wait = (("retry-after", str(verdict.wait)),) if verdict.wait else ()
-    told = worded(verdict.status, verdict.code, verdict.message) if worded else Response(body=verdict.body())
-    headers = (("connection", "close"), *challenge, *wait, *told.headers)
-    return Response(status=verdict.status, body=told.body, content_type=told.content_type, headers=headers)
+    answer = worded(verdict.status, verdict.code, verdict.message) if worded else Response(body=verdict.body())
+    headers = (("connection", "close"), *challenge, *wait, *answer.headers)
+    return Response(status=verdict.status, body=answer.body, content_type=answer.content_type, headers=headers)
 
 
 def headers_of(response: Response, now_ms: int) -> list[tuple[bytes, bytes]]:
@@ -52,8 +55,11 @@ def headers_of(response: Response, now_ms: int) -> list[tuple[bytes, bytes]]:
 async def send_response(
     send: Send, response: Response, now_ms: int, *, socket: bool = False, left: Left | None = None
 ) -> None:
-    """`socket`: as the answer to a WebSocket handshake, in place of the upgrade. A large body goes in pieces, each when
-    the client has taken those before; `left` is told what is still to go."""
+    """Send a response. `socket`: as the answer to a WebSocket handshake, in place of the upgrade.
+
+    A large body is sent in pieces, each after the client has read the earlier ones; `left` is called with the number
+    of bytes still to send.
+    """
     kind = "websocket.http.response" if socket else "http.response"
     await send({"type": f"{kind}.start", "status": response.status, "headers": headers_of(response, now_ms)})
     body = response.body
@@ -65,25 +71,25 @@ async def send_response(
 
 
 async def send_file(scope: Scope, receive: Receive, send: Send, answer: FileStream, now_ms: int, *, head: bool) -> None:
-    """`head`: the client wants the headers alone. Ends when the client leaves."""
+    """Stream a file until the client disconnects. `head`: send only the headers."""
     headers = {"content-type": answer.content_type, "content-length": str(answer.size), **dict(answer.headers)}
     with contextlib.closing(_FileReader(answer.file)) as reader:
         await send_stream(scope, receive, send, reader.pieces(0 if head else answer.size), headers, now_ms)
 
 
 class _FileReader:
-    """Reads in a thread. Closing waits for a piece that is being read: its number could soon be another file's."""
+    """Reads a file in a thread. Closing waits for a read in progress: the descriptor could soon be another file's."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._lock = threading.Lock()
 
     async def pieces(self, left: int) -> AsyncIterator[bytes]:
-        """Each is read when the client has taken those before."""
+        """Yield the file in pieces; each is read after the client has taken the earlier ones."""
         while left:
             piece = await asyncio.to_thread(self._read, min(PIECE, left))
             if not piece:
-                # It has become shorter: the client is to see that this is not all.
+                # The file has become shorter: the client must see that the response is incomplete.
                 raise ConnectionAbortedError("the file was cut while it was sent")
             left -= len(piece)
             yield piece
@@ -98,8 +104,8 @@ class _FileReader:
 
 
 async def send_and_close(send: Send, receive: Receive, response: Response, clock: Clock) -> None:
-    """A response that ends the connection. What the client is still sending is taken for a moment and dropped:
-    closing on unread bytes resets the connection, and the client would not see why."""
+    """Send a response that ends the connection. For a moment, bytes that the client still sends are read and dropped:
+    closing with unread bytes resets the connection, and the client would not see the response."""
     headers = headers_of(response, clock.now_ms())
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body, "more_body": True})
@@ -120,24 +126,25 @@ async def _take_in(receive: Receive) -> None:
 async def send_stream(
     scope: Scope, receive: Receive, send: Send, chunks: AsyncIterator[bytes], headers: Mapping[str, str], now_ms: int
 ) -> None:
-    """Ends when the chunks do, or the client leaves."""
+    """Send chunks until they end or the client disconnects."""
     date = formatdate(now_ms / 1000, usegmt=True)
     response = StreamingResponse(chunks, headers={**_ALWAYS, "date": date, **headers})
     await response(scope, receive, send)
 
 
 async def news_chunks(answer: ChangeStream, clock: Clock) -> AsyncIterator[bytes]:
-    """A beat at once, so that the client sees that it is connected."""
+    """Yield encoded changes, and beats in between. The first beat comes at once, so that the client sees that it is
+    connected."""
     yield answer.beat
     while True:
         try:
-            heard = await within(clock, answer.every, answer.listener.hear())
+            changes = await within(clock, answer.every, answer.listener.hear())
         except TimeoutError:
             yield answer.beat
             continue
-        if not heard:
+        if not changes:
             return
-        yield b"".join(answer.encode(news) for news in heard)
+        yield b"".join(answer.encode(change) for change in changes)
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -1,7 +1,7 @@
-"""The route table: every path the server answers, found once, for the gate and for the handler alike. Pure.
+"""The route table: every path the server answers, matched once for both the gate and the handler. Pure.
 
-Rule: this is the only place where a path is matched, so that what was decided about and what is then run cannot
-be two routes. A word beats a parameter; two routes of the same form and method do not both fit in.
+Rule: this is the only place where a path is matched, so that the gate cannot decide about one route while another one
+runs. A literal segment beats a parameter; two routes with the same pattern and method are an error.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class _Place(Generic[T]):
     words: "dict[str, _Place[T]]" = field(default_factory=dict)
     parameter: "_Place[T] | None" = None
     rest: "_Place[T] | None" = None
-    # By method; sockets use an empty one. Each with its parameters' names and who declared it.
+    # By method (empty for sockets): the route, the names of its parameters and its owner.
     claims: dict[str, tuple[T, tuple[str, ...], str]] = field(default_factory=dict)
 
 
@@ -77,7 +77,7 @@ def _find(place: _Place[T], parts: list[str], index: int, values: list[str]) -> 
 
 
 def at_main_port(protocol: ClientProtocol) -> ClientProtocol:
-    """Where it answers beside all others: below its prefix, and at the root its sockets and what it has a right to."""
+    """Place a protocol on the port shared by all: below its prefix, and at the root its sockets and `root_paths`."""
     prefix = protocol.prefix
     if not prefix:
         return protocol
@@ -93,12 +93,12 @@ def at_main_port(protocol: ClientProtocol) -> ClientProtocol:
 
 
 def at_door(protocol: ClientProtocol) -> ClientProtocol:
-    """Where it answers alone: at the paths of its own server, with what it has for its door only."""
+    """Place a protocol on its own port: at the paths of its own server, with its `door_sockets`."""
     return structs.replace(protocol, sockets=(*protocol.sockets, *protocol.door_sockets))
 
 
 class RouteTable:
-    """RouteClash names both claimants."""
+    """All routes of the given protocols. Raises RouteClash, which names both owners."""
 
     def __init__(self, protocols: Iterable[ClientProtocol]) -> None:
         self.routes: list[Route] = []
@@ -122,7 +122,7 @@ class RouteTable:
         return None if claim is None else RouteMatch(claim[0], dict(zip(claim[1], values, strict=True)))
 
     def methods(self, path: str) -> tuple[str, ...]:
-        """What may be done at a path: for the answer 405."""
+        """Return the methods that a path accepts, for a 405 response."""
         found = self._routes.find(path)
         return () if found is None else tuple(sorted(found[0].claims))
 

@@ -1,4 +1,4 @@
-"""Running the server: uvicorn with our own HTTP and WebSocket classes, started, stopped, and quiet when idle."""
+"""Runs the server: uvicorn with our own HTTP and WebSocket classes, without periodic wake-ups when idle."""
 
 import asyncio
 import contextlib
@@ -22,15 +22,18 @@ from fairlead.system.clock import Clock, within
 log = logging.getLogger("fairlead.server")
 
 GRACE_S: Final = 5
-"""Seconds for requests under way when the server stops; sockets are told at once."""
+"""Seconds for requests in progress when the server stops; sockets are closed at once."""
 KEEP_ALIVE_S: Final = 20
-"""An idle HTTP connection is closed after so long. Clients have to give theirs up first (httpx after 5 s, uvicorn's
-own default): a request that crosses the close is lost."""
+"""Seconds after which an idle HTTP connection is closed. Clients have to close theirs first (httpx does after 5 s,
+which is also uvicorn's default): a request that crosses the close is lost."""
 
 
 class _Server(uvicorn.Server):
-    """uvicorn waits a minute for a TLS handshake, wakes ten times a second to look whether it should stop, and ends
-    the process by its own signal handling; ours is stricter, sleeps, and waits for the word."""
+    """A uvicorn server with a shorter TLS handshake, no polling and no signal handling.
+
+    uvicorn waits a minute for a TLS handshake, wakes ten times a second to check whether it should stop, and ends the
+    process by its own signal handling. This class sleeps until `stopping` is set.
+    """
 
     def __init__(self, config: uvicorn.Config, http: type[GuardedHttp], handshake_s: float) -> None:
         super().__init__(config)
@@ -40,7 +43,7 @@ class _Server(uvicorn.Server):
         self.stopping = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn does it for sockets that are open, but for the time that a TLS handshake may take."""
+        """Start like uvicorn does for open sockets, except for the time limit of the TLS handshake."""
         config, loop = self.config, asyncio.get_running_loop()
         make = partial(self._http, config=config, server_state=self.server_state, app_state={})
         patience = None if config.ssl is None else self._handshake_s
@@ -62,7 +65,8 @@ class _Server(uvicorn.Server):
 
 
 class ServerRunner:
-    """Serves `app` on sockets that are bound already (`binding.open_sockets`), and on each door its own."""
+    """Serves `app` on sockets that are already bound (`listeners.open_sockets`), and each door's application on its
+    sockets."""
 
     def __init__(
         self,
@@ -89,7 +93,7 @@ class ServerRunner:
             access_log=False,
             server_header=False,
             date_header=False,
-            # X-Forwarded-* count only from proxies that were named; uvicorn's own default trusts loopback.
+            # X-Forwarded-* headers count only from the configured proxies; uvicorn's default trusts loopback.
             proxy_headers=bool(binding.trusted_proxies),
             forwarded_allow_ips=list(binding.trusted_proxies),
             timeout_graceful_shutdown=GRACE_S,
@@ -101,7 +105,8 @@ class ServerRunner:
         self._server = _Server(config, http, limits.waiting_s)
 
     async def serve(self, *, signals: bool = False) -> None:
-        """Until `stop`. `signals`: SIGINT and SIGTERM stop it; a second one does not wait for anybody."""
+        """Serve until `stop`. `signals`: SIGINT and SIGTERM stop the server; a second signal stops it without
+        waiting."""
         loop = asyncio.get_running_loop()
         handled = (signal.SIGINT, signal.SIGTERM) if signals else ()
         for number in handled:
@@ -120,11 +125,11 @@ class ServerRunner:
             await app.doer.settled()
 
     async def ready(self) -> None:
-        """Connections are taken from here on."""
+        """Wait until the server accepts connections."""
         await self._server.ready.wait()
 
     def stop(self) -> None:
-        """No new connections; requests under way get a little time, sockets a close frame (1012)."""
+        """Stop the server: no new connections; requests in progress get a little time, sockets a close frame (1012)."""
         if self._server.stopping.is_set():
             self._server.force_exit = True
         for app in self._apps:

@@ -1,8 +1,8 @@
-"""What one credential may have of the server: how much it has open at once, and how much may wait for it to be read.
+"""Limits per credential: how many connections it has open at once, and how many bytes may wait for its clients.
 
-Rule: whatever clients do, what is kept for one credential is bounded, over all its connections and every protocol. When
-too much waits, the connection that holds most of it is closed: those that read are not harmed by those that do not.
-Bytes below the mark where a connection counts as congested are not counted: one that is read has some at times.
+Rule: whatever clients do, the memory held for one credential is bounded, over all its connections and protocols. When
+too many bytes wait, the connection with the most is closed: slow readers do not harm the others. Bytes below the mark
+where a connection counts as congested are not counted: a connection with a normal reader has some at times.
 """
 
 import logging
@@ -16,24 +16,24 @@ from fairlead.model.errors import TooMany
 log = logging.getLogger("fairlead.server")
 
 _ROOM: Final = 3 / 4
-"""From this part of the limit on, holders are told to go; at the limit itself they are cut off, with their bytes."""
+"""Above this fraction of the limit connections are asked to close; at the limit they are aborted, with their bytes."""
 
 
 class ShareHolder(Protocol):
-    """A connection for which bytes wait."""
+    """A connection with bytes that wait to be read."""
 
     def waiting_bytes(self) -> int: ...
     def too_slow(self) -> None:
-        """Close it, in a way that the peer can see if it reads after all."""
+        """Close the connection so that the peer learns the reason if it starts reading again."""
         ...
 
     def cut(self) -> None:
-        """At once."""
+        """Abort the connection at once."""
         ...
 
 
 class Carrier(Protocol):
-    """The connection that an answer goes out on."""
+    """The connection that sends a response."""
 
     @property
     def congested(self) -> bool: ...
@@ -43,11 +43,11 @@ class Carrier(Protocol):
 @dataclass(slots=True)
 class _Held:
     size: int
-    told: bool = False
+    closing: bool = False
 
 
 class CredentialShare:
-    """Of one credential. Not asynchronous: it is asked at every send to a connection that is behind."""
+    """The share of one credential. Not asynchronous: it is called at every send to a congested connection."""
 
     __slots__ = ("_held", "_most", "_total", "open")
 
@@ -62,7 +62,7 @@ class CredentialShare:
         return self._total
 
     def note(self, holder: ShareHolder, size: int) -> None:
-        """So much waits for `holder` now; others, or itself, may have to go for it."""
+        """Record that `size` bytes wait for `holder` now. This may close `holder` or other connections."""
         held = self._held.setdefault(holder, _Held(0))
         self._total += size - held.size
         held.size = size
@@ -70,32 +70,32 @@ class CredentialShare:
             self._make_room()
 
     def forget(self, holder: ShareHolder) -> None:
-        """It has read what waited, or is gone."""
+        """Stop counting `holder`: its peer has read the waiting bytes, or is gone."""
         held = self._held.pop(holder, None)
         if held is not None:
             self._total -= held.size
 
     def _make_room(self) -> None:
-        # What was noted may have been read since.
+        # Some of the noted bytes may have been read since.
         for holder, held in self._held.items():
             held.size = holder.waiting_bytes()
         self._total = sum(held.size for held in self._held.values())
         by_size = sorted(self._held.items(), key=lambda item: -item[1].size)
-        staying = sum(held.size for held in self._held.values() if not held.told)
+        staying = sum(held.size for held in self._held.values() if not held.closing)
         for holder, held in by_size:
-            if staying > self._most * _ROOM and not held.told:
-                held.told = True
+            if staying > self._most * _ROOM and not held.closing:
+                held.closing = True
                 staying -= held.size
                 log.warning("a connection is too slow", extra={"bytes": held.size, "all": self._total})
                 holder.too_slow()
         for holder, held in by_size:
-            if self._total > self._most and held.told:
+            if self._total > self._most and held.closing:
                 self.forget(holder)
                 holder.cut()
 
 
 class CredentialShares:
-    """`most_open` and `most_bytes` of one credential."""
+    """The shares of all credentials. `most_open` and `most_bytes` are the limits of each."""
 
     def __init__(self, most_open: int, most_bytes: int) -> None:
         self._most_open = most_open
@@ -103,8 +103,10 @@ class CredentialShares:
         self._shares: dict[str, CredentialShare] = {}
 
     def take(self, who: Identity) -> tuple[CredentialShare, Callable[[], None]]:
-        """One more connection in use, and how to give it back. TooMany. Nobody's have no end here: they are counted
-        where they wait."""
+        """Count one more open connection; returns the share and a function that gives it back. Raises TooMany.
+
+        Connections without a credential are not limited here: `UnauthenticatedConnections` counts them.
+        """
         share = self._shares.get(who.credential)
         if share is None:
             share = self._shares[who.credential] = CredentialShare(self._most_bytes)
@@ -124,8 +126,8 @@ class CredentialShares:
 
 
 class HeldBody:
-    """The rest of a large answer, as a share counts it while the client is behind with it. A client that is too slow
-    gets no more of it."""
+    """The unsent rest of a large response, counted by a share while the connection is congested. The connection of a
+    client that is too slow is aborted."""
 
     def __init__(self, share: CredentialShare, carrier: Carrier | None) -> None:
         self._share = share

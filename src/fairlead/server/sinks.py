@@ -1,4 +1,4 @@
-"""A connection as others hold it: a watch's sink, and the wire in a holder's hand. No protocol, no steps."""
+"""Adapters of a connection: the sink of a subscription, and the handle of a socket owner. No protocol, no steps."""
 
 from collections.abc import Callable
 
@@ -7,11 +7,11 @@ from fairlead.server.websocket import Connection
 from fairlead.server.websocket.frames import BINARY, FIN, build_frame, split_frames
 
 COMPRESS_FROM = 256
-"""Bytes of a message from which on deflate saves more than it costs in framing."""
+"""Size of a message in bytes from which deflate saves more than it costs in framing."""
 
 
 class ConnectionSink:
-    """A watch's way to the socket: implements `model.gateway.Sink`."""
+    """Sends a subscription's bytes to the socket. Implements `model.gateway.Sink`."""
 
     __slots__ = ("_compress", "_connection", "_failed")
 
@@ -34,7 +34,7 @@ class ConnectionSink:
 
 
 def send_packed(connection: Connection, frames: bytes) -> None:
-    """Joined frames, the large ones compressed if that was agreed; a small one would only grow."""
+    """Send joined frames; large ones are compressed if that was negotiated, small ones would only grow."""
     plain: list[bytes] = []
     for head, payload in split_frames(frames):
         if len(payload) < COMPRESS_FROM:
@@ -49,7 +49,7 @@ def send_packed(connection: Connection, frames: bytes) -> None:
 
 
 class ConnectionHandle:
-    """A connection in a holder's hand: implements `model.sockets.Wire`."""
+    """The connection as its owner uses it. Implements `model.sockets.SocketHandle`."""
 
     __slots__ = ("_connection",)
 

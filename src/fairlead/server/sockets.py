@@ -1,8 +1,8 @@
-"""One open socket: runs a protocol's conversation against the core. The only place where both meet.
+"""One open socket: connects a client protocol's `SocketProtocol` to the core. The only place where the two meet.
 
-Messages are handed over as they come, writes are joined per read, steps run side by side with their answers in
-order within a lane, and a watch's bytes go straight from the core to the connection. Whatever a client does, what
-waits here is bounded: steps in flight, answers unread, watches.
+Messages are delivered as they arrive, writes are joined per read, steps run concurrently with their answers in order
+within a lane, and a subscription's bytes go straight from the core to the connection. Whatever a client does, the
+number of steps in flight, of unread answer bytes and of subscriptions is bounded.
 """
 
 import asyncio
@@ -47,28 +47,29 @@ from fairlead.system.clock import Clock
 log = logging.getLogger("fairlead.server")
 
 REVOKED = 4401
-"""The close code of a socket whose credential was revoked: as 401, in the range that applications may use."""
+"""Close code of a socket whose credential was revoked: like 401, in the range for applications."""
 
 AGAIN = 1012
-"""The close code of a socket that was opened when its credential saw more: come again, of RFC 6455's registry."""
+"""Close code of a socket whose credential could see more when it was opened. It asks the client to connect again, and
+is from RFC 6455's registry."""
 
 FAILED = 1011
-"""The close code of a socket that watches what cannot be read any more: an internal error, of RFC 6455."""
+"""Close code of a socket with a subscription that can no longer be read: RFC 6455's internal error."""
 
 _Watched = tuple[SessionId, str]
-"""A session, and the view of it; empty for its log."""
+"""A session and the name of one of its projections; the name is empty for the session's log."""
 
 
 @dataclass(slots=True)
 class _Slot:
-    """A step's place in its lane; `settle` is what it came to."""
+    """A step's place in its lane. `settle` passes the step's result to the protocol; None while the step runs."""
 
     settle: Callable[[], Sequence[Do]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SocketHost:
-    """What all sockets of a server share."""
+    """Dependencies shared by all sockets of a server."""
 
     doer: Dispatcher
     clock: Clock
@@ -136,27 +137,27 @@ class SocketEndpoint:
         self._begin: Sequence[Do] | None = None
 
     def begin_with(self, things: Sequence[Do]) -> None:
-        """In place of what the conversation does when it opens."""
+        """Run these effects on open, instead of those that the protocol's `opened` returns."""
         self._begin = things
 
     def over(self) -> None:
-        """Whoever was to get the socket is told, though the client left before it was open."""
+        """Notify the proxy that was to get the socket if the client left before it was open."""
         begin, self._begin = self._begin, None
         for thing in begin or ():
             if isinstance(thing, AttachProxy):
                 thing.relay.detached(ABNORMAL, "")
 
     def revoked(self) -> None:
-        """Its credential is no longer valid."""
+        """Close the socket because its credential is no longer valid."""
         self._revoked = True
         if self._connection is not None:
             self._hang_up(REVOKED, "the credential was revoked")
 
     def come_again(self) -> None:
-        """Its credential sees less than before."""
+        """Close the socket because its credential sees less than before; the client is to reconnect."""
         self._hang_up(AGAIN, "what you may see has changed: connect again")
 
-    # --- what the connection calls
+    # --- callbacks of the connection
 
     def on_open(self, conn: Connection) -> None:
         self._log("connect")
@@ -195,8 +196,11 @@ class SocketEndpoint:
             member.drained()
 
     def on_close(self, conn: Connection, code: int) -> None:
-        """Commands under way are not cancelled: what was asked for happens, only nobody hears the answer here.
-        Questions are: nobody is left to hear it."""
+        """Release everything that the socket held.
+
+        Commands in progress are not cancelled: they take effect, only their answers are dropped. Queries are
+        cancelled, because no client is left to receive the answer.
+        """
         self._log("disconnect", code=code, messages=self._messages)
         self._connection = None
         self._out.clear()
@@ -220,7 +224,7 @@ class SocketEndpoint:
         who = {"who": self._who.name, "credential": self._who.credential}
         log.info(event, extra={"peer": self._peer, "socket": self._name, **who, **more})
 
-    # --- doing
+    # --- effects
 
     def _do(self, things: Sequence[Do]) -> None:
         for thing in things:
@@ -234,15 +238,15 @@ class SocketEndpoint:
                 case Unsubscribe():
                     self._chain((thing.session, thing.view), thing.tag, partial(self._unsubscribe, thing))
                 case Signal():
-                    self._tell(thing)
+                    self._signal(thing)
                 case CloseSocket(code=code, reason=reason):
                     self._hang_up(code, reason)
                 case AttachOwner(holder=holder):
                     self._attach(holder)
                 case AttachProxy(relay=relay):
                     self._pass_on(relay)
-                case EnterChannel(hall=hall):
-                    self._enter(hall)
+                case EnterChannel(hall=channel):
+                    self._enter(channel)
                 case _:
                     assert_never(thing)
 
@@ -278,17 +282,19 @@ class SocketEndpoint:
         else:
             relay.detached(ABNORMAL, "")
 
-    def _enter(self, hall: BroadcastChannel) -> None:
+    def _enter(self, channel: BroadcastChannel) -> None:
         if self._connection is not None:
-            self._members.append(hall.enter(ConnectionSink(self._connection, self._compress, lambda error: None)))
+            self._members.append(channel.enter(ConnectionSink(self._connection, self._compress, lambda error: None)))
 
-    def _tell(self, tell: Signal) -> None:
-        if any(session == tell.session for session, _ in self._watches):
-            self._host.doer.gateway.signal(self._who, tell.session, tell.kind, tell.data)
+    def _signal(self, signal: Signal) -> None:
+        if any(session == signal.session for session, _ in self._watches):
+            self._host.doer.gateway.signal(self._who, signal.session, signal.kind, signal.data)
         else:
-            self._do(self._conversation.failed(tell.tag, Busy("Subscribe to the session first.", session=tell.session)))
+            self._do(
+                self._conversation.failed(signal.tag, Busy("Subscribe to the session first.", session=signal.session))
+            )
 
-    # --- steps: side by side, answers in order
+    # --- steps: run concurrently, answered in order
 
     def _run(self, run: Perform) -> None:
         lane = self._lanes.setdefault(run.lane, deque())
@@ -303,8 +309,8 @@ class SocketEndpoint:
         try:
             answer = await self._host.doer.do(self._who, run.step)
         except Exception as error:
-            told = self._known(error, type(run.step).__name__)
-            slot.settle = lambda: self._conversation.failed(run.tag, told)
+            failure = self._known(error, type(run.step).__name__)
+            slot.settle = lambda: self._conversation.failed(run.tag, failure)
         else:
             slot.settle = lambda: self._conversation.answered(run.tag, answer)
         lane = self._lanes[run.lane]
@@ -318,7 +324,7 @@ class SocketEndpoint:
     def _known(self, error: Exception, what: str) -> FairleadError:
         return error if isinstance(error, FairleadError) else unexpected(error, self._host.fresh(), what)
 
-    # --- watches: one after the other for each session and view
+    # --- subscriptions: changed one after the other for each session and projection
 
     def _chain(self, watched: _Watched, tag: Any, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
         before = self._watching.get(watched)
@@ -353,14 +359,14 @@ class SocketEndpoint:
             watch.close()
             return
         self._watches[wanted.session, wanted.view] = watch
-        told = Subscribed(wanted.session, watch.verdict, watch.log_id, watch.head)
+        answer = Subscribed(wanted.session, watch.verdict, watch.log_id, watch.head)
         self._log("subscribe", session=wanted.session, view=wanted.view, verdict=watch.verdict, head=watch.head)
-        self._do(self._conversation.answered(wanted.tag, told))
+        self._do(self._conversation.answered(wanted.tag, answer))
         self._flush()
         watch.start()
 
     def _watch_failed(self, wanted: Subscribe, error: FairleadError) -> None:
-        """The conversation may say why; then the client is to come again."""
+        """Let the protocol report the error, then close the socket so that the client reconnects."""
         self._watches.pop((wanted.session, wanted.view), None)
         self._do(self._conversation.failed(wanted.tag, error))
         self._hang_up(FAILED, "the session cannot be read: connect again")
@@ -375,7 +381,7 @@ class SocketEndpoint:
             watch.close()
         return watch
 
-    # --- how much is under way
+    # --- the limit on work in flight
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._host.doer.spawn(work)

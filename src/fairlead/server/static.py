@@ -1,8 +1,9 @@
-"""A folder of static files on a door: somebody's front end, readable by whoever reaches the port, or signs in there.
+"""A folder of static files on a door: a third-party front end, readable by every client that reaches the port or, with
+HTTP Basic, signs in there.
 
 Rule: nothing outside the folder is ever served, whatever a path or a link says, and nothing whose name begins with a
-dot; there are no listings. What a browser opens as a page and what is no file is the front end's own business: it gets
-`index.html`, as a single-page application wants.
+dot; there are no listings. If a browser opens a page that is not a file, the response is `index.html`, as single-page
+applications expect.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol, FileStream, Request, Response, Route, Steps
 
 PIECE: Final = 64 << 10
-"""Bytes of a file that are read at once. A larger one is never in memory as a whole, however many read it."""
+"""Bytes of a file that are read at once. A larger file is never completely in memory, however many clients read it."""
 INDEX: Final = "index.html"
 
 TYPES: Final = {
@@ -51,9 +52,9 @@ TYPES: Final = {
     ".mp4": "video/mp4",
     ".webm": "video/webm",
 }
-"""Our own list: that of the system differs from machine to machine."""
+"""Our own list: the system's list differs from machine to machine."""
 
-# A front end that somebody else built: its own scripts and styles, inline ones too, and nothing from elsewhere.
+# A third-party front end may use its own scripts and styles, inline ones too, and nothing from elsewhere.
 _POLICY: Final = (
     "default-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob:;"
     " style-src 'self' 'unsafe-inline'; connect-src 'self'; object-src 'none'; base-uri 'self'; form-action 'self';"
@@ -62,7 +63,7 @@ _POLICY: Final = (
 
 
 class ReadStatic(ServiceCall, frozen=True):
-    """-> `Response`. `page`: a browser asks for a page, not for a part of one."""
+    """-> `Response` or `FileStream`. `page`: a browser requests a page, not a part of one. `known`: its ETags."""
 
     path: str
     known: str = ""
@@ -91,7 +92,7 @@ class StaticFiles:
         try:
             opened = open_plain(file)
         except OSError:
-            # Not ours to read, or changed since it was found.
+            # Not readable for us, or changed since it was found.
             raise NotFound("file", f"/{wanted.path}") from None
         about = os.fstat(opened.fileno())
         tag = f'"{about.st_mtime_ns:x}-{about.st_size:x}"'
@@ -112,7 +113,8 @@ class StaticFiles:
         return found
 
     def _inside(self, path: str) -> Path | None:
-        """The file itself, links followed; None unless it is a plain file below the folder, without a dot in front."""
+        """Return the file with links resolved, or None unless it is a regular file below the folder and no part of its
+        path begins with a dot."""
         if "\0" in path or any(part.startswith(".") or not part for part in path.split("/")):
             return None
         try:
@@ -125,12 +127,12 @@ class StaticFiles:
 
 
 def open_plain(file: Path) -> BinaryIO:
-    """OSError also for a link."""
+    """Open a file for reading. Raises OSError also for a symbolic link."""
     return open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb", buffering=0)
 
 
 def file_answer(opened: BinaryIO, kind: str, headers: tuple[tuple[str, str], ...]) -> Response | FileStream:
-    """A small file at once, a large one as the client takes it."""
+    """Return a small file as a complete response, a large one as a stream."""
     size = os.fstat(opened.fileno()).st_size
     if size > PIECE:
         return FileStream(file=opened, size=size, content_type=kind, headers=headers)

@@ -1,8 +1,8 @@
-"""The web UI as files: the app shell, its hashed assets, the manifest and the service worker, readable by anybody.
+"""The web UI as files: the app shell, its hashed assets, the manifest and the service worker, all public.
 
-Rule: only names that the build made are served, each from one flat place, and what is served never depends on who asks.
-The shell is the same for every page of the UI (`/`, `/app/...`): which page it is, the browser knows. Where the UI was
-not built, the shell is a page that says so.
+Rule: only files that the build created are served, each from one flat folder, and the response never depends on the
+caller. The shell is the same for every page of the UI (`/`, `/app/...`): the browser knows which page it is. If the UI
+was not built, the shell is a page with that information.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from fairlead.model.routes import ClientProtocol, FileStream, Request, Response,
 from fairlead.server.static import TYPES, file_answer, open_plain
 
 BUILT: Final = Path(fairlead.__file__).parent / "web_dist"
-"""Where the build puts it (web/vite.config.ts), and where the wheel has it."""
+"""The folder that the build writes (web/vite.config.ts), and that the wheel contains."""
 
 WORKER: Final = "sw.js"
 FILES: Final = (WORKER, "manifest.webmanifest", "icon.svg", "icon-192.png", "icon-512.png")
-"""What browsers look for at the root under these names; all else has a hash in its name, below /assets."""
+"""Files that browsers request at the root under these names; all others have a hash in their name, below /assets."""
 
 _ASSET: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,120}")
 
-# No inline script or style, nothing from elsewhere, and no text becomes HTML but through a policy of ours. Styles that
-# the scripts set through the CSSOM are not inline; pictures of messages are data: and blob:.
+# No inline script or style, nothing from elsewhere, and text becomes HTML only through one of our Trusted Types
+# policies. Styles that the scripts set through the CSSOM are not inline; images in messages are data: and blob:.
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self';"
     " connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none';"
@@ -49,7 +49,8 @@ other clients work as they are; <code>fairlead --help</code> lists the commands.
 
 
 class ReadAsset(ServiceCall, frozen=True):
-    """-> `Response`. `name` is a file of the build; empty for the shell itself. `packed`: the browser takes gzip."""
+    """-> `Response` or `FileStream`. `name` is a file of the build, or empty for the shell. `packed`: the browser
+    accepts gzip."""
 
     name: str = ""
     packed: bool = False
@@ -59,7 +60,7 @@ class WebUi:
     def __init__(self, folder: Path = BUILT) -> None:
         self._folder = folder
         self._packed: dict[str, bytes] = {}
-        """Assets as they are sent, packed once: a name with a hash never means other bytes."""
+        """Compressed assets, compressed once: the bytes behind a name with a hash never change."""
 
     def protocol(self) -> ClientProtocol:
         paths = {"/": _page, "/app": _page, "/app/{path...}": _page, "/assets/{name}": _asset}
@@ -86,7 +87,7 @@ class WebUi:
         lasting = wanted.name.startswith("assets/")
         headers = [("cache-control", _FOR_EVER if lasting else "no-cache")]
         if wanted.name == WORKER:
-            # A worker has the policy that its own script came with, not that of the page.
+            # A worker's policy comes with its own script, not with the page.
             headers.append(("content-security-policy", _WORKER_POLICY))
         kind = TYPES.get(Path(wanted.name).suffix, "application/octet-stream")
         if lasting and Path(wanted.name).suffix in _PACKABLE:

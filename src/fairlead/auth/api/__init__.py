@@ -1,1 +1,1 @@
-"""What can be asked about credentials, users and keys. Pure."""
+"""Service calls on credentials, users and session keys, and their results. Pure."""

@@ -1,7 +1,7 @@
-"""Users who sign in with a name and a password: the actions on them, and what they are answered with.
+"""Users who sign in with a name and a password: service calls and their results.
 
-A user's token is not one of the credentials that are listed: it is signed, lives for days and is good only where a
-route says so (`Route.accounts`). Times are milliseconds since 1970.
+A user's token is not one of the listed credentials: it is signed, lives for days and is valid only for routes that
+accept it (`Route.accounts`). Times are milliseconds since 1970.
 """
 
 import msgspec
@@ -11,11 +11,11 @@ from fairlead.model.errors import NotAllowed, TooMany
 from fairlead.model.requests import ServiceCall
 
 DEFAULT_SCOPES: tuple[Scope, ...] = ("view", "chat", "approve")
-"""What a user may who signs in, where nothing else was said. A terminal is the whole machine: it has to be given."""
+"""Default scopes of a user who signs in. A terminal gives access to the whole machine: it has to be granted."""
 
 
 class WrongPassword(NotAllowed):
-    """The same words for a user that is not there, one that has no password, and a wrong one."""
+    """The same message for an unknown user, a user without a password, and a wrong password."""
 
     code = "wrong_password"
     status = 401
@@ -25,7 +25,7 @@ class WrongPassword(NotAllowed):
 
 
 class BadInvitation(NotAllowed):
-    """The same words for one that never was, was used, or is too old."""
+    """The same message for an invitation that never existed, was used, or has expired."""
 
     code = "bad_invitation"
 
@@ -37,7 +37,7 @@ class BadInvitation(NotAllowed):
 
 
 class TooManyAttempts(TooMany):
-    """`seconds` until the next one is heard."""
+    """`seconds` until the next attempt is accepted."""
 
     code = "too_many_attempts"
 
@@ -47,7 +47,7 @@ class TooManyAttempts(TooMany):
 
 
 class SignIn(ServiceCall, frozen=True):
-    """-> `SignedIn`; WrongPassword, TooManyAttempts. `peer` is the address that it is asked from."""
+    """-> `SignedIn`. Raises WrongPassword or TooManyAttempts. `peer` is the caller's address."""
 
     name: str
     password: str
@@ -55,7 +55,7 @@ class SignIn(ServiceCall, frozen=True):
 
 
 class AcceptInvitation(ServiceCall, frozen=True):
-    """-> `SignedIn`: makes the user. The invitation is used up, whoever else has it. BadInvitation."""
+    """-> `SignedIn`: creates the user. The invitation is then used up for everyone. Raises BadInvitation."""
 
     code: str
     name: str
@@ -63,33 +63,33 @@ class AcceptInvitation(ServiceCall, frozen=True):
 
 
 class RenewToken(ServiceCall, frozen=True):
-    """-> `SignedIn` with a new token for the one who asks, or None: it is not a user's, or (unless `now`) less than
-    half of its time is over."""
+    """-> `SignedIn` with a new token for the caller, or None if the caller's token is not a user's or (unless `now`)
+    less than half of its lifetime has passed."""
 
     now: bool = False
 
 
 class SetPassword(ServiceCall, frozen=True):
-    """-> `admin.UserView`. Whoever was signed in as that user is not any more."""
+    """-> `credentials.UserView`. Ends all sign-ins of that user."""
 
     name: str
     password: str
 
 
 class RemoveUser(ServiceCall, frozen=True):
-    """-> None. With all credentials of that user."""
+    """-> ids of the credentials that became invalid. Revokes all credentials of that user."""
 
     name: str
 
 
 class CreateInvitation(ServiceCall, frozen=True):
-    """-> `Invitation`: whoever has it may make one user, with these scopes."""
+    """-> `UserInvitation`: its holder may create one user, with these scopes."""
 
     scopes: tuple[Scope, ...] = DEFAULT_SCOPES
 
 
 class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
-    """`id` is the user's number, the same for as long as there is such a user."""
+    """`id` is the user's number, which stays the same as long as the user exists."""
 
     id: int
     name: str
@@ -98,7 +98,7 @@ class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserInvitation(msgspec.Struct, frozen=True, kw_only=True):
-    """`url` is the page to open it on, with the code in its fragment."""
+    """`url` is the page that opens the invitation, with the code in its fragment."""
 
     url: str
     code: str

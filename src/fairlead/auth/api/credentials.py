@@ -1,4 +1,4 @@
-"""Credentials and users: what can be asked of them. No view holds a secret except the two that hand one out, once.
+"""Credentials and users: service calls and their results. Only the results that issue a secret contain it, once.
 
 Times are milliseconds since 1970.
 """
@@ -27,14 +27,14 @@ class ListCredentials(ServiceCall, frozen=True):
 
 
 class RevokeCredential(ServiceCall, frozen=True):
-    """-> `CredentialView`. Its sockets are closed with it."""
+    """-> `CredentialView`. Closes the credential's sockets."""
 
     kind: Literal["token", "device"]
     id: str
 
 
 class CreateLoginCode(ServiceCall, frozen=True):
-    """-> `LoginCode`. Without scopes or user: those of the one who asks."""
+    """-> `LoginCode`. Scopes and user default to the caller's."""
 
     name: str = ""
     scopes: tuple[Scope, ...] | None = None
@@ -42,24 +42,24 @@ class CreateLoginCode(ServiceCall, frozen=True):
 
 
 class Login(ServiceCall, frozen=True):
-    """-> `NewCredential` of a device. The code is spent, whoever else has it."""
+    """-> `NewCredential` of a device. The code is then spent for everyone."""
 
     code: str
     name: str = ""
 
 
 class IssueTicket(ServiceCall, frozen=True):
-    """-> `Ticket` for one socket of the one who asks."""
+    """-> `Ticket` for one socket of the caller."""
 
 
 class SignDownload(ServiceCall, frozen=True):
-    """-> `SignedUrl`: the path with a signature that opens it for a short time, as the one who asks."""
+    """-> `SignedUrl`: the path with a signature that gives the caller's access to it for a short time."""
 
     path: str
 
 
 class AddUser(ServiceCall, frozen=True):
-    """-> `UserView`. With a password, that user can sign in and has these scopes."""
+    """-> `UserView`. With a password, the user can sign in and has these scopes."""
 
     name: str
     password: str = ""
@@ -82,7 +82,7 @@ class CredentialView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewCredential(msgspec.Struct, frozen=True, kw_only=True):
-    """`secret` is shown this once."""
+    """`secret` is shown only this once."""
 
     secret: str
     credential: CredentialView
@@ -104,7 +104,7 @@ class SignedUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True):
-    """`password`: there is one to sign in with, and `scopes` are what that allows."""
+    """`password`: the user has a password to sign in with, and gets `scopes` by it."""
 
     name: str
     created: int

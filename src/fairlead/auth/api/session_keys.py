@@ -1,5 +1,5 @@
-"""Keys of sessions, for protocols whose clients expect what they are sent to be encrypted. Set by an admin, kept with
-the documents, read by the gateway alone: no answer and no log line ever has one.
+"""Session keys, for protocols whose clients expect encrypted messages. Set by an admin, kept in the document store,
+read by the gateway alone: no response and no log line ever contains one.
 """
 
 from typing import Final, Literal
@@ -14,7 +14,7 @@ Scheme = Literal["legacy", "dataKey"]
 
 KEY_BYTES: Final = 32
 SPACE: Final = "session.keys"
-"""The documents that hold them, by session."""
+"""The document space of the keys, by session."""
 
 
 class SessionKey(msgspec.Struct, frozen=True):
@@ -26,13 +26,13 @@ class SessionKey(msgspec.Struct, frozen=True):
 
 
 class ReadKey(ServiceCall, frozen=True):
-    """-> `SessionKey`, or None where the session has none. Never for an answer to a client."""
+    """-> `SessionKey`, or None if the session has none. Never put it into a response to a client."""
 
     session: SessionId
 
 
 class SetKey(ServiceCall, frozen=True):
-    """-> None. What was sent before stays as it was sent."""
+    """-> None. Messages sent earlier are not changed."""
 
     session: SessionId
     key: SessionKey

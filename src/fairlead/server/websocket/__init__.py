@@ -1,6 +1,7 @@
 """The WebSocket driver: frames, connections and endpoints. Import from here; the files inside may move.
 
-`run_endpoint` serves one connection, `driver_class` makes the class for uvicorn, `stock_settings` the fallback.
+`run_endpoint` serves one connection, `driver_class` makes the class for uvicorn, `stock_settings` configures the
+fallback driver.
 """
 
 from fairlead.server.websocket.connection import EXTENSION, Connection, ConnectionOptions, Endpoint

@@ -1,7 +1,7 @@
 """The ASGI side of our driver: one application call for one handshake, with its receive() and send().
 
-Decides between accepting and refusing and keeps ASGI's order of messages. Sockets, frames and endpoints are the
-driver's, which this file sees only as a Wire.
+Accepts or rejects the connection and enforces ASGI's order of messages. Sockets, frames and endpoints belong to the
+driver, which this file sees only as an AsgiTransport.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class AsgiTransport(Connection, Protocol):
-    """What the handshake needs of a driver, besides an accepted connection's own methods."""
+    """The driver's interface for the handshake, in addition to the methods of an accepted connection."""
 
     @property
     def options(self) -> ConnectionOptions: ...
@@ -50,14 +50,14 @@ class AsgiTransport(Connection, Protocol):
     def write(self, data: bytes) -> None: ...
 
     def finish(self) -> None:
-        """Ends the socket when everything written has gone out."""
+        """Close the socket when everything written has been sent."""
 
     def abort(self) -> None: ...
 
     def attach(self, endpoint: Endpoint) -> None: ...
 
     async def drained(self) -> None:
-        """Returns when the write buffer is not congested, or the peer is gone."""
+        """Wait until the write buffer is not congested, or the peer is gone."""
 
 
 class HandshakePhase(enum.Enum):
@@ -69,7 +69,7 @@ class HandshakePhase(enum.Enum):
 
 
 def websocket_scope(head: RequestHead, config: Config, transport: asyncio.Transport) -> Scope:
-    """The scope without what belongs to the server's state and to the driver."""
+    """Build the scope, without the entries for the server's state and the driver."""
     root = config.root_path
     return {
         "type": "websocket",
@@ -187,7 +187,7 @@ class AsgiCall:
         self._wire.send(binary_frame(message["bytes"]) if text is None else text_frame(text.encode()))
 
     def _leave(self, code: int) -> None:
-        """The application has returned: what it left undone ends now."""
+        """Finish the handshake or the connection that the application left open when it returned."""
         match self.phase:
             case HandshakePhase.HANDSHAKE if not self._wire.lost:
                 logger.error("the application neither accepted nor refused %s", self._wire.peer)

@@ -1,6 +1,6 @@
-"""The two sides of an open WebSocket: what a driver gives (Connection) and what it calls (Endpoint).
+"""The two interfaces of an open WebSocket: Connection, which a driver provides, and Endpoint, which a driver calls.
 
-Both drivers, our own and the stock one, keep these promises; only interfaces and limits live here.
+Both drivers, our own and the stock one, implement them; this file has only interfaces and limits.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any, Final, Protocol
 from fairlead.server.websocket.parser import DEFAULT_MAX_MESSAGE
 
 EXTENSION: Final = "fairlead.connection"
-"""Where a connection of our own driver stands in scope["extensions"]."""
+"""Key in scope["extensions"] of a connection of our own driver."""
 
 HIGH_WATER: Final = 64 * 1024
 LOW_WATER: Final = 16 * 1024
-"""asyncio's own marks: over the high one a connection is congested, under the low one it has drained."""
+"""asyncio's marks: above the high one a connection is congested, below the low one it has drained."""
 
 
 class ConnectionShare(Protocol):
-    """What one client may have waiting, over all its connections."""
+    """The limit of bytes that wait for one client, over all its connections."""
 
     def note(self, holder: Any, size: int) -> None: ...
     def forget(self, holder: Any) -> None: ...
@@ -28,14 +28,14 @@ class ConnectionShare(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """What may differ between connections; to be known before the handshake is accepted."""
+    """Settings of one connection. They must be set before the handshake is accepted."""
 
     max_message: int = DEFAULT_MAX_MESSAGE
     """Bytes of one inbound message, inflated; more is answered with close code 1009."""
     max_write_buffer: int = 4 * 1024 * 1024
-    """Bytes that may wait for a slow peer; the next send over it closes with 1013 (memory: this and one send)."""
+    """Bytes that may wait for a slow peer; the next send above that closes with 1013 (memory: this plus one send)."""
     share: ConnectionShare | None = None
-    """Who is told of bytes that wait for a slow peer, and may end the connection for them."""
+    """Notified of bytes that wait for a slow peer; it may close the connection because of them."""
     compress: bool = False
     """Agree to permessage-deflate if the peer offers it. The stock driver cannot and sends plain frames."""
 
@@ -56,37 +56,37 @@ class Connection(Protocol):
 
     @property
     def reason(self) -> str:
-        """The words of the peer's close frame, where that was the first."""
+        """The reason in the peer's close frame, if that was the first close frame."""
 
     def send(self, frame: bytes) -> None:
-        """Frames from `frames.py`, one or many joined, as they are: one write."""
+        """Send frames from `frames.py`, one or many joined, unchanged in one write."""
 
     def send_text(self, payload: bytes) -> None:
-        """One text message; `payload` is UTF-8."""
+        """Send one text message; `payload` is UTF-8."""
 
     def send_compressed(self, payload: bytes, binary: bool = False) -> None:
-        """One message, compressed if that was agreed, else plain."""
+        """Send one message, compressed if that was negotiated."""
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Starts the closing handshake; a peer that does not answer in time is cut off. 1005 sends no code."""
+        """Start the closing handshake; a peer that does not answer in time is disconnected. 1005 sends no code."""
 
     def write_buffer_size(self) -> int:
-        """Bytes given to `send` that the operating system has not taken yet."""
+        """Bytes passed to `send` that the operating system has not accepted yet."""
 
     def probe(self, answered: Callable[[], None]) -> None:
-        """`answered` is called when the peer has taken all that was sent before: a ping and its pong. Never, where
-        the driver cannot see pongs."""
+        """Send a ping, and call `answered` at its pong: the peer has then received everything sent before. It is never
+        called if the driver cannot see pongs."""
 
     def pause_reading(self) -> None:
-        """Messages of the socket read at hand (at most 256 KiB) may still come."""
+        """Stop reading. Messages of the current socket read (at most 256 KiB) may still be delivered."""
 
     def resume_reading(self) -> None: ...
 
 
 class Endpoint(Protocol):
-    """What a connection calls, never from two places at once. An exception is logged and closes with 1011.
+    """Callbacks of a connection, never called concurrently. An exception is logged and closes with 1011.
 
-    `on_open` comes first and `on_close` last, each once. A peer that left before `run` gets neither.
+    `on_open` is called first and `on_close` last, each once. If the peer left before `run`, neither is called.
     """
 
     def on_open(self, conn: Connection) -> None: ...
@@ -98,7 +98,8 @@ class Endpoint(Protocol):
         """A congested write buffer fell under the low-water mark."""
 
     def on_batch_end(self, conn: Connection) -> None:
-        """All messages of one socket read were handed over: the moment to write what they caused."""
+        """All messages of one socket read were delivered: the moment to write the responses."""
 
     def on_close(self, conn: Connection, code: int) -> None:
-        """`code` is the first close frame's, ours or the peer's; 1005 if it had none, 1006 if none came."""
+        """`code` is that of the first close frame, ours or the peer's; 1005 if it had no code, 1006 without a close
+        frame."""

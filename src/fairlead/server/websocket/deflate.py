@@ -1,7 +1,7 @@
-"""permessage-deflate (RFC 7692), always without context takeover: agreeing on it, and building such frames.
+"""permessage-deflate (RFC 7692), always without context takeover: negotiates it and builds compressed frames.
 
-Off unless an endpoint asks: it costs 2.4 to 6 times the CPU of plain frames, so it is for history, not for live
-events. Without context takeover a connection keeps no window between messages. Inflating is the parser's.
+Off unless an endpoint requests it: it costs 2.4 to 6 times the CPU of plain frames, so it is for history, not for live
+events. Without context takeover a connection keeps no window between messages. The parser does the inflating.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _FACTORY: Final = ServerPerMessageDeflateFactory(server_no_context_takeover=True
 
 @dataclass(frozen=True, slots=True)
 class Deflate:
-    """What was agreed: the answering header's value, and the window that our frames may use."""
+    """The negotiated parameters: the value of the response header, and the window that our frames may use."""
 
     header: bytes
     window_bits: int
 
     def frame(self, payload: bytes, binary: bool = False) -> bytes:
-        """One compressed message as one frame."""
+        """Build one compressed message as one frame."""
         compressor = zlib.compressobj(wbits=-self.window_bits)
         data = compressor.compress(payload) + compressor.flush(zlib.Z_SYNC_FLUSH)
         return build_frame(FIN | RSV1 | (BINARY if binary else TEXT), data[:-_DEFLATE_TAIL_LENGTH])
 
 
 def negotiate(offers: list[bytes]) -> Deflate | None:
-    """The first acceptable offer among the values of Sec-WebSocket-Extensions, or None: then plain frames."""
+    """Accept the first suitable offer among the values of Sec-WebSocket-Extensions, or return None for plain frames."""
     for value in offers:
         try:
             extensions = parse_extension(value.decode("latin-1"))

@@ -1,12 +1,12 @@
-"""What can go wrong on a WebSocket, as one tree. Errors carry data; drivers turn them into answers.
+"""WebSocket errors, as one tree. Errors carry data; drivers turn them into responses.
 
 WebSocketError
 ├── FrameError            the peer broke RFC 6455: `code` is the close code it gets
 │   ├── ProtocolViolation   1002
 │   ├── InvalidText         1007
 │   └── MessageTooBig       1009
-├── BadHandshake          the request head is no WebSocket handshake: `status` and `headers` are the answer
-├── PeerGone              an ASGI application sends to a peer that has left (an OSError, as ASGI asks)
+├── BadHandshake          the request head is not a WebSocket handshake: `status` and `headers` are the response
+├── PeerGone              an ASGI application sends to a peer that has left (an OSError, as ASGI requires)
 └── Misuse                our own code called things in the wrong order
 """
 

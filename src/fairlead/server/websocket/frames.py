@@ -27,9 +27,9 @@ MAX_CONTROL_PAYLOAD: Final = 125
 _MAX_REASON: Final = MAX_CONTROL_PAYLOAD - 2
 
 NO_STATUS: Final = 1005
-"""Reported, never sent as a number: a close frame without a code."""
+"""A close frame without a code. Reported, never sent as a number."""
 ABNORMAL: Final = 1006
-"""Reported, never sent: the connection ended without a close frame."""
+"""The connection ended without a close frame. Reported, never sent."""
 
 
 def ping_frame(payload: bytes = b"") -> bytes:
@@ -41,7 +41,8 @@ def pong_frame(payload: bytes = b"") -> bytes:
 
 
 def close_frame(code: int, reason: str = "") -> bytes:
-    """A reason too long for a control frame is cut at a character, never inside one. 1005 is a frame without either."""
+    """Build a close frame. A reason too long for a control frame is cut between characters. For 1005 the frame has no
+    code and no reason."""
     if code == NO_STATUS:
         return _control_frame(CLOSE, b"")
     if not is_sendable_close_code(code):
@@ -53,12 +54,12 @@ def close_frame(code: int, reason: str = "") -> bytes:
 
 
 def is_sendable_close_code(code: int) -> bool:
-    """RFC 6455 section 7.4 and the registry after it: 1004 to 1006 and 1015 exist only in reports."""
+    """Apply RFC 6455 section 7.4 and its registry: 1004 to 1006 and 1015 exist only in reports."""
     return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
 
 
 def split_frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The (head, payload) pairs of whole unmasked frames joined together: the inverse of build_frame."""
+    """Yield the (head, payload) pairs of complete unmasked frames joined together: the inverse of build_frame."""
     offset = 0
     while offset < len(data):
         head = data[offset]

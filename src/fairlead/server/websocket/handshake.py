@@ -1,6 +1,6 @@
-"""The opening handshake as bytes: reading a request head, writing the answers. Pure.
+"""The opening handshake as bytes: parses a request head and builds the responses. Pure.
 
-Checks only what makes the request a WebSocket handshake; who may connect is the gate's decision.
+Checks only that the request is a WebSocket handshake; the gate decides who may connect.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RequestHead:
 
 
 def parse_head(data: bytes) -> RequestHead:
-    """Raises BadHandshake, which says the answer."""
+    """Parse a request head. Raises BadHandshake, which contains the response."""
     head, end, _ = data.partition(b"\r\n\r\n")
     request_line, *lines = head.split(b"\r\n")
     parts = request_line.split(b" ")
@@ -66,7 +66,7 @@ def accept_response(key: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes
 
 
 def refusal_head(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The head of a response other than 101; the connection ends after its body."""
+    """Build the head of a response other than 101; the connection ends after its body."""
     try:
         phrase = HTTPStatus(status).phrase.encode()
     except ValueError:
@@ -76,7 +76,7 @@ def refusal_head(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def refusal(status: int, reason: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
-    """A whole refusal with a line of plain text."""
+    """Build a complete rejection with a line of plain text."""
     body = reason.encode() + b"\n"
     kind = (b"content-type", b"text/plain; charset=utf-8")
     return refusal_head(status, (*headers, kind, (b"content-length", b"%d" % len(body)))) + body

@@ -15,7 +15,7 @@ DEFAULT_INTERVAL: Final = 30.0
 
 SLOTS: Final = 30
 _SLOT_SIZE: Final = 256
-"""How many connections that come within one tick share a slot before the next takes over (a reconnect storm)."""
+"""Number of connections added within one tick that share a slot before the next slot is used (a reconnect storm)."""
 
 
 class KeepaliveTimer(Protocol):
@@ -27,7 +27,7 @@ Later = Callable[[float, Callable[[], None]], KeepaliveTimer]
 
 class KeepaliveMember(Protocol):
     def keep_alive(self) -> None:
-        """Called once an interval: ping, or give the peer up if it was not heard since the last call."""
+        """Called once per interval: ping the peer, or close if nothing was received since the last call."""
 
 
 def _loop_later(delay: float, call: Callable[[], None]) -> KeepaliveTimer:
@@ -35,7 +35,8 @@ def _loop_later(delay: float, call: Callable[[], None]) -> KeepaliveTimer:
 
 
 class Keepalive:
-    """The timer runs only while there are members. A member's first turn comes within one interval of joining."""
+    """Calls its members once per interval, for the first time within one interval of joining. The timer runs only while
+    there are members."""
 
     __slots__ = ("_later", "_slots", "_tick", "_timer", "_turn")
 
@@ -47,7 +48,7 @@ class Keepalive:
         self._timer: KeepaliveTimer | None = None
 
     def add(self, member: KeepaliveMember) -> None:
-        # The slot served last has the longest way to go: almost a whole interval.
+        # The slot served last is due again the latest: after almost a whole interval.
         for back in range(1, SLOTS + 1):
             slot = self._slots[(self._turn - back) % SLOTS]
             if len(slot) < _SLOT_SIZE:

@@ -1,7 +1,7 @@
-"""RFC 6455 frames, the receiving half: a sans-I/O parser of what a client sends. Pure: no sockets, no loop.
+"""RFC 6455 frames, the receiving half: a sans-I/O parser of a client's bytes. Pure: no sockets, no loop.
 
-Speed rules here: a whole small text message costs one pass, one unmasking and one call, and makes no object
-besides its payload. Everything rarer leaves the loop through a method.
+Speed comes first here: a complete small text message costs one pass, one unmasking and one call, and creates no object
+besides its payload. All rarer cases leave the loop through a method.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ Deliver = Callable[[bytes, bool], object]
 
 
 class ControlHandler(Protocol):
-    """Who hears of control frames."""
+    """Receives control frames."""
 
     def on_ping(self, payload: bytes) -> None: ...
 
     def on_pong(self, payload: bytes) -> None: ...
 
     def on_peer_close(self, code: int, payload: bytes) -> None:
-        """`payload` is the frame's own, to be echoed; the parser takes nothing more after it."""
+        """`payload` is the frame's payload, to be echoed; the parser ignores all input after it."""
 
 
 class FrameParser:
     """Turns reads, cut anywhere, into calls: `deliver(data, is_text)` per message, the handler per control frame.
 
     `deliver` may be replaced at any time, also from inside a call. When `feed` raises, the connection is
-    over and the parser must not be fed again; what came before the fault has been delivered.
+    over and the parser must not be fed again; the messages before the error have been delivered.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class FrameParser:
         self._may_inflate = inflate
         self._ended = False
         self._held: bytearray | None = None
-        """The bytes of a frame that has not come whole, and below how many must be there to go on."""
+        """The bytes of an incomplete frame; `_need` is the number of bytes required to continue."""
         self._need = 0
         self._message: bytearray | None = None
         """The fragments so far: one buffer, because a list would grow with every empty fragment."""
@@ -166,7 +166,7 @@ class FrameParser:
             raise ProtocolViolation("a control frame must be whole and at most 125 bytes")
 
     def _on_control(self, opcode: int, payload: bytes) -> bool:
-        """True: this was the peer's last frame."""
+        """Handle a control frame. Returns True if this was the peer's last frame."""
         if opcode == PING:
             self._handler.on_ping(payload)
         elif opcode == PONG:
@@ -187,7 +187,7 @@ class FrameParser:
         else:
             self._message = bytearray()
             self._text = opcode == TEXT
-            # Without context takeover every message has its own window; 15 bits take any client's choice.
+            # Without context takeover every message has its own window; 15 bits work with any client's choice.
             self._inflater = zlib.decompressobj(-15) if head & RSV1 else None
         final = head & FIN
         if self._inflater is not None:
@@ -206,7 +206,7 @@ class FrameParser:
         self.deliver(data, self._text)
 
     def _inflate(self, inflater: zlib._Decompress, payload: bytes) -> bytes:
-        # One byte more than fits is asked for, so that a bomb shows itself without being unpacked.
+        # Ask for one byte more than allowed, so that a decompression bomb is detected without being unpacked.
         try:
             data = inflater.decompress(payload, self._room + 1)
         except zlib.error as error:

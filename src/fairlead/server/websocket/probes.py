@@ -1,11 +1,11 @@
-"""Pings whose pongs somebody waits for: what was sent before one of them has reached the peer. No sockets here."""
+"""Pings with a callback for their pong: bytes sent before such a ping have then reached the peer. No sockets here."""
 
 from collections import deque
 from collections.abc import Callable
 
 
 class Probes:
-    """A pong answers its ping and all before it: a peer may leave out those that a newer one has overtaken."""
+    """The open probes. A pong answers its ping and all earlier ones: a peer may answer only the newest ping."""
 
     __slots__ = ("_next", "_waiting")
 
@@ -14,14 +14,14 @@ class Probes:
         self._waiting: deque[tuple[bytes, Callable[[], None]]] = deque()
 
     def begin(self, answered: Callable[[], None]) -> bytes:
-        """The payload of the ping to send."""
+        """Add a probe; returns the payload of the ping to send."""
         payload = self._next.to_bytes(8, "big")
         self._next += 1
         self._waiting.append((payload, answered))
         return payload
 
     def answered(self, payload: bytes) -> None:
-        """A pong came; one that fits no ping of ours is none of our business."""
+        """Handle a pong; ignore it if it matches none of the open probes."""
         if not any(waiting == payload for waiting, _ in self._waiting):
             return
         while True:

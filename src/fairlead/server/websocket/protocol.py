@@ -1,9 +1,9 @@
 """Our WebSocket driver: a protocol class for `uvicorn --ws`. The handshake goes through ASGI, the data does not.
 
-After the application accepted, `await connection.run(endpoint)` hands the socket to an Endpoint: the parser calls
+After the application accepted, `await connection.run(endpoint)` passes the socket to an Endpoint: the parser calls
 it directly and it writes ready frames to the transport, without a queue or a task switch. An application that
-calls receive() and send() instead gets plain ASGI (asgi.py). uvicorn does not document what it asks of such a
-class; the tests pin it. Frames, handshake bytes and the keepalive's time live in their own files.
+calls receive() and send() instead gets plain ASGI (asgi.py). uvicorn does not document the interface of such a
+class; the tests pin it. Frames, handshake bytes and keepalive timing are in separate files.
 """
 
 from __future__ import annotations
@@ -48,23 +48,24 @@ from fairlead.server.websocket.probes import Probes
 logger = logging.getLogger("fairlead.server.websocket")
 
 MAX_EARLY_BYTES: Final = 64 * 1024
-"""What a peer may send before an endpoint is attached; then it waits (or, not yet accepted, is cut off)."""
+"""Bytes that a peer may send before an endpoint is attached. Beyond that reading pauses, or the connection is aborted
+if it has not been accepted yet."""
 
 DEFAULT_CLOSE_TIMEOUT: Final = 5.0
-"""Seconds that a peer has to take what was sent and to answer a close frame."""
+"""Seconds that a peer has to read the sent bytes and to answer a close frame."""
 
 _LINGER: Final = 1.0
-"""Seconds in which a peer that broke the protocol can still read why, before the socket is cut."""
+"""Seconds in which a peer that broke the protocol can still read the reason, before the socket is aborted."""
 
 _PING: Final = ping_frame()
 
 
 def _ignore(data: bytes, text: bool = False) -> None:
-    """Takes what a peer sends after the close."""
+    """Drop data that a peer sends after the close."""
 
 
 class WebSocketDriver(asyncio.Protocol):
-    """One connection. uvicorn makes these objects, so a server's settings are class attributes: `driver_class`."""
+    """One connection. uvicorn creates these objects, so a server's settings are class attributes: `driver_class`."""
 
     __slots__ = (
         "_app_state",
@@ -138,7 +139,7 @@ class WebSocketDriver(asyncio.Protocol):
         self._waiting: Callable[[], None] | None = None
         self._share: ConnectionShare | None = None
 
-    # What an endpoint and its application call: see Connection.
+    # For an endpoint and its application: see Connection.
 
     @property
     def closed(self) -> bool:
@@ -155,7 +156,7 @@ class WebSocketDriver(asyncio.Protocol):
         if self._congested and self._share is not None:
             self._share.note(self, self._transport.get_write_buffer_size())
 
-    # What a share calls.
+    # For a credential's share.
 
     def waiting_bytes(self) -> int:
         return self._transport.get_write_buffer_size()
@@ -167,7 +168,7 @@ class WebSocketDriver(asyncio.Protocol):
     def cut(self) -> None:
         self._transport.abort()
 
-    # What an endpoint and its application call, again.
+    # For an endpoint and its application, continued.
 
     def send_text(self, payload: bytes) -> None:
         self.send(text_frame(payload))
@@ -184,7 +185,7 @@ class WebSocketDriver(asyncio.Protocol):
         self._transport.write(close_frame(code, reason))
         self._end(code)
         self._cut_after(self.close_timeout)
-        self.resume_reading()  # else the peer's answer would stay unread
+        self.resume_reading()  # otherwise the peer's answer would stay unread
         if self._parser is None:
             self._start_parser(_ignore)
 
@@ -208,13 +209,13 @@ class WebSocketDriver(asyncio.Protocol):
             self._transport.resume_reading()
 
     def configure(self, options: ConnectionOptions) -> None:
-        """Before the application accepts, because compression is agreed in the handshake."""
+        """Set the options. Call it before the application accepts: compression is negotiated in the handshake."""
         if self._call is None or self._call.phase is not HandshakePhase.HANDSHAKE:
             raise Misuse("configure() comes before websocket.accept")
         self.options = options
 
     async def run(self, endpoint: Endpoint) -> int:
-        """Hands the accepted connection to `endpoint` until it has ended; returns the close code."""
+        """Serve the accepted connection with `endpoint` until it ends; returns the close code."""
         if self._call is None or self._call.phase is not HandshakePhase.ACCEPTED:
             raise Misuse("run() comes after websocket.accept")
         if not self._open:
@@ -223,25 +224,26 @@ class WebSocketDriver(asyncio.Protocol):
         self._done = self._loop.create_future()
         return await self._done
 
-    # What the HTTP side and the application call while it has shown no credential.
+    # For the HTTP protocol class and the application, while the peer has shown no credential.
 
     def waiting(self, leave: Callable[[], None]) -> None:
-        """`leave` is called when that is over: it was let in, or is gone."""
+        """Register `leave`, which is called when the connection was admitted or is gone."""
         self._waiting = leave
 
     def prove(self) -> None:
-        """The handshake carried a valid credential."""
+        """Note that the handshake carried a valid credential."""
         leave, self._waiting = self._waiting, None
         if leave is not None:
             leave()
 
-    # What the keepalive and the parser call.
+    # Callbacks of the keepalive and the parser.
 
     def keep_alive(self) -> None:
         if not self._open:
             return
         backlog = self._transport.get_write_buffer_size()
-        # Whom we do not read cannot be heard; and who takes what waits is alive, its pong comes after that.
+        # While reading is paused, a peer cannot show that it is alive. A peer whose backlog shrinks is alive: its pong
+        # comes after the backlog.
         if self._heard or self._reading_paused or backlog < self._backlog:
             self._heard = False
             self._backlog = backlog
@@ -254,7 +256,7 @@ class WebSocketDriver(asyncio.Protocol):
         self.send(pong_frame(payload))
 
     def on_pong(self, payload: bytes) -> None:
-        """Any byte shows life, and data_received noted it."""
+        """Answer the probes. Keepalive needs nothing here: any byte shows life, and data_received noted it."""
         if self._probes is not None:
             self._probes.answered(payload)
 
@@ -265,7 +267,7 @@ class WebSocketDriver(asyncio.Protocol):
             self._end(code)
         self.finish()
 
-    # What the handshake calls: see asgi.Wire.
+    # For the handshake: see asgi.AsgiTransport.
 
     @property
     def default_headers(self) -> list[tuple[bytes, bytes]]:
@@ -305,7 +307,7 @@ class WebSocketDriver(asyncio.Protocol):
         while self._congested and not self.lost:
             await self._drained.wait()
 
-    # What the event loop and uvicorn call.
+    # Callbacks of the event loop and of uvicorn.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -329,7 +331,7 @@ class WebSocketDriver(asyncio.Protocol):
             self._end_batch()
 
     def eof_received(self) -> None:
-        """None lets the transport close itself; connection_lost follows."""
+        """Return None, which makes the transport close itself; connection_lost follows."""
 
     def pause_writing(self) -> None:
         self._congested = True
@@ -370,13 +372,13 @@ class WebSocketDriver(asyncio.Protocol):
             self._done.set_result(self.code)
 
     def shutdown(self) -> None:
-        """uvicorn is stopping."""
+        """Close the connection because uvicorn is stopping."""
         if self._open:
             self.close(1012, "the server restarts")
         elif self._call is not None and self._call.phase is HandshakePhase.HANDSHAKE:
             self._call.refuse(503, "the server is stopping")
 
-    # Inside.
+    # Internal.
 
     def _before_attach(self, data: bytes) -> None:
         if self._call is None:
@@ -393,7 +395,7 @@ class WebSocketDriver(asyncio.Protocol):
             self._transport.abort()
 
     def _on_request(self, data: bytes) -> None:
-        """uvicorn's HTTP side hands over one whole request head that it has already checked as HTTP."""
+        """Handle the request head, which uvicorn's HTTP class passes complete and has already checked as HTTP."""
         try:
             head = parse_head(data)
         except BadHandshake as error:
@@ -420,7 +422,7 @@ class WebSocketDriver(asyncio.Protocol):
             self.data_received(early)
 
     def _end(self, code: int) -> None:
-        """From here on nothing is sent and no message is delivered."""
+        """Stop sending and delivering messages."""
         if self._open:
             self._open = False
             self.code = code
@@ -429,15 +431,15 @@ class WebSocketDriver(asyncio.Protocol):
                 self._parser.deliver = _ignore
 
     def _fail(self, code: int, reason: str) -> None:
-        """Says why, then listens no more (RFC 6455, 7.1.7)."""
+        """Send a close frame with the reason, then ignore further input (RFC 6455, 7.1.7)."""
         self._feed = _ignore
         if not self._open:
             self.finish()
             return
         self._transport.write(close_frame(code, reason))
         self._end(code)
-        # Closing with unread bytes would reset the connection and take the close frame from the peer: end our
-        # half, and read on into nothing for a moment.
+        # Closing with unread bytes would reset the connection, and the peer would lose the close frame: close our
+        # half, and read and drop input for a moment.
         self.resume_reading()
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -465,6 +467,6 @@ class WebSocketDriver(asyncio.Protocol):
 def driver_class(
     *, keepalive: Keepalive | None = None, close_timeout: float = DEFAULT_CLOSE_TIMEOUT
 ) -> type[WebSocketDriver]:
-    """The class to give to `uvicorn.Config(ws=...)`. Servers of one process share one keepalive."""
+    """Return the class for `uvicorn.Config(ws=...)`. Servers of one process share one keepalive."""
     settings = {"__slots__": (), "keepalive": keepalive or Keepalive(), "close_timeout": close_timeout}
     return type("ConfiguredWebSocketDriver", (WebSocketDriver,), settings)

@@ -16,7 +16,7 @@ _RESUME_AT: Final = 4
 
 
 class MessageQueue:
-    """Reading pauses while the application is behind."""
+    """A bounded queue of messages; reading pauses while the application is behind."""
 
     __slots__ = ("_close_code", "_messages", "_waiter")
 
@@ -26,7 +26,7 @@ class MessageQueue:
         self._waiter: asyncio.Future[None] | None = None
 
     async def receive(self, conn: Connection) -> dict[str, Any]:
-        """The next ASGI message; after the last one, the disconnect, as often as it is asked for."""
+        """Return the next ASGI message; after the last one, return the disconnect at every call."""
         while not self._messages:
             if self._close_code is not None:
                 return {"type": "websocket.disconnect", "code": self._close_code}
@@ -38,7 +38,7 @@ class MessageQueue:
         return {"type": "websocket.receive", "text": data.decode()} if text else _binary(data)
 
     def on_open(self, conn: Connection) -> None:
-        """The application knows: it accepted."""
+        """Do nothing: the application accepted the connection itself."""
 
     def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
         self._messages.append((data, text))
@@ -47,10 +47,10 @@ class MessageQueue:
         self._wake()
 
     def on_drain(self, conn: Connection) -> None:
-        """The driver itself holds back plain ASGI sends."""
+        """Do nothing: the driver itself delays plain ASGI sends."""
 
     def on_batch_end(self, conn: Connection) -> None:
-        """Nothing is joined here."""
+        """Do nothing: messages are not batched here."""
 
     def on_close(self, conn: Connection, code: int) -> None:
         self._close_code = code

@@ -1,4 +1,4 @@
-"""One way in for applications: accept a WebSocket and serve it by an Endpoint, whichever driver carries it."""
+"""The entry point for applications: accepts a WebSocket and serves it with an Endpoint, on either driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def run_endpoint(
     subprotocol: str | None = None,
     headers: Iterable[tuple[bytes, bytes]] = (),
 ) -> int:
-    """Returns the close code. To refuse, answer by ASGI's denial response instead of calling this."""
+    """Serve a connection; returns the close code. To reject, send ASGI's denial response instead of calling this."""
     first = await receive()
     if first["type"] != "websocket.connect":
         return int(first.get("code", 1006))

@@ -1,8 +1,9 @@
 """The fallback driver: the same Connection on top of any ASGI server's own WebSocket.
 
-Slower, for every message crosses ASGI; used when our class is not the one that uvicorn runs, and in tests of
-applications. What ASGI cannot say is not there: no compression per connection, and a stuck socket is given back
-to the server instead of being cut. A paused connection holds one message, and sees the peer leave only if none came.
+It is slower, because every message passes through ASGI; it is used when uvicorn does not run our class, and in tests
+of applications. It lacks features that ASGI cannot express: there is no compression per connection, and a stuck socket
+is given back to the server instead of being aborted. A paused connection holds one message, and notices that the peer
+left only if no message came.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ logger = logging.getLogger("fairlead.server.websocket")
 
 
 def stock_settings(options: ConnectionOptions) -> dict[str, Any]:
-    """What `uvicorn.Config` needs so that its own driver keeps our limits."""
+    """Return the settings for `uvicorn.Config` with which its own driver keeps our limits."""
     return {
         "ws": "websockets-sansio",
         "ws_max_size": options.max_message,
@@ -45,7 +46,7 @@ def stock_settings(options: ConnectionOptions) -> dict[str, Any]:
 
 
 class StockConnection:
-    """Sends wait in an outbox for one writing task; the bytes in it are the write buffer."""
+    """A Connection on ASGI. Messages to send wait in an outbox for one writing task; its size is the write buffer."""
 
     __slots__ = (
         "_close_timeout",
@@ -127,7 +128,7 @@ class StockConnection:
         return self._queued
 
     def probe(self, answered: Callable[[], None]) -> None:
-        """ASGI shows no pongs."""
+        """Do nothing: ASGI does not report pongs."""
 
     def pause_reading(self) -> None:
         if not self.closed:
@@ -137,7 +138,7 @@ class StockConnection:
         self._readable.set()
 
     async def run(self, endpoint: Endpoint) -> int:
-        """Serves the accepted connection until it has ended; returns the close code."""
+        """Serve the accepted connection until it ends; returns the close code."""
         self._endpoint = endpoint
         self._call_endpoint(endpoint.on_open)
         reading = asyncio.ensure_future(self._read())
@@ -158,12 +159,12 @@ class StockConnection:
             except Exception:
                 logger.exception("an endpoint failed on the close of %s", self.peer)
         if not reading.cancelled():
-            reading.result()  # a server whose receive() fails is not a peer that left: let it be seen
+            reading.result()  # a server whose receive() fails is not a peer that left: raise the error
         return self._code
 
     async def _read(self) -> None:
         while True:
-            # Also while paused: one message waits here, so that a peer that leaves is seen.
+            # Received also while paused: one message waits here, so that a disconnect is noticed.
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
                 self.reason = "" if self.closed else message.get("reason") or ""
@@ -194,7 +195,7 @@ class StockConnection:
                 try:
                     await self._send(message)
                 except (OSError, RuntimeError, WebSocketDisconnect):
-                    # ASGI servers tell in these ways that the peer is gone; the reading side gets the code.
+                    # ASGI servers report a disconnected peer with these errors; the reading task gets the code.
                     self._outbox.clear()
                     return
                 self._queued -= size
@@ -221,7 +222,7 @@ class StockConnection:
         if self._congested and self._options.share is not None:
             self._options.share.note(self, self._queued)
 
-    # What a share calls.
+    # For a credential's share.
 
     def waiting_bytes(self) -> int:
         return self._queued

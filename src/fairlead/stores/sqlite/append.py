@@ -1,8 +1,8 @@
-"""Appending: the checks of one batch, and the rows of all batches of a commit gathered into few statements.
+"""Appending: checks each batch, and collects the rows of all batches of a commit into few statements.
 
-Rule: a batch is checked wholly before any of its rows is gathered, so a refused one leaves no trace in the transaction
-that it shares with others. Work per batch depends on the batch, never on the log's length: what must be known of a log
-(who owns it, its head) is remembered here, and looked up in the table only once.
+Rule: a batch is checked completely before any of its rows is collected, so a rejected one leaves no trace in the
+transaction that it shares with others. Work per batch depends on the batch, never on the log's length: the owner and
+the head of a log are cached here, and looked up in the table only once.
 """
 
 import sqlite3
@@ -17,20 +17,20 @@ from fairlead.model.store import Batch, Lease, NewEntry
 from fairlead.stores.sqlite.read import HEAD, NO_END, last_entry
 from fairlead.stores.sqlite.sessions import PUT_SUMMARY, summary_row
 
-# Rows per statement. Each statement gives the interpreter lock away and must win it back, which takes 5 ms when the
-# event loop is busy; 64 rows of 12 values stay below the 999 that every build of SQLite takes.
+# Rows per statement. Each statement releases the interpreter lock and must acquire it again, which takes 5 ms when the
+# event loop is busy; 64 rows of 12 values stay below the 999 values that every build of SQLite accepts.
 CHUNKS = (64, 16, 4, 1)
 _COLUMNS = ("log", "seq", "prev", "epoch", "at", "kind", "event", "origin", "raw", "event_file", "raw_file")
 _ROW = f"(?, {', '.join('?' * len(_COLUMNS))})"
 _INSERTS = {n: f"insert into entries (id, {', '.join(_COLUMNS)}) values {', '.join([_ROW] * n)}" for n in CHUNKS}
 _DELETES = {n: f"delete from entries where log = ? and seq in ({', '.join('?' * n)})" for n in CHUNKS}
 OWNER = "select id, node, epoch, base, forked_at from logs where session = ?"
-# More logs than one gateway runs at once; beyond it everything is looked up again, which is slower and just as right.
+# More logs than one gateway runs at once; beyond that all are looked up again, which is slower but correct.
 _REMEMBERED = 10_000
 
 
 class Spilled(msgspec.Struct, frozen=True):
-    """The files that hold an entry's parts, where they are too large for a row."""
+    """The files of those parts of an entry that are too large for a row."""
 
     event: str | None = None
     raw: str | None = None
@@ -55,7 +55,8 @@ class _Log(msgspec.Struct):
     epoch: int
     head: int
     forked_at: int
-    """The highest seq that a fork of this log shows: up to there nothing is dropped, its readers have nothing else."""
+    """The highest seq that a fork of this log shows: entries up to it are not dropped, because readers of the fork need
+    them."""
 
 
 class Appender:
@@ -66,13 +67,13 @@ class Appender:
         self._logs: dict[SessionId, _Log] = {}
         self._rows: list[tuple[Any, ...]] = []
         self._version = 0
-        # The number of the newest entry. Counted here and not by SQLite, which would give the number of a dropped
-        # entry again (the index has passed it) or, told not to, write one page more with every commit.
+        # The id of the newest entry. Counted here and not by SQLite, which would use the id of a dropped entry again
+        # (the search index has passed it) or, with autoincrement, write one more page with every commit.
         self._last = 0
         self._last_is_known = False
 
     def begin(self) -> None:
-        """At the start of every transaction: forget what another connection may have changed."""
+        """Called at the start of every transaction: drop cached values that another connection may have changed."""
         version = int(self._db.execute("pragma data_version").fetchone()[0])
         if version != self._version or len(self._logs) > _REMEMBERED:
             self._version = version
@@ -80,7 +81,7 @@ class Appender:
             self._last_is_known = False
 
     def look_again(self) -> None:
-        """A log changed hands, was forked or went."""
+        """Drop the cache because a log got a new owner, was forked or was erased."""
         self._logs.clear()
 
     def roll_back(self) -> None:
@@ -117,7 +118,7 @@ class Appender:
         return log.head
 
     def flush(self) -> None:
-        """Write the gathered rows."""
+        """Write the collected rows."""
         if self._rows and not self._last_is_known:
             self._last = max(self._last, last_entry(self._db))
             self._last_is_known = True
@@ -140,9 +141,11 @@ class Appender:
         return found
 
     def _landed(self, log: _Log, call: Append) -> bool:
-        """Whether this very call was stored before: its caller could not know and asks again.
+        """Return whether the same call was stored before: its caller could not know and repeats it.
 
-        Each row names the seq before it, so that equal rows up to the head leave no room for others between them."""
+        Each row has the seq of the row before it, so if the rows up to the head are equal, there are no others between
+        them.
+        """
         entries, dropped = call.batch.entries, set(call.batch.drop)
         if not entries or entries[-1].seq != log.head or not _ascending(call.expected_head, entries):
             return False
@@ -170,7 +173,7 @@ class Appender:
 
 
 def text(data: bytes) -> str | bytes:
-    """As text where it is text, so that any SQLite tool shows it; reading gives the same bytes either way."""
+    """Decode valid UTF-8, so that any SQLite tool shows it as text; reading returns the same bytes either way."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -196,7 +199,7 @@ def _ascending(head: int, entries: Sequence[NewEntry]) -> bool:
 
 
 def chunked(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Parts whose lengths are in `CHUNKS`, so that a handful of prepared statements serves every count."""
+    """Yield parts whose lengths are in `CHUNKS`, so that a few prepared statements serve every count."""
     start = 0
     for size in CHUNKS:
         while len(items) - start >= size:

@@ -1,8 +1,8 @@
-"""Backup to one file while the gateway runs, and restore from it. Both are plain functions for a thread of their own.
+"""Backup to one file while the gateway runs, and restore from it. Both are plain functions for a separate thread.
 
 A backup is a `fairlead.db` with one more table, `spilled`, that holds the spilled files in parts; `search.db` is not in
-it, since it is made from the log again. A restored store is another storage: every log gets a new `log_id`, so that a
-client's old cursor is answered as a gap instead of being read as a place in a log that went another way.
+it, since it is rebuilt from the log. A restored store is a different store: every log gets a new `log_id`, so that a
+client's old cursor leads to a gap instead of a position in a log with a different history.
 """
 
 import os
@@ -23,15 +23,16 @@ from fairlead.stores.sqlite.spill import Spill
 from fairlead.system.clock import SystemClock
 
 Progress = Callable[[int, int], None]
-"""Called with what is done and the whole, in bytes."""
+"""Called with the bytes done and the total bytes."""
 
-# Pages copied per step, between which progress is told; SQLite's limit for one value is 1 GB.
+# Pages copied per step, between which progress is reported.
 _PAGES = 1024
+# Bytes of a spilled file per row; SQLite's limit for one value is 1 GB.
 _PART = 16 << 20
 
 
 def back_up(file: Path, spill: Spill, target: Path, progress: Progress | None = None) -> None:
-    """Copy the state of this moment to `target`, which must not exist; whole or not at all."""
+    """Copy the current state to `target`, which must not exist; completely or not at all."""
     if target.exists():
         raise BadRequest(f"{target} exists: a backup never replaces a file. Give another name.", target=str(target))
     part = target.with_name(f"{target.name}.part")
@@ -50,8 +51,11 @@ def back_up(file: Path, spill: Spill, target: Path, progress: Progress | None = 
 
 
 def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Progress | None = None) -> None:
-    """Make `folder` the data folder that `source` (a backup) describes. Refused while a gateway runs on it, or, unless
-    told to `overwrite`, when there is one already; a damaged backup is refused before anything is replaced."""
+    """Restore the backup `source` into the data folder `folder`.
+
+    Rejected while a gateway runs on the folder, or, without `overwrite`, when it has a database already. A damaged
+    backup is rejected before anything is replaced.
+    """
     if not source.is_file():
         raise NotFound("backup", str(source))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -71,7 +75,7 @@ def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Pr
                 with closing(connect(part)) as copy:
                     migrate(copy, source)
                     _unpack(copy, files)
-                    _begin_anew(copy)
+                    _reset_ids(copy)
             for name in (DATABASE, SEARCH):
                 for end in ("-wal", "-shm"):
                     (folder / f"{name}{end}").unlink(missing_ok=True)
@@ -91,16 +95,16 @@ def _copy(source: sqlite3.Connection, target: Path, progress: Progress | None) -
     make_private(target)
     (page,) = source.execute("pragma page_size").fetchone()
 
-    def told(_: int, remaining: int, total: int) -> None:
+    def report(_: int, remaining: int, total: int) -> None:
         if progress is not None:
             progress((total - remaining) * page, total * page)
 
-    # One snapshot for all steps: without it every commit meanwhile would start the copy again from its first page.
+    # One snapshot for all steps: without it every commit in between would restart the copy at its first page.
     source.execute("begin")
     source.execute("select 1 from sqlite_master").fetchone()
     with closing(connect(target)) as copy:
-        source.backup(copy, pages=_PAGES, progress=told)
-        # One file, not three: a backup is carried about.
+        source.backup(copy, pages=_PAGES, progress=report)
+        # One file, not three: backups are moved around.
         copy.execute("pragma journal_mode = delete")
     source.execute("rollback")
 
@@ -139,7 +143,7 @@ def _unpack(copy: sqlite3.Connection, folder: Path) -> None:
     copy.execute("pragma incremental_vacuum").fetchall()
 
 
-def _begin_anew(copy: sqlite3.Connection) -> None:
+def _reset_ids(copy: sqlite3.Connection) -> None:
     copy.execute("begin")
     new_log_ids(copy)
     copy.execute("update logs set node = ''")

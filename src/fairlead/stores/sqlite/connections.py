@@ -1,4 +1,4 @@
-"""How each connection to the data folder's files is opened: one writer, readers that cannot write, and nothing else."""
+"""Opens the connections to the data folder's files: one writer, and readers that cannot write."""
 
 import os
 import sqlite3
@@ -11,21 +11,23 @@ from fairlead.stores.sqlite.errors import translated
 from fairlead.stores.sqlite.schema import migrate
 
 Durability = Literal["process", "power"]
-"""What an acknowledged append survives: the death of any process, or a power cut too (an fsync per commit)."""
+"""The failures that an acknowledged append survives: the death of any process, or also a power cut (an fsync per
+commit)."""
 
 DATABASE = "fairlead.db"
 SEARCH = "search.db"
 SPILL = "spill"
 
 _SYNCHRONOUS = {"process": "normal", "power": "full"}
-# Milliseconds that a connection waits for another process's transaction (somebody's SQLite tool) before it gives up.
+# Milliseconds that a connection waits for another process's transaction (a user's SQLite tool) before it gives up.
 BUSY_MS = 5000
-# The WAL's file keeps this size when it is begun anew: growing a file costs more than writing over it.
+# The WAL file keeps this size when it is reset: growing a file costs more than overwriting it.
 _WAL_KEPT = 32 << 20
 
 
 def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """Autocommit: whoever wants a transaction says so. Used by one thread at a time, not always the same one."""
+    """Open a connection in autocommit mode: transactions are begun explicitly. It is used by one thread at a time, not
+    always the same one."""
     mode = "ro" if read_only else "rw"
     db = sqlite3.connect(
         f"file:{quote(str(file))}?mode={mode}",
@@ -45,7 +47,7 @@ def attach(db: sqlite3.Connection, file: Path, name: str) -> None:
 
 
 def open_writer(file: Path, durability: Durability) -> sqlite3.Connection:
-    """The one connection that writes; makes the file where there is none and brings an old one up to date."""
+    """Open the only connection that writes; creates a missing file and migrates an old one."""
     make_private(file)
     db = connect(file)
     try:
@@ -53,10 +55,10 @@ def open_writer(file: Path, durability: Durability) -> sqlite3.Connection:
             migrate(db, file)
             db.execute("pragma journal_mode = wal")
             db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
-            # The maintenance thread copies the WAL back; a commit never does.
+            # The maintenance thread checkpoints the WAL; a commit never does.
             db.execute("pragma wal_autocheckpoint = 0")
             db.execute(f"pragma journal_size_limit = {_WAL_KEPT}")
-            # What was erased is overwritten wherever that costs no further page.
+            # Erased data is overwritten if that needs no additional page write.
             db.execute("pragma secure_delete = fast")
     except BaseException:
         db.close()
@@ -65,7 +67,8 @@ def open_writer(file: Path, durability: Durability) -> sqlite3.Connection:
 
 
 def make_private(file: Path) -> None:
-    """Only its owner may read what agents said; SQLite gives its side files the same mode."""
-    # Never opens one that is there: closing it again would take away the locks of this process's connections.
+    """Create a file that only its owner can read, since it contains the agents' output; SQLite gives its side files the
+    same mode."""
+    # Never open an existing file: closing it would release the locks of this process's connections.
     with suppress(FileExistsError):
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

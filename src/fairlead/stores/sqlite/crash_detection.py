@@ -1,9 +1,9 @@
-"""Noticing a power cut. With durability `process` one may take the last commits, and their seqs would then be given
-again to other entries: a client's cursor must not be read as a place in a log that went another way, so every log gets
-a new `log_id`.
+"""Detects power cuts. With durability `process` a power cut may lose the last commits, and their seqs would then be
+used again for other entries. A client's cursor must not lead to a position in a log with a different history, so every
+log gets a new `log_id`.
 
-While a store is open, its file says so and names the boot of the machine; a file that still says so after another boot
-was not closed. Where the machine does not tell its boot (no `/proc`), nothing is noticed.
+While a store is open, its file has a mark with the boot id of the machine; if the mark is there after another boot, the
+store was not closed. On a machine without a boot id (no `/proc`) power cuts are not detected.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ class UncleanShutdown(msgspec.Struct, frozen=True):
 
 
 def begin_running(db: sqlite3.Connection, durability: str, boot_id: Path = _BOOT) -> bool:
-    """Note that the store is open, durable whatever the durability is; whether a power cut may have lost entries."""
+    """Mark the store as open, durably in any mode. Returns whether a power cut may have lost entries."""
     boot = boot_id.read_text().strip() if boot_id.exists() else ""
     row = db.execute("select value from meta where name = 'running'").fetchone()
     before = None if row is None else msgspec.json.decode(row[0], type=UncleanShutdown)
@@ -43,5 +43,5 @@ def end_running(db: sqlite3.Connection) -> None:
 def new_log_ids(db: sqlite3.Connection) -> None:
     for (log,) in db.execute("select id from logs").fetchall():
         db.execute("update logs set log_id = ? where id = ?", (uuid.uuid4().hex, log))
-    # The feed of changes has places of its own, which mean as little afterwards.
+    # The change feed has its own positions, which become invalid in the same way.
     db.execute("update meta set value = ? where name = 'feed_id'", (uuid.uuid4().hex[:16],))

@@ -37,7 +37,8 @@ class SqliteDocuments:
         return {key: msgspec.json.decode(value) for key, value in await self._readers.do(read)}
 
     async def _change(self, statement: str, *values: str) -> bool:
-        """Whether a row changed: exactly one of many callers sees that, since one thread makes all changes."""
+        """Run a statement. Returns whether a row changed, which is True for exactly one of many callers, since one
+        thread makes all changes."""
         return bool(await self._writer.do(lambda db: db.execute(statement, values).rowcount > 0))
 
 

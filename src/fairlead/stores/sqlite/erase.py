@@ -1,7 +1,7 @@
-"""Erasing a log without holding up the others: hidden at once, then removed slice by slice, resumed after a crash.
+"""Erasing a log without delaying the others: hidden at once, then removed in slices, resumed after a crash.
 
-A log is hidden by taking its session away; its row stays for as long as a fork shows some of its entries or there is
-anything left to remove. What forks show is what lies at or below `forked_at`, the highest `base` among them.
+A log is hidden by clearing its session; its row stays as long as a fork shows some of its entries or there is
+anything left to remove. Forks show the entries up to `forked_at`, the highest `base` among them.
 """
 
 import sqlite3
@@ -13,12 +13,12 @@ from fairlead.stores.sqlite import projections
 from fairlead.stores.sqlite.sessions import PUT_SUMMARY, get_summary, summary_row
 from fairlead.stores.sqlite.spill import Spill
 
-# Entries removed per transaction: a few milliseconds, during which nobody else is stored.
+# Entries removed per transaction: a few milliseconds, during which nothing else is stored.
 _SLICE = 500
 
 
 def hide(db: sqlite3.Connection, session: SessionId) -> None:
-    """The session is gone for everybody, and its summary a tombstone. Erasing twice is no error."""
+    """Hide a session for all users and make its summary a tombstone. Erasing twice is not an error."""
     row = db.execute("select id from logs where session = ?", (session,)).fetchone()
     summary = get_summary(db, session)
     if row is None and summary is None:
@@ -32,12 +32,12 @@ def hide(db: sqlite3.Connection, session: SessionId) -> None:
 
 
 def hidden(db: sqlite3.Connection) -> list[int]:
-    """Forks before their parents, so that one pass removes a parent that only they had kept."""
+    """Return the hidden logs, forks before their parents, so that one pass removes a parent that only forks needed."""
     return [row[0] for row in db.execute("select id from logs where erased is not null order by id desc")]
 
 
 def remove_slice(db: sqlite3.Connection, log: int) -> int | None:
-    """Remove some of its rows or entries; None while there may be more, then the last seq that a fork keeps."""
+    """Remove some rows or entries of a log. Returns None while there may be more, then the last seq a fork needs."""
     (kept,) = db.execute("select forked_at from logs where id = ?", (log,)).fetchone()
     if not projections.remove_slice(db, log, _SLICE):
         return None
@@ -49,7 +49,7 @@ def remove_slice(db: sqlite3.Connection, log: int) -> int | None:
 
 
 def finish(db: sqlite3.Connection, spill: Spill, log: int) -> None:
-    """Once its entries and their words are removed: take away its files, and its row unless a fork needs it."""
+    """Remove the files of a log whose entries and search texts are removed, and its row unless a fork needs it."""
     session, epoch, parent = db.execute("select erased, epoch, parent from logs where id = ?", (log,)).fetchone()
     spill.sweep(session, epoch, lambda name: _is_named(db, name))
     if db.execute("select 1 from logs where parent = ?", (log,)).fetchone() is None:

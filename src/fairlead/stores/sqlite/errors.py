@@ -1,4 +1,4 @@
-"""SQLite's errors in our words. Rule: no `sqlite3.Error` that a person can meet leaves this package untranslated."""
+"""Translates SQLite's errors. Rule: no `sqlite3.Error` that a person can meet leaves this package untranslated."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from fairlead.model.errors import Damaged, StoreError, Unavailable
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
-# The environment's doing, and over when the environment is well again.
+# Caused by the environment, and gone when the environment works again.
 _UNAVAILABLE = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -33,7 +33,7 @@ def damaged(file: Path, why: str) -> Damaged:
 
 
 def in_our_words(error: sqlite3.Error, file: Path) -> StoreError | None:
-    """None for what only a mistake of ours can cause (a wrong statement, a broken constraint)."""
+    """Translate an error; None for errors that only a bug can cause (a wrong statement, a violated constraint)."""
     # The primary code is the low byte; extended codes only refine it.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in _DAMAGED:

@@ -1,4 +1,4 @@
-"""One gateway per data folder. The kernel drops the lock with the process that held it, however that one died."""
+"""The lock of a data folder: one gateway per folder. The kernel releases it when the process dies in any way."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ LOCK = "fairlead.lock"
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """What the lock file says of who holds it."""
+    """The content of the lock file."""
 
     pid: int
     since: int
@@ -34,12 +34,12 @@ class FolderLock:
         os.write(self._fd, msgspec.json.encode(LockHolder(os.getpid(), now_ms)))
 
     def release(self) -> None:
-        # The file stays: removing it would let two holders lock two files of one name.
+        # The file stays: removing it would let two processes lock two files with the same name.
         os.close(self._fd)
 
 
 def _holder(file: Path) -> LockHolder | None:
-    """None while the first one has locked and not yet written."""
+    """Read the lock file; None if its holder has locked it and not yet written to it."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=LockHolder)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""The maintenance thread: brings the search index up to the log and copies the WAL back, off the live path.
+"""The maintenance thread: updates the search index from the log and checkpoints the WAL, off the live path.
 
 It sleeps without a timer while nothing is written.
 """
@@ -17,13 +17,13 @@ from fairlead.model.errors import Unavailable
 from fairlead.stores.sqlite.errors import in_our_words
 from fairlead.stores.sqlite.search import Index
 
-# Seconds that new entries gather before they are indexed: one transaction for a stream of deltas and its end.
+# Seconds that new entries are collected before they are indexed: one transaction for a stream of deltas and its end.
 _GATHER = 0.25
-# Seconds without a write after which the WAL is copied back, so that a quiet gateway's data is in one file.
+# Seconds without a write after which the WAL is checkpointed, so that a quiet gateway's data is in one file.
 _QUIET = 5.0
-# Bytes written after which it is copied back in any case; SQLite's own default is about 4 MB.
+# Bytes written after which it is checkpointed in any case; SQLite's own default is about 4 MB.
 _CHECKPOINT_AFTER = 8 << 20
-# A WAL of this size has not been begun anew for long (there was always a writer or a reader): the writer does it.
+# A WAL of this size has not been reset for long (there was always a writer or a reader): the writer truncates it.
 _WAL_TOO_LONG = 64 << 20
 
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class _Request:
         self.done: asyncio.Future[None] = self.loop.create_future()
 
     def settle(self, error: Exception | None) -> None:
-        """From the maintenance thread."""
+        """Report the result. Called from the maintenance thread."""
         self.loop.call_soon_threadsafe(self._deliver, error)
 
     def _deliver(self, error: Exception | None) -> None:
@@ -49,26 +49,26 @@ class _Request:
 
 
 class Maintenance:
-    """`db` and `index` are its own from here on; `shrink` asks the writer to begin the WAL anew."""
+    """Takes ownership of `db` and `index`. `shrink` asks the writer to truncate the WAL."""
 
     def __init__(self, db: sqlite3.Connection, index: Index, file: Path, shrink: Callable[[], None]) -> None:
         self._db = db
         self._index = index
         self._file = file
         self._shrink = shrink
-        # None: something was written. False: end.
+        # None: new data was written. False: end.
         self._queue: queue.SimpleQueue[_Request | bool | None] = queue.SimpleQueue()
-        self._told = False
+        self._notified = False
         self._written = 0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="fairlead-maintenance", daemon=True)
         self._thread.start()
 
     def wrote(self, size: int) -> None:
-        """On the loop, after a commit."""
+        """Schedule maintenance. Called on the loop after a commit."""
         self._written += size
-        if not self._told:
-            self._told = True
+        if not self._notified:
+            self._notified = True
             self._queue.put(None)
 
     async def caught_up(self) -> None:
@@ -102,7 +102,7 @@ class Maintenance:
                 now = time.monotonic()
                 if index_at is not None and index_at <= now:
                     index_at, checkpoint_at = None, now + _QUIET
-                    self._told = False
+                    self._notified = False
                     self._quietly(self._catch_up)
                     if self._written >= _CHECKPOINT_AFTER:
                         self._quietly(self._checkpoint)
@@ -135,11 +135,11 @@ class Maintenance:
         except sqlite3.Error as error:
             return in_our_words(error, self._index.file) or error
         except Exception as error:
-            # A mistake of ours must not end the thread: somebody may be waiting for it.
+            # A bug must not end the thread: a caller may be waiting for it.
             return error
         return None
 
     def _quietly(self, work: Callable[[], None]) -> None:
-        """Nobody waits for it: what fails now (a full disk) is tried again after the next write."""
+        """Run work without a waiting caller: if it fails (a full disk), it is tried again after the next write."""
         if (error := self._outcome(work)) is not None:
             _log.warning("maintenance of %s: %s", self._file, error)

@@ -1,4 +1,4 @@
-"""Opening a data folder: the lock and every connection, all of them or none."""
+"""Opens a data folder: the lock and every connection, all of them or none."""
 
 import logging
 import sqlite3
@@ -31,7 +31,7 @@ class Opened:
 
 
 def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: bool) -> Opened:
-    """Slow when an old file must be brought up to date: not for the event loop."""
+    """Open the folder. Slow when an old file must be migrated: not for the event loop."""
     fts = has_fts5()
     file, search = folder / DATABASE, folder / SEARCH
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
         maintenance = connect(file)
         undo.callback(maintenance.close)
         with translated(file):
-            # A first look at the largest table: better refused now than at the first message.
+            # Read from the largest table: a damaged file should fail now, not at the first message.
             last_entry(maintenance)
         with translated(search):
             index = Index(search, maintenance, fts=fts)
@@ -65,7 +65,7 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
 
 
 def _take_over(writer: sqlite3.Connection, file: Path, durability: Durability) -> None:
-    """Whoever has the lock is alone: the nodes that the file knows of are gone, however they went."""
+    """Remove all nodes from the file: the holder of the lock is the only process, so they are all gone."""
     with translated(file):
         if begin_running(writer, durability):
             _log.warning("%s was open when the power went: its logs begin anew for every client", file)

@@ -1,5 +1,5 @@
-"""Who owns a log: claims with a fencing epoch, and the presence of nodes. Epochs come from one counter for the whole
-file, so that a lease of an erased log can never fit the one that was made in its place.
+"""Ownership of logs: claims with a fencing epoch, and the presence of nodes. Epochs come from one counter for the whole
+file, so that a lease of an erased log never matches the log that was created in its place.
 """
 
 import sqlite3
@@ -44,7 +44,7 @@ def claim(
 
 
 def _fork_point(db: sqlite3.Connection, fork: ForkPoint) -> tuple[int | None, int]:
-    """The log that has the entry `fork.seq`, which may be an ancestor of the one that was named."""
+    """Return the log that has the entry `fork.seq`, which may be an ancestor of `fork.parent`."""
     view = shown(db, fork.parent)
     if not 0 <= fork.seq <= view.head:
         raise Conflict(view.head)

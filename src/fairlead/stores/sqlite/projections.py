@@ -1,8 +1,8 @@
-"""Derived tables: the rows that views made of a log, how far they have come, and their folds' memory.
+"""Projections: their rows, their positions in the log, and the checkpoints of their reducers.
 
-Rule: a view's rows, its place in the log and (if it was handed over) its memory change in one transaction; the place is
-the compare-and-set, so that a call that is repeated, or comes from somebody who is behind, stores nothing. Rows belong
-to the log, not to what a fork of it shows: a fork's views are folded from the fork.
+Rule: a projection's rows, its position in the log and (if given) its checkpoint change in one transaction; the position
+is compared first, so that a repeated call, or a call of a writer that is behind, stores nothing. Rows belong to the
+log, not to a fork that shows it: a fork's projections are computed from the fork.
 """
 
 import sqlite3
@@ -41,7 +41,7 @@ _KEY = "select ordinal from derived where fold = ? and key = ? and key <> ''"
 
 
 class Derive(msgspec.Struct, frozen=True):
-    """One call of the port's `derive`. Conflict tells how far the view has come."""
+    """One call of the port's `derive`. Conflict contains the projection's current position."""
 
     session: SessionId
     view: str
@@ -75,7 +75,7 @@ class Derive(msgspec.Struct, frozen=True):
 
 
 def _write(db: sqlite3.Connection, fold: int, made: Sequence[ProjectionRow | RowReplacement]) -> None:
-    """In their order, rows that follow each other in few statements."""
+    """Write rows and replacements in their order, consecutive rows in few statements."""
     waiting: list[ProjectionRow] = []
     for item in made:
         if isinstance(item, ProjectionRow):
@@ -136,7 +136,7 @@ def row_of(db: sqlite3.Connection, session: SessionId, view: str, key: str) -> i
 
 
 def remove_slice(db: sqlite3.Connection, log: int, limit: int) -> bool:
-    """Of a log that was erased; false while there may be more."""
+    """Remove some rows of an erased log; returns False while there may be more."""
     folds = "select id from folds where log = ?"
     gone = db.execute(
         f"delete from derived where rowid in (select rowid from derived where fold in ({folds}) limit ?)", (log, limit)
@@ -155,7 +155,7 @@ def _log(db: sqlite3.Connection, session: SessionId) -> tuple[int, str]:
 
 
 def _follows(head: int, derived: ProjectionWrite) -> bool:
-    """Whether the new rows' ordinals go on from `head`, one by one, to the new head."""
+    """Return whether the new rows' ordinals continue from `head` to the new head without a gap."""
     for made in derived.made:
         if isinstance(made, ProjectionRow):
             head += 1

@@ -1,8 +1,8 @@
-"""Reading a log: which stretches of which logs a session shows, and pages of them. Runs on any connection.
+"""Reading a log: the ranges of logs that a session shows, and pages of them. Runs on any connection.
 
-Rule: `prev` is never taken from the table (there it is what the writer knew) but is the seq that precedes the entry in
-the log as it is read now. Entries whose deltas were dropped would otherwise name a seq that nobody can have, and every
-reader would take that for a hole. Since this adapter removes whole logs only, a page is never `truncated`.
+Rule: `prev` is never taken from the table (which has the writer's value at the time) but is the seq that precedes the
+entry in the log as it is read now. Entries whose deltas were dropped would otherwise refer to a seq that no reader has,
+and every reader would take that for a gap. Since this adapter only removes complete logs, a page is never `truncated`.
 """
 
 import sqlite3
@@ -14,7 +14,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
 from fairlead.stores.sqlite.spill import Spill
 
-# Bytes whatever their type in the table: what is valid UTF-8 is kept as text so that any SQLite tool shows it.
+# Read as bytes regardless of the type in the table: valid UTF-8 is stored as text so that any SQLite tool shows it.
 _COLUMNS = "seq, at, kind, cast(event as blob), origin, cast(raw as blob), event_file, raw_file"
 
 FORWARD = f"select {_COLUMNS} from entries where log = ? and seq > ? and seq <= ? order by seq limit ?"
@@ -23,7 +23,7 @@ BEFORE = "select max(seq) from entries where log = ? and seq > ? and seq < ?"
 HEAD = "select max(seq) from entries where log = ?"
 
 NO_END = (1 << 63) - 1
-"""Above every seq; the largest integer that SQLite holds."""
+"""An upper bound of all seqs: the largest integer that SQLite can store."""
 
 _Row = tuple[int, int, str, bytes | None, str, bytes | None, str | None, str | None]
 
@@ -37,7 +37,7 @@ class LogRange(NamedTuple):
 
 
 class VisibleRanges(NamedTuple):
-    """What a session shows: stretches from its oldest ancestor to itself."""
+    """The ranges that a session shows, from its oldest ancestor to the session itself."""
 
     log_id: str
     head: int
@@ -90,7 +90,7 @@ def page_backward(
 
 
 def predecessor(db: sqlite3.Connection, stretches: Sequence[LogRange], seq: int) -> int:
-    """The seq before `seq` in the log as it is now; 0 before the first."""
+    """Return the seq before `seq` in the log as it is now; 0 before the first."""
     for log, first, last in reversed(stretches):
         if first < seq:
             found: int | None = db.execute(BEFORE, (log, first, min(seq, last + 1))).fetchone()[0]
@@ -100,7 +100,7 @@ def predecessor(db: sqlite3.Connection, stretches: Sequence[LogRange], seq: int)
 
 
 def last_entry(db: sqlite3.Connection) -> int:
-    """The number of the newest entry of all logs."""
+    """Return the id of the newest entry of all logs."""
     return int(db.execute("select max(id) from entries").fetchone()[0] or 0)
 
 

@@ -1,4 +1,4 @@
-"""Reads: threads with read-only connections of their own, which see every commit and never wait for the writer."""
+"""Reader threads, each with a read-only connection: they see every commit and never wait for the writer."""
 
 import asyncio
 import queue
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Readers:
-    """One thread for each connection in `dbs`, which are its own from here on."""
+    """One thread for each connection in `dbs`; takes ownership of them."""
 
     def __init__(self, dbs: Sequence[sqlite3.Connection], file: Path) -> None:
         self._file = file
@@ -26,11 +26,11 @@ class Readers:
         self._closed = False
 
     async def do(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Everything that `read` asks is answered from one moment of the database."""
+        """Run `read` in a thread; all its queries see one snapshot of the database."""
         return await self.outside(lambda: self._in_snapshot(read))
 
     async def outside(self, work: Callable[[], T]) -> T:
-        """Other slow work that must not be on the loop: a large file."""
+        """Run other slow work that must not block the loop, such as reading a large file."""
         if self._closed:
             raise Unavailable("The store is closed.")
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

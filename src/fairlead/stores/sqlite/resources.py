@@ -1,5 +1,5 @@
-"""Resources and the feed of their changes. A change and the word about it are one transaction: none is without the
-other, whatever dies in between. That, and lists by place, is why they are tables and not documents."""
+"""Resources and their change feed. A change and its feed entry are written in one transaction: neither exists without
+the other, even after a crash. For that, and for lists by position, they are tables and not documents."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ from fairlead.notifications.api import FeedEntry, FeedPage, StoredResource, Told
 from fairlead.stores.sqlite.readers import Readers
 from fairlead.stores.sqlite.writer import Writer
 
-_told = msgspec.json.Decoder(Told)
+_decoder = msgspec.json.Decoder(Told)
 
 
 class SqliteResources:
-    """Implements `model.notices.Shelf`."""
+    """Implements `notifications.api.ResourceStore`."""
 
     def __init__(self, readers: Readers, writer: Writer) -> None:
         self._readers = readers
@@ -29,7 +29,7 @@ class SqliteResources:
         keep: int = 10_000,
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:
-        words = [msgspec.json.encode(one).decode() for one in told]
+        texts = [msgspec.json.encode(one).decode() for one in told]
 
         def change(db: sqlite3.Connection) -> tuple[FeedEntry, ...]:
             db.executemany("delete from shelf where kind = ? and id = ?", removes)
@@ -44,7 +44,7 @@ class SqliteResources:
                     " (select place from shelf where kind = ? order by place desc limit 1 offset ?)",
                     (kind, kind, number),
                 )
-            seqs = [_insert(db, at, text) for text in words]
+            seqs = [_insert(db, at, text) for text in texts]
             if seqs:
                 db.execute("delete from feed where seq <= ?", (seqs[-1] - keep,))
             return tuple(FeedEntry(seq, at, one) for seq, one in zip(seqs, told, strict=True))
@@ -78,11 +78,13 @@ class SqliteResources:
     async def feed(self, after: int, limit: int) -> FeedPage:
         def read(db: sqlite3.Connection) -> FeedPage:
             (feed,) = db.execute("select value from meta where name = 'feed_id'").fetchone()
-            # Two questions, each answered by one end of the index.
+            # Two queries: each reads only one end of the index.
             (first,) = db.execute("select coalesce(min(seq), 1) from feed").fetchone()
             (head,) = db.execute("select coalesce(max(seq), 0) from feed").fetchone()
             rows = db.execute("select seq, at, told from feed where seq > ? order by seq limit ?", (after, limit))
-            return FeedPage(feed, tuple(FeedEntry(seq, at, _told.decode(told)) for seq, at, told in rows), first, head)
+            return FeedPage(
+                feed, tuple(FeedEntry(seq, at, _decoder.decode(data)) for seq, at, data in rows), first, head
+            )
 
         return await self._readers.do(read)
 
@@ -90,14 +92,14 @@ class SqliteResources:
         def change(db: sqlite3.Connection) -> None:
             rows = db.execute("select seq, told from feed where instr(told, ?)", (f'"{user}"',)).fetchall()
             for seq, text in rows:
-                told = _told.decode(text)
-                if told.seen is not None and user in told.seen:
-                    left = msgspec.structs.replace(told, seen=tuple(other for other in told.seen if other != user))
+                notice = _decoder.decode(text)
+                if notice.seen is not None and user in notice.seen:
+                    left = msgspec.structs.replace(notice, seen=tuple(other for other in notice.seen if other != user))
                     db.execute("update feed set told = ? where seq = ?", (msgspec.json.encode(left).decode(), seq))
 
         await self._writer.do(change)
 
 
-def _insert(db: sqlite3.Connection, at: int, told: str) -> int:
-    (seq,) = db.execute("insert into feed (at, told) values (?, ?) returning seq", (at, told)).fetchone()
+def _insert(db: sqlite3.Connection, at: int, data: str) -> int:
+    (seq,) = db.execute("insert into feed (at, told) values (?, ?) returning seq", (at, data)).fetchone()
     return int(seq)

@@ -1,7 +1,7 @@
-"""The tables of `fairlead.db` and how an older file becomes a newer one. docs/reference/data-folder.md describes them.
+"""The tables of `fairlead.db` and their migrations. docs/reference/data-folder.md describes them.
 
-Rule: a released step is never edited; a change is a new step at the end of `STEPS`. `pragma user_version` counts the
-steps that a file has been through.
+Rule: a released step is never edited; a change is a new step at the end of `STEPS`. `pragma user_version` is the
+number of steps applied to a file.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from fairlead.model.errors import Damaged
 from fairlead.stores.sqlite.errors import damaged
 
 APPLICATION_ID: Final = 0x4641524C
-"""`FARL`: tells our file from any other SQLite database that happens to have its name."""
+"""`FARL`: distinguishes our file from any other SQLite database that happens to have its name."""
 
 FIRST: Final = """
 create table meta (name text primary key, value text not null) without rowid;
@@ -148,15 +148,15 @@ def own_version() -> str:
 
 
 def migrate(db: sqlite3.Connection, file: Path, steps: Sequence[str] = STEPS) -> None:
-    """Bring the file to the newest schema, in one transaction: it ends as it was or wholly new."""
+    """Migrate the file to the newest schema in one transaction: all steps apply or none."""
     found = _checked_version(db, file, len(steps))
     if found == 0:
-        # Only a file without a page can still get the first one.
+        # Only possible while the file has no pages.
         db.execute("pragma auto_vacuum = incremental")
         db.execute(f"pragma application_id = {APPLICATION_ID}")
     db.execute("begin immediate")
     try:
-        # Another process may have been first while this one waited for the lock.
+        # Another process may have migrated the file while this one waited for the lock.
         found = _checked_version(db, file, len(steps))
         for step in steps[found:]:
             for statement in _statements(step):
@@ -201,7 +201,7 @@ def _written_by(db: sqlite3.Connection) -> str:
 
 
 def _statements(script: str) -> list[str]:
-    """One by one, since `executescript` would commit the transaction around them."""
+    """Split a script into statements, since `executescript` would commit the surrounding transaction."""
     statements: list[str] = []
     waiting = ""
     for line in script.splitlines(keepends=True):

@@ -1,13 +1,13 @@
-"""Full-text search in a file of its own, `search.db`: made from the log, behind it, and made again when it is lost.
-What insight shows is counted in the same passes (see `tally`).
+"""Full-text search in a separate file, `search.db`: built from the log with a delay, and rebuilt when it is lost.
+The usage statistics are counted in the same passes (see `usage_stats`).
 
-Apart from `fairlead.db` so that its writes never stand in the way of an append. Everything it takes from the log (the
-cursor: the last entry looked at) is stored in the transaction that stores the words, so a crash repeats nothing and
-leaves nothing out. What is found is looked up in the log again: what is gone there is not shown.
+It is separate from `fairlead.db` so that its writes never delay an append. The cursor (the last entry of the log that
+was processed) is stored in the same transaction as the texts, so a crash repeats nothing and leaves nothing out. Hits
+are looked up in the log again: entries that are gone there are not shown.
 
-Indexed: prompts and steers (`user.message`), answers (`text`), proposed plans, titles, and what tools were asked and
-what they answered. Tool traffic comes after what was said: there is so much of it that it would bury the rest. Left
-out: thinking, and the queue, whose messages are found once they are handed to the agent.
+Indexed: prompts and steers (`user.message`), answers (`text`), proposed plans, titles, and the input and output of
+tools. Tool hits come last: there are so many of them that they would bury the rest. Left out: thinking, and the queue,
+whose messages are found once they are sent to the agent.
 """
 
 import sqlite3
@@ -31,9 +31,9 @@ TOOLS = ("tool.called", "tool.ended")
 INDEXED = SAID + TOOLS
 _TAKEN = tuple(dict.fromkeys(INDEXED + COUNTED))
 
-# Entries looked at per transaction of the index.
+# Entries processed per transaction of the index.
 _SLICE = 2000
-# Characters of a text that are indexed: a file that somebody pasted is found by its beginning.
+# Characters of a text that are indexed: a pasted file is found by its beginning.
 _LONGEST = 1 << 20
 
 _TABLES = """
@@ -53,7 +53,8 @@ create trigger texts_removed after delete on texts begin
 end;
 """
 _WITH_FTS, _WITHOUT_FTS = 7, 8
-"""`user_version` of the file, by what this Python's SQLite can do and by what is taken; any other is made anew."""
+"""`user_version` of the file, with and without FTS5 in this Python's SQLite; it also changes with the set of indexed
+events. A file with any other version is rebuilt."""
 _TOOLS_LAST = f"texts.kind in ({', '.join(repr(kind) for kind in TOOLS)})"
 
 _NEWS = f"""
@@ -72,7 +73,7 @@ _SEEN = f"select 1 from sessions where session = ? and {SEEN}"
 
 
 class _SearchText(msgspec.Struct):
-    """The fields that hold words, of all indexed kinds."""
+    """The fields with text, of all indexed kinds of events."""
 
     text: str = ""
     plan: str = ""
@@ -86,17 +87,17 @@ _decoder = msgspec.json.Decoder(_SearchText)
 
 
 def words_of(event: bytes) -> str:
-    """What an event says; empty for one that says nothing or cannot be read."""
+    """Return the searchable text of an event; empty if it has none or cannot be decoded."""
     try:
-        said = _decoder.decode(event)
+        found = _decoder.decode(event)
     except msgspec.MsgspecError:
         return ""
-    parts = [said.text, said.plan, said.title or "", said.name, *_strings(said.input), *_content(said.content)]
+    parts = [found.text, found.plan, found.title or "", found.name, *_strings(found.input), *_content(found.content)]
     return "\n".join(part for part in parts if part)[:_LONGEST]
 
 
 def _content(content: Any) -> Iterator[str]:
-    """The words of a message's or a result's content: a string, or blocks of which some are text."""
+    """Yield the text of a message's or a result's content: a string, or blocks of which some are text."""
     if isinstance(content, str):
         yield content
     for block in content if isinstance(content, list) else ():
@@ -105,7 +106,7 @@ def _content(content: Any) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every string in a tool's input, however deep."""
+    """Yield every string in a tool's input, at any depth."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -129,7 +130,7 @@ def has_fts5() -> bool:
 
 
 class Index:
-    """The side that writes; belongs to the maintenance thread."""
+    """Writes the index; belongs to the maintenance thread."""
 
     def __init__(self, file: Path, log: sqlite3.Connection, *, fts: bool) -> None:
         self.file = file
@@ -143,7 +144,7 @@ class Index:
         return self._cursor() < last_entry(self._log)
 
     def advance(self) -> None:
-        """Take one slice of the log."""
+        """Process one slice of the log."""
         self._db.execute("begin immediate")
         try:
             first = self._cursor()
@@ -166,10 +167,10 @@ class Index:
             raise
 
     def remove(self, log: int, above: int) -> None:
-        """Forget the words of an erased log."""
+        """Remove the texts of an erased log."""
         self._db.execute("delete from texts where log = ? and seq > ?", (log, above))
         self._db.execute("delete from calls where log = ?", (log,))
-        # Where the newest entries are gone, their numbers are given again: to entries that are still to be looked at.
+        # If the newest entries are gone, their ids are used again, for entries that are not processed yet.
         self._db.execute("update cursor set entry = min(entry, ?)", (last_entry(self._log),))
 
     def _cursor(self) -> int:
@@ -177,19 +178,19 @@ class Index:
 
 
 def _opened(file: Path, log: sqlite3.Connection, *, fts: bool) -> sqlite3.Connection:
-    """The index as it is if it belongs to this log and can be used, else a new one."""
+    """Open the index if it belongs to this log and can be used; otherwise create a new one."""
     (store_id,) = log.execute("select value from meta where name = 'store_id'").fetchone()
     kind = _WITH_FTS if fts else _WITHOUT_FTS
     make_private(file)
     db = connect(file)
     try:
         if _fits(db, kind, store_id):
-            # Numbers above the newest entry will be given again: it was dropped, or a power cut took it.
+            # Ids above the newest entry will be used again: entries were dropped, or lost in a power cut.
             db.execute("delete from texts where id > ?", (last_entry(log),))
             db.execute("update cursor set entry = min(entry, ?)", (last_entry(log),))
             return db
     except sqlite3.DatabaseError:
-        # Whatever is wrong with it: nothing is in it that the log does not have.
+        # Any damage is harmless: the index has nothing that the log does not have.
         pass
     db.close()
     for name in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
@@ -210,7 +211,7 @@ def _fits(db: sqlite3.Connection, kind: int, store_id: str) -> bool:
     return row is not None and row[0] == store_id
 
 
-# --- the side that reads
+# --- reading
 
 
 def search(
@@ -222,7 +223,7 @@ def search(
     *,
     fts: bool,
 ) -> Sequence[SearchHit]:
-    """Every word must occur, the last one may be a beginning. Best first: by rank, without FTS the newest."""
+    """Find entries with every word; the last word may be a prefix. Ordered by rank, without FTS newest first."""
     wanted = plain(words).split()
     if not wanted or limit <= 0:
         return ()
@@ -257,12 +258,12 @@ def search(
 
 
 def _expression(words: Sequence[str]) -> str:
-    """In FTS5's language, where a quoted string is never an operator."""
+    """Build an FTS5 query; a quoted string is never an operator in it."""
     return " ".join('"' + word.replace('"', '""') + '"' for word in words) + "*"
 
 
 def _shown_by(db: sqlite3.Connection, log: int, seq: int, seen_by: str | None) -> SessionId | None:
-    """The session whose log it is; where that was erased, or is not for this user, a fork that shows the entry."""
+    """Return the session of the log; if it was erased, or this user does not see it, a fork that shows the entry."""
     for session in _showing(db, log, seq):
         if seen_by is None or db.execute(_SEEN, (session, seen_by, seen_by)).fetchone():
             return SessionId(session)
@@ -278,7 +279,7 @@ def _showing(db: sqlite3.Connection, log: int, seq: int) -> Iterator[str]:
 
 
 def _marked(text: str, words: Sequence[str]) -> str:
-    """A snippet for where there is no FTS5: some of the text around the first word."""
+    """Build a snippet without FTS5: some of the text around the first word."""
     start = max(text.casefold().find(words[0].casefold()), 0)
     end = start + len(words[0])
     before, after = text[max(start - 40, 0) : start], text[end : end + 80]

@@ -1,4 +1,4 @@
-"""The list of sessions: one row a summary, its columns named like the summary's fields."""
+"""The list of sessions: one row per summary, with columns named like the summary's fields."""
 
 import base64
 import sqlite3
@@ -13,17 +13,17 @@ from fairlead.model.store import TRANSCRIPT, SessionFilter, SessionPage, Summary
 
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(Summary))
 _LIST = f"select {', '.join(_FIELDS)} from sessions"
-# What SQLite takes for an integer, and one less: a page is asked for with one row more.
+# One less than the largest integer of SQLite: a page is read with one additional row.
 _LARGEST = (1 << 63) - 2
 PUT_SUMMARY = f"insert or replace into sessions ({', '.join(_FIELDS)}) values ({', '.join('?' * len(_FIELDS))})"
 
 
 SEEN = "(owner = ? and owner <> '' or instr(',' || shared || ',', ',' || ? || ',') or instr(shared, '*'))"
-"""`auth.Identity.sees` for a user, who is named twice."""
+"""`auth.Identity.sees` as SQL; the user is passed twice."""
 
 
 def summary_row(summary: Summary) -> tuple[Any, ...]:
-    """Users are kept with commas between them: no name has one."""
+    """Return the row of a summary. Users are joined by commas: no name contains one."""
     return tuple(",".join(summary.shared) if name == "shared" else getattr(summary, name) for name in _FIELDS)
 
 
@@ -33,7 +33,7 @@ def get_summary(db: sqlite3.Connection, session: SessionId) -> Summary | None:
 
 
 _LEFT = ("owner", "shared")
-"""What a file does not tell: it stays as it is when the file is looked at again."""
+"""Fields that a transcript file does not have: they stay unchanged when the file is read again."""
 _FOUND = f"""
 insert into sessions ({", ".join(_FIELDS)}) select {", ".join("?" * len(_FIELDS))}
 where not exists (select 1 from sessions where agent_session = ? and agent_session <> '' and session <> ?)
@@ -43,7 +43,7 @@ where sessions.state = '{TRANSCRIPT}' and sessions.deleted = 0
 
 
 def list_found(db: sqlite3.Connection, found: Sequence[Summary], gone: Sequence[SessionId]) -> None:
-    """Sessions without a log, into the lists and out of them."""
+    """Add sessions without a log to the list, and remove those in `gone`."""
     for summary in found:
         db.execute(_FOUND, (*summary_row(summary), summary.session, summary.session))
     for session in gone:
@@ -51,7 +51,8 @@ def list_found(db: sqlite3.Connection, found: Sequence[Summary], gone: Sequence[
 
 
 def session_of(db: sqlite3.Connection, agent_session: str) -> SessionId | None:
-    """Another session's id of it counts more than its own: that session is the one that runs it."""
+    """Find the session for an agent's id. A session that has it as `agent_session` takes precedence over a session
+    whose own id it is: the former is the one that runs the agent."""
     row = db.execute(
         "select session from sessions where agent_session = ? and agent_session <> '' and session <> ? and deleted = 0"
         " union all select session from sessions where session = ? and deleted = 0 limit 1",
@@ -61,7 +62,8 @@ def session_of(db: sqlite3.Connection, agent_session: str) -> SessionId | None:
 
 
 def list_sessions(db: sqlite3.Connection, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
-    """Newest first. The cursor is the place of the page's last row, not its number: new sessions shift nothing."""
+    """List sessions, newest first. The cursor is the sort key of the page's last row, not its number, so that new
+    sessions shift nothing."""
     conditions = ["deleted = 0"]
     values: list[Any] = []
     if wanted.before:
@@ -92,17 +94,17 @@ def list_sessions(db: sqlite3.Connection, wanted: SessionFilter, seen_by: str | 
 
 
 def plain(words: str) -> str:
-    """Without what SQLite cannot take: NUL ends its strings, half of a surrogate pair has no UTF-8."""
+    """Remove characters that SQLite cannot store: NUL ends its strings, half of a surrogate pair has no UTF-8."""
     return words.replace("\0", " ").encode(errors="replace").decode()
 
 
 def add_functions(db: sqlite3.Connection) -> None:
-    """SQLite's own `like` knows capitals of ASCII only."""
+    """Add `folded`: SQLite's own `like` ignores case for ASCII only."""
     db.create_function("folded", 1, str.casefold, deterministic=True)
 
 
 def _summary(row: tuple[Any, ...]) -> Summary:
-    # SQLite has no booleans: 0 and 1 become them again here.
+    # SQLite has no booleans: `strict=False` converts 0 and 1 back.
     fields = dict(zip(_FIELDS, row, strict=True))
     fields["shared"] = tuple(filter(None, fields["shared"].split(",")))
     return msgspec.convert(fields, Summary, strict=False)

@@ -1,7 +1,7 @@
-"""Records too large for a row live in files of their own: `spill/<session>/<epoch>-<seq>-<digest>`.
+"""Records too large for a row are in separate files: `spill/<session>/<epoch>-<seq>-<digest>`.
 
-The name holds the content's digest, so that writing one again never changes a file that an entry names, and the
-epoch, so that sweeping up after an erased log never touches a file of the log that took its place.
+The name contains the digest of the content, so that writing a record again never changes a file that an entry refers
+to, and the epoch, so that cleaning up after an erased log never touches a file of the log that replaced it.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ class Spill:
         self._sync = sync
 
     def write(self, lease: Lease, seq: int, data: bytes) -> str:
-        """Store `data`, durable like a commit; the name for the entry."""
+        """Store `data` as durably as a commit. Returns the file name for the entry."""
         name = f"{lease.session}/{lease.epoch}-{seq}-{_digest(data)}"
         file = self._folder / name
         part = file.with_name(f"{file.name}.{os.urandom(4).hex()}.part")
@@ -54,7 +54,7 @@ class Spill:
         return data
 
     def sweep(self, session: str, epoch: int, is_named: Callable[[str], bool]) -> None:
-        """Remove the session's files up to `epoch` that no entry names."""
+        """Remove the session's files up to `epoch` that no entry refers to."""
         folder = self._folder / session
         if not folder.is_dir():
             return

@@ -1,11 +1,11 @@
-"""SqliteStore: the port's adapter for one machine. Here its parts are joined; what each does is in its own file.
+"""SqliteStore: the adapter of the store port for one machine. It connects the parts, each of which has its own file.
 
-Beyond the port it promises:
+Guarantees beyond the port:
     Reads see every append of this process that has returned.
-    `prev` is the seq of the entry that precedes in the log as it is read, also after drops (see `reading`).
-    No page is ever `truncated`: logs are removed whole or not at all.
-    Entries named in `drop` are gone when `append` returns, but for the head and for what a fork of the log shows.
-    A cursor above the head of its log (the last entries were lost with the power) is answered by a Reset.
+    `prev` is the seq of the preceding entry in the log as it is read, also after drops (see `read`).
+    No page is ever `truncated`: logs are removed completely or not at all.
+    Entries named in `drop` are gone when `append` returns, except the head and entries that a fork of the log shows.
+    The answer to a cursor above the head of its log (a power cut took the last entries) is a Reset.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ from fairlead.stores.sqlite.subscriptions import Subscriptions
 from fairlead.stores.sqlite.writer import Writer
 from fairlead.system.clock import Clock, SystemClock, within
 
-# Seconds that a node counts as alive after it renewed; it may believe so for a part of it, since clocks differ.
+# Seconds that a node counts as alive after a renewal. It may rely on a part of that only, since clocks differ.
 _PRESENCE = 10.0
 _BELIEVED = 0.7
 # Pages given back to the file system per transaction.
@@ -98,7 +98,7 @@ class SqliteStore:
         spill_above: int = 64 << 20,
         _alone: bool = True,
     ) -> "SqliteStore":
-        """Open the data folder, making what is missing. FolderInUse if another process has it, Damaged if its
+        """Open the data folder, creating missing files. Raises FolderInUse if another process uses it, Damaged if its
         database cannot be used. Records above `spill_above` bytes go to files. `_alone=False` is for tests."""
         clock = clock or SystemClock()
         opened = await asyncio.to_thread(open_folder, folder, durability, clock.now_ms(), alone=_alone)
@@ -120,7 +120,7 @@ class SqliteStore:
             await self._writer.do(owners.present(self.node, 0) if self._lock is None else end_running)
         await self._readers.close()
         self._subscriptions.wake_all()
-        # In this order: the last connection to a file copies its WAL back and removes it, which a reader cannot.
+        # Readers first: the last connection to a file checkpoints its WAL and removes it, which a reader cannot do.
         await self._maintenance.close()
         await self._writer.close()
         if self._lock is not None:
@@ -132,7 +132,7 @@ class SqliteStore:
 
     @property
     def shelf(self) -> ResourceStore:
-        """Resources and the feed of their changes; in this database, so that both are written in one transaction."""
+        """Resources and their change feed; in this database, so that both are written in one transaction."""
         return self._shelf
 
     # --- the log
@@ -177,7 +177,7 @@ class SqliteStore:
 
         return await self._readers.do(run)
 
-    # --- derived tables
+    # --- projections
 
     async def derive(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         await self._writer.do(projections.Derive(session, view, derived, expected))
@@ -205,7 +205,8 @@ class SqliteStore:
         return claimed
 
     async def renew(self) -> float:
-        """Writes nothing while this process holds the folder's lock: no other node can be there to read it."""
+        """Renew this node's presence. Writes nothing while this process holds the folder's lock: there can be no other
+        node to read it."""
         began = self._clock.monotonic()
         if self._lock is None:
             await self._writer.do(owners.present(self.node, self._clock.now_ms() + int(_PRESENCE * 1000)))
@@ -281,23 +282,23 @@ class SqliteStore:
     # --- beyond the port
 
     async def vacuum(self) -> int:
-        """Give free pages back to the file system, little by little; the bytes given back."""
+        """Give free pages back to the file system, in small steps; returns the number of bytes."""
         freed = 0
         while pages := await self._writer.do(_vacuum_slice):
             freed += pages
         return freed
 
     async def backup(self, target: Path, progress: backup.Progress | None = None) -> None:
-        """Copy everything of this moment into one new file; `progress` is called on the loop."""
+        """Copy the current state into one new file; `progress` is called on the loop."""
         loop = asyncio.get_running_loop()
 
-        def told(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             if progress is not None:
                 loop.call_soon_threadsafe(progress, done, total)
 
-        await asyncio.to_thread(backup.back_up, self._file, self._spill, target, told)
+        await asyncio.to_thread(backup.back_up, self._file, self._spill, target, report)
 
-    # --- inside
+    # --- internal
 
     def _committed(self, changed: set[SessionId], size: int) -> None:
         for session in changed:

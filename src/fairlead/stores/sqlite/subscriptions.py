@@ -1,7 +1,7 @@
-"""Subscriptions: a place in a log and a bell. A commit rings; the subscriber then reads from its place.
+"""Subscriptions: a position in a log and a wake-up event. A commit sets the event; the subscriber then reads on.
 
-Nothing is handed over in memory, so a slow subscriber holds nobody up and nothing grows: order, holes and doubles are
-decided by the read alone.
+No entries are passed in memory, so a slow subscriber delays no other and nothing grows: order, gaps and duplicates
+depend on the read alone.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page, Reset
 
 _PAGE = 500
-# Seconds between looks at a log that another process may write to.
+# Seconds between polls of a log that another process may write to.
 _LOOK = 0.05
 
 
 class Subscriptions:
-    """`shared`: others write to the same file, whose commits ring no bell here."""
+    """`shared`: other processes write to the same file, and their commits do not wake subscribers here."""
 
     def __init__(self, read: Callable[[SessionId, int, int], Awaitable[Page]], *, shared: bool) -> None:
         self._read = read
@@ -39,7 +39,7 @@ class Subscriptions:
             while True:
                 bell.clear()
                 page = await self._read(session, after, _PAGE)
-                # A cursor above the head: what its owner saw was lost, and its seqs will be given again.
+                # A cursor above the head: entries that its owner saw were lost, and their seqs will be used again.
                 if page.log_id != (log_id or page.log_id) or after > page.head:
                     after = 0
                     log_id = page.log_id

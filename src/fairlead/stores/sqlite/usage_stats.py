@@ -1,8 +1,8 @@
-"""What insight shows, counted from the log as the search index is made: behind it, once for each entry, by quarters of
-an hour, so that a day of any time zone is a sum of them, and by session, so that each user is shown their own.
+"""Usage statistics, counted from the log while the search index is built: with a delay, once for each entry.
 
-The tables are in `search.db` beside the words, and are advanced in the same transaction as its cursor. Made anew (the
-file was lost, or is of an older version) they lack what was erased meanwhile.
+They are counted by quarters of an hour, so that a day of any time zone is a sum of them, and by session, so that each
+user is shown their own. The tables are in `search.db` with the search texts, and are updated in the same transaction as
+its cursor. After a rebuild (the file was lost, or has an older version) they lack sessions that were erased meanwhile.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ from fairlead.stores.sqlite.sessions import SEEN
 
 KINDS: Final = ("turn.ended", "tool.called", "tool.ended", "permission.resolved", "rate.limit")
 SLOT_MS: Final = 15 * 60 * 1000
-"""No time zone differs from UTC by less than a quarter of an hour."""
+"""The offset of every time zone from UTC is a multiple of a quarter of an hour."""
 
 TABLES: Final = """
 create table spent (slot integer not null, session text not null, project text not null, model text not null,
@@ -60,7 +60,7 @@ insert into limits values (?, ?, ?) on conflict do update set at = excluded.at, 
     where excluded.at >= at
 """
 
-# (slot * 15 + offset) / 1440 is the day, in minutes since 1970 where the asker is.
+# (slot * 15 + offset) / 1440 is the day since 1970 in the caller's time zone; slot * 15 + offset are minutes.
 _SPENT = """
 select (slot * 15 + ?) / 1440 as day, project, model, sum(input), sum(output), sum(cache_read), sum(cache_write),
     sum(cost_usd)
@@ -78,7 +78,7 @@ _SEEN = f"and session in (select session from sessions where {SEEN})"
 
 
 class _Event(msgspec.Struct):
-    """What is counted, of all kinds; the rest (a tool's long answer) is passed over."""
+    """The counted fields, of all kinds of events; other fields (a tool's long output) are skipped."""
 
     call: str = ""
     name: str = ""
@@ -96,7 +96,7 @@ _decoder = msgspec.json.Decoder(_Event)
 
 
 class UsageCounter:
-    """One slice of the log, counted; `db` is in the transaction of the index, `log` reads the log itself."""
+    """Counts one slice of the log. `db` is in the transaction of the index, `log` reads the log itself."""
 
     def __init__(self, db: sqlite3.Connection, log: sqlite3.Connection) -> None:
         self._db = db
@@ -108,22 +108,24 @@ class UsageCounter:
 
     def take(self, log: int, at: int, kind: str, event: bytes) -> None:
         try:
-            said = _decoder.decode(event)
+            decoded = _decoder.decode(event)
         except msgspec.MsgspecError:
             return
         match kind:
             case "turn.ended":
-                self._turn(log, at, said)
+                self._turn(log, at, decoded)
             case "tool.called":
-                self._db.execute("insert or ignore into calls values (?, ?, ?, ?)", (log, said.call, said.name, at))
+                self._db.execute(
+                    "insert or ignore into calls values (?, ?, ?, ?)", (log, decoded.call, decoded.name, at)
+                )
             case "tool.ended":
-                self._end(log, said.call, said.status or "done", at)
+                self._end(log, decoded.call, decoded.status or "done", at)
             case "permission.resolved":
-                if said.behavior == "deny":
-                    self._used[at // SLOT_MS, self._place(log)[0], said.tool][3] += 1
+                if decoded.behavior == "deny":
+                    self._used[at // SLOT_MS, self._place(log)[0], decoded.tool][3] += 1
             case _:
-                window = said.info.get("rateLimitType")
-                row = (window if isinstance(window, str) else "", at, msgspec.json.encode(said.info).decode())
+                window = decoded.info.get("rateLimitType")
+                row = (window if isinstance(window, str) else "", at, msgspec.json.encode(decoded.info).decode())
                 self._db.execute(_SET_LIMIT, row)
 
     def write(self) -> None:
@@ -144,7 +146,7 @@ class UsageCounter:
                 spent[place] += number
             spent[4] += usage.cost_usd
         if ended.cost_usd and not any(usage.cost_usd for usage in ended.usage.values()):
-            # An agent that names no model, or models without a price, still costs what it costs.
+            # The cost counts even if the agent names no model, or only models without a price.
             self._spent[*where, ""][4] += ended.cost_usd
         for call in ended.closed:
             self._end(log, call, "interrupted", at)
@@ -154,7 +156,7 @@ class UsageCounter:
             "delete from calls where log = ? and call = ? returning tool, at", (log, call)
         ).fetchone()
         if found is None:
-            # Its end was told before (a turn's end closes what is open), or it was never made.
+            # The call has ended before (the end of a turn closes open calls), or never began.
             return
         used = self._used[at // SLOT_MS, self._place(log)[0], found[0]]
         used[0] += 1
@@ -163,7 +165,7 @@ class UsageCounter:
         used[4] += max(at - found[1], 0)
 
     def _place(self, log: int) -> tuple[str, str]:
-        """The session and its folder."""
+        """Return the session of a log and its folder."""
         known = self._places.get(log)
         if known is None:
             known = self._places[log] = self._log.execute(_PLACE, (log,)).fetchone() or ("", "")
@@ -175,8 +177,8 @@ def _rows(counted: Iterable[tuple[tuple[Any, ...], list[Any]]]) -> list[tuple[An
 
 
 def read(db: sqlite3.Connection, since: int, until: int, offset: int, seen_by: str | None = None) -> UsageStats:
-    """Between two moments; days are those of a place `offset` minutes east of Greenwich. The limits are those of the
-    account, whoever ran into them."""
+    """Return the statistics between two times, by days of a time zone `offset` minutes east of Greenwich. The limits
+    are those of the account, whichever user reached them."""
     span: tuple[Any, ...] = (since // SLOT_MS, -(-until // SLOT_MS))
     seen = ""
     if seen_by is not None:

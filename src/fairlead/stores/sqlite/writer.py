@@ -1,12 +1,12 @@
-"""The writer thread: takes everything that waits and commits it in one transaction (group commit).
+"""The writer thread: takes all waiting jobs and commits them in one transaction (group commit).
 
 Rules
     Only this thread writes to `fairlead.db`.
-    A job decides before it writes: one that raises a FairleadError has written nothing, and fails alone.
-    Any other error takes the whole transaction with it; its jobs are then done again one by one, so that each gets
+    A job checks before it writes: a job that raises a FairleadError has written nothing, and fails alone.
+    Any other error rolls back the whole transaction; its jobs are then repeated one by one, so that each gets
     its own outcome. Jobs may therefore run twice, but only one run is ever committed.
-    The loop is woken once per commit, for all whose wait is over.
-    Copying the WAL back is not its work, but for the last step of `shrink`.
+    The loop is woken once per commit, for all finished jobs.
+    This thread does not checkpoint the WAL, except for the last step of `shrink`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from fairlead.stores.sqlite.projections import Derive
 Call = Callable[[sqlite3.Connection], Any]
 Outcome = Any | BaseException
 
-# A commit's size: large enough to share its cost among many, small enough that nobody waits long for the first.
+# Limits of a commit: large enough to share its cost among many jobs, small enough that the first does not wait long.
 _GROUP_JOBS = 512
 _GROUP_BYTES = 8 << 20
 # Calls that may wait in the queue; further callers wait outside, in order.
@@ -50,12 +50,12 @@ class WriteJob:
         self.future = future
         self.call = call
         self.changes = changes
-        """The session whose owner or log this call changes; None for appends and for what concerns no log."""
+        """The session whose owner or log this call changes; None for appends and for calls that change no log."""
         self.size = call.size if isinstance(call, Append | Derive) else 0
 
 
 class Writer:
-    """`db` is its own from here on. `committed` is called on the loop with the changed sessions and the bytes added."""
+    """Takes ownership of `db`. `committed` is called on the loop with the changed sessions and the bytes added."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Writer:
         self._thread.start()
 
     async def do(self, call: Append | Call, changes: SessionId | None = None) -> Any:
-        """Durable when it returns. Cancelling does not undo it."""
+        """Run a call in the writer thread. It is durable when this returns; cancelling does not undo it."""
         async with self._room:
             if self._closed:
                 raise Unavailable("The store is closed.")
@@ -84,13 +84,13 @@ class Writer:
             return await future
 
     async def close(self) -> None:
-        """Finish what is queued, then end the thread and its connection."""
+        """Finish the queued jobs, then end the thread and close its connection."""
         self._closed = True
         self._queue.put(_WriterSignal.CLOSE)
         await asyncio.to_thread(self._thread.join)
 
     def shrink(self) -> None:
-        """From any thread: begin the WAL anew before the next commit. Quick only right after a checkpoint."""
+        """Truncate the WAL before the next commit. Callable from any thread; fast only right after a checkpoint."""
         self._queue.put(_WriterSignal.SHRINK)
 
     # --- the thread
@@ -121,7 +121,7 @@ class Writer:
         return group, item
 
     def _shrink(self) -> None:
-        # Not for one moment waits an append for a reader that still needs the WAL: it is tried again later.
+        # An append must never wait for a reader that still needs the WAL: truncating is tried again later.
         self._db.execute("pragma busy_timeout = 0")
         try:
             self._db.execute("pragma wal_checkpoint(truncate)")
