@@ -187,7 +187,7 @@ class ResourceStore(Protocol):
     async def feed(self, after: int, limit: int) -> FeedPage: ...
 
     async def forget(self, user: str) -> None:
-        """Hide every feed entry from this user name: a later user of the same name is another person."""
+        """Remove this user from the `seen` of every feed entry: a later user of the same name is another person."""
         ...
 
 
