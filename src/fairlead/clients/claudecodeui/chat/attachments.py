@@ -72,7 +72,7 @@ def _line(taken: StoredUploads) -> Fields:
 
 def shown(blocks: tuple[Content, ...]) -> tuple[str, list[Fields], list[Fields]]:
     """A message's text, its images and its other files. The app replaces its provisional row by a row with equal
-    numbers of images and files, which it tells apart by type and name: they are sorted here in the same way."""
+    numbers of images and files, which it distinguishes by type and name: they are sorted here in the same way."""
     lines = _file_list(blocks[-1]) if blocks else None
     text = plain_text(blocks if lines is None else blocks[:-1])
     pictures = [picture for block in blocks if (picture := _picture(block)) is not None]

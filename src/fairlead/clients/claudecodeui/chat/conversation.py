@@ -242,8 +242,7 @@ class ChatConversation:
         if line.since is not None and (not isinstance(asked, SubscribeTo) or line.since <= _wanted(asked, memory)):
             # Everything up to here has been sent or is on its way: a new subscription would send some of it twice.
             if line.whole and line.stream is None and not memory.processing and not isinstance(asked, AbortRun):
-                # The client shows this session again. Switching to deltas during a run would lose the first half of a
-                # text.
+                # The client shows this session again. During a run, deltas would lack the first half of a text.
                 line.whole = False
                 return (self._go_on(("kept", session, memory), session, line),)
             return self._attached(session, memory)

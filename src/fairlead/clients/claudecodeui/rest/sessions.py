@@ -120,7 +120,7 @@ def listed(summary: Summary) -> Fields:
 
 
 def provider_id(request: Request) -> Steps:
-    """The agent's own session id, which no other call returns as its purpose."""
+    """The agent's own session id: the only call whose purpose is that id."""
     view: q.SessionView = yield q.GetSession(named_session(request))
     native = view.summary.agent_session
     if not native:
