@@ -23,7 +23,7 @@ BATCH: Final = 200
 Note = tuple[SessionId, What | ev.Event]
 Describe = Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]
 
-_REPORTED: Final = frozenset(
+_TOLD: Final = frozenset(
     {
         ev.SessionChanged,
         ev.TurnStarted,
@@ -50,7 +50,7 @@ class SessionBridge:
 
     def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
         for event in events:
-            if type(event) in _REPORTED:
+            if type(event) in _TOLD:
                 self._note(session, event)
 
     def news(self, session: SessionId, what: What) -> None:
