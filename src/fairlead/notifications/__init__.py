@@ -1,1 +1,1 @@
-"""The change feed and the resources behind it: tasks, reminders that fire, agents that run on time, and who is told."""
+"""The change feed and its resources (tasks, reminders, scheduled agents), and the delivery of notices to targets."""

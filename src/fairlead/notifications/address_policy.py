@@ -1,7 +1,7 @@
-"""Which addresses outgoing notices may be sent to. Pure.
+"""The addresses to which notices may be sent. Pure.
 
-A target is named by a person, but a name is what the network says it is: what counts is the address, and it is the
-checked address that is connected to.
+A person enters a host name, but the network decides what it resolves to: the check applies to the address, and the
+connection goes to the checked address.
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _GLOBAL6 = ipaddress.IPv6Network("2000::/3")
-"""All of IPv6 that is given out to reach others. Everything else is local, reserved, or not there."""
+"""The range of global unicast IPv6 addresses. Everything else is local, reserved, or unassigned."""
 _CLOSED = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -28,12 +28,12 @@ _CLOSED = tuple(
         *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
     )
 )
-"""Ours, not `is_global`: what that knows depends on the version of Python."""
+"""A fixed list in place of `is_global`, whose result depends on the version of Python."""
 LONGEST = 2000
 
 
 def networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """Addresses and networks of the settings. BadRequest names the one that is neither."""
+    """Parse the addresses and networks of the settings. Raises BadRequest naming the invalid one."""
     found = []
     for text in texts:
         try:
@@ -46,7 +46,7 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
 
 
 def target_url(text: str) -> SplitResult:
-    """TargetRefused for what cannot be called, or would tell more than it should."""
+    """Parse a target's URL. Raises TargetRefused if it cannot be called or would reveal a password or a fragment."""
     try:
         url = urlsplit(text)
         port = url.port
@@ -62,7 +62,7 @@ def target_url(text: str) -> SplitResult:
 
 
 def check_address(url: str, host: str, address: str, private: Sequence[Network], *, secure: bool) -> None:
-    """Public ones over https; those that the settings allow, also over http."""
+    """Allow public addresses over https, and addresses that the settings allow also over http. Raises TargetRefused."""
     # The scope of a link-local address (fe80::1%eth0) is not part of it.
     bare = ipaddress.ip_address(address.partition("%")[0])
     inner = _inner(bare)
@@ -81,7 +81,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _inner(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one: who wraps it must not get past us."""
+    """The IPv4 address inside an IPv6 one, so that wrapping an address does not bypass the check."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

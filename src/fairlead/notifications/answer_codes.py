@@ -1,6 +1,6 @@
-"""Codes that answer one request in one way from one device, once: what the buttons of a push message carry.
+"""Single-use codes for the buttons of a push message: each gives one answer to one request from one device.
 
-Kept by hash, like every secret. A code decides nothing by itself: whoever brings it shows the device's key as well.
+Stored as hashes, like every secret. A code alone decides nothing: the caller must also present the device's key.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from fairlead.system.clock import Clock
 
 SPACE: Final = "answer_codes"
 LIFETIME_MS: Final = 3_600_000
-"""As long as a notice is worth telling; what waits longer is answered on its card."""
+"""The same period in which a notice is sent; an older request is answered on its card."""
 OPEN_AT_MOST: Final = 2000
 
 
@@ -34,7 +34,7 @@ class AnswerCodes:
         self._clock = clock
 
     async def make(self, session: SessionId, request: RequestId, device: str) -> dict[str, str]:
-        """One for each answer; none where too many are open: the card is there all the same."""
+        """Make a code for each answer; none if too many are open: the request's card still works."""
         if not await self._room():
             return {}
         expires = self._clock.now_ms() + LIFETIME_MS
@@ -47,13 +47,14 @@ class AnswerCodes:
         return made
 
     async def revoked(self, device: str) -> None:
-        """Nobody can bring them any more."""
+        """Delete the codes of a revoked device, which can no longer be redeemed."""
         for key, kept in (await self._documents.list(SPACE)).items():
             if kept["device"] == device:
                 await self._documents.delete(SPACE, key)
 
     async def spend(self, code: str, device: str) -> AnswerOf:
-        """BadAnswerCode, the same for one that never was, is spent, is too old or is another device's."""
+        """Use up a code and return its answer. Raises the same BadAnswerCode for a code that is unknown, used, expired
+        or another device's."""
         key = _digest(code)
         found = await self._documents.get(SPACE, key)
         if found is None:

@@ -1,12 +1,12 @@
-"""The change feed and the resources behind it: words, shapes and ports. The room `notices` does what is asked here.
+"""The change feed and its resources: types, service calls and ports. `notifications.service` handles the calls.
 
 Vocabulary
-    resource   one of nine kinds of things that a person keeps here (a task, a reminder, an agent with a schedule ...)
-    change     what happened to a resource, by one of eight actions; every peer is told
-    notice     what happened to a session (it changed, a permission waits, a turn ended); told to those who ask for it
-    feed       changes and notices in one order; each has a place `seq`, which grows by one
-    cursor     `<feed id>:<seq>`: where a peer was; another feed id makes every old place meaningless
-    target     where a person wants to be told outside: a webhook, an ntfy topic, a browser's push service
+    resource   an item of one of nine kinds that a person stores here (a task, a reminder, a scheduled agent ...)
+    change     one of eight actions on a resource; sent to every subscriber
+    notice     an event of a session (it changed, a permission waits, a turn ended); sent to subscribers of its topic
+    feed       changes and notices in one order; each has a position `seq`, which grows by one
+    cursor     `<feed id>:<seq>`: a subscriber's position; a different feed id makes every old position invalid
+    target     an external receiver of a person's notices: a webhook, an ntfy topic, a browser's push service
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ KINDS: Final = (
     "turn.failed",
     "turn.cancelled",
 )
-"""Of notices: the topic, and what happened."""
+"""Kinds of notices: `<topic>.<what happened>`."""
 
 VERBS: Final[dict[Doing, str]] = {
     "create": "created",
@@ -68,7 +68,8 @@ COLORS: Final[dict[Doing, Color]] = {
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defaults=True):
-    """`id` and `name` empty: there is none to tell. `said` replaces the message that we would make."""
+    """An action on a resource. `id` and `name` are empty if there is none to show. `said` replaces the generated
+    message."""
 
     resource: ResourceKind
     action: Doing
@@ -93,8 +94,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defau
 
 
 class FeedNotice(msgspec.Struct, frozen=True, kw_only=True, tag="notice", omit_defaults=True):
-    """`kind` is one of `KINDS`; `name` is the session's title, and `message` may have it: both are for those who see
-    the session. `outside` is the message without it: a title may be what somebody said."""
+    """An event of a session. `kind` is one of `KINDS`; `name` is the session's title, and `message` may contain it:
+    both are only for users who see the session. `outside` is the message without the title, because a title may quote
+    a prompt."""
 
     topic: Topic
     kind: str
@@ -109,12 +111,12 @@ class FeedNotice(msgspec.Struct, frozen=True, kw_only=True, tag="notice", omit_d
 
 
 Told = Change | FeedNotice
-"""`seen`: the users who are told of it beside the admins, or `auth.EVERYBODY`, as it was when it happened; None: it is
+"""`seen`: the users who receive it, apart from the admins, or `auth.EVERYBODY`, at the time of the event; None: it is
 on the board that all users share."""
 
 
-def is_for(who: Identity, told: Told) -> bool:
-    return told.seen is None or who.sees("", told.seen)
+def is_for(who: Identity, item: Told) -> bool:
+    return item.seen is None or who.sees("", item.seen)
 
 
 class FeedEntry(msgspec.Struct, frozen=True):
@@ -124,8 +126,8 @@ class FeedEntry(msgspec.Struct, frozen=True):
 
 
 class FeedPage(msgspec.Struct, frozen=True):
-    """`first` is the oldest place that is still kept, `head` the last; entries that were asked for and lie before
-    `first` are gone."""
+    """`first` is the oldest position that is still stored, `head` the last; requested entries before `first` are
+    gone."""
 
     feed: str
     entries: tuple[FeedEntry, ...]
@@ -138,19 +140,19 @@ def cursor_text(feed: str, seq: int) -> str:
 
 
 def read_cursor(text: str) -> tuple[str, int] | None:
-    """None for what is no cursor."""
+    """Parse a cursor; None if it is malformed."""
     feed, colon, seq = text.rpartition(":")
-    # A seq has at most 19 digits; int() of a longer text is slow, and refused by Python itself.
+    # A seq has at most 19 digits; int() is slow for longer texts, and Python itself rejects very long ones.
     if not colon or not seq.isascii() or not seq.isdigit() or len(seq) > 19:
         return None
     return feed, int(seq)
 
 
-# --- what is kept of it
+# --- storage
 
 
 class StoredResource(msgspec.Struct, frozen=True):
-    """A row of a shelf, as JSON."""
+    """A row of a `ResourceStore`, as JSON."""
 
     kind: str
     id: str
@@ -158,7 +160,7 @@ class StoredResource(msgspec.Struct, frozen=True):
 
 
 class ResourceStore(Protocol):
-    """Where resources and the feed are kept. Errors: Unavailable, Damaged."""
+    """The storage of resources and of the feed. Raises Unavailable, Damaged."""
 
     async def write(
         self,
@@ -169,14 +171,15 @@ class ResourceStore(Protocol):
         keep: int = 10_000,
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:
-        """All of it or nothing: what changed, and that it is told. A row that is put again keeps its place in lists.
-        Of the feed the last `keep` are kept, of the kinds in `most` so many rows. Durable when it returns."""
+        """Write the changed rows and their feed entries in one transaction. A row that is put again keeps its position
+        in lists. The feed keeps its last `keep` entries, and a kind in `most` at most that many rows. Durable when it
+        returns."""
         ...
 
     async def get(self, kind: str, id: str) -> bytes | None: ...
 
     async def scan(self, kind: str, before: int | None, limit: int) -> tuple[tuple[int, bytes], ...]:
-        """Rows with their places, newest first, those with a place below `before`."""
+        """The rows with a position below `before`, with their positions, newest first."""
         ...
 
     async def count(self, kind: str) -> int: ...
@@ -184,7 +187,7 @@ class ResourceStore(Protocol):
     async def feed(self, after: int, limit: int) -> FeedPage: ...
 
     async def forget(self, user: str) -> None:
-        """Nothing of the feed is for this user any more: the next one of that name is somebody else."""
+        """Remove this user from the `seen` of every feed entry: a later user of the same name is another person."""
         ...
 
 
@@ -192,16 +195,16 @@ class ResourceStore(Protocol):
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What all have. `deleted_at`: it was deleted, and can be restored where its kind allows it."""
+    """The fields of all resources. `deleted_at`: it was deleted, and can be restored if its kind allows that."""
 
     id: str
     created_at: int = 0
     modified_at: int = 0
     deleted_at: int | None = None
     user: str = ""
-    """Who made it, where it is of a kind in `PRIVATE`; empty: from before that was kept, or on the common board."""
+    """The creator, for kinds in `PRIVATE`; empty: stored before creators were recorded, or on the shared board."""
     credential: str = ""
-    """With what: it does not outlive that."""
+    """The creator's credential; the resource stops working when it is revoked."""
 
 
 class Task(Resource, frozen=True, kw_only=True, rename="camel"):
@@ -222,7 +225,7 @@ class Project(Resource, frozen=True, kw_only=True, rename="camel"):
 
 
 class Document(Resource, frozen=True, kw_only=True, rename="camel"):
-    """Kept in the store, not as a file: the gateway writes into no folder that agents work in."""
+    """Kept in the store, not as a file: the gateway never writes into a folder in which agents work."""
 
     path: str
     title: str
@@ -245,7 +248,7 @@ class MemoryResource(Resource, frozen=True, kw_only=True, rename="camel"):
 
 
 class Secret(Resource, frozen=True, kw_only=True, rename="camel"):
-    """`sealed` never leaves the room."""
+    """`sealed` never leaves this package."""
 
     key: str
     description: str = ""
@@ -274,7 +277,7 @@ class Reminder(Resource, frozen=True, kw_only=True, rename="camel"):
 
 
 class ScheduledAgent(Resource, frozen=True, kw_only=True, rename="camel"):
-    """A prompt that runs as a session of its own, when `schedule` (cron, UTC) says so or somebody does."""
+    """A prompt that runs as a separate session, at the times of `schedule` (cron, UTC) or on request."""
 
     name: str
     schedule: str
@@ -300,10 +303,10 @@ class AgentRun(Resource, frozen=True, kw_only=True, rename="camel"):
 
 
 class Destination(Resource, frozen=True, kw_only=True, rename="camel"):
-    """`topics`: what it is told, by topic or kind of notices, by resource or `<resource>.<action>`. `secret` signs what
-    is sent (webhook) or opens the topic (ntfy); `p256dh` and `auth` are a browser's keys. Secrets never leave the room.
-    `seq`: how far it has been told. `device`: the credential of the browser that it belongs to, and is gone with;
-    `approves`: it may answer what it is asked."""
+    """A target. `topics`: its subscriptions, by topic or kind of notices, by resource or `<resource>.<action>`.
+    `secret` signs the payloads (webhook) or authenticates at the topic (ntfy); `p256dh` and `auth` are a browser's
+    keys. Secrets never leave this package. `seq`: the last entry that was handled. `device`: the credential of the
+    browser that it belongs to; it is removed with that credential. `approves`: it may answer permission requests."""
 
     kind: Literal["webhook", "ntfy", "push"]
     url: str
@@ -318,20 +321,20 @@ class Destination(Resource, frozen=True, kw_only=True, rename="camel"):
 
 
 PRIVATE: Final = (ScheduledAgent, AgentRun, Destination, HookEvent, MemoryResource)
-"""Kinds whose items belong to the user who made them, and to the admins: they run, tell or repeat what is said in
-sessions. All others are on a board that the users share."""
+"""Kinds whose items belong to the user who made them, and to the admins: they run sessions, or send or repeat their
+content. All other kinds are on a board that the users share."""
 
 
 def owned_by(who: Identity, item: Resource) -> bool:
-    """Whether the item is there for this one."""
+    """Whether this user may see the item."""
     return not isinstance(item, PRIVATE) or not item.user or who.owns(item.user)
 
 
-# --- what is asked of the room
+# --- service calls
 
 
 class ListItems(ServiceCall, frozen=True):
-    """-> tuple of items, newest first, those that `accept` takes"""
+    """-> tuple of the items that `accept` accepts, newest first"""
 
     kind: type[Resource]
     accept: Callable[[Any], bool] = lambda item: True
@@ -340,18 +343,18 @@ class ListItems(ServiceCall, frozen=True):
 
 
 class GetItem(ServiceCall, frozen=True):
-    """-> the item; NotFound, also for one that was deleted"""
+    """-> the item; NotFound, also for a deleted item"""
 
     kind: type[Resource]
     id: str
 
 
 class AddItem(ServiceCall, frozen=True):
-    """-> the item as it is kept; TooMany, Stale where its name is taken, BadRequest for a schedule that is none"""
+    """-> the item as stored; TooMany, Stale if its name is taken, BadRequest for an invalid schedule"""
 
     item: Resource
     value: str = ""
-    """Of a secret: what is sealed."""
+    """The plain text of a secret, which is encrypted."""
 
 
 class EditItem(ServiceCall, frozen=True):
@@ -363,14 +366,14 @@ class EditItem(ServiceCall, frozen=True):
 
 
 class RemoveItem(ServiceCall, frozen=True):
-    """-> the item as it was; NotFound"""
+    """-> the removed item; NotFound"""
 
     kind: type[Resource]
     id: str
 
 
 class RestoreItem(ServiceCall, frozen=True):
-    """-> the item; NotFound, Stale where it is not deleted"""
+    """-> the item; NotFound, Stale if it is not deleted"""
 
     kind: type[Resource]
     id: str
@@ -383,19 +386,19 @@ class RevealSecret(ServiceCall, frozen=True):
 
 
 class RunAgent(ServiceCall, frozen=True):
-    """-> `AgentRun`; NotFound, Busy while one runs"""
+    """-> `AgentRun`; NotFound, Busy while a run is in progress"""
 
     id: str
 
 
 class CancelAgent(ServiceCall, frozen=True):
-    """-> how many runs were asked to end; NotFound"""
+    """-> the number of runs that are being cancelled; NotFound"""
 
     id: str
 
 
 class ReadFeedPreferences(ServiceCall, frozen=True):
-    """-> what this user has set, or None"""
+    """-> this user's preferences, or None"""
 
 
 class WriteFeedPreferences(ServiceCall, frozen=True):
@@ -403,13 +406,13 @@ class WriteFeedPreferences(ServiceCall, frozen=True):
 
 
 class AddTarget(ServiceCall, frozen=True):
-    """-> (`Target`, its secret: shown once); TargetRefused"""
+    """-> (`Destination`, its secret, which is shown only once); TargetRefused"""
 
     target: Destination
 
 
 class TryTarget(ServiceCall, frozen=True):
-    """-> None when the target took it; TargetFailed"""
+    """-> None when the target accepted the test notice; TargetFailed"""
 
     id: str
 
@@ -419,14 +422,14 @@ class PushKey(ServiceCall, frozen=True):
 
 
 class ReadFeed(ServiceCall, frozen=True):
-    """-> `FeedPage`: the last entries before a place (None: the newest), ascending"""
+    """-> `FeedPage`: the last entries before a position (None: the newest), ascending"""
 
     before: int | None = None
     limit: int = 100
 
 
 class RedeemAnswerCode(ServiceCall, frozen=True):
-    """-> `AnswerOf`: what the code of a push message answers; it is spent. BadAnswerCode"""
+    """-> `AnswerOf`: the answer that a push message's code stands for; the code is used up. BadAnswerCode"""
 
     code: str
 
@@ -438,7 +441,7 @@ class AnswerOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadAnswerCode(NotAllowed):
-    """The same words whatever is wrong with it: nothing is told to who guesses."""
+    """The same message whatever is wrong with the code: a guesser learns nothing."""
 
     code = "bad_answer_code"
 
@@ -447,7 +450,7 @@ class BadAnswerCode(NotAllowed):
 
 
 class TargetRefused(FairleadError):
-    """A target that we do not send to: no public address, or no address that can be called."""
+    """A target to which Fairlead does not send: no public address, or no address that can be called."""
 
     code = "target_refused"
     status = 400
@@ -466,19 +469,21 @@ class FeedPing(msgspec.Struct, frozen=True):
 
 
 class FeedRequest(msgspec.Struct, frozen=True):
-    """What a peer wants beside the changes, and where it was; no cursor: from now on."""
+    """The topics that a subscriber wants in addition to the changes, and its position; without a cursor: from now
+    on."""
 
     topics: frozenset[Topic]
     cursor: str | None = None
 
 
 class FeedCodec(Protocol):
-    """How a client protocol spells the feed. Equal `key`, equal bytes: an entry is encoded once for all peers."""
+    """A client protocol's encoding of the feed. Codecs with the same `key` produce the same bytes: an entry is encoded
+    once for all their subscribers."""
 
     @property
     def key(self) -> str: ...
     def read(self, data: bytes) -> FeedPing | FeedRequest | None:
-        """None for what is to be ignored; a FairleadError is told by `failed`, and the socket goes on."""
+        """Decode a message; None: ignore it. A FairleadError is answered with `failed`, and the socket stays open."""
         ...
 
     def opened(self, now: int) -> bytes: ...
@@ -486,11 +491,11 @@ class FeedCodec(Protocol):
     def subscribed(self, ask: FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes: ...
     def failed(self, error: FairleadError, now: int) -> bytes: ...
     def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
-        """`cursor` for a peer that has asked; without, exactly what the protocol's first form has."""
+        """Encode an entry. `cursor`: for a client that has subscribed; None: exactly the protocol's original form."""
         ...
 
 
 class JoinFeed(ServiceCall, frozen=True):
-    """-> a `model.sockets.Holder` that a conversation attaches"""
+    """-> a `model.sockets.SocketOwner` to attach to the socket"""
 
     codec: FeedCodec

@@ -1,7 +1,7 @@
-"""The feed: what changed, in one order, stored before it is told, encoded once for all who are told.
+"""The feed: changes and notices in one order, stored before they are sent, encoded once for all subscribers.
 
-Rule: nobody here waits for a peer. One that does not read is left where it is and reads on from the store when it
-does; what waits for it in memory is bounded.
+Rule: nothing here waits for a subscriber. A subscriber that does not read keeps its position and continues from the
+store when it reads again; its backlog in memory is bounded.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from fairlead.notifications.api import (
 from fairlead.system.clock import Clock
 
 UNSENT_BYTES: Final = 128 * 1024
-"""What may wait for one peer; above the mark over which a connection tells that it has drained."""
+"""Maximum backlog of one subscriber; above the mark at which a connection reports that it has drained."""
 PAGE: Final = 200
 LOST: Final = (1013, "too far behind: connect again")
 UNREADABLE: Final = (1011, "the feed cannot be read: connect again")
 
 
 class ChangeFeed:
-    """`start` it before anything else."""
+    """Call `start` before anything else."""
 
     def __init__(self, shelf: ResourceStore, clock: Clock) -> None:
         self._shelf = shelf
@@ -44,7 +44,7 @@ class ChangeFeed:
         self._writing = asyncio.Lock()
         self.peers: set[FeedSubscriber] = set()
         self.listeners: list[Callable[[], None]] = []
-        """Called after every entry: those who read on from the store."""
+        """Called after every entry, for readers that continue from the store."""
         self.id = ""
         self.head = 0
 
@@ -54,14 +54,14 @@ class ChangeFeed:
 
     async def write(
         self,
-        *told: Told,
+        *items: Told,
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:
-        """Store what changed together with the word about it, then tell it. In the order of the calls."""
+        """Store changed rows together with their feed entries, then publish the entries, in the order of the calls."""
         async with self._writing:
-            entries = await self._shelf.write(self._clock.now_ms(), puts, removes, told, most=most)
+            entries = await self._shelf.write(self._clock.now_ms(), puts, removes, items, most=most)
             for entry in entries:
                 self._publish(entry)
         return entries
@@ -79,7 +79,7 @@ class ChangeFeed:
     def _publish(self, entry: FeedEntry) -> None:
         self.head = entry.seq
         encoded: dict[tuple[str, bool], bytes] = {}
-        # A copy: a peer whose socket fails leaves while it is told.
+        # A copy: a subscriber whose socket fails leaves during the send.
         for peer in tuple(self.peers):
             if peer.wants(entry):
                 variant = peer.variant
@@ -94,7 +94,7 @@ class ChangeFeed:
 
 
 class FeedSubscriber:
-    """One socket of the feed. Implements `model.sockets.Holder`."""
+    """One socket of the feed. Implements `model.sockets.SocketOwner`."""
 
     def __init__(self, feed: ChangeFeed, who: Identity, codec: FeedCodec, clock: Clock) -> None:
         self._feed = feed
@@ -109,7 +109,7 @@ class FeedSubscriber:
         self._reading: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
 
-    # --- what the socket calls
+    # --- SocketOwner
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
@@ -122,22 +122,22 @@ class FeedSubscriber:
         self._early.clear()
 
     def received(self, data: bytes) -> None:
-        """Also before it is attached: a client need not wait with its first words."""
+        """Handle a message; one that comes before `attached` is kept, so that a client need not wait."""
         wire, now = self._wire, self._clock.now_ms()
         if wire is None:
             self._early.append(data)
             return
         try:
-            said = self._codec.read(data)
+            message = self._codec.read(data)
         except FairleadError as error:
             wire.send(self._codec.failed(error, now))
         else:
-            if isinstance(said, FeedPing):
+            if isinstance(message, FeedPing):
                 wire.send(self._codec.pong(now))
-            elif isinstance(said, FeedRequest):
-                self._subscribe(wire, said, now)
+            elif isinstance(message, FeedRequest):
+                self._subscribe(wire, message, now)
         if wire.backlog() > UNSENT_BYTES:
-            # Who does not take our answers is not listened to either.
+            # Do not read from a client that does not read its answers.
             wire.pause()
 
     def drained(self) -> None:
@@ -152,27 +152,27 @@ class FeedSubscriber:
         if self._reading is not None:
             self._reading.cancel()
 
-    # --- what the feed calls
+    # --- called by the feed
 
     @property
     def variant(self) -> tuple[str, bool]:
         return self._codec.key, self._ask is not None
 
     def wants(self, entry: FeedEntry) -> bool:
-        told = entry.told
-        asked = isinstance(told, Change) or (self._ask is not None and told.topic in self._ask.topics)
-        return asked and is_for(self._who, told)
+        item = entry.told
+        asked = isinstance(item, Change) or (self._ask is not None and item.topic in self._ask.topics)
+        return asked and is_for(self._who, item)
 
     def encode(self, entry: FeedEntry) -> bytes:
         return self._codec.entry(entry, cursor_text(self._feed.id, entry.seq) if self._ask is not None else None)
 
     def tell(self, seq: int, frames: bytes) -> None:
-        """Empty frames: it is not for this peer, which is level with it all the same."""
+        """Send an entry's frames. Empty frames: the entry is not for this subscriber, but its position advances."""
         wire = self._wire
         if wire is None or self._behind:
             return
         if seq != self._seq + 1 or wire.backlog() > UNSENT_BYTES:
-            # Something was stored that nobody told us, or it does not read: the store has it all.
+            # An entry was missed, or the client does not read: continue from the store, which has everything.
             self._behind = True
             if wire.backlog() <= UNSENT_BYTES:
                 self._read_on()
@@ -200,7 +200,7 @@ class FeedSubscriber:
         self._behind = True
 
     async def _resume(self, wire: SocketHandle, ask: FeedRequest, known: bool, seq: int, now: int) -> None:
-        """The verdict first, which may need a look at what is still kept; then what was missed."""
+        """Send the verdict first, which may need a check of the oldest stored entry; then the missed entries."""
         if known and seq < self._feed.head:
             try:
                 known = seq + 1 >= (await self._feed.read(seq, 1)).first
@@ -237,12 +237,12 @@ class FeedSubscriber:
                 if self.wants(entry):
                     wire.send(self.encode(entry))
                 self._seq = entry.seq
-        # Nothing was awaited since the comparison: what comes from now on is told as it comes.
+        # Nothing was awaited since the comparison: later entries are sent live.
         self._behind = False
 
 
 async def finished(task: asyncio.Task[None] | None) -> None:
-    """Cancel it and wait for its end."""
+    """Cancel a task and wait for its end."""
     if task is not None:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""When a cron expression is due. Pure; times are UTC, in milliseconds since 1970."""
+"""Due times of cron expressions. Pure; times are UTC, in milliseconds since 1970."""
 
 from datetime import UTC, datetime
 
@@ -7,11 +7,11 @@ from cronsim import CronSim, CronSimError
 from fairlead.model.errors import BadRequest
 
 LONGEST = 200
-"""Characters of an expression: more than any real one, and little to parse."""
+"""Maximum characters of an expression: more than any real one has, and quick to parse."""
 
 
 def check_schedule(expression: str) -> None:
-    """BadRequest for what is no schedule, or none that ever comes."""
+    """Raise BadRequest for an invalid schedule, or one that is never due."""
     next_due(expression, 0)
 
 

@@ -1,7 +1,7 @@
-"""What a session's events are for the feed. Pure.
+"""Turns a session's events into feed entries. Pure.
 
-No word of what was said or asked goes into a notice, but for the session's title, which may be the first prompt: that
-is for those who see the session, and what is sent outside (`Notice.outside`) goes without.
+A notice contains nothing of a session's messages or requests, except the session's title, which may be the first
+prompt: only users who see the session get it, and external targets get `FeedNotice.outside` without it.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ _ENDS: Final[dict[str, tuple[str, str, Color]]] = {
     "cancelled": ("Turn cancelled", "was cancelled", "warning"),
 }
 _CALLED: Final = "\0"
-"""Where a message names the session."""
+"""Placeholder in a message for the session's name."""
 
 
 class NoticeBuilder:
-    """Of one session; `name` is its title, empty if it has none; `seen`: the users who see it."""
+    """Builds the feed entries of one session. `name`: its title, or empty; `seen`: the users who see it."""
 
     def __init__(self, session: SessionId, name: str, seen: tuple[str, ...]) -> None:
         self._session = session
@@ -30,7 +30,7 @@ class NoticeBuilder:
         self._seen = seen
 
     def news(self, what: What) -> Sequence[Told]:
-        """Of a session that was made or deleted, which no event in its log can tell."""
+        """The entries for a created or deleted session, for which its log has no event."""
         if what == "created":
             change = self._change("create", self._name)
             return change, self._notice("session", "session.created", "Session created", f"New: {_CALLED}")
@@ -55,8 +55,8 @@ class NoticeBuilder:
                     "costUsd": event.cost_usd,
                     "durationMs": event.duration_ms,
                 }
-                told = f"A turn of {_CALLED} {verb}"
-                return (self._notice("turn", f"turn.{event.status}", title, told, color, **meta),)
+                message = f"A turn of {_CALLED} {verb}"
+                return (self._notice("turn", f"turn.{event.status}", title, message, color, **meta),)
             case ev.PermissionRequested():
                 return (self._waiting(event.tool, event.request, toolName=event.tool),)
             case ev.QuestionAsked():
@@ -65,24 +65,26 @@ class NoticeBuilder:
                 return (self._waiting("A plan", event.request),)
             case ev.PermissionResolved(asked=True):
                 verb = "allowed" if event.behavior == "allow" else "denied"
-                told = f"A permission of {_CALLED} was {verb} by {event.by or f'a {event.how}'}"
-                return (self._settled(told, event.request, behavior=event.behavior, by=event.by),)
+                message = f"A permission of {_CALLED} was {verb} by {event.by or f'a {event.how}'}"
+                return (self._settled(message, event.request, behavior=event.behavior, by=event.by),)
             case ev.PermissionCancelled():
                 return (self._settled(f"A permission of {_CALLED} is settled", event.request),)
             case ev.AgentExited(expected=False):
-                told = f"The agent of {_CALLED} ended unexpectedly"
-                return (self._notice("session", "session.agent_exited", "Agent ended", told, "error"),)
+                message = f"The agent of {_CALLED} ended unexpectedly"
+                return (self._notice("session", "session.agent_exited", "Agent ended", message, "error"),)
             case _:
                 return ()
 
     def _waiting(self, what: str, request: str, **meta: Any) -> FeedNotice:
-        told = f"{what} waits for an answer in {_CALLED}"
+        message = f"{what} waits for an answer in {_CALLED}"
         return self._notice(
-            "permission", "permission.asked", "Permission waiting", told, "warning", requestId=request, **meta
+            "permission", "permission.asked", "Permission waiting", message, "warning", requestId=request, **meta
         )
 
-    def _settled(self, told: str, request: str, **meta: Any) -> FeedNotice:
-        return self._notice("permission", "permission.settled", "Permission settled", told, requestId=request, **meta)
+    def _settled(self, message: str, request: str, **meta: Any) -> FeedNotice:
+        return self._notice(
+            "permission", "permission.settled", "Permission settled", message, requestId=request, **meta
+        )
 
     def _change(self, action: Doing, name: str) -> Change:
         return Change(resource="conversation", action=action, id=self._session, name=name, seen=self._seen)

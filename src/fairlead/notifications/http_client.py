@@ -1,4 +1,4 @@
-"""One HTTP request to a target: to the address that was checked, without redirects, within a time."""
+"""One HTTP request to a target: to the checked address, without redirects, with a timeout."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 
 class HttpClient:
-    """`private`: networks that may be called though they are not public."""
+    """`private`: networks that may be called although they are not public."""
 
     def __init__(self, clock: Clock, private: Sequence[Network] = (), resolver: Resolver = resolve) -> None:
         self._clock = clock
@@ -30,8 +30,8 @@ class HttpClient:
         self._resolve = resolver
 
     async def check(self, url: str) -> str:
-        """The address to connect to. Every address of the name must be allowed: the next answer may be in another
-        order. TargetRefused."""
+        """The address to connect to. Every address of the name must be allowed, because the next DNS answer may have
+        another order. Raises TargetRefused."""
         parts = target_url(url)
         host = parts.hostname or ""
         secure = parts.scheme == "https"
@@ -46,23 +46,23 @@ class HttpClient:
         return found[0]
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> int:
-        """The status. TargetRefused; TargetFailed where there is none."""
+        """Send a request and return the response's status. Raises TargetRefused; TargetFailed without a response."""
         address = await self.check(url)
         parts = target_url(url)
         literal = f"[{address}]" if ":" in address else address
         port = f":{parts.port}" if parts.port is not None else ""
         aimed = parts._replace(netloc=f"{literal}{port}").geturl()
-        told = {"host": parts.netloc, "user-agent": "fairlead", "content-type": "application/json", **headers}
+        all_headers = {"host": parts.netloc, "user-agent": "fairlead", "content-type": "application/json", **headers}
         try:
-            return await within(self._clock, SECONDS, self._send(aimed, body, told, parts.hostname or ""))
+            return await within(self._clock, SECONDS, self._send(aimed, body, all_headers, parts.hostname or ""))
         except (httpx.HTTPError, TimeoutError) as error:
             why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             raise TargetFailed(f"{parts.hostname} could not be told: {why}.", url=url[:200]) from None
 
     async def _send(self, url: str, body: bytes, headers: Mapping[str, str], host: str) -> int:
-        # A client each: nothing of one target is reused for another, and none is kept open for the next hour.
+        # A new client for each request: targets share no state, and no connection stays open for the next hour.
         async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=None) as client:
-            # TLS is with the name, whatever address it is reached at.
+            # TLS verifies the host name, whatever the address.
             request = client.build_request(
                 "POST", url, content=body, headers=headers, extensions={"sni_hostname": host}
             )

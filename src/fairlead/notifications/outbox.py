@@ -1,6 +1,7 @@
-"""Targets: each is told what it asked for, in order, from where it was; retried with a growing pause, then left out.
+"""Delivery to targets: each gets the entries of its topics in order, from its position on.
 
-A target's place is stored when it has taken an entry, so that a restart neither forgets nor repeats more than one.
+A failed delivery is retried with growing pauses, then skipped. A target's position is stored when it has accepted an
+entry, so that a restart loses no entry and repeats at most one.
 """
 
 import asyncio
@@ -38,25 +39,25 @@ from fairlead.system.clock import Clock
 log = logging.getLogger("fairlead.notifications")
 
 PAUSES_S: Final = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
-"""Between tries; a server that restarts is back within one of them."""
+"""Pauses between attempts; a server that restarts is back within one of them."""
 STALE_MS: Final = 3_600_000
-"""What is older when its turn comes is news to nobody."""
+"""Entries that are older than this when their turn comes are not sent."""
 MOST: Final = 1000
 MOST_EACH: Final = 20
-"""Of one user."""
+"""Maximum number of targets of one user."""
 _ADMIN: Final = Identity("", "", "", frozenset({"admin"}))
 PAGE: Final = 100
 KEYS: Final = "push"
-"""The document with our own key for push services."""
+"""The document with Fairlead's own key for push services."""
 
 
 class Outbox:
-    """`link` makes the address that opens a session, empty where we have none that others can reach. `who_is` finds the
-    one that a credential is good for, if it still is."""
+    """`link` makes the URL that opens a session; empty if the gateway has no public URL. `who_is` returns the identity
+    of a credential; None if the credential is no longer valid."""
 
     def __init__(
         self,
-        desk: Resources,
+        resources: Resources,
         feed: ChangeFeed,
         documents: Documents,
         seal: FieldCipher,
@@ -65,7 +66,7 @@ class Outbox:
         link: Callable[[SessionId | None], str],
         who_is: Callable[[str], Identity | None],
     ) -> None:
-        self._desk = desk
+        self._resources = resources
         self._feed = feed
         self._documents = documents
         self._seal = seal
@@ -81,11 +82,11 @@ class Outbox:
         feed.listeners.append(self._wake)
 
     async def start(self) -> None:
-        for target in await self._desk.list(Destination):
+        for target in await self._resources.list(Destination):
             if target.kind == "push" and not (target.device or target.credential):
-                # From before it was kept whose it is: nobody could end it, and what it may be told is not known.
+                # Stored before targets had an owner: it could not be revoked, and its rights are unknown.
                 log.info("push subscription of nobody removed", extra={"target": target.id})
-                await self._desk.remove(Destination, target.id)
+                await self._resources.remove(Destination, target.id)
             else:
                 self._employ(target)
 
@@ -94,32 +95,32 @@ class Outbox:
             await finished(courier)
         self._couriers.clear()
 
-    # --- what is asked
+    # --- requests
 
     async def add(self, target: Destination) -> tuple[Destination, str]:
-        """The target, and the secret with which a webhook is signed: shown once."""
+        """Add a target. Returns it and the secret that signs its webhooks, which is shown only once."""
         if len(self._couriers) >= MOST:
             raise BadRequest(f"At most {MOST} targets are kept: delete some first.")
-        if len(await self._desk.list(Destination, lambda kept: kept.user == target.user)) >= MOST_EACH:
+        if len(await self._resources.list(Destination, lambda kept: kept.user == target.user)) >= MOST_EACH:
             raise BadRequest(f"At most {MOST_EACH} targets are kept for a user: delete some first.")
         if target.kind == "push":
             payloads.check_keys(target.p256dh, target.auth)
         await self._caller.check(target.url)
         secret = target.secret or (secrets.token_urlsafe(32) if target.kind == "webhook" else "")
         kept = structs.replace(target, seq=self._feed.head, secret=self._seal.seal(secret) if secret else "")
-        return await self._desk.add(kept), secret
+        return await self._resources.add(kept), secret
 
     async def test(self, id: str) -> None:
-        """TargetRefused, TargetFailed."""
-        target = await self._desk.get(Destination, id)
-        told = FeedNotice(
+        """Send a test notice. Raises TargetRefused, TargetFailed."""
+        target = await self._resources.get(Destination, id)
+        notice = FeedNotice(
             topic="session",
             kind="test",
             session=SessionId(""),
             title="Test of Fairlead",
             message="Notices reach this target.",
         )
-        status = await self._post(target, FeedEntry(0, self._clock.now_ms(), told))
+        status = await self._post(target, FeedEntry(0, self._clock.now_ms(), notice))
         if not 200 <= status < 300:
             raise TargetFailed(f"{target.url[:200]} answered {status}.", status=status)
 
@@ -138,7 +139,7 @@ class Outbox:
             else:
                 self._topics[item.id] = item.topics
 
-    # --- telling
+    # --- delivery
 
     def _wake(self) -> None:
         self._news.set()
@@ -155,36 +156,36 @@ class Outbox:
                     await self._news.wait()
                 page = await self._feed.read(target.seq, PAGE)
                 for entry in page.entries:
-                    target = await self._tell(target, entry)
+                    target = await self._handle_entry(target, entry)
             except NotFound:
                 return
             except FairleadError as error:
                 log.warning("targets cannot be read", extra={"target": target.id, "error": error.message})
                 await self._clock.sleep(PAUSES_S[-1])
 
-    async def _tell(self, target: Destination, entry: FeedEntry) -> Destination:
+    async def _handle_entry(self, target: Destination, entry: FeedEntry) -> Destination:
         failed = target.failed
-        told = (
+        wanted = (
             not _names(entry).isdisjoint(self._topics.get(target.id, ())) and entry.at > self._clock.now_ms() - STALE_MS
         )
-        # As it is now: who it belongs to may see less than when it was made, or be nobody any more.
-        who = self._whose(target) if told else None
-        told = who is not None and is_for(who, entry.told)
-        if told:
+        # The owner's current rights: they may be fewer than when the target was made, or the owner may be gone.
+        who = self._whose(target) if wanted else None
+        wanted = who is not None and is_for(who, entry.told)
+        if wanted:
             failed = await self._deliver(target, entry)
         done = structs.replace(target, seq=entry.seq, failed=failed)
-        if told:
-            # Only then: an entry that is nothing to this target is soon looked at again.
-            await self._desk.amend(Destination, target.id, {"seq": entry.seq, "failed": failed})
+        if wanted:
+            # Only then: entries that do not concern this target are cheap to check again.
+            await self._resources.amend(Destination, target.id, {"seq": entry.seq, "failed": failed})
         return done
 
     def _whose(self, target: Destination) -> Identity | None:
         credential = target.credential or target.device
-        # Webhooks from before that was kept were made by admins.
+        # Webhooks stored before targets had an owner were made by admins.
         return self._who_is(credential) if credential else _ADMIN
 
     async def _deliver(self, target: Destination, entry: FeedEntry) -> str | None:
-        """Why it was given up, or None."""
+        """Deliver an entry. Returns the reason if delivery was given up, else None."""
         why = ""
         for pause in (*PAUSES_S, None):
             try:
@@ -199,8 +200,8 @@ class Outbox:
                     return None
                 why = f"It answered {status}."
                 if target.kind == "push" and status in (404, 410):
-                    # The browser has taken its subscription back.
-                    await self._desk.remove(Destination, target.id)
+                    # The browser has cancelled its subscription.
+                    await self._resources.remove(Destination, target.id)
                     raise NotFound("target", target.id)
                 if status not in (408, 425, 429) and status < 500:
                     break
@@ -214,25 +215,25 @@ class Outbox:
         secret = self._seal.open(target.secret) if target.secret else ""
         link = self._link(entry.told.session if isinstance(entry.told, FeedNotice) and entry.told.session else None)
         if target.kind == "webhook":
-            letter = payloads.webhook(target.url, secret, entry, feed, now)
+            payload = payloads.webhook(target.url, secret, entry, feed, now)
         elif target.kind == "ntfy":
-            letter = payloads.ntfy(target.url, secret, entry, feed, link)
+            payload = payloads.ntfy(target.url, secret, entry, feed, link)
         else:
             key = await self._own_key()
             answers = await self._answers(target, entry.told)
-            letter = payloads.push(
+            payload = payloads.push(
                 target.url, target.p256dh, target.auth, key, entry, feed, link, now, os.urandom(16), answers
             )
-        return await self._caller.post(letter.url, letter.body, letter.headers)
+        return await self._caller.post(payload.url, payload.body, payload.headers)
 
-    async def _answers(self, target: Destination, told: Told) -> dict[str, str]:
-        """Codes for the buttons of a message about a permission; a question and a plan are answered on their card."""
-        meta = told.meta or {}
-        if not target.approves or not isinstance(told, FeedNotice) or told.kind != "permission.asked":
+    async def _answers(self, target: Destination, item: Told) -> dict[str, str]:
+        """Codes for the buttons of a permission's push message; questions and plans are answered on their card."""
+        meta = item.meta or {}
+        if not target.approves or not isinstance(item, FeedNotice) or item.kind != "permission.asked":
             return {}
         if "toolName" not in meta:
             return {}
-        return await self.codes.make(told.session, meta["requestId"], target.device)
+        return await self.codes.make(item.session, meta["requestId"], target.device)
 
     async def _own_key(self) -> str:
         if not self._key:
@@ -244,8 +245,8 @@ class Outbox:
 
 
 def _names(entry: FeedEntry) -> frozenset[str]:
-    """What a target may call it."""
-    told = entry.told
-    if isinstance(told, Change):
-        return frozenset((told.resource, f"{told.resource}.{told.action}"))
-    return frozenset((told.topic, told.kind))
+    """The topics under which a target can subscribe to this entry."""
+    item = entry.told
+    if isinstance(item, Change):
+        return frozenset((item.resource, f"{item.resource}.{item.action}"))
+    return frozenset((item.topic, item.kind))

@@ -1,5 +1,5 @@
-"""What a target is sent: a signed webhook, an ntfy message, an encrypted push message. What needs a clock or chance is
-handed in."""
+"""Payloads for targets: a signed webhook, an ntfy message, an encrypted push message. The caller passes time and
+randomness in."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ from fairlead.model.errors import BadRequest
 from fairlead.notifications.api import Change, FeedEntry, FeedNotice, Told, cursor_text
 
 SHORT: Final = 400
-"""Characters of a title or message in a push: with its keys it stays far below the 4096 bytes that services take."""
+"""Maximum characters of a title or message in a push: the whole stays far below the 4096 bytes that services accept."""
 TTL_S: Final = 86_400
 CLAIM_S: Final = 12 * 3600
 PRIORITIES: Final = {"success": 3, "info": 2, "warning": 4, "error": 4}
@@ -32,34 +32,34 @@ class Payload(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
-def outside(told: Told) -> Told:
-    """What may leave the house: without a session's title and without what an agent said of its failure."""
-    if isinstance(told, FeedNotice):
-        return structs.replace(told, name="", message=told.outside or told.title)
-    return structs.replace(told, said="", name="" if told.resource == "conversation" else told.name)
+def outside(item: Told) -> Told:
+    """The version for external receivers: without a session's title and without an agent's failure message."""
+    if isinstance(item, FeedNotice):
+        return structs.replace(item, name="", message=item.outside or item.title)
+    return structs.replace(item, said="", name="" if item.resource == "conversation" else item.name)
 
 
 def words(entry: FeedEntry, feed: str) -> dict[str, Any]:
-    """An entry as JSON for somebody outside."""
-    told = outside(entry.told)
+    """An entry as JSON for an external receiver."""
+    item = outside(entry.told)
     at = datetime.fromtimestamp(entry.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     shown: dict[str, Any] = {
-        "type": "change" if isinstance(told, Change) else "notice",
-        "title": told.title,
-        "message": told.message,
-        "color": told.color,
+        "type": "change" if isinstance(item, Change) else "notice",
+        "title": item.title,
+        "message": item.message,
+        "color": item.color,
         "timestamp": at,
         "cursor": cursor_text(feed, entry.seq),
     }
-    if isinstance(told, Change):
-        shown |= {"resource": told.resource, "action": told.action, "resourceId": told.id, "resourceName": told.name}
+    if isinstance(item, Change):
+        shown |= {"resource": item.resource, "action": item.action, "resourceId": item.id, "resourceName": item.name}
     else:
-        shown |= {"topic": told.topic, "kind": told.kind, "sessionId": told.session, "sessionName": told.name}
-    return shown | {"meta": told.meta or {}}
+        shown |= {"topic": item.topic, "kind": item.kind, "sessionId": item.session, "sessionName": item.name}
+    return shown | {"meta": item.meta or {}}
 
 
 def webhook(url: str, secret: str, entry: FeedEntry, feed: str, now: int) -> Payload:
-    """Signed as the Standard Webhooks specification has it: HMAC-SHA256 of id, time and body."""
+    """A webhook signed according to the Standard Webhooks specification: HMAC-SHA256 of id, time and body."""
     body = msgspec.json.encode(words(entry, feed))
     id, at = cursor_text(feed, entry.seq), str(now // 1000)
     signed = hmac.new(secret.encode(), b".".join((id.encode(), at.encode(), body)), hashlib.sha256).digest()
@@ -68,16 +68,16 @@ def webhook(url: str, secret: str, entry: FeedEntry, feed: str, now: int) -> Pay
 
 
 def ntfy(url: str, token: str, entry: FeedEntry, feed: str, link: str) -> Payload:
-    """As JSON to the root: its headers would take no other letters than ASCII."""
+    """An ntfy message, as JSON to the server's root: ntfy's headers allow only ASCII characters."""
     parts = urlsplit(url)
     base, _, topic = parts.path.rstrip("/").rpartition("/")
-    told = outside(entry.told)
+    item = outside(entry.told)
     message = {
         "topic": topic,
-        "title": told.title,
-        "message": told.message,
-        "priority": PRIORITIES[told.color],
-        "tags": [told.resource if isinstance(told, Change) else told.topic],
+        "title": item.title,
+        "message": item.message,
+        "priority": PRIORITIES[item.color],
+        "tags": [item.resource if isinstance(item, Change) else item.topic],
     }
     if link:
         message["click"] = link
@@ -85,7 +85,7 @@ def ntfy(url: str, token: str, entry: FeedEntry, feed: str, link: str) -> Payloa
     return Payload(parts._replace(path=f"{base}/").geturl(), msgspec.json.encode(message), headers)
 
 
-# --- web push: RFC 8291 (encryption), RFC 8292 (who sends)
+# --- web push: RFC 8291 (encryption), RFC 8292 (sender identification)
 
 
 def new_key() -> str:
@@ -99,7 +99,7 @@ def public_key(private: str) -> str:
 
 
 def check_keys(p256dh: str, auth: str) -> None:
-    """BadRequest for what no browser gave."""
+    """Raise BadRequest for keys that cannot come from a browser."""
     try:
         if len(_bytes(auth)) != 16:
             raise ValueError("the length of auth")
@@ -120,7 +120,7 @@ def push(
     salt: bytes,
     answers: Mapping[str, str] | None = None,
 ) -> Payload:
-    """`answers`: codes with which the browser it is sent to may answer what is asked."""
+    """An encrypted push message. `answers`: codes with which the receiving browser may answer the request."""
     shown = words(entry, feed)
     shown |= {"title": shown["title"][:SHORT], "message": shown["message"][:SHORT], "link": link, "meta": {}}
     if answers:
@@ -137,7 +137,7 @@ def push(
 
 
 def encrypted(text: bytes, p256dh: str, auth: str, once: ec.EllipticCurvePrivateKey, salt: bytes) -> bytes:
-    """`once` is a key for this message alone."""
+    """Encrypt a message. `once` is a key for this message only."""
     theirs = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes(p256dh))
     ours = _point(once.public_key())
     shared = once.exchange(ec.ECDH(), theirs)

@@ -1,6 +1,6 @@
-"""The resources: made, changed, deleted, restored; each change is stored together with the word about it.
+"""Creates, edits, deletes and restores resources; each change is stored together with its feed entry.
 
-What a client may say of them is checked by its protocol; here is what holds whoever asks.
+A client's input is checked by its protocol; the checks here apply to every caller.
 """
 
 import asyncio
@@ -38,12 +38,13 @@ from fairlead.system.clock import Clock
 T = TypeVar("T", bound=Resource)
 
 MOST: Final = 10_000
-"""Of each kind. Hook events and runs come by themselves: of those the oldest go."""
+"""Maximum number of items of each kind. Hook events and runs arise by themselves: their oldest ones are dropped."""
 PAGE: Final = 200
 
 
 class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
-    """`soft`: what was deleted is kept and can be restored. `endless`: the oldest go when there are too many."""
+    """`soft`: deleted items are kept and can be restored. `endless`: the oldest items are dropped when there are too
+    many."""
 
     name: str
     resource: ResourceKind | None
@@ -74,7 +75,7 @@ class Resources:
         self._clock = clock
         self._changing = asyncio.Lock()
         self.changed: Callable[[Resource], None] = lambda item: None
-        """Told of every item that was made, changed, deleted or restored."""
+        """Called with every item that was created, edited, deleted or restored."""
 
     # --- reading
 
@@ -93,7 +94,7 @@ class Resources:
         *,
         deleted: bool = False,
     ) -> tuple[T, ...]:
-        """Newest first. In pages, so that a long shelf holds nobody up."""
+        """Accepted items, newest first. Reads pages, so that a long list does not block other work."""
         found: list[T] = []
         before: int | None = None
         decoder = msgspec.json.Decoder(kind)
@@ -156,33 +157,33 @@ class Resources:
             await self._write(made, "restore")
         return made
 
-    async def amend(self, kind: type[T], id: str, changes: Mapping[str, Any], *told: Change) -> None:
-        """What happens to it by itself (a reminder fires), told with these words."""
+    async def amend(self, kind: type[T], id: str, changes: Mapping[str, Any], *entries: Change) -> None:
+        """Store a change that the gateway itself makes (a reminder fires), with these feed entries."""
         async with self._changing:
-            await self.put(structs.replace(await self.get(kind, id), **changes), *told)
+            await self.put(structs.replace(await self.get(kind, id), **changes), *entries)
 
-    async def put(self, item: Resource, *told: Change) -> None:
-        """As it is: for what only one changes (a run)."""
+    async def put(self, item: Resource, *changes: Change) -> None:
+        """Store the item as given, without the lock: for items with a single writer (a run)."""
         kind = KINDS[type(item)]
         most = {kind.name: MOST} if kind.endless else None
-        await self._feed.write(*told, puts=[_kept(item)], most=most)
+        await self._feed.write(*changes, puts=[_kept(item)], most=most)
         self.changed(item)
 
     async def _write(self, item: Resource, action: Doing) -> None:
         kind = KINDS[type(item)]
-        told = () if kind.resource is None else (_told(item, kind.resource, action),)
+        changes = () if kind.resource is None else (_change(item, kind.resource, action),)
         if action == "delete" and not kind.soft:
-            await self._feed.write(*told, removes=[(kind.name, _kept(item).id)])
+            await self._feed.write(*changes, removes=[(kind.name, _kept(item).id)])
             self.changed(item)
         else:
-            await self.put(item, *told)
+            await self.put(item, *changes)
 
 
 def named(item: Resource) -> str:
     return str(getattr(item, KINDS[type(item)].label))
 
 
-def _told(item: Resource, resource: ResourceKind, action: Doing) -> Change:
+def _change(item: Resource, resource: ResourceKind, action: Doing) -> Change:
     id, name = item.id, named(item)
     if action == "delete" and isinstance(item, Secret):
         id = ""
@@ -193,13 +194,13 @@ def _told(item: Resource, resource: ResourceKind, action: Doing) -> Change:
 
 
 def _kept(item: Resource) -> StoredResource:
-    # A secret is asked for by its key, which nobody else has.
+    # A secret is looked up by its key, which is unique.
     id = item.key if isinstance(item, Secret) else item.id
     return StoredResource(KINDS[type(item)].name, id, msgspec.json.encode(item))
 
 
 def _checked(item: T, before: T | None, now: int) -> T:
-    """What follows from a change, or BadRequest."""
+    """Update the fields that depend on a change. Raises BadRequest for an invalid schedule."""
     if isinstance(item, Task):
         was = before.completed_at if isinstance(before, Task) else None
         return structs.replace(item, completed_at=(was or now) if item.status == "done" else None)

@@ -1,4 +1,4 @@
-"""Runs of scheduled agents: each is a session of the core, told as it began and as it truly ended."""
+"""Runs of scheduled agents: each is a session of the core; the feed gets its start and its actual end."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from fairlead.system.clock import Clock
 log = logging.getLogger("fairlead.notifications")
 
 OVER_BUDGET: Final = "error_max_budget_usd"
-"""The reason of a turn that cost all it was allowed to, as Claude Code says it."""
+"""Claude Code's reason for a turn that used up its budget."""
 LOST: Final = "The gateway stopped while it ran."
 ACTIONS: Final[dict[RunStatus, Doing]] = {
     "running": "run",
@@ -35,7 +35,7 @@ ACTIONS: Final[dict[RunStatus, Doing]] = {
 
 
 def ending(event: ev.TurnEnded, *, cancelling: bool) -> tuple[RunStatus, str]:
-    """How a run ended, and what is said of it. One that was done before the cancel reached it is done."""
+    """A run's final status and its message. A run that completed before the cancel reached it counts as a success."""
     if event.status == "completed":
         return "success", ""
     if event.reason == OVER_BUDGET:
@@ -46,15 +46,17 @@ def ending(event: ev.TurnEnded, *, cancelling: bool) -> tuple[RunStatus, str]:
 
 
 def identity(agent: ScheduledAgent) -> Identity:
-    """An agent may do what everybody may who could make one, and nothing more: nobody is there to approve. Its sessions
-    are the user's who made it."""
+    """The identity that an agent runs with: the rights that every creator of an agent has, and no right to approve,
+    because no person is present. Its sessions belong to the user who made it."""
     user = agent.user or OWNER
     return Identity(f"agent:{agent.id}", user, shown_name(user, agent.name), frozenset({"view", "chat"}))
 
 
 class ScheduledRuns:
-    def __init__(self, desk: Resources, gateway: Callable[[], Gateway], clock: Clock, fresh: Callable[[], str]) -> None:
-        self._desk = desk
+    def __init__(
+        self, resources: Resources, gateway: Callable[[], Gateway], clock: Clock, fresh: Callable[[], str]
+    ) -> None:
+        self._resources = resources
         self._gateway = gateway
         self._clock = clock
         self._fresh = fresh
@@ -64,8 +66,9 @@ class ScheduledRuns:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Runs that an earlier gateway began: one whose agent lives on goes on, the others end as their log says."""
-        for run in await self._desk.list(AgentRun, lambda run: run.status == "running"):
+        """Resume the runs of an earlier gateway process: a run whose agent still lives continues, the others get the
+        end that their log has."""
+        for run in await self._resources.list(AgentRun, lambda run: run.status == "running"):
             agent = await self._agent_of(run)
             self._running[run.session_id], self._agents[agent.id] = run, agent
             try:
@@ -85,7 +88,7 @@ class ScheduledRuns:
             id=self._fresh(), agent_id=agent.id, session_id=session, created_at=now, modified_at=now, user=agent.user
         )
         self._running[session], self._agents[agent.id] = run, agent
-        await self._tell(run, agent, "")
+        await self._publish(run, agent, "")
         who = identity(agent)
         settings = cmd.Settings(max_turns=agent.max_turns, max_budget_usd=agent.max_budget_usd)
         message = MessageId(run.id)
@@ -96,14 +99,14 @@ class ScheduledRuns:
             content = (TextBlock(text=agent.prompt),)
             await self._gateway().command(who, cmd.Send(session=session, content=content, message=message))
             if session in self._cancelling:
-                # Somebody did not want it before there was anything to end.
+                # The run was cancelled before its session existed.
                 await self._interrupt(run, who)
         except FairleadError as error:
             await self._finish(run, "error", error.message)
         return run
 
     async def cancel(self, agent: ScheduledAgent) -> int:
-        """How many were asked to end. Each is told as cancelled when it has ended."""
+        """Cancel an agent's runs and return their number. Each is published as cancelled when it has ended."""
         asked = [run for run in self._running.values() if run.agent_id == agent.id]
         if not asked:
             raise NotFound("running execution of agent", agent.id)
@@ -113,12 +116,12 @@ class ScheduledRuns:
         return len(asked)
 
     def abandon(self, agent: ScheduledAgent) -> None:
-        """It was deleted: what runs of it ends."""
+        """Cancel the runs of a deleted agent."""
         if any(run.agent_id == agent.id for run in self._running.values()):
             self._spawn(self._abandon(agent))
 
     async def forget(self, user: str) -> None:
-        """What runs of this user's agents ends, and nobody is told how."""
+        """Cancel the runs of this user's agents without publishing their end."""
         await self.stop()
         for run in [run for run in self._running.values() if run.user == user]:
             agent = self._agents[run.agent_id]
@@ -129,7 +132,7 @@ class ScheduledRuns:
             self._agents.pop(run.agent_id, None)
 
     def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
-        """What a session's log has got."""
+        """Handle events that were appended to a session's log."""
         run = self._running.get(session)
         if run is None:
             return
@@ -150,7 +153,7 @@ class ScheduledRuns:
             await self.cancel(agent)
 
     async def _interrupt(self, run: AgentRun, who: Identity) -> None:
-        """It may still wait for its agent, be at work, or be over."""
+        """End a run, which may still wait for its agent, be in progress, or be over."""
         try:
             await self._gateway().command(who, cmd.CancelMessage(session=run.session_id, message=MessageId(run.id)))
         except FairleadError:
@@ -162,24 +165,24 @@ class ScheduledRuns:
             await self._finish(run, "cancelled", "")
 
     async def _ended(self, run: AgentRun, event: ev.TurnEnded) -> None:
-        status, said = ending(event, cancelling=run.session_id in self._cancelling)
+        status, message = ending(event, cancelling=run.session_id in self._cancelling)
         done = structs.replace(run, cost_usd=event.cost_usd, duration_ms=event.duration_ms)
-        await self._finish(done, status, said)
+        await self._finish(done, status, message)
 
-    async def _finish(self, run: AgentRun, status: RunStatus, said: str) -> None:
-        # The first end counts: a session that is deleted ends its turn as well.
+    async def _finish(self, run: AgentRun, status: RunStatus, message: str) -> None:
+        # The first end counts: deleting a session ends its turn as well.
         if self._running.pop(run.session_id, None) is None:
             return
         self._cancelling.discard(run.session_id)
         now = self._clock.now_ms()
-        done = structs.replace(run, status=status, error=said or None, completed_at=now, modified_at=now)
-        await self._tell(done, self._agents.pop(run.agent_id), said)
+        done = structs.replace(run, status=status, error=message or None, completed_at=now, modified_at=now)
+        await self._publish(done, self._agents.pop(run.agent_id), message)
 
-    async def _tell(self, run: AgentRun, agent: ScheduledAgent, said: str) -> None:
+    async def _publish(self, run: AgentRun, agent: ScheduledAgent, message: str) -> None:
         meta: dict[str, Any] = {"runId": run.id, "sessionId": run.session_id}
         if run.status != "running":
             meta["status"] = run.status
-        shown = said if run.status in ("error", "budget_exceeded") else ""
+        shown = message if run.status in ("error", "budget_exceeded") else ""
         change = Change(
             resource="agent",
             action=ACTIONS[run.status],
@@ -189,12 +192,12 @@ class ScheduledRuns:
             meta=meta,
             seen=(run.user,) if run.user else None,
         )
-        await self._desk.put(run, change)
+        await self._resources.put(run, change)
         log.info("agent run", extra={"agent": agent.id, "run": run.id, "session": run.session_id, "status": run.status})
 
     async def _agent_of(self, run: AgentRun) -> ScheduledAgent:
         try:
-            return await self._desk.get(ScheduledAgent, run.agent_id)
+            return await self._resources.get(ScheduledAgent, run.agent_id)
         except NotFound:
             return ScheduledAgent(id=run.agent_id, name="", schedule="", prompt="")
 

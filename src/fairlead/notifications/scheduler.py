@@ -1,6 +1,6 @@
-"""When reminders and scheduled agents are due: one timer for all of them, none where nothing is.
+"""Fires reminders and scheduled agents when they are due: one timer for all, none without anything scheduled.
 
-The wall clock may be set while we wait, so that nobody sleeps longer than a minute without looking at it.
+The wall clock may be changed in the meantime, so the timer never waits longer than a minute before it is checked.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ LONGEST_S: Final = 60.0
 
 
 class Scheduler:
-    """`ring` is called with what is due: a reminder once, also when its time came while nobody was here; an agent at
-    each of its times, but for those that passed while nobody was here."""
+    """`ring` is called with each due item: a reminder once, even if its time passed while the gateway was down; an
+    agent at each of its times, except those that passed while the gateway was down."""
 
-    def __init__(self, desk: Resources, clock: Clock, ring: Callable[[Resource], Awaitable[None]]) -> None:
-        self._desk = desk
+    def __init__(self, resources: Resources, clock: Clock, ring: Callable[[Resource], Awaitable[None]]) -> None:
+        self._resources = resources
         self._clock = clock
         self._ring = ring
         self._due: dict[tuple[type[Resource], str], int] = {}
@@ -33,9 +33,9 @@ class Scheduler:
         self._ringing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        for reminder in await self._desk.list(Reminder):
+        for reminder in await self._resources.list(Reminder):
             self._note(reminder)
-        for agent in await self._desk.list(ScheduledAgent):
+        for agent in await self._resources.list(ScheduledAgent):
             self._note(agent)
         self._set()
 
@@ -50,7 +50,7 @@ class Scheduler:
             self._set()
 
     async def rung(self) -> None:
-        """What was due has rung."""
+        """Wait until all items that were due have fired."""
         if self._ringing is not None:
             await asyncio.wait({self._ringing})
 
@@ -88,10 +88,10 @@ class Scheduler:
         for (kind, id), due in sorted(self._due.items(), key=lambda alarm: alarm[1]):
             if due > now:
                 break
-            # Off the list before it rings: what goes wrong does not ring for ever.
+            # Remove it before it fires, so that an item that fails does not fire forever.
             self._due.pop((kind, id), None)
             try:
-                item: Resource = await self._desk.get(kind, id)
+                item: Resource = await self._resources.get(kind, id)
                 if isinstance(item, ScheduledAgent):
                     self._note(item)
                 await self._ring(item)

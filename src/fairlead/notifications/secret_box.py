@@ -1,4 +1,4 @@
-"""Secrets at rest: sealed with a key that is in the data folder beside the database, and in no backup of it."""
+"""Encryption of stored secrets. The key is in the data folder next to the database, but in no backup of it."""
 
 import base64
 from pathlib import Path
@@ -14,7 +14,7 @@ FILE: Final = "secrets.key"
 
 
 class FieldCipher:
-    """The key is read, or made, at the first use: a gateway without secrets has no such file."""
+    """Reads or creates the key at the first use: a gateway without secrets has no key file."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE

@@ -1,4 +1,4 @@
-"""The room as a whole: its parts joined, and what protocols ask of it performed."""
+"""Connects the parts of this package, and handles the service calls of the client protocols."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -60,11 +60,11 @@ from fairlead.system.clock import Clock
 log = logging.getLogger("fairlead.notifications")
 
 PREFERENCES: Final = "cognova.preferences"
-"""Documents that say what a user wants shown."""
+"""The documents with each user's feed preferences."""
 
 
 class NotificationService:
-    """`committed` and `news` are told by the core from the first moment on; `begin` before it starts, `start` after."""
+    """The core calls `committed` and `news` from its start on: call `begin` before it starts, and `start` after."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class NotificationService:
         await self.sessions.stop()
         await self.outgoing.stop()
 
-    # --- what the core tells
+    # --- notifications from the core
 
     def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
         self.sessions.committed(session, events)
@@ -117,8 +117,8 @@ class NotificationService:
             self.runs.deleted(session)
 
     async def revoked(self, credential: str) -> None:
-        """It is valid no more: what it wanted to be told is told nobody, and nothing runs on its word. A schedule
-        stays, and somebody else may enable it again."""
+        """Remove a revoked credential's targets and disable its scheduled agents. A schedule stays stored, and another
+        user may enable it again."""
         for target in await self.desk.list(
             Destination, lambda target: credential in (target.device, target.credential)
         ):
@@ -130,17 +130,17 @@ class NotificationService:
         await self.outgoing.codes.revoked(credential)
 
     async def forget(self, user: str) -> None:
-        """The user is no more: of what was theirs alone nothing stays."""
+        """Remove everything that belonged only to a deleted user."""
         await self.runs.forget(user)
         for kind in PRIVATE:
             for item in await self.desk.list(kind, lambda item: item.user == user):
                 await self.desk.remove(kind, item.id)
         await self._documents.delete(PREFERENCES, user)
-        # What was noted while they were still here is written first.
+        # Notices that were queued while the user still existed are written first.
         await self.sessions.stop()
         await self.feed.forget(user)
 
-    # --- what protocols ask
+    # --- service calls
 
     def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
@@ -176,7 +176,7 @@ class NotificationService:
         return await self._theirs(who, action.kind, action.id)
 
     async def _theirs(self, who: Identity, kind: type[Resource], id: str, *, deleted: bool = False) -> Resource:
-        """NotFound also for another's."""
+        """The item, if it belongs to this user. Raises NotFound, also for another user's item."""
         item = await self.desk.get(kind, id, deleted=deleted)
         if not owned_by(who, item):
             raise NotFound(KINDS[kind].name, id)
@@ -241,10 +241,10 @@ class NotificationService:
     async def _spend(self, who: Identity, action: RedeemAnswerCode) -> AnswerOf:
         return await self.outgoing.codes.spend(action.code, who.credential)
 
-    # --- what happens by itself
+    # --- triggered inside the gateway
 
     def _link(self, session: SessionId | None) -> str:
-        """Opens the session and decides nothing: what waits there is answered there."""
+        """The URL that opens a session. It decides nothing: an open request is answered on that page."""
         if not self._public_url:
             return ""
         return f"{self._public_url}/app/s/{session}" if session else f"{self._public_url}/"

@@ -1,4 +1,4 @@
-"""From the core's commits to the feed: events are noted as they are committed and written behind them, in order."""
+"""From the core's commits to the feed: events are queued at commit and written to the feed afterwards, in order."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from fairlead.notifications.from_events import NoticeBuilder
 log = logging.getLogger("fairlead.notifications")
 
 WAITING: Final = 10_000
-"""Notes that may wait while the store is busy; the logs have it all, so that the oldest may go."""
+"""Maximum number of queued notes while the store is busy; the logs have everything, so the oldest may be dropped."""
 BATCH: Final = 200
 
 Note = tuple[SessionId, What | ev.Event]
@@ -36,11 +36,11 @@ _TOLD: Final = frozenset(
         ev.AgentExited,
     }
 )
-"""What `Teller.event` has a word for. A set of types: it is asked for every delta."""
+"""The events that `NoticeBuilder.event` handles. A set of types, because every delta is checked against it."""
 
 
 class SessionBridge:
-    """`describe` tells what a session is called now, and which users see it."""
+    """`describe` returns a session's current title and the users who see it."""
 
     def __init__(self, feed: ChangeFeed, describe: Describe) -> None:
         self._feed = feed
@@ -58,7 +58,7 @@ class SessionBridge:
             self._note(session, what)
 
     async def stop(self) -> None:
-        """What was noted is written."""
+        """Wait until all queued notes are written."""
         while self._writing is not None and not self._writing.done():
             await asyncio.wait({self._writing})
 
@@ -71,15 +71,15 @@ class SessionBridge:
         while self._waiting:
             notes = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
-                tellers = {
+                builders = {
                     session: NoticeBuilder(session, *await self._describe(session))
                     for session in {note[0] for note in notes}
                 }
-                told: list[Told] = []
+                items: list[Told] = []
                 for session, what in notes:
-                    teller = tellers[session]
-                    told += teller.news(what) if isinstance(what, str) else teller.event(what)
-                if told:
-                    await self._feed.write(*told)
+                    builder = builders[session]
+                    items += builder.news(what) if isinstance(what, str) else builder.event(what)
+                if items:
+                    await self._feed.write(*items)
             except FairleadError as error:
                 log.warning("notices lost", extra={"number": len(notes), "error": error.message})

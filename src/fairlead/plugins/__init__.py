@@ -1,4 +1,4 @@
-"""Plugins: programs that a person put into a folder and enabled, run and watched here, and their sockets bridged.
+"""Plugins: programs that a person put into a folder and enabled. Runs and supervises them, and proxies their sockets.
 
-A manifest says what is run; nothing that a client sends does.
+Only the manifest decides what runs; a client's input never does.
 """

@@ -1,7 +1,7 @@
-"""The plugin port: programs of a person's choice beside the gateway, each with a page, a server, or both.
+"""The plugin port: programs of a person's choice next to the gateway, each with a page, a server, or both.
 
-The room `plugins` implements it. Nothing of what is run comes from a wire: it stands in the plugin's own manifest, and
-a person has enabled exactly that.
+`plugins.manager` implements it. No part of a command line comes from a client: the plugin's own manifest defines it,
+and a person has enabled exactly that version.
 """
 
 from typing import Literal, Protocol
@@ -13,12 +13,12 @@ from fairlead.model.requests import ServiceCall
 from fairlead.model.sockets import SocketProxy
 
 State = Literal["broken", "disabled", "changed", "page", "starting", "running", "waiting"]
-"""Where a plugin is: its manifest cannot be used; nobody enabled it; it is another than was enabled; it has a page and
-no server; its server starts, runs, or has ended and is started again in a while."""
+"""A plugin's state: its manifest is unusable; it is not enabled; it differs from the enabled version; it has a page but
+no server; its server starts, runs, or has ended and will be restarted after a pause."""
 
 
 class PluginFailed(FairleadError):
-    """The plugin's side: its server cannot be reached, or does not answer."""
+    """A failure of the plugin: its server cannot be reached, or does not answer."""
 
     code = "plugin_failed"
     status = 502
@@ -60,23 +60,23 @@ class ListPlugins(ServiceCall, frozen=True):
 
 
 class EnablePlugin(ServiceCall, frozen=True):
-    """-> `PluginView`. `digest` is the view's: what was shown is what runs, Stale if it has changed. NotFound;
-    BadRequest if its manifest cannot be used."""
+    """-> `PluginView`. `digest` is that of the view, so that the version that was shown is the one that runs; Stale if
+    the plugin has changed. NotFound; BadRequest if its manifest is unusable."""
 
     name: str
     digest: str
 
 
 class DisablePlugin(ServiceCall, frozen=True):
-    """-> `PluginView`; its server has ended. NotFound"""
+    """-> `PluginView`, after its server has ended. NotFound"""
 
     name: str
 
 
 class JoinPlugin(ServiceCall, frozen=True, kw_only=True):
-    """-> `PluginSocket`: a socket of the plugin's server, open. NotFound if it does not run; PluginFailed.
+    """-> `PluginSocket`: an open socket to the plugin's server. NotFound if it does not run; PluginFailed.
 
-    `query`, `headers` and `subprotocols` are the client's, without anything that is ours to know."""
+    `query`, `headers` and `subprotocols` are the client's, without its credentials for Fairlead."""
 
     name: str
     query: str = ""
@@ -85,14 +85,14 @@ class JoinPlugin(ServiceCall, frozen=True, kw_only=True):
 
 
 class PluginSocket(msgspec.Struct, frozen=True):
-    """Whoever has it passes a client's socket to `relay`. `subprotocol` is what the plugin chose."""
+    """The caller attaches the client's socket to `relay`. `subprotocol` is the plugin's choice."""
 
     relay: SocketProxy
     subprotocol: str = ""
 
 
 class CallPlugin(ServiceCall, frozen=True, kw_only=True):
-    """-> `Response`: what the plugin's server answers to this HTTP request. NotFound if it does not run;
+    """-> `Response`: the answer of the plugin's server to this HTTP request. NotFound if it does not run;
     PluginFailed."""
 
     name: str
@@ -104,7 +104,7 @@ class CallPlugin(ServiceCall, frozen=True, kw_only=True):
 
 
 class ReadPluginFile(ServiceCall, frozen=True):
-    """-> `Response` with a file of the plugin's page. NotFound; Stale, if the plugin is another than was enabled.
+    """-> `Response` with a file of the plugin's page. NotFound; Stale if the plugin differs from the enabled version.
     `known` is the browser's If-None-Match."""
 
     name: str
@@ -113,15 +113,16 @@ class ReadPluginFile(ServiceCall, frozen=True):
 
 
 class PluginFolder(msgspec.Struct, frozen=True):
-    """Where the files of an enabled plugin's page are; `kept_back` are files of the folder that are none of it."""
+    """The folder with the files of an enabled plugin's page; `kept_back`: files in it that do not belong to the page
+    and are not served."""
 
     path: str
     kept_back: tuple[str, ...] = ()
 
 
 class PluginPages(Protocol):
-    """What the server needs to know to serve pages."""
+    """Gives the server the folders of the pages that it serves."""
 
     async def page(self, name: str) -> PluginFolder:
-        """NotFound; Stale."""
+        """The folder of a plugin's page. Raises NotFound, Stale."""
         ...

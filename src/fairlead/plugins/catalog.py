@@ -1,6 +1,6 @@
-"""The folder of plugins, as it is on the disk at this moment: which there are, and the digest of each.
+"""The plugins in the folder of plugins, as currently on the disk, with a digest of each.
 
-The digest is over the manifest and the files that it names, so that a changed one asks a person again.
+The digest covers the manifest and the files that it names, so that a changed plugin needs a person's approval again.
 """
 
 import hashlib
@@ -15,13 +15,13 @@ from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.plugins.manifest import FILE, LARGEST, NAME, Manifest, read_manifest
 
 MOST: Final = 100
-"""Plugins of one folder; more are a mistake (somebody named a folder of something else)."""
+"""Maximum number of plugins in a folder; more are a mistake (the setting names a folder with other content)."""
 LARGEST_FILE: Final = 32 << 20
-"""Bytes of a server's or a page's own file: it is read whole for the digest."""
+"""Maximum bytes of a server's or a page's main file: it is read whole for the digest."""
 
 
 class PluginFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder with a manifest. Without a manifest that can be used, `problem` says why, and `name` is the folder's."""
+    """A folder with a manifest. If the manifest is unusable, `problem` has the reason, and `name` is the folder's."""
 
     name: str
     folder: str
@@ -32,7 +32,7 @@ class PluginFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scan(folder: Path, programs: Mapping[str, str]) -> dict[str, PluginFiles]:
-    """By name. A folder that is not there has none."""
+    """The plugins by name; empty if the folder does not exist."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
     except OSError:
@@ -58,7 +58,7 @@ def _look(name: str, folder: Path, programs: Mapping[str, str]) -> PluginFiles:
         for path in (manifest.entry, manifest.script):
             digest.update(_measured(_read(folder, path, LARGEST_FILE) if path else b""))
     except FairleadError as error:
-        # What stands there is no name that can be asked for, unless the folder's happens to be one.
+        # The manifest gives no usable name; the folder's name is used if it is a valid one.
         shown = name if NAME.fullmatch(name) else "-"
         return PluginFiles(name=shown, folder=str(folder), problem=error.message)
     return PluginFiles(
@@ -85,5 +85,5 @@ def _read(folder: Path, path: str, most: int) -> bytes:
 
 
 def _measured(data: bytes) -> bytes:
-    """With its length, so that no two lists of files have one digest."""
+    """Prefix the data with its length, so that no two lists of files have the same digest."""
     return len(data).to_bytes(8, "big") + data

@@ -1,6 +1,6 @@
-"""A page's call to its plugin's server: one HTTP request to this machine, without anything of the client's own.
+"""A page's call to its plugin's server: one HTTP request to this machine, with no client header but the content type.
 
-Bounded in time and in bytes; where the server points elsewhere is not followed.
+Bounded in time and in bytes; redirects are not followed.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ _PLAIN: Final = "application/octet-stream"
 
 
 async def call_plugin(wanted: CallPlugin, port: int, clock: Clock, most: int) -> Response:
-    """PluginFailed, if it does not answer, or with more than `most` bytes."""
+    """Send the request. Raises PluginFailed without an answer, or for one with more than `most` bytes."""
     query = f"?{wanted.query}" if wanted.query else ""
     url = f"http://{HOST}:{port}/{quote(wanted.path)}{query}"
     try:
@@ -33,7 +33,7 @@ async def _answer(wanted: CallPlugin, url: str, most: int) -> Response:
     headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "fairlead"}
     if wanted.body:
         headers["content-type"] = wanted.content_type
-    # Nothing here is encrypted, so there is nothing to verify; and a proxy is for the world outside.
+    # The connection is not encrypted, so there is nothing to verify; and HTTP proxies are for external hosts.
     async with (
         httpx.AsyncClient(trust_env=False, verify=False, timeout=None) as http,
         http.stream(wanted.method, url, content=wanted.body or None, headers=headers) as answer,

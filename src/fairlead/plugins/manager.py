@@ -1,7 +1,7 @@
-"""All plugins of a gateway: which there are, which a person enabled, which run. Implements `model.plugins.PluginPages`.
+"""All plugins of a gateway: the installed, the enabled and the running ones. Implements `plugins.api.PluginPages`.
 
-A plugin is enabled as it was shown: its digest is kept, and one that has changed is not started again until somebody
-has looked at it.
+A plugin is enabled in the version that was shown: its digest is stored, and a changed plugin is not started again
+until a person has approved it.
 """
 
 import asyncio
@@ -33,34 +33,34 @@ from fairlead.system.sandbox import Sandbox
 log = logging.getLogger("fairlead.plugins")
 
 ENABLED: Final = "plugins"
-"""The documents that say which plugins a person enabled, and as what."""
+"""The documents with the enabled plugins, each with the digest of its enabled version."""
 CHILDREN: Final = "plugin-children"
 """The documents that name the servers' processes."""
 HEALTH_SECONDS: Final = 2.0
 _HANDED_ON: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
-"""Who somebody is, where, and in which language: no token, key or address of the gateway's is among them."""
+"""Variables for user, location and language; none holds a token, key or address of the gateway."""
 
 
 def plugin_environment(host: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a plugin's server on a host with this one, but for its name."""
+    """The complete environment of a plugin's server, taken from the host's; only the plugin's name is added later."""
     return {name: host[name] for name in _HANDED_ON if name in host}
 
 
 class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`programs`: what runs a file, by its ending; a file of another kind is a program itself."""
+    """`programs`: the interpreter for each file suffix; a file with another suffix is run directly."""
 
     folder: Path
     env: Mapping[str, str]
     programs: Mapping[str, str]
     message_bytes: int = 8 << 20
     sandbox: Sandbox | None = None
-    """What a server can see, but for its own folder."""
+    """The paths that a server can see, apart from its own folder."""
     owner: str = ""
-    """The mark of our data folder: servers that another gateway started are not ours to end."""
+    """The mark of this gateway's data folder: servers that another gateway started are left alone."""
 
 
 class EnabledPlugin(msgspec.Struct, frozen=True):
-    """Somebody enabled this plugin as it was then."""
+    """The version of a plugin that a person enabled."""
 
     digest: str
     at: int = 0
@@ -68,7 +68,7 @@ class EnabledPlugin(msgspec.Struct, frozen=True):
 
 
 class OrphanProcess(msgspec.Struct, frozen=True):
-    """A server's process, as it is written down."""
+    """The stored record of a server's process."""
 
     pid: int
     started: str
@@ -96,7 +96,7 @@ class PluginManager:
         }
 
     async def start(self) -> None:
-        """End what an earlier gateway left, then start what is enabled."""
+        """Stop the servers that an earlier gateway process left, then start the enabled plugins."""
         left = await self._documents.list(CHILDREN)
         await asyncio.gather(
             *(self._end_left(name, msgspec.convert(value, OrphanProcess)) for name, value in left.items())
@@ -115,7 +115,7 @@ class PluginManager:
                 bridge.cut()
             await asyncio.gather(*(bridge.closed() for bridge in bridges))
 
-    # --- what routes ask
+    # --- service calls and `PluginPages`
 
     async def list(self, who: Identity, action: act.ListPlugins) -> tuple[PluginView, ...]:
         found, permits = await self._scan(), await self._permits()
@@ -126,8 +126,8 @@ class PluginManager:
             if name not in found
         ]
         healths = await asyncio.gather(*(self._health(view) for view in views))
-        told = (msgspec.structs.replace(view, healthy=well) for view, well in zip(views, healths, strict=True))
-        return tuple(sorted(told, key=lambda view: view.name))
+        checked = (msgspec.structs.replace(view, healthy=well) for view, well in zip(views, healths, strict=True))
+        return tuple(sorted(checked, key=lambda view: view.name))
 
     async def enable(self, who: Identity, action: act.EnablePlugin) -> PluginView:
         _admin(who)
@@ -177,7 +177,7 @@ class PluginManager:
             raise _changed(name, "since it was enabled")
         return PluginFolder(one.folder, (FILE, one.manifest.script) if one.manifest.script else (FILE,))
 
-    # --- `runner.Children`
+    # --- `process.Children`
 
     async def remember(self, name: str, child: ChildProcess) -> None:
         left = OrphanProcess(child.pid, child.started, child.group, self._settings.owner)
@@ -225,7 +225,7 @@ class PluginManager:
         await self.forget(name)
 
     async def _plan(self, name: str) -> LaunchPlan:
-        """What is run now, if it is what was enabled."""
+        """The current launch plan. Raises Stale if the plugin differs from the enabled version."""
         found = (await self._scan()).get(name)
         permit = (await self._permits()).get(name)
         if found is None or permit is None or found.digest != permit.digest:
@@ -260,7 +260,7 @@ class PluginManager:
 
 
 async def _answers(port: int) -> bool:
-    """Whatever it says to a plain request: what opens WebSockets speaks HTTP."""
+    """Whether the server answers a plain request with any HTTP response: a WebSocket server speaks HTTP."""
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
         writer.write(f"GET / HTTP/1.1\r\nHost: {HOST}:{port}\r\nConnection: close\r\n\r\n".encode())

@@ -1,8 +1,8 @@
-"""A plugin's manifest.json: read, checked, and turned into the argument list that is run. Pure.
+"""Reads and checks a plugin's manifest.json, and derives the argument list to run. Pure.
 
     {"name": "board", "displayName": "Board", "entry": "index.js", "server": "server.py"}
 
-`server` is a file of the plugin's folder, run by the program for its kind, or a list of arguments.
+`server` is a file of the plugin's folder, run by the interpreter for its suffix, or a list of arguments.
 """
 
 import re
@@ -16,14 +16,14 @@ from fairlead.model.errors import BadRequest
 
 FILE: Final = "manifest.json"
 LARGEST: Final = 64 << 10
-"""Bytes of a manifest; those of published plugins have less than one thousand."""
+"""Maximum bytes of a manifest; those of published plugins have less than one thousand."""
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 _Text = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Fields that are not known are left alone: other hosts of plugins have more."""
+    """Unknown fields are ignored: other plugin hosts define more."""
 
     name: _Text
     display_name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -38,11 +38,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def script(self) -> str:
-        """The file of the folder that is run; empty, if there is none or a list says what is."""
+        """The file of the folder to run; empty without a server, or if `server` is a list of arguments."""
         return self.server if isinstance(self.server, str) else ""
 
     def argv(self, programs: Mapping[str, str]) -> tuple[str, ...]:
-        """What is run, in the plugin's folder; empty, if nothing is. `programs`: what runs a kind of file."""
+        """The command line, run in the plugin's folder; empty without a server. `programs`: the interpreter for each
+        file suffix."""
         if self.server is None or isinstance(self.server, tuple):
             return self.server or ()
         program = programs.get(PurePosixPath(self.server).suffix)
@@ -50,7 +51,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """BadRequest says what is wrong with it."""
+    """Parse and check a manifest. Raises BadRequest with the reason."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
     except msgspec.ValidationError as error:
@@ -64,15 +65,15 @@ def read_manifest(data: bytes) -> Manifest:
             raise BadRequest(f"{FILE}: {field} must be a file of the plugin's folder, not {path[:80]!r}.", field=field)
     if not manifest.entry:
         raise BadRequest(f"{FILE}: entry must name the page's file.", field="entry")
-    if isinstance(manifest.server, tuple) and not all(_is_argument(word) for word in manifest.server or ("",)):
+    if isinstance(manifest.server, tuple) and not all(_is_argument(argument) for argument in manifest.server or ("",)):
         raise BadRequest(f"{FILE}: server must be a file or a list of arguments, none of them empty.", field="server")
     return manifest
 
 
 def is_below(path: str) -> bool:
-    """A relative path that goes down alone."""
+    """Whether this is a relative path that stays below its folder."""
     return "\0" not in path and "\\" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
-def _is_argument(word: str) -> bool:
-    return bool(word) and "\0" not in word
+def _is_argument(argument: str) -> bool:
+    return bool(argument) and "\0" not in argument

@@ -1,7 +1,7 @@
-"""One plugin's server: started, waited for, watched, and started again when it ends, later each time.
+"""Runs one plugin's server: starts it, waits until it is ready, and restarts it when it ends, with growing pauses.
 
-A server says in one line of its output that it listens: {"ready": true, "port": 4711}. What it prints beside that is
-read and dropped; the end of its stderr tells why it ended.
+A server reports in one line of its output that it listens: {"ready": true, "port": 4711}. All other output is read and
+dropped; the end of its stderr shows why it ended.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ READY_SECONDS: Final = 10.0
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 60.0
 STEADY_SECONDS: Final = 60.0
-"""A server that ran for so long is no failure: the next wait is short again."""
+"""After running this long a server does not count as failing: the next pause is short again."""
 LONGEST_LINE: Final = 64 << 10
 PATIENCE: Final = StopTimeouts(close=2.0, terminate=3.0, kill=5.0)
-"""A server that does not watch its input gets SIGTERM after two seconds."""
+"""A server that does not react to the end of its input gets SIGTERM after two seconds."""
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Children(Protocol):
-    """Where a process is written down, so that a gateway that comes after a killed one finds it."""
+    """Stores a process record, so that the next gateway process finds the servers of a killed one."""
 
     async def remember(self, name: str, child: ChildProcess) -> None: ...
     async def forget(self, name: str) -> None: ...
@@ -50,7 +50,7 @@ class _Ready(msgspec.Struct, frozen=True):
 
 
 class ReadyLine:
-    """Takes a server's output, and knows its port once it was told."""
+    """Reads a server's output, and resolves `port` when the server reports it."""
 
     def __init__(self) -> None:
         self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -69,7 +69,7 @@ class ReadyLine:
 
 
 def _port_of(line: bytes) -> int:
-    """0, if it says none: a server may print whatever it likes."""
+    """The port in a ready line; 0 for any other output."""
     try:
         return msgspec.json.decode(line, type=_Ready).port
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -77,7 +77,7 @@ def _port_of(line: bytes) -> int:
 
 
 class PluginRunner:
-    """`plan` is asked before every start; Stale, if the plugin is another than may run."""
+    """`plan` is called before every start; it raises Stale if the plugin differs from the enabled version."""
 
     def __init__(
         self,
@@ -100,17 +100,17 @@ class PluginRunner:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._mind())
+        self._task = asyncio.create_task(self._supervise())
 
     async def stop(self) -> None:
-        """Its server has ended when this returns; bounded."""
+        """Stop the server and wait for its end, which takes a bounded time."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
     # --- inside
 
-    async def _mind(self) -> None:
+    async def _supervise(self) -> None:
         wait = FIRST_WAIT
         while True:
             self.state = "starting"
@@ -135,7 +135,7 @@ class PluginRunner:
             wait = min(2 * wait, LONGEST_WAIT)
 
     async def _run(self, plan: LaunchPlan) -> str:
-        """From the start to the end of one process; why it ended."""
+        """Run one process from start to end. Returns the reason of its end."""
         try:
             child = spawn(plan.argv, env=plan.env, cwd=plan.cwd, clock=self._clock, sandbox=plan.sandbox)
         except OSError as error:
@@ -144,32 +144,32 @@ class PluginRunner:
         try:
             await self._children.remember(self.name, child)
             self.pid = child.pid
-            told = ReadyLine()
-            reading = asyncio.create_task(child.read(told.take))
+            ready_line = ReadyLine()
+            reading = asyncio.create_task(child.read(ready_line.take))
             try:
-                self.port = await within(self._clock, READY_SECONDS, _ready(told, child))
+                self.port = await within(self._clock, READY_SECONDS, _ready(ready_line, child))
             except TimeoutError:
-                return f"It did not say within {READY_SECONDS:g} seconds that it is ready." + _last_words(child)
+                return f"It did not say within {READY_SECONDS:g} seconds that it is ready." + _last_stderr_line(child)
             if self.port:
                 self.state, self.problem = "running", ""
                 log.info("plugin started", extra={"plugin": self.name, "pid": child.pid, "port": self.port})
-            return f"It ended {_how(await child.wait())}." + _last_words(child)
+            return f"It ended {_how(await child.wait())}." + _last_stderr_line(child)
         finally:
             self.port = self.pid = 0
             await child.end(self._patience)
             if reading is not None:
-                # Its pipe may be held by one that would not die.
+                # A process that did not die may still hold the pipe open.
                 reading.cancel()
                 await asyncio.wait({reading})
             await self._children.forget(self.name)
 
 
-async def _ready(told: ReadyLine, child: ChildProcess) -> int:
-    """The port; 0, if it ended before it told one."""
+async def _ready(ready_line: ReadyLine, child: ChildProcess) -> int:
+    """The port; 0 if the server ended before it reported one."""
     ended = asyncio.create_task(child.wait())
     try:
-        await asyncio.wait((told.port, ended), return_when=asyncio.FIRST_COMPLETED)
-        return told.port.result() if told.port.done() else 0
+        await asyncio.wait((ready_line.port, ended), return_when=asyncio.FIRST_COMPLETED)
+        return ready_line.port.result() if ready_line.port.done() else 0
     finally:
         ended.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -182,7 +182,7 @@ def _how(status: ExitStatus) -> str:
     return f"with code {status.code}"
 
 
-def _last_words(child: ChildProcess) -> str:
-    """The last line of its stderr, as an end of a sentence of ours."""
+def _last_stderr_line(child: ChildProcess) -> str:
+    """The last line of its stderr, as a sentence to append to a message."""
     lines = [line for line in child.stderr.splitlines() if line.strip()]
     return f" Its last words: {lines[-1].strip()[:300]}" if lines else ""

@@ -1,7 +1,8 @@
-"""A client's socket and a plugin's, joined: what one says the other hears, text as text and bytes as bytes, to the end.
+"""Proxies messages between a client's socket and a plugin's, text as text and bytes as bytes, until either closes.
 
-What waits is bounded on both ways: whoever does not read is not read for. The plugin's socket is open before the
-client's is, so nothing comes too early, and the client's subprotocol is the one that the plugin chose.
+The backlog is bounded in both directions: when one side does not read, reading from the other side stops. The plugin's
+socket is open before the client's, so no message comes too early, and the client gets the subprotocol that the plugin
+chose.
 """
 
 import asyncio
@@ -25,13 +26,13 @@ log = logging.getLogger("fairlead.plugins")
 HOST: Final = "127.0.0.1"
 OPEN_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
-"""What a plugin has for the last words of a client that left, and for its own."""
+"""Time that a plugin has to read the last messages of a client that left, and to close its own side."""
 UNSENT_BYTES: Final = 128 * 1024
-"""What may wait for the client; above the mark over which a connection tells that it has drained."""
+"""Maximum backlog for the client; above the mark at which a connection reports that it has drained."""
 UNHEARD_BYTES: Final = 256 * 1024
-"""What may wait for the plugin before the client is not read any more."""
+"""Backlog for the plugin above which reading from the client stops."""
 MESSAGE_COST: Final = 64
-"""What an empty message takes while it waits: a flood of them is bounded too."""
+"""Bytes counted for an empty message in the backlog, so that a flood of them is bounded too."""
 
 NO_STATUS: Final = 1005
 ABNORMAL: Final = 1006
@@ -41,29 +42,29 @@ UPSTREAM_REASON: Final = "Upstream error"
 
 
 class _Connect(connect):
-    """A plugin is on this machine: where else it points is not followed."""
+    """Does not follow redirects: a plugin is always on this machine."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
 
 
 async def open_socket(wanted: JoinPlugin, port: int, clock: Clock, message_bytes: int) -> ClientConnection:
-    """PluginFailed, if it does not answer, or refuses."""
+    """Open a socket to the plugin. Raises PluginFailed if the plugin does not answer or refuses."""
     query = f"?{wanted.query}" if wanted.query else ""
     connecting = _Connect(
         f"ws://{HOST}:{port}/ws{query}",
         subprotocols=[Subprotocol(name) for name in wanted.subprotocols] or None,
         additional_headers=list(wanted.headers),
-        # The client's own, if it is among the headers; never one of ours.
+        # Send the client's own user agent, if it is among the headers; never the library's.
         user_agent_header=None,
         proxy=None,
         compression=None,
         open_timeout=None,
-        # A plugin that is busy is not dead; one that is dead is seen by its connection.
+        # A busy plugin is not dead, and the connection of a dead one closes.
         ping_interval=None,
         close_timeout=CLOSE_SECONDS,
         max_size=message_bytes,
-        # Messages that were read and that the client has no room for yet; in bytes, one and what the system held.
+        # Limits the messages that were read while the client has no room: one message, plus the system's buffers.
         max_queue=1,
     )
     try:
@@ -79,7 +80,7 @@ async def _opened(connecting: connect) -> ClientConnection:
 
 
 class WebSocketProxy:
-    """Implements `model.sockets.Relay`. `done` is called when both ends are closed."""
+    """Implements `model.sockets.SocketProxy`. `done` is called when both ends are closed."""
 
     def __init__(self, plugin: ClientConnection, clock: Clock, done: Callable[["WebSocketProxy"], None]) -> None:
         self._plugin = plugin
@@ -97,7 +98,7 @@ class WebSocketProxy:
 
     @property
     def waiting(self) -> int:
-        """Bytes of the client's that the plugin has not taken."""
+        """Bytes from the client that the plugin has not accepted yet."""
         return self._waiting
 
     def attached(self, wire: SocketHandle) -> None:
@@ -122,11 +123,11 @@ class WebSocketProxy:
         self._drained.set()
         if self._task is None:
             self._spawn(self._join())
-        # A plugin that does not read would keep what is left for it for ever.
+        # Without a timeout, the remaining messages for a plugin that does not read would stay forever.
         self._timer = self._clock.call_later(CLOSE_SECONDS, self.cut)
 
     def cut(self) -> None:
-        """The plugin's socket ends at once."""
+        """Close the plugin's socket immediately."""
         self._plugin.transport.abort()
 
     async def closed(self) -> None:
@@ -157,7 +158,8 @@ class WebSocketProxy:
                 self._timer.cancel()
 
     async def _to_client(self) -> None:
-        """Also when the client has left: the plugin's own end is behind what it still says."""
+        """Forward the plugin's messages. Continues after the client has left, because the plugin's close frame comes
+        after its last messages."""
         while True:
             message = await self._plugin.recv()
             wire = self._wire
@@ -169,25 +171,25 @@ class WebSocketProxy:
                 await self._drained.wait()
 
     async def _to_plugin(self) -> None:
-        # How it ended is heard where the plugin is listened to.
+        # `_to_client` handles the end of the connection.
         with contextlib.suppress(ConnectionClosed):
             while self._left is None or self._messages:
                 while self._messages:
                     data, text = self._messages.popleft()
                     await self._plugin.send(data, text=text)
-                    self._took(len(data) + MESSAGE_COST)
+                    self._on_sent(len(data) + MESSAGE_COST)
                 if self._left is None:
                     self._filled.clear()
                     await self._filled.wait()
-            await self._say_goodbye(*self._left)
+            await self._close_plugin(*self._left)
 
-    def _took(self, size: int) -> None:
+    def _on_sent(self, size: int) -> None:
         self._waiting -= size
         if self._paused and self._wire is not None and self._waiting <= UNHEARD_BYTES:
             self._paused = False
             self._wire.resume()
 
-    async def _say_goodbye(self, code: int, reason: str) -> None:
+    async def _close_plugin(self, code: int, reason: str) -> None:
         if code == NO_STATUS:
             await self._plugin.close(None)  # type: ignore[arg-type]  # a close frame without a code: its protocol can
         elif code == ABNORMAL:
@@ -196,7 +198,8 @@ class WebSocketProxy:
             await self._plugin.close(code, reason)
 
     def _hang_up(self, closed: ConnectionClosed | None) -> None:
-        """With the plugin's own words; without any (it was killed, it broke the protocol) it is an error."""
+        """Close the client's socket with the plugin's code and reason; without them (it was killed, it broke the
+        protocol), with an error."""
         if self._wire is None:
             return
         if closed is None or closed.rcvd is None or not closed.rcvd_then_sent:

@@ -1,6 +1,7 @@
 """The claudecodeui protocol: chat, shell, plugins, REST. Reference: docs/reference/claudecodeui.md.
 
-Each part declares its routes and sockets; they are joined here, a line each. Others import from here alone.
+Each module declares its routes and sockets; they are collected here, one line each. Code outside this package imports
+only from here.
 """
 
 from typing import Final

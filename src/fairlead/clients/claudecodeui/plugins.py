@@ -1,7 +1,7 @@
 """Plugins: the socket /plugin-ws/NAME, the list, and the files of their pages. Pure.
 
-The plugin's own socket is opened before the client is let in. Of what the client sent with its request the plugin gets
-the query and some headers; the token, the ticket and whatever else is between the client and us ends here.
+The plugin's own socket is opened before the client's upgrade is accepted. Of the client's request the plugin gets the
+query and some headers; the token, the ticket and everything else that is between the client and Fairlead is removed.
 """
 
 import re
@@ -32,10 +32,10 @@ UPSTREAM_ERROR: Final = CloseSocket(4502, "Upstream error")
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _OURS: Final = frozenset({"token", "ticket"})
-"""Names of the query by which a client shows who it is."""
+"""Query names that carry a client's credentials."""
 _PASSED_ON: Final = frozenset({"accept-language", "traceparent", "tracestate", "user-agent", "x-request-id"})
 _PLUGINS_OWN: Final = "x-plugin-"
-"""What the headers begin with that a client may send to a plugin."""
+"""Prefix of the headers that a client may send to a plugin."""
 
 
 class _EnableBody(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def join(opening: Handshake) -> Check:
 
 
 def passed_query(query: str) -> str:
-    """As it came, without what is ours: names are compared as they are read, whatever they are written like."""
+    """The query unchanged, but without credentials: names are decoded and lowercased before the comparison."""
     fields = (field for field in query.split("&") if field)
     return "&".join(field for field in fields if unquote_plus(field.partition("=")[0]).lower() not in _OURS)
 
@@ -70,9 +70,9 @@ def passed_headers(head: Head) -> tuple[tuple[str, str], ...]:
 
 
 def offered(head: Head) -> tuple[str, ...]:
-    """The subprotocols, in the client's order."""
-    words = (word.strip() for value in head.all("sec-websocket-protocol") for word in value.split(","))
-    return tuple(word for word in words if word)
+    """The offered subprotocols, in the client's order."""
+    names = (name.strip() for value in head.all("sec-websocket-protocol") for name in value.split(","))
+    return tuple(name for name in names if name)
 
 
 def list_plugins(request: Request) -> Steps:
@@ -81,7 +81,7 @@ def list_plugins(request: Request) -> Steps:
 
 
 def set_enabled(request: Request) -> Steps:
-    """Off at any time. On it is switched where a person sees what would be run: at the command line."""
+    """Switch a plugin off. Switching on is possible only on the command line, where a person sees what would run."""
     name = request.params["name"]
     if request.json(_EnableBody).enabled:
         raise NotAllowed(
@@ -98,7 +98,7 @@ def read_file(request: Request) -> Steps:
 
 
 def call(request: Request) -> Steps:
-    """A page asks its own server. Of the request it gets method, path, query and body."""
+    """A page's call to its plugin's server, which gets the request's method, path, query and body."""
     head = request.head
     response: Response = yield CallPlugin(
         name=request.params["name"],
@@ -112,7 +112,7 @@ def call(request: Request) -> Steps:
 
 
 def _fields(view: PluginView) -> dict[str, Any]:
-    """As its app reads them. One that has changed is off until somebody has looked at it."""
+    """The fields that the app reads. A changed plugin counts as off until a person has approved it."""
     return {
         "name": view.name,
         "displayName": view.display_name or view.name,
@@ -134,10 +134,10 @@ def _fields(view: PluginView) -> dict[str, Any]:
 
 SOCKET: Final = SocketRoute(
     path="/plugin-ws/{name...}",
-    # A plugin's server may do whatever its person may, as a shell may.
+    # A plugin's server may do everything that its user may, like a shell.
     access="terminal",
     name="claudecodeui.plugin",
-    # What is done with it is known before it is open.
+    # A placeholder: `check` decides what happens to the socket before it is open.
     open=lambda opening: RejectSocket(),
     about="The socket of a plugin's server, as it is.",
     check=join,

@@ -1,7 +1,7 @@
 """The socket /shell: the terminals of this protocol's app. Pure.
 
-A client names the program that it wants by `init`, which it may do again at any time. Its app shows `output` alone, so
-whatever goes wrong is told there as well.
+A client requests a program with `init`, and may do so again at any time. The app shows only `output`, so errors are
+sent there as well.
 """
 
 import re
@@ -28,16 +28,16 @@ from fairlead.terminals.api import (
 
 MESSAGE_LIMIT: Final = 1 << 20
 EARLY_BYTES: Final = 1 << 20
-"""What a client may say before somebody holds its socket."""
+"""Maximum bytes that a client may send before its socket has an owner."""
 PLAIN: Final = "plain-shell"
 DEFAULT_PROVIDER: Final = "claude"
 SIZE: Final = Size(80, 24)
 SIGNALLED: Final = 128
-"""Added to the number of the signal that ended a program, as shells tell it: 0 would be a success."""
+"""Added to the number of the signal that ended a program, as shells do: 0 would mean success."""
 LOGIN: Final = ("setup-token", "cursor-agent login", "auth login")
-"""Commands that sign somebody in begin anew: a page that waits for an old code is of no use."""
+"""Login commands always start a new program: a page that waits for an old code is useless."""
 MOST_TOLD: Final = 1024
-"""URLs of one program that are remembered as told to one client."""
+"""Maximum number of one program's URLs that are remembered as announced to one client."""
 NAMES: Final = {"claude": "Claude", "cursor": "Cursor", "codex": "Codex", "opencode": "OpenCode"}
 
 INVALID_PAYLOAD: Final = "Invalid websocket payload"
@@ -50,7 +50,7 @@ _Cells = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class _Init(msgspec.Struct, frozen=True):
-    """Everything may be left out, or null."""
+    """Every field may be missing or null."""
 
     projectPath: str | None = None
     sessionId: str | None = None
@@ -64,35 +64,35 @@ class _Init(msgspec.Struct, frozen=True):
 
 
 class ShellCodec:
-    """Implements `model.terminals.DeskCodec`."""
+    """Implements `terminals.api.LauncherCodec`."""
 
     def __init__(self) -> None:
-        self._told: set[FoundUrl] = set()
+        self._announced_urls: set[FoundUrl] = set()
 
-    # --- what the client says
+    # --- messages from the client
 
     def read(self, data: bytes) -> ProgramRequest | TypedKeys | Size | TerminalReply:
         try:
-            said = msgspec.json.decode(data)
+            message = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            said = None
-        match said:
+            message = None
+        match message:
             case {"type": "init"}:
-                return _wanted(said)
+                return _wanted(message)
             case {"type": "input", "data": str(keys)}:
                 return TypedKeys(keys.encode())
             case {"type": "resize"}:
-                return Size(_cells(said.get("cols"), SIZE.columns), _cells(said.get("rows"), SIZE.rows))
+                return Size(_cells(message.get("cols"), SIZE.columns), _cells(message.get("rows"), SIZE.rows))
             case {"type": str()}:
                 return _NOTHING
             case _:
                 return TerminalReply(_output(_red(INVALID_PAYLOAD)))
 
-    # --- what it is told
+    # --- frames to the client
 
     def seated(self, seated: ProgramAttached) -> bytes:
-        # What was announced before another program, or before this one was left, is announced again.
-        self._told.clear()
+        # URLs announced before a switch to another program, or before leaving this one, are announced again.
+        self._announced_urls.clear()
         frames = b""
         if seated.lost:
             frames = _output(_line(33, f"[The session could not be resumed: {seated.lost}]"))
@@ -100,26 +100,26 @@ class ShellCodec:
 
     def output(self, output: TerminalOutput) -> bytes:
         frames = [_output(output.data.decode())] if output.data else []
-        frames += [self._announced(found) for found in output.urls]
+        frames += [self._announce(found) for found in output.urls]
         return b"".join(frames)
 
-    def _announced(self, found: FoundUrl) -> bytes:
-        """Once, and once more when it is to be opened."""
-        if found in self._told or FoundUrl(found.url, open=True) in self._told:
+    def _announce(self, found: FoundUrl) -> bytes:
+        """Announce a URL once, and once more when it should be opened."""
+        if found in self._announced_urls or FoundUrl(found.url, open=True) in self._announced_urls:
             return b""
-        if len(self._told) >= MOST_TOLD:
-            self._told.clear()
-        self._told.add(found)
+        if len(self._announced_urls) >= MOST_TOLD:
+            self._announced_urls.clear()
+        self._announced_urls.add(found)
         return _frame({"type": "auth_url", "url": found.url, "autoOpen": found.open})
 
     def ended(self, exit: Exit) -> bytes:
         signal = exit.signal or 0
-        # One whose end nobody saw was no success.
+        # An end without a known exit code does not count as success.
         code = SIGNALLED + signal if signal else 1 if exit.code is None else exit.code
         return _output(f"\r\n\x1b[33mProcess exited with code {code} ({signal})\x1b[0m\r\n")
 
     def failed(self, error: FairleadError) -> bytes:
-        """Keys that come too late are dropped in silence: the end is told for itself."""
+        """Drop keys that come too late silently: the program's end has its own frame."""
         return b"" if isinstance(error, AgentNotRunning) else _error(error.message)
 
     def refused(self, error: FairleadError) -> bytes:
@@ -135,7 +135,7 @@ class ShellCodec:
 
 
 class ShellConversation(Handing):
-    """Gives the socket to a desk, which hears everything from then on."""
+    """Hands the socket to a program launcher, which receives all later messages."""
 
     def __init__(self, opening: Handshake) -> None:
         self._codec = ShellCodec()
@@ -145,13 +145,13 @@ class ShellConversation(Handing):
         return (Write(self._codec.refused(error)),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        """Keys are no commands: what comes early is bounded in bytes alone."""
+        """Accept the message: keys are not commands; early input is limited only in bytes."""
         return self.received(data, text)
 
 
-def _wanted(said: dict[str, Any]) -> ProgramRequest | TerminalReply:
+def _wanted(message: dict[str, Any]) -> ProgramRequest | TerminalReply:
     try:
-        init = msgspec.convert(said, _Init)
+        init = msgspec.convert(message, _Init)
     except msgspec.ValidationError as error:
         return TerminalReply(_error(f"Invalid init: {error}"))
     folder, session = init.projectPath or "", init.sessionId or ""
@@ -175,7 +175,7 @@ def _wanted(said: dict[str, Any]) -> ProgramRequest | TerminalReply:
 
 
 def _cells(given: Any, usual: int) -> int:
-    """As the original has it: what is no number is the usual one."""
+    """The given number; the default for anything else, as in the original."""
     return given if isinstance(given, int) and not isinstance(given, bool) else usual
 
 
@@ -199,7 +199,7 @@ def _red(text: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """A path, or what a client said, sets no colours and moves no cursor."""
+    """Replace control characters: a path or a client's text must not set colours or move the cursor."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 

@@ -1,4 +1,4 @@
-"""Sockets at paths that nobody has: on this protocol's own door they are opened and closed at once. Pure."""
+"""Sockets at unknown paths: on this protocol's own port they are opened and closed at once. Pure."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -1,6 +1,6 @@
 """The Cognova protocol: chat, terminal, feed of changes, resources. Reference: docs/reference/cognova.md.
 
-Each part declares its routes and sockets; they are joined here.
+Each module declares its routes and sockets; they are collected here.
 """
 
 from typing import Final

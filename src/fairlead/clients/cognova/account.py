@@ -1,7 +1,7 @@
-"""Who is signed in, as Cognova's page asks at its start. Pure.
+"""The signed-in user, which Cognova's page requests at its start. Pure.
 
-The page of the original signs in by itself and keeps a cookie; here the credential that came with the request (HTTP
-Basic on a door, or a token) is all there is, so the answer never expires before it and signing out is not offered.
+The original's page signs in itself and keeps a cookie; here only the credential of the request exists (HTTP Basic on a
+door, or a token), so the session never expires before the credential, and signing out is not offered.
 """
 
 from typing import Any, Final

@@ -1,5 +1,5 @@
-"""What the REST calls for resources share: reading a body field by field, with the protocol's own words for what is
-wrong with it, and showing an item. Pure."""
+"""Shared parts of the REST calls for resources: reading a body field by field, with the protocol's own error messages,
+and showing an item. Pure."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from fairlead.notifications.api import Resource
 
 BODY_LIMIT: Final = 1 << 20
 NAME_LENGTH: Final = 500
-"""Characters of what names a resource: it goes to every peer."""
+"""Maximum characters of a resource's name, which is sent to every subscriber."""
 TEXT_LENGTH: Final = 500_000
 
 TIMES: Final = frozenset({"createdAt", "modifiedAt", "deletedAt", "dueDate", "completedAt", "remindAt"})
@@ -27,18 +27,18 @@ HIDDEN: Final = frozenset({"sealed", "secret", "p256dh", "auth", "seq", "user", 
 
 
 def shown(item: Resource, *without: str) -> dict[str, Any]:
-    """An item as clients see it: times in ISO 8601, nothing that is secret."""
-    told: dict[str, Any] = msgspec.to_builtins(item)
+    """An item as clients see it: times in ISO 8601, without secrets."""
+    fields: dict[str, Any] = msgspec.to_builtins(item)
     for name in (*HIDDEN, *without):
-        told.pop(name, None)
-    for name in TIMES & told.keys():
-        told[name] = None if told[name] is None else moment(told[name])
-    return told
+        fields.pop(name, None)
+    for name in TIMES & fields.keys():
+        fields[name] = None if fields[name] is None else moment(fields[name])
+    return fields
 
 
 class BodyFields:
-    """A body's fields. Each method raises BadRequest with words for a person; a field that is not there, or null, is
-    the default (for `changes`: left out)."""
+    """A body's fields. Each method raises BadRequest with a message for a person; a missing or null field gets the
+    default (for `changes`: it is left out)."""
 
     def __init__(self, request: Request) -> None:
         self.body: dict[str, Any] = request.json(dict)
@@ -106,7 +106,7 @@ class BodyFields:
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """Those that are there."""
+    """The values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -128,17 +128,17 @@ def _bounded(name: str, value: str, length: int) -> str:
 
 
 def _encodable(value: str) -> bool:
-    """A lone surrogate can be said in JSON and written nowhere."""
+    """Whether the text has no lone surrogate, which JSON can express but no encoding can write."""
     return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def many(request: Request, name: str) -> tuple[str, ...]:
-    """All values of a name of the query."""
+    """All non-empty values of a query parameter."""
     return tuple(value for key, value in parse_qsl(request.head.query, errors="replace") if key == name and value)
 
 
-def missing_is(words: str) -> Callable[[Handler], Handler]:
-    """What NotFound is called here; `{id}` is what was asked for."""
+def missing_is(message: str) -> Callable[[Handler], Handler]:
+    """Answer NotFound with this message; `{id}` stands for the requested id."""
 
     def decorate(handler: Handler) -> Handler:
         @worded
@@ -147,15 +147,15 @@ def missing_is(words: str) -> Callable[[Handler], Handler]:
             try:
                 return (yield from handler(request))
             except NotFound as error:
-                return _gone(words, str(error.data.get("given", "")))
+                return _gone(message, str(error.data.get("given", "")))
 
         return run
 
     return decorate
 
 
-def _gone(words: str, id: str) -> Response:
-    return problem(404, words.replace("{id}", id))
+def _gone(message: str, id: str) -> Response:
+    return problem(404, message.replace("{id}", id))
 
 
 def route(method: str, path: str, access: Scope, handle: Handler, about: str) -> Route:

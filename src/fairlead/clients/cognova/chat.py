@@ -1,8 +1,8 @@
-"""One client on the chat's socket: frames in, things to do out. Never waits.
+"""One client on the chat's socket: takes frames and returns effects. Never waits.
 
-What is asked of one conversation is done in the order in which it was asked: a message, an interrupt behind it, and so
-on. A socket becomes a peer of a conversation by beginning it, by sending to it or by subscribing; what the conversation
-says then comes through `chat_frames`, and errors go to the client whose frame it was.
+The requests for one conversation run in the order in which they arrived: a message, an interrupt after it, and so on.
+A socket joins a conversation by starting it, by sending to it or by subscribing; from then on it receives the
+conversation's output through `chat_frames`. An error goes to the client that sent the frame.
 """
 
 from collections import deque
@@ -35,15 +35,16 @@ from fairlead.model.sockets import Do, Handshake, Perform, SocketRoute, Subscrib
 NOT_FOUND: Final = "Conversation not found"
 NOTHING_RUNS: Final = "No active session to interrupt"
 WAITING: Final = 100
-"""What one socket may have asked of one conversation and not have got yet; a session's queue holds as many."""
+"""Maximum number of unfinished requests of one socket to one conversation; a session's message queue has the same
+limit."""
 TRIES: Final = 5
-"""How often an interrupt may find its message on the way from the queue to the agent."""
+"""Number of attempts of an interrupt whose message is on its way from the queue to the agent."""
 
 Asked = SendMessage | AbortRun | SubscribeTo
 
 
 class SessionQueue:
-    """What was asked of a conversation, the first of it being done. `joined`: this socket is a peer."""
+    """The requests for one conversation; the first one is in progress. `joined`: this socket has joined it."""
 
     __slots__ = ("asked", "joined", "tries")
 
@@ -54,14 +55,15 @@ class SessionQueue:
 
 
 class JoinedConversation(msgspec.Struct, frozen=True):
-    """What a peer is told when it has joined: `status` of the conversation then, and frames before the log's own."""
+    """Sent to a client that has joined: the conversation's `status` at that time, and frames before those of the
+    log."""
 
     told: bytes = b""
     status: str = ""
 
 
 class ChatConversation:
-    """A step's tag is `(what for, conversation, ...)`."""
+    """Implements `model.sockets.SocketProtocol`. A step's tag is `(purpose, conversation, ...)`."""
 
     __slots__ = ("_fresh", "_lines")
 
@@ -69,17 +71,17 @@ class ChatConversation:
         self._fresh = opening.fresh
         self._lines: dict[SessionId, SessionQueue] = {}
 
-    # --- the conversation's port
+    # --- SocketProtocol
 
     def opened(self) -> Sequence[Do]:
         return (Write(frame({"type": "chat:connected"})),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         try:
-            said = read(data)
+            message = read(data)
         except BadFrame as error:
             return (Write(error_frame(error.message, error.conversation)),)
-        return () if said is None else self._act(said)
+        return () if message is None else self._act(message)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
         return (Write(error_frame(error.message)),)
@@ -92,7 +94,8 @@ class ChatConversation:
             case ("place", session):
                 present = _present(session, answer)
                 if self._lines[session].joined:
-                    # It has all up to here or on its way: to begin anew would tell some of it twice.
+                    # Everything up to here has been sent or is on its way: a new subscription would send some of it
+                    # twice.
                     return (Write(_subscribed(session, "ok", None, answer.log_id, present)), *self._done(session))
                 return (self._subscribe(session, Cursor(answer.head, answer.log_id), present),)
             case ("rest", session, SubscribeTo() as join):
@@ -106,8 +109,8 @@ class ChatConversation:
                 state = answer.data or {}
                 if state.get("idle"):
                     return (Perform(("queue", session), q.ReadQueue(session), session),)
-                told = [_interrupted(session)] if state.get("background") else []
-                return [*told, *self._done(session)]
+                notices = [_interrupted(session)] if state.get("background") else []
+                return [*notices, *self._done(session)]
             case ("queue", session):
                 return self._withdraw(session, answer)
             case ("whose", DecidePermission() as given):
@@ -128,26 +131,26 @@ class ChatConversation:
             case ("decide", session):
                 return (Write(error_frame(error.message, session)),)
             case (_, session, *_):
-                return (Write(error_frame(_words(error), session)), *self._done(session))
+                return (Write(error_frame(_error_text(error), session)), *self._done(session))
             case _:
                 return (Write(error_frame(error.message)),)
 
-    # --- what a client asks
+    # --- requests of the client
 
-    def _act(self, said: Said) -> Sequence[Do]:
-        match said:
+    def _act(self, message: Said) -> Sequence[Do]:
+        match message:
             case SendMessage(conversation=None):
-                # Its line is new: nobody knows this id yet.
-                return self._ask(session_id(self._fresh()), said)
+                # Its queue is new: the id has just been made.
+                return self._ask(session_id(self._fresh()), message)
             case SendMessage(conversation=session) | AbortRun(conversation=session) | SubscribeTo(conversation=session):
                 assert session is not None
-                return self._ask(session, said)
+                return self._ask(session, message)
             case DecidePermission():
-                return (Perform(("whose", said), q.FindPermission(said.request), said.request),)
+                return (Perform(("whose", message), q.FindPermission(message.request), message.request),)
             case Ping():
                 return (Write(frame({"type": "pong"})),)
             case _:
-                assert_never(said)
+                assert_never(message)
 
     def _ask(self, session: SessionId, asked: Asked) -> Sequence[Do]:
         line = self._lines.setdefault(session, SessionQueue())
@@ -157,7 +160,7 @@ class ChatConversation:
         return self._begin(session) if len(line.asked) == 1 else ()
 
     def _begin(self, session: SessionId) -> Sequence[Do]:
-        """The first of what waits."""
+        """Start the first waiting request."""
         line = self._lines[session]
         line.tries = 0
         asked = line.asked[0]
@@ -171,7 +174,7 @@ class ChatConversation:
             case SubscribeTo(last=None):
                 return (Perform(("place", session), q.GetSession(session), session),)
             case SubscribeTo():
-                # A connection may end between two frames of one entry.
+                # A connection may end between two frames of one entry: read that entry again.
                 step = q.ReadEvents(session, max((asked.last or 0) // out.FRAMES - 1, 0), 1)
                 return (Perform(("rest", session, asked), step, session),)
             case AbortRun():
@@ -188,18 +191,18 @@ class ChatConversation:
             del self._lines[session]
         return ()
 
-    # --- peers
+    # --- joining
 
     def _subscribe(self, session: SessionId, cursor: Cursor, joined: JoinedConversation) -> Subscribe:
         return Subscribe(("joined", session, joined), session, cursor, VARIANT)
 
     def _resume(self, session: SessionId, join: SubscribeTo, page: q.EventPage) -> Subscribe:
         assert join.last is not None
-        seq, told = divmod(join.last, out.FRAMES)
+        seq, index = divmod(join.last, out.FRAMES)
         rest = b""
         if page.events and _seq(page.events[0]) == seq:
             frames = out.numbered(session, seq, ev.decode(page.events[0]))
-            rest = b"".join(map(frame, frames[told + 1 :]))
+            rest = b"".join(map(frame, frames[index + 1 :]))
         return self._subscribe(session, Cursor(seq, join.log_id), JoinedConversation(rest))
 
     def _joined(self, session: SessionId, joined: JoinedConversation, answer: Subscribed) -> Sequence[Do]:
@@ -211,8 +214,8 @@ class ChatConversation:
         assert isinstance(asked, SubscribeTo)
         ok = answer.verdict == "ok"
         place = number(answer.head) if asked.last is None else asked.last if ok else 0
-        told = joined if ok else JoinedConversation()
-        return (Write(_subscribed(session, answer.verdict, place, answer.log_id, told)), *self._done(session))
+        initial = joined if ok else JoinedConversation()
+        return (Write(_subscribed(session, answer.verdict, place, answer.log_id, initial)), *self._done(session))
 
     # --- interrupts
 
@@ -221,7 +224,7 @@ class ChatConversation:
         return (Perform(("interrupt", session), cmd.Interrupt(session=session), session),)
 
     def _withdraw(self, session: SessionId, queue: Sequence[q.QueuedView]) -> Sequence[Do]:
-        """No turn runs. A message whose agent is being started is taken back; it never reaches the agent."""
+        """No turn runs: withdraw a message whose agent is still starting; it never reaches the agent."""
         if not queue:
             return (Write(error_frame(NOTHING_RUNS, session)), *self._done(session))
         step = cmd.CancelMessage(session=session, message=MessageId(queue[0].message))
@@ -229,20 +232,21 @@ class ChatConversation:
 
 
 def _present(session: SessionId, view: q.SessionView) -> JoinedConversation:
-    """What somebody who comes now must know: what waits for a person."""
+    """The state that a client which joins now needs: the requests that wait for a person."""
     waiting = [out.numbered(session, item.seq, ev.decode(item.event)) for item in view.pending]
-    told = b"".join(frame(message) for messages in waiting for message in messages)
-    return JoinedConversation(told, "streaming" if view.turn is not None else "idle")
+    frames = b"".join(frame(message) for messages in waiting for message in messages)
+    return JoinedConversation(frames, "streaming" if view.turn is not None else "idle")
 
 
 def _subscribed(session: SessionId, verdict: str, place: int | None, log_id: str, joined: JoinedConversation) -> bytes:
-    """`place`: what comes next is what follows it; None: it goes on as it was."""
-    told: out.Frame = {"type": "chat:subscribed", "conversationId": session, "verdict": verdict, "logId": log_id}
+    """The frame `chat:subscribed`. `place`: the next frames follow this number; None: the subscription continues
+    unchanged."""
+    fields: out.Frame = {"type": "chat:subscribed", "conversationId": session, "verdict": verdict, "logId": log_id}
     if place is not None:
-        told["lastSeq"] = place
+        fields["lastSeq"] = place
     if joined.status:
-        told["status"] = joined.status
-    return frame(told) + joined.told
+        fields["status"] = joined.status
+    return frame(fields) + joined.told
 
 
 def _interrupted(session: SessionId) -> Write:
@@ -259,7 +263,7 @@ def _answer(given: DecidePermission, session: SessionId) -> Perform:
     return Perform(("decide", session), step, given.request)
 
 
-def _words(error: FairleadError) -> str:
+def _error_text(error: FairleadError) -> str:
     gone = isinstance(error, NotFound) and error.data.get("what") == "session"
     return NOT_FOUND if gone else error.message
 

@@ -1,7 +1,7 @@
-"""What peers of a conversation are sent: a session's events as the chat's frames. Pure.
+"""Encodes a session's events as the chat's frames. Pure.
 
-Every frame has a `seq` that grows: the k-th frame of the log's entry `n` is `64 * n + k`. A text is told once, as
-pieces while it is written or whole: what an entry repeats is told only to those who lack it, and only that far.
+Every frame has a `seq` that grows: the k-th frame of the log's entry `n` is `64 * n + k`. A text is sent once, as
+deltas while it is written, or whole: of a text that an entry repeats, a client is sent only the part that it lacks.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 
 FRAMES: Final = 64
-"""Numbers that an entry's frames have for themselves (design: views)."""
+"""Frame numbers reserved for each entry (design: views)."""
 RESULT_LENGTH: Final = 5000
-"""Characters (code points) of a tool's result on the wire."""
+"""Maximum characters (code points) of a tool's result in a frame."""
 
 _SILENT: Final = frozenset({"record", "thinking.delta", "thinking", "hook.progress", "tool.progress"})
-"""Kinds that come often and mean nothing here: they are not even decoded."""
+"""Frequent kinds without frames: they are not even decoded."""
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -39,15 +39,15 @@ def error_frame(message: str, conversation: str = "") -> bytes:
 
 
 def number(seq: int, place: int = FRAMES - 1) -> int:
-    """The number of an entry's frame; without a place, one behind all its frames."""
+    """The number of an entry's frame; without a place, a number after all its frames."""
     return seq * FRAMES + place
 
 
 class ChatEncoder(msgspec.Struct, frozen=True):
-    """Implements `model.gateway.Variant` and `Continuing`."""
+    """Implements `model.gateway.FrameEncoder` and `ResumableEncoder`."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        """For those who were there when it was streamed."""
+        """Encode for subscribers that received the deltas while they were streamed."""
         if entry.kind in _SILENT:
             return b""
         event = ev.decode(entry.event)
@@ -64,7 +64,7 @@ VARIANT: Final = ChatEncoder()
 
 
 class ChatCatchUp:
-    """Implements `model.gateway.Reading`."""
+    """Implements `model.gateway.CatchUpEncoder`."""
 
     def __init__(self, position: int) -> None:
         self._pieces = DeltaProgress(position)
@@ -80,32 +80,32 @@ def _joined(frames: Sequence[Frame]) -> bytes:
     return b"".join(map(frame, frames))
 
 
-def numbered(session: SessionId, seq: int, event: ev.Event, told: int = 0) -> list[Frame]:
+def numbered(session: SessionId, seq: int, event: ev.Event, sent: int = 0) -> list[Frame]:
     return [
-        {"type": said.pop("type"), "conversationId": session, **said, "seq": number(seq, place)}
-        for place, said in enumerate(frames_of(event, told))
+        {"type": fields.pop("type"), "conversationId": session, **fields, "seq": number(seq, place)}
+        for place, fields in enumerate(frames_of(event, sent))
     ]
 
 
-def frames_of(event: ev.Event, told: int = 0) -> Sequence[Frame]:
-    """For one who was told so many characters of this block before."""
+def frames_of(event: ev.Event, sent: int = 0) -> Sequence[Frame]:
+    """The event's frames, for a client that has already received `sent` characters of this block."""
     match event:
         case ev.TurnStarted():
             return ({"type": "chat:stream_start"},)
         case ev.TextDelta(subagent=None):
             return _text(event.text)
         case ev.Text(subagent=None):
-            return _text(event.text[told:])
+            return _text(event.text[sent:])
         case ev.SubagentStarted():
             facts = {"subagentId": event.child, "toolUseId": event.call, "title": event.title}
             return ({"type": "chat:subagent_start", **facts},)
         case ev.Text(subagent=str() as subagent) if event.text:
             return ({"type": "chat:subagent_text", "subagentId": subagent, "text": event.text},)
         case ev.InputDelta():
-            # The first piece that says something: one alone has the offset 0. The agent's first is often empty.
+            # The first delta with content: only one such delta has the offset 0. The agent's first one is often empty.
             return _started(event.call, event.name) if event.offset == 0 and event.json else ()
         case ev.ToolCalled():
-            return () if told else _started(event.call, event.name)
+            return () if sent else _started(event.call, event.name)
         case ev.ToolEnded():
             return (
                 {

@@ -1,6 +1,6 @@
-"""What a client of the chat says: its frames as words of ours, or the error that it is answered with. Pure.
+"""Decodes the frames of a chat client into messages, or into the error to answer with. Pure.
 
-As the original: what is not JSON is answered, what is of no known type is passed over.
+As in the original, a frame that is not JSON is answered with an error, and one of an unknown type is ignored.
 """
 
 import base64
@@ -25,11 +25,11 @@ BAD_ANSWER: Final = "requestId and allow are required"
 TITLE_LENGTH: Final = 100
 IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 MOST_SEQ: Final = 2**53
-"""Beyond it a number of JavaScript is not exact."""
+"""Larger integers are not exact in JavaScript."""
 
 
 class SendMessage(msgspec.Struct, frozen=True):
-    """A message; without a conversation it begins one, with this title."""
+    """A message; without a conversation it starts a new one with this title."""
 
     conversation: SessionId | None
     content: tuple[Content, ...]
@@ -62,7 +62,7 @@ Said = SendMessage | AbortRun | SubscribeTo | DecidePermission | Ping
 
 
 class BadFrame(BadRequest):
-    """A frame that is answered with `chat:error`; `conversation` is the one that it was about, if that was readable."""
+    """A frame that is answered with `chat:error`; `conversation`: the conversation concerned, if it was readable."""
 
     code = "bad_frame"
 
@@ -72,7 +72,7 @@ class BadFrame(BadRequest):
 
 
 def read(data: bytes) -> Said | None:
-    """None for what is passed over; BadFrame for what is answered with an error."""
+    """Decode one frame. Returns None for a frame to ignore; raises BadFrame for one to answer with an error."""
     try:
         message = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -81,7 +81,7 @@ def read(data: bytes) -> Said | None:
         return None
     match message.get("type"):
         case "chat:send":
-            return _say(message)
+            return _send(message)
         case "chat:interrupt":
             return AbortRun(_conversation(message))
         case "chat:subscribe":
@@ -104,7 +104,7 @@ def _conversation(message: Mapping[str, Any]) -> SessionId:
     return conversation_id(message.get("conversationId"))
 
 
-def _say(message: Mapping[str, Any]) -> SendMessage:
+def _send(message: Mapping[str, Any]) -> SendMessage:
     given = message.get("conversationId")
     conversation = None if given is None or given == "" else conversation_id(given)
     about, text = conversation or "", message.get("message")
@@ -114,9 +114,9 @@ def _say(message: Mapping[str, Any]) -> SendMessage:
     documents = [_document(item, about) for item in _items(message.get("documents"), BAD_DOCUMENT, about)]
     if not text.strip() and not images and not documents:
         raise BadFrame(NO_MESSAGE, about)
-    words = [TextBlock(text)] if text.strip() else []
+    texts = [TextBlock(text)] if text.strip() else []
     title = text.strip()[:TITLE_LENGTH] or ("File attachment" if documents else "Image message")
-    return SendMessage(conversation, (*images, *documents, *words), title)
+    return SendMessage(conversation, (*images, *documents, *texts), title)
 
 
 def _items(given: Any, wrong: str, about: str) -> list[Any]:
@@ -176,7 +176,7 @@ def _join(message: Mapping[str, Any]) -> SubscribeTo:
 
 
 def _decide(message: Mapping[str, Any]) -> DecidePermission:
-    request, allow, words = message.get("requestId"), message.get("allow"), message.get("message")
+    request, allow, text = message.get("requestId"), message.get("allow"), message.get("message")
     if not isinstance(request, str) or not request or not isinstance(allow, bool):
         raise BadFrame(BAD_ANSWER)
-    return DecidePermission(request, allow, words if isinstance(words, str) else "")
+    return DecidePermission(request, allow, text if isinstance(text, str) else "")

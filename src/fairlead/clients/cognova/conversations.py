@@ -1,4 +1,4 @@
-"""REST for conversations, which are our sessions: lists, one with its messages, making, renaming, deleting. Pure."""
+"""REST for conversations, which are Fairlead's sessions: list, get with messages, create, rename, delete. Pure."""
 
 import contextlib
 from typing import Any, Final
@@ -18,7 +18,7 @@ from fairlead.model.timestamps import moment
 NOT_FOUND: Final = "Conversation not found"
 NO_TITLE: Final = "Title is required"
 TITLE_LENGTH: Final = 200
-"""Of a title that is given; the core takes no more when a session is renamed."""
+"""Maximum characters of a given title; the core rejects longer ones when a session is renamed."""
 LISTED: Final = 50
 PAGE: Final = 1000
 PATH: Final = "/api/conversations"
@@ -30,7 +30,7 @@ class TitleBody(msgspec.Struct, frozen=True):
 
 
 class ConversationMessages(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as lists have it. `sdkSessionId` is the agent's own id of it, once it has one."""
+    """A conversation as shown in lists. `sdkSessionId` is the agent's own session id, once it has one."""
 
     id: str
     sessionId: str
@@ -71,7 +71,7 @@ def shown(summary: Summary, counted: MessageCount) -> ConversationMessages:
 
 
 def _session(request: Request) -> SessionId:
-    """BadId for what names none."""
+    """The conversation in the path. Raises BadId for a malformed id."""
     return session_id(request.params["conversation"])
 
 
@@ -81,7 +81,7 @@ def _gone(error: NotFound | BadId) -> bool:
 
 @worded
 def listed(request: Request) -> Steps:
-    """The newest by their beginning, which is not how the store lists them."""
+    """The most recently started conversations; the store lists them in another order."""
     found: list[Summary] = []
     before = ""
     while True:
@@ -90,18 +90,18 @@ def listed(request: Request) -> Steps:
         before = page.next
         if not before:
             break
-    told = []
+    conversations = []
     for summary in found:
         counted = yield from _counted(summary)
         if counted is not None:
-            told.append(shown(summary, counted))
-    return data(told)
+            conversations.append(shown(summary, counted))
+    return data(conversations)
 
 
 def _counted(summary: Summary) -> Any:
-    """None for one that went while we looked."""
+    """Steps: the conversation's message count; None if it was deleted in the meantime."""
     if summary.state == TRANSCRIPT:
-        # Nobody has opened it here, and a list is no reason to read all of its file: each turn has two messages.
+        # It was never opened here, and a list does not justify reading its whole file: count two messages per turn.
         return MessageCount(messages=2 * summary.turns)
     try:
         return read_counted((yield q.ReadProjection(summary.session, NAME)))
@@ -150,7 +150,7 @@ def rename(request: Request) -> Steps:
 
 @worded
 def delete(request: Request) -> Steps:
-    """One that is not there is as good as deleted."""
+    """Delete a conversation; one that does not exist counts as deleted."""
     with contextlib.suppress(NotFound, BadId):
         yield cmd.Delete(session=_session(request))
     return data({"success": True})

@@ -1,7 +1,7 @@
-"""A conversation's messages, from its log: a person's each by itself, and one of the assistant for each answer.
+"""A conversation's messages, from its log: one for each message of a person, and one for each answer of the agent.
 
-`MessageFold` counts them and remembers how the last answer ended. `MessageRenderer` writes them down, a block at a
-time, so that a long conversation needs no more memory than a short one. Both go by the same rules.
+`MessageReducer` counts them and remembers how the last answer ended. `MessageRenderer` writes them, a block at a time,
+so that a long conversation needs no more memory than a short one. Both follow the same rules.
 """
 
 from collections.abc import Sequence
@@ -21,38 +21,39 @@ from fairlead.model.views import Made
 NAME: Final = "cognova.1"
 
 _COUNTED: Final = frozenset({"user.message", "turn.started", "turn.ended"})
-_SAID: Final = frozenset({"text", "text.delta", "tool.called", "tool.ended"})
+_CONTENT: Final = frozenset({"text", "text.delta", "tool.called", "tool.ended"})
 _ENDS: Final = {"completed": "idle", "failed": "error", "cancelled": "interrupted"}
 
 _encoder: Final = msgspec.json.Encoder()
 
 
 def spoken(event: ev.UserMessage) -> bool:
-    """A person's own words, and not what the agent was told beside them."""
+    """Whether this is a person's own message, and not other input of the agent."""
     if event.via == "agent" or event.synthetic or event.subagent is not None:
         return False
     return any(not isinstance(block, ToolResultBlock) for block in event.content)
 
 
 def answers(event: ev.Event) -> bool:
-    """Whether it is something of an answer."""
+    """Whether this event is part of an answer."""
     match event:
         case ev.Text() | ev.TextDelta():
             return event.subagent is None and bool(event.text)
         case ev.ToolCalled():
             return True
         case ev.ToolEnded():
-            # The end of a call that was never made is none of an answer; of one that was made, it is not the first.
+            # An interrupted call that was never made does not belong to an answer; if it was made, its answer has
+            # begun already.
             return event.status != "interrupted"
         case _:
             return False
 
 
-# --- how many there are --------------------------------------------------------------------------------
+# --- the number of messages ----------------------------------------------------------------------------
 
 
 class MessageCount(msgspec.Struct):
-    """`status` is that of the last answer that ended."""
+    """`status`: how the last finished answer ended."""
 
     messages: int = 0
     status: str = "idle"
@@ -67,14 +68,14 @@ def read_counted(data: bytes) -> MessageCount:
 
 
 class MessageReducer:
-    """Implements `model.views.Fold`: it makes no rows, it remembers."""
+    """Implements `model.views.Reducer`: it makes no rows, only a count."""
 
     def __init__(self) -> None:
         self._memory = MessageCount()
 
     def step(self, entry: Entry) -> Sequence[Made]:
         memory = self._memory
-        if entry.kind in _SAID:
+        if entry.kind in _CONTENT:
             if not memory.answering and answers(ev.decode(entry.event)):
                 memory.answering = True
                 memory.messages += 1
@@ -99,7 +100,7 @@ class MessageReducer:
 
 
 class MessageProjection:
-    """Implements `model.views.View`."""
+    """Implements `model.views.Projection`."""
 
     name = NAME
 
@@ -107,11 +108,11 @@ class MessageProjection:
         return MessageReducer()
 
 
-# --- what they say -------------------------------------------------------------------------------------
+# --- the messages --------------------------------------------------------------------------------------
 
 
 class Partial(msgspec.Struct):
-    """A text of which only pieces are in the log: it is being written, or was never finished."""
+    """A text of which only deltas are in the log: it is being written, or was never finished."""
 
     message: str
     block: int
@@ -119,20 +120,21 @@ class Partial(msgspec.Struct):
 
 
 class MessageRenderer:
-    """Implements `model.routes.Renderer`: `head`'s fields, `messages`, and the place they go up to."""
+    """Implements `model.routes.LogRenderer`: writes the fields of `head`, `messages`, and the number of the last
+    frame."""
 
     def __init__(self, session: SessionId, head: dict[str, Any]) -> None:
         self._session = session
         self._head = head
         self._seq = 0
         self._answer = ""
-        """The turn whose message is being written."""
+        """The turn whose message is currently written; empty between answers."""
         self._at = 0
         self._blocks = 0
         self._calls: set[str] = set()
         self._partial: Partial | None = None
         self._after: list[bytes] = []
-        """A person's words into a running answer: they come behind it."""
+        """Messages that a person sent during an answer: they are written after it."""
         self._first = True
 
     def begin(self) -> bytes:
@@ -140,7 +142,7 @@ class MessageRenderer:
 
     def entry(self, entry: Entry) -> bytes:
         self._seq = entry.seq
-        if entry.kind not in _SAID and entry.kind not in _COUNTED:
+        if entry.kind not in _CONTENT and entry.kind not in _COUNTED:
             return b""
         event = ev.decode(entry.event)
         match event:
@@ -158,9 +160,9 @@ class MessageRenderer:
                 return self._next_block(event, {"type": "text", "text": event.text})
             case ev.ToolCalled():
                 call = {"type": "tool_use", "id": event.call, "name": event.name, "input": event.input}
-                said = self._block(event, call) if event.subagent else self._next_block(event, call)
+                output = self._block(event, call) if event.subagent else self._next_block(event, call)
                 self._calls.add(event.call)
-                return said
+                return output
             case ev.ToolEnded() if answers(event) or event.call in self._calls:
                 # Always a text: the page calls string methods on it.
                 content = result_text(event.content)
@@ -173,7 +175,7 @@ class MessageRenderer:
         return self._close(0.0, 0) + b'],"lastSeq":%d}}' % number(self._seq)
 
     def _user(self, event: ev.UserMessage) -> bytes:
-        told = {
+        fields = {
             "id": event.message,
             "conversationId": self._session,
             "role": "user",
@@ -183,32 +185,32 @@ class MessageRenderer:
             "durationMs": None,
             "createdAt": moment(event.at),
         }
-        message = _encoder.encode(told)
+        message = _encoder.encode(fields)
         if self._answer:
             self._after.append(message)
             return b""
         return self._next() + message
 
     def _piece(self, event: ev.TextDelta) -> bytes:
-        partial, said = self._partial, b""
+        partial, output = self._partial, b""
         if partial is not None and _names(partial, event):
             partial.text += event.text
             return b""
         if not self._answer:
-            said = self._open(event)
-        said += self._unfinished()
+            output = self._open(event)
+        output += self._unfinished()
         self._partial = Partial(event.message, event.block, event.text)
-        return said
+        return output
 
     def _next_block(self, event: ev.Event, block: dict[str, Any]) -> bytes:
-        """Of the main thread: a text that was begun before it will never be whole."""
+        """A block of the main thread, after the unfinished text before it, which will never be complete."""
         return self._unfinished() + self._block(event, block)
 
     def _block(self, event: ev.Event, block: dict[str, Any]) -> bytes:
-        said = b"" if self._answer else self._open(event)
+        output = b"" if self._answer else self._open(event)
         comma = b"," if self._blocks else b""
         self._blocks += 1
-        return said + comma + _encoder.encode(block)
+        return output + comma + _encoder.encode(block)
 
     def _unfinished(self) -> bytes:
         partial, self._partial = self._partial, None
@@ -226,16 +228,16 @@ class MessageRenderer:
         return self._next() + _encoder.encode(head)[:-1] + b',"content":['
 
     def _close(self, cost: float, duration: int) -> bytes:
-        said = b""
+        output = b""
         if self._answer:
             tail = {"source": "web", "costUsd": cost, "durationMs": duration, "createdAt": moment(self._at)}
-            said = self._unfinished() + b"]," + _encoder.encode(tail)[1:]
+            output = self._unfinished() + b"]," + _encoder.encode(tail)[1:]
             self._answer = ""
             self._calls.clear()
         for message in self._after:
-            said += self._next() + message
+            output += self._next() + message
         self._after = []
-        return said
+        return output
 
     def _next(self) -> bytes:
         first, self._first = self._first, False

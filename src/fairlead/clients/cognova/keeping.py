@@ -47,16 +47,16 @@ BINARY_TYPES: Final = {
     ".zip": "application/zip",
 }
 ON: Final = frozenset({"task", "reminder", "agent", "memory", "project", "secret"})
-"""Resources whose changes a client shows unless its user says otherwise."""
+"""Resources whose changes a client shows by default."""
 
 
 # --- documents
 
 
 def _document(document: Document) -> dict[str, Any]:
-    told = shown(document, "body", "binary")
+    fields = shown(document, "body", "binary")
     metadata = {"title": document.title, "tags": document.tags, "shared": document.shared}
-    return {"document": told, "metadata": metadata, "body": document.body}
+    return {"document": fields, "metadata": metadata, "body": document.body}
 
 
 @worded
@@ -72,7 +72,7 @@ def get_document(request: Request) -> Steps:
 
 @worded
 def add_document(request: Request) -> Steps:
-    """The one at that path, made where there is none."""
+    """The document at a path; created if there is none."""
     fields = BodyFields(request)
     path = fields.required("path", "path is required")
     place = PurePosixPath(path)
@@ -202,8 +202,8 @@ def remove_memory(request: Request) -> Steps:
 
 
 def _secret(secret: Secret) -> dict[str, Any]:
-    told = shown(secret)
-    return {name: told[name] for name in ("id", "key", "description", "createdAt")}
+    fields = shown(secret)
+    return {name: fields[name] for name in ("id", "key", "description", "createdAt")}
 
 
 @worded
@@ -307,7 +307,7 @@ def remove_hook(request: Request) -> Steps:
 
 
 def preferences(kept: Any) -> dict[str, Any]:
-    """What a user has set, over the defaults."""
+    """A user's preferences, merged over the defaults."""
     found = kept.get("notifications", {}) if isinstance(kept, dict) else {}
     return {"notifications": {name: found.get(name, {"enabled": name in ON}) for name in RESOURCES}}
 
@@ -319,15 +319,15 @@ def get_settings(request: Request) -> Steps:
 
 @worded
 def put_settings(request: Request) -> Steps:
-    said = BodyFields(request).body.get("notifications")
-    if not isinstance(said, dict):
+    given_preferences = BodyFields(request).body.get("notifications")
+    if not isinstance(given_preferences, dict):
         raise BadRequest("notifications is required", field="notifications")
-    for name, one in said.items():
+    for name, one in given_preferences.items():
         if name not in RESOURCES:
             raise BadRequest(f"There is no resource {name[:40]}", field="notifications")
         _check_preference(name, one)
     kept = preferences((yield ReadFeedPreferences()))
-    kept["notifications"] |= said
+    kept["notifications"] |= given_preferences
     yield WriteFeedPreferences(kept)
     return data(kept)
 

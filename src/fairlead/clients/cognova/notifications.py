@@ -1,7 +1,7 @@
-"""The socket /notifications: what changed, as it happens, to everybody; notices of sessions to those who ask. Pure.
+"""The socket /notifications: live changes for every client; notices of sessions for clients that subscribe. Pure.
 
-A peer that says nothing gets exactly the frames of the first form. One that has sent `subscribe` gets a `cursor` with
-each frame, with which it is told later what it missed.
+A client that sends nothing gets exactly the protocol's original frames. A client that has sent `subscribe` gets a
+`cursor` with each frame, with which it can later fetch the entries that it missed.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from fairlead.notifications.api import TOPICS, Change, FeedEntry, FeedPing, Feed
 CONNECTED: Final = "Notification bus connected"
 FAILED: Final = (1011, "the feed cannot be read: connect again")
 MESSAGE_LIMIT: Final = 64 << 10
-"""Bytes of a client's frame: the longest that means something has a few hundred."""
+"""Maximum bytes of a client's frame: the longest valid one has a few hundred."""
 EARLY: Final = 16
 
 
@@ -28,33 +28,33 @@ def frame(value: dict[str, Any]) -> bytes:
 
 
 def change_frame(change: Change, at: int) -> dict[str, Any]:
-    """What there is not is left out, as JavaScript leaves it out."""
-    told: dict[str, Any] = {"type": "resource_change", "resource": change.resource, "action": change.action}
+    """A change as a frame. Absent values are left out, as in JavaScript."""
+    fields: dict[str, Any] = {"type": "resource_change", "resource": change.resource, "action": change.action}
     if change.id:
-        told["resourceId"] = change.id
+        fields["resourceId"] = change.id
     if change.name:
-        told["resourceName"] = change.name
-    told |= {"title": change.title, "message": change.message, "color": change.color}
+        fields["resourceName"] = change.name
+    fields |= {"title": change.title, "message": change.message, "color": change.color}
     if change.meta is not None:
-        told["meta"] = change.meta
-    return told | {"timestamp": moment(at)}
+        fields["meta"] = change.meta
+    return fields | {"timestamp": moment(at)}
 
 
 class NotificationCodec:
-    """Implements `model.notices.FeedCodec`; one for all sockets."""
+    """Implements `notifications.api.FeedCodec`; one instance for all sockets."""
 
     key = "cognova"
 
     def read(self, data: bytes) -> FeedPing | FeedRequest | None:
         try:
-            said = msgspec.json.decode(data)
+            message = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        if not isinstance(said, dict):
+        if not isinstance(message, dict):
             return None
-        if said.get("type") == "ping":
+        if message.get("type") == "ping":
             return FeedPing()
-        return _asked(said) if said.get("type") == "subscribe" else None
+        return _asked(message) if message.get("type") == "subscribe" else None
 
     def opened(self, now: int) -> bytes:
         return frame({"type": "connected", "message": CONNECTED, "timestamp": moment(now)})
@@ -64,34 +64,34 @@ class NotificationCodec:
 
     def subscribed(self, ask: FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
         topics = [topic for topic in TOPICS if topic in ask.topics]
-        told = {"type": "subscribed", "topics": topics, "verdict": verdict, "cursor": cursor}
-        return frame(told | {"timestamp": moment(now)})
+        fields = {"type": "subscribed", "topics": topics, "verdict": verdict, "cursor": cursor}
+        return frame(fields | {"timestamp": moment(now)})
 
     def failed(self, error: FairleadError, now: int) -> bytes:
         return frame({"type": "error", "message": error.message, "timestamp": moment(now)})
 
     def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
-        told = entry.told
-        if isinstance(told, Change):
-            value = change_frame(told, entry.at)
+        item = entry.told
+        if isinstance(item, Change):
+            value = change_frame(item, entry.at)
         else:
             value = {
                 "type": "notice",
-                "topic": told.topic,
-                "kind": told.kind,
-                "sessionId": told.session,
-                "sessionName": told.name,
-                "title": told.title,
-                "message": told.message,
-                "color": told.color,
-                "meta": told.meta or {},
+                "topic": item.topic,
+                "kind": item.kind,
+                "sessionId": item.session,
+                "sessionName": item.name,
+                "title": item.title,
+                "message": item.message,
+                "color": item.color,
+                "meta": item.meta or {},
                 "timestamp": moment(entry.at),
             }
         return frame(value if cursor is None else value | {"cursor": cursor})
 
 
-def _asked(said: dict[str, Any]) -> FeedRequest:
-    topics, cursor = said.get("topics", []), said.get("cursor")
+def _asked(message: dict[str, Any]) -> FeedRequest:
+    topics, cursor = message.get("topics", []), message.get("cursor")
     if not isinstance(topics, list) or not all(topic in TOPICS for topic in topics):
         raise BadRequest(f"topics must be a list of: {', '.join(TOPICS)}", topics=list(TOPICS))
     if cursor is not None and (not isinstance(cursor, str) or read_cursor(cursor) is None):
@@ -103,7 +103,7 @@ CODEC: Final = NotificationCodec()
 
 
 class Notifications:
-    """Gives the feed the socket."""
+    """Hands the socket to the change feed."""
 
     def __init__(self, opening: Handshake) -> None:
         self._early: list[bytes] = []
@@ -112,7 +112,7 @@ class Notifications:
         return (Perform(None, JoinFeed(CODEC), "feed"),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        """Before the feed has the socket; afterwards it hears everything itself."""
+        """Keep messages until the feed owns the socket and receives them itself."""
         if len(self._early) < EARLY:
             self._early.append(data)
         return ()

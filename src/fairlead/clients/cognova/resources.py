@@ -1,4 +1,4 @@
-"""The REST calls for all resources, joined."""
+"""The REST routes of all resources."""
 
 from typing import Final
 

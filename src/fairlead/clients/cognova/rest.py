@@ -1,4 +1,4 @@
-"""How REST calls of this protocol answer: `{"data": ...}`, errors `{statusCode, statusMessage, message}`. Pure."""
+"""The REST responses of this protocol: `{"data": ...}`, errors `{statusCode, statusMessage, message}`. Pure."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -22,7 +22,7 @@ def problem(status: int, message: str) -> Response:
 
 
 def worded(handler: Handler) -> Handler:
-    """What the gateway refuses, in this protocol's form."""
+    """Put the gateway's errors into this protocol's form."""
 
     @wraps(handler)
     def run(request: Request) -> Steps:

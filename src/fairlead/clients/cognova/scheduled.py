@@ -1,4 +1,4 @@
-"""REST for agents: prompts with a schedule and a budget, run by hand or on time. Pure."""
+"""REST for agents: prompts with a schedule and a budget, run on request or on schedule. Pure."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -26,7 +26,7 @@ INCOMPLETE: Final = "Name, schedule, and prompt are required"
 RUNS: Final = 50
 RUNS_LIMIT: Final = 500
 MOST: Final = 10_000
-"""Runs that are counted; the gateway keeps no more."""
+"""Maximum number of runs that are counted; the gateway stores no more."""
 _DAY: Final = 24 * 60 * 60 * 1000
 PERIODS: Final = {"24h": _DAY, "7d": 7 * _DAY, "30d": 30 * _DAY}
 
@@ -55,7 +55,7 @@ def _run(run: AgentRun) -> dict[str, Any]:
 
 
 def _since(request: Request, default: str) -> int:
-    """Where the period that is asked for begins; 0 without one."""
+    """The start of the requested period; 0 without one."""
     period = request.query.get("period", default)
     if not period:
         return 0
@@ -121,12 +121,12 @@ def all_stats(request: Request) -> Steps:
 
 
 def _success_rate(runs: Sequence[AgentRun]) -> int:
-    """In percent."""
+    """The share of successful runs, in percent."""
     return round(100 * sum(run.status == "success" for run in runs) / len(runs)) if runs else 0
 
 
 def _by_day(runs: Sequence[AgentRun]) -> list[dict[str, Any]]:
-    """Days in UTC, in order; one that is still running is in `total` alone."""
+    """The runs of each day in UTC, in order; a run that is still in progress counts only in `total`."""
     days: dict[str, dict[str, Any]] = {}
     for run in sorted(runs, key=lambda run: run.created_at):
         date = moment(run.created_at)[:10]
@@ -182,8 +182,8 @@ def cancel_agent(request: Request) -> Steps:
         count: int = yield CancelAgent(agent.id)
     except NotFound:
         return problem(404, NOTHING_RUNS)
-    words = f"Cancelling {count} running execution{'' if count == 1 else 's'}"
-    return json_response({"success": True, "message": words, "cancelledCount": count})
+    message = f"Cancelling {count} running execution{'' if count == 1 else 's'}"
+    return json_response({"success": True, "message": message, "cancelledCount": count})
 
 
 ROUTES: Final = (

@@ -44,7 +44,7 @@ def _task(fields: BodyFields) -> dict[str, Any]:
         priority=None if priority is None else int(priority),
         tags=fields.texts("tags"),
     )
-    # These two can be taken away again, by null.
+    # These two can be removed again with null.
     if fields.has("projectId"):
         found["project_id"] = fields.text("projectId", 100)
     if fields.has("dueDate"):

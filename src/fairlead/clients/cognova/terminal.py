@@ -1,7 +1,7 @@
 """The sockets /terminal and /_ws/terminal: a person's shell, shared by all of that person's browsers. Pure.
 
-A client that says nothing special gets the frames `output`, `pong`, `error` and, when the shell has ended, `exit`.
-What is no frame, or makes no sense, is ignored.
+Without query options a client gets the frames `output`, `pong`, `error` and, when the shell has ended, `exit`.
+Malformed or unknown messages are ignored.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from fairlead.terminals.api import JoinShell, Size, TerminalOutput, TerminalRepl
 DEFAULT_NAME: Final = "default"
 MESSAGE_LIMIT: Final = 1 << 20
 EARLY_BYTES: Final = 1 << 20
-"""What a client may say while its shell is being started."""
+"""Maximum bytes that a client may send while its shell is being started."""
 SIGNALLED: Final = 128
-"""Added to the number of the signal that ended a shell, as shells tell it."""
+"""Added to the number of the signal that ended a shell, as shells do."""
 _NOTHING: Final = TerminalReply(b"")
 
 _Cells = Annotated[int, msgspec.Meta(gt=0)]
@@ -33,7 +33,7 @@ class _Resize(msgspec.Struct, frozen=True):
 
 
 class ShellCodec:
-    """Implements `model.terminals.TerminalCodec`. `sized`: the client wants to be told the terminal's size."""
+    """Implements `terminals.api.TerminalCodec`. `sized`: the client wants to receive the terminal's size."""
 
     def __init__(self, sized: bool = False) -> None:
         self._sized = sized
@@ -41,14 +41,14 @@ class ShellCodec:
 
     def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
         try:
-            said = msgspec.json.decode(data)
+            message = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return _NOTHING
-        match said:
+        match message:
             case {"type": "input", "data": str(keys)}:
                 return TypedKeys(keys.encode())
             case {"type": "resize"}:
-                return _size(said)
+                return _size(message)
             case {"type": "ping"}:
                 return TerminalReply(_frame({"type": "pong"}))
             case _:
@@ -66,7 +66,7 @@ class ShellCodec:
         return _frame({"type": "exit", "code": code})
 
     def failed(self, error: FairleadError) -> bytes:
-        """Keys that come too late are dropped in silence: the end is told for itself."""
+        """Drop keys that come too late silently: the shell's end has its own frame."""
         return b"" if isinstance(error, AgentNotRunning) else _frame({"type": "error", "data": f"{error.message}\r\n"})
 
     def not_started(self, error: FairleadError) -> bytes:
@@ -76,7 +76,7 @@ class ShellCodec:
 
 
 class ShellConversation:
-    """Gives the shell the socket. Where it cannot be started the socket stays, and pings are answered."""
+    """Hands the socket to the shell. If the shell cannot be started, the socket stays open and pings are answered."""
 
     def __init__(self, opening: Handshake) -> None:
         query = opening.query
@@ -96,10 +96,10 @@ class ShellConversation:
         return (Perform(None, self._join, "terminal"),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        """Before the shell has the socket; afterwards it hears everything itself."""
+        """Keep messages until the shell owns the socket and receives them itself."""
         if self._failed:
-            said = self._codec.read(data)
-            return (Write(said.frames),) if isinstance(said, TerminalReply) and said.frames else ()
+            reply = self._codec.read(data)
+            return (Write(reply.frames),) if isinstance(reply, TerminalReply) and reply.frames else ()
         self._early_bytes += len(data)
         if self._early_bytes <= EARLY_BYTES:
             self._early.append(data)
@@ -117,13 +117,13 @@ class ShellConversation:
         return (Write(self._codec.not_started(error)), *waited)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        """Keys are no commands: what is typed before the shell is there is bounded in bytes alone."""
+        """Accept the message: keys are not commands; input before the shell runs is limited only in bytes."""
         return () if self._failed else self.received(data, text)
 
 
-def _size(said: dict[str, Any]) -> Size | TerminalReply:
+def _size(message: dict[str, Any]) -> Size | TerminalReply:
     try:
-        wanted = msgspec.convert(said, _Resize)
+        wanted = msgspec.convert(message, _Resize)
     except msgspec.ValidationError:
         return _NOTHING
     return Size(wanted.cols, wanted.rows)

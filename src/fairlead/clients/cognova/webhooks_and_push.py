@@ -1,4 +1,4 @@
-"""REST for targets outside: webhooks, ntfy topics and the push services of browsers. Pure."""
+"""REST for external targets: webhooks, ntfy topics and the push services of browsers. Pure."""
 
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from fairlead.notifications.api import KINDS as NOTICES
 NO_TARGET: Final = "Target not found"
 KINDS: Final = ("webhook", "ntfy")
 USUAL: Final = ("permission.asked", "turn", "reminder.complete", "agent.complete", "agent.fail", "agent.cancel")
-"""What somebody who is away wants to hear of."""
+"""The default topics, for a person who is away."""
 KNOWN: Final = frozenset(
     (*TOPICS, *NOTICES, *RESOURCES, *(f"{resource}.{action}" for resource in RESOURCES for action in DOINGS))
 )
@@ -58,7 +58,7 @@ def add_target(request: Request) -> Steps:
     target, shown_once = yield AddTarget(
         Destination(id=request.fresh, kind=kind, url=url, topics=_topics(fields), secret=secret)
     )
-    # A secret that the client chose is not said again.
+    # A secret that the client chose is not sent back.
     return data(shown(target) | ({} if secret or not shown_once else {"secret": shown_once}))
 
 
@@ -81,7 +81,7 @@ def push_key(request: Request) -> Steps:
 
 @worded
 def subscribe(request: Request) -> Steps:
-    """As the browser's `PushSubscription` is written as JSON."""
+    """Add a push subscription; the body is the browser's `PushSubscription` as JSON."""
     fields = BodyFields(request)
     keys = fields.body.get("keys")
     if not isinstance(keys, dict) or not all(isinstance(keys.get(name), str) for name in ("p256dh", "auth")):

@@ -1,7 +1,7 @@
-"""Files that go with a prompt: how a client names them, how an agent is told of them, how a row shows them. Pure.
+"""Files attached to a prompt: how a client names them, how the agent receives them, how a row shows them. Pure.
 
-An agent gets what it can look at as a block of its own, and of every file a line that says what it is called and where
-it is. That list is the message's last text: rows are made from it, and do not show it.
+The agent gets each file that it can view as a separate block, and one line with name and path for every file. That
+list is the message's last text block: rows get their files from it, and do not show it.
 """
 
 import re
@@ -16,7 +16,7 @@ from fairlead.uploads.api import StoredUploads, Upload
 
 OPTIONS: Final = ("attachments", "images", "files")
 MOST_TEXT: Final = 1000
-"""Characters of a path or a name that a client sends; ours are shorter."""
+"""Maximum characters of a path or a name that a client sends; Fairlead's own are shorter."""
 
 _BEGIN: Final = "\n\n<attached-files>\n"
 _END: Final = "\n</attached-files>"
@@ -26,7 +26,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def named(options: Mapping[str, Any]) -> tuple[Upload, ...]:
-    """What the client names in either way, each path once; what is malformed is not there."""
+    """The files that the client names in any of the options, each path once, without malformed items."""
     found: dict[str, Upload] = {}
     for option in OPTIONS:
         given = options.get(option)
@@ -38,12 +38,12 @@ def named(options: Mapping[str, Any]) -> tuple[Upload, ...]:
 
 
 def _one(item: Any) -> Upload | None:
-    told = {"path": item} if isinstance(item, str) else item
-    if not isinstance(told, dict) or not _text(told.get("path")).strip():
+    fields = {"path": item} if isinstance(item, str) else item
+    if not isinstance(fields, dict) or not _text(fields.get("path")).strip():
         return None
-    size = told.get("size")
+    size = fields.get("size")
     whole = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 1 << 53
-    return Upload(told["path"], _text(told.get("name")), _text(told.get("mimeType")), size if whole else None)
+    return Upload(fields["path"], _text(fields.get("name")), _text(fields.get("mimeType")), size if whole else None)
 
 
 def _text(given: Any) -> str:
@@ -51,46 +51,46 @@ def _text(given: Any) -> str:
 
 
 def fields(upload: Upload) -> Fields:
-    told = {"path": upload.path, "name": upload.name, "mimeType": upload.mime, "size": upload.size}
-    return {name: value for name, value in told.items() if value not in ("", None)}
+    values = {"path": upload.path, "name": upload.name, "mimeType": upload.mime, "size": upload.size}
+    return {name: value for name, value in values.items() if value not in ("", None)}
 
 
 def content(text: str, taken: tuple[StoredUploads, ...]) -> tuple[Content, ...]:
-    """The message for the agent. A text with nothing in it is left out where there is something else."""
+    """The message for the agent. An empty text is left out if there are files."""
     if not taken:
         return (TextBlock(text),)
     blocks = [each.block for each in taken if each.block is not None]
-    words = [TextBlock(text)] if text.strip() else []
+    texts = [TextBlock(text)] if text.strip() else []
     lines = "\n".join(_encoder.encode(_line(each)).decode() for each in taken)
-    return (*blocks, *words, TextBlock(f"{_BEGIN}{lines}{_END}"))
+    return (*blocks, *texts, TextBlock(f"{_BEGIN}{lines}{_END}"))
 
 
 def _line(taken: StoredUploads) -> Fields:
-    """`shown`: the picture is in the message itself."""
+    """One line of the file list. `shown`: the image is in the message itself."""
     return {**fields(taken.upload), **({"shown": True} if isinstance(taken.block, ImageBlock) else {})}
 
 
 def shown(blocks: tuple[Content, ...]) -> tuple[str, list[Fields], list[Fields]]:
-    """A message's text, its pictures and its other files. The app sets what it showed at first aside for a row with as
-    many of both, and it counts by type and name: so are they sorted here."""
-    told = _told(blocks[-1]) if blocks else None
-    words = plain_text(blocks if told is None else blocks[:-1])
+    """A message's text, its images and its other files. The app replaces its provisional row by a row with equal
+    numbers of images and files, which it distinguishes by type and name: they are sorted here in the same way."""
+    lines = _file_list(blocks[-1]) if blocks else None
+    text = plain_text(blocks if lines is None else blocks[:-1])
     pictures = [picture for block in blocks if (picture := _picture(block)) is not None]
-    if told is None:
-        return words, pictures, [document for block in blocks if (document := _document(block)) is not None]
+    if lines is None:
+        return text, pictures, [document for block in blocks if (document := _document(block)) is not None]
     images: list[Fields] = []
     files: list[Fields] = []
-    for line in told:
+    for line in lines:
         inside = line.pop("shown", False) and pictures
         if inside or _is_picture(line):
             images.append({**line, **(pictures.pop(0) if inside else {})})
         else:
             files.append(line)
-    return words, [*images, *pictures], files
+    return text, [*images, *pictures], files
 
 
-def _told(block: Content) -> list[Fields] | None:
-    """The list of files; None, if this is none of ours."""
+def _file_list(block: Content) -> list[Fields] | None:
+    """The file list in this block; None if the block is not one of Fairlead's lists."""
     if not isinstance(block, TextBlock) or not block.text.startswith(_BEGIN) or not block.text.endswith(_END):
         return None
     try:
@@ -112,7 +112,7 @@ def _picture(block: Content) -> Fields | None:
 
 
 def _document(block: Content) -> Fields | None:
-    """One that came by another way has no file to fetch, only a name."""
+    """The fields of a document block; without a file list there is no file to fetch, only a name."""
     if not isinstance(block, OtherBlock) or not isinstance(block.data, dict) or block.data.get("type") != "document":
         return None
     source = block.data.get("source")

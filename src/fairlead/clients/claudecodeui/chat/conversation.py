@@ -1,8 +1,8 @@
-"""One client on the socket /ws: frames in, things to do out. Never waits.
+"""One client on the socket /ws: takes frames and returns effects. Never waits.
 
-What is asked of one session is done in the order in which it was asked. A socket is attached to a session by sending to
-it, aborting it or subscribing to it, and stays so: then all that its runs say comes through `chat_frames`, to every
-socket that is attached. Errors go to the client whose frame it was.
+The requests for one session run in the order in which they arrived. Sending to a session, aborting it or subscribing
+to it attaches the socket to that session, and the socket stays attached: from then on every attached socket receives
+the output of the session's runs through `chat.frames`. An error goes to the client that sent the frame.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.clients.claudecodeui.chat import messages as said
+from fairlead.clients.claudecodeui.chat import messages
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder, frame, number
 from fairlead.clients.claudecodeui.chat.history import NAME, HistoryMemory, read_memory
 from fairlead.clients.claudecodeui.chat.messages import (
@@ -39,20 +39,20 @@ from fairlead.model.timestamps import moment
 from fairlead.uploads.api import ClaimUploads, StoredUploads
 
 WAITING: Final = 100
-"""What one socket may have asked of one session and not have got yet; a session's queue holds as many."""
+"""Maximum number of unfinished requests of one socket to one session; a session's message queue has the same limit."""
 TRIES: Final = 5
-"""How often an abort may find its message on the way from the queue to the agent."""
+"""Number of attempts of an abort whose message is on its way from the queue to the agent."""
 
 Asked = SendMessage | AbortRun | SubscribeTo
 
 
 class SessionQueue:
-    """What was asked of a session, the first of it being done.
+    """The requests for one session; the first one is in progress.
 
-    `since`: all that the log has after this place came, or comes, to this socket; None: it is not attached.
-    `whole`: its texts come whole, not in pieces; `stream` is what the client said of that. `last`: the number of the
-    last frame of a run when the client subscribed last. `refused`: the rules that the client was last told of as not
-    taken, and why."""
+    `since`: this socket has received, or will receive, every log entry after this position; None: it is not attached.
+    `whole`: texts are sent whole, not as deltas; `stream` is the client's own choice of that. `last`: the number of the
+    last frame of a run when the client last subscribed. `refused`: the rejected rules that the client was last notified
+    of, each with its reason."""
 
     __slots__ = ("asked", "last", "refused", "since", "stream", "tries", "whole")
 
@@ -67,7 +67,7 @@ class SessionQueue:
 
 
 class ChatConversation:
-    """A step's tag is `(what for, session, ...)`."""
+    """Implements `model.sockets.SocketProtocol`. A step's tag is `(purpose, session, ...)`."""
 
     __slots__ = ("_focus", "_lines", "_notes", "_now")
 
@@ -77,20 +77,20 @@ class ChatConversation:
         self._lines: dict[SessionId, SessionQueue] = {}
         self._notes = 0
 
-    # --- the conversation's port
+    # --- SocketProtocol
 
     def opened(self) -> Sequence[Do]:
         return (Perform(("hall",), JoinChannel(CODEC), "hall"),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         try:
-            asked = said.read(data)
+            asked = messages.read(data)
             return () if asked is None else self._act(asked)
         except ChatError as error:
-            return (self._told(error),)
+            return (self._write_error(error),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        return (self._told(said.failed(error, None)),)
+        return (self._write_error(messages.failed(error, None)),)
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
         match tag:
@@ -99,7 +99,7 @@ class ChatConversation:
             case ("whole", session):
                 return (Perform(("fold", session), q.ReadProjection(session, NAME), session),)
             case ("fold", session):
-                return self._placed(session, read_memory(answer))
+                return self._on_state(session, read_memory(answer))
             case ("joined", session, HistoryMemory() as memory, place):
                 return self._joined(session, memory, place)
             case ("kept", session, HistoryMemory() as memory):
@@ -110,7 +110,7 @@ class ChatConversation:
                 return self._prepared(session, steps)
             case ("brought", session, list() as steps):
                 refused = (answer.data or {}).get("refused", {})
-                return (*self._left_out(session, refused), *self._prepared(session, steps))
+                return (*self._report_rejected(session, refused), *self._prepared(session, steps))
             case ("taken", session):
                 return self._send(session, answer)
             case ("sent", session):
@@ -127,34 +127,39 @@ class ChatConversation:
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         match tag:
             case ("hall",):
-                return (self._told(said.failed(error, None)),)
+                return (self._write_error(messages.failed(error, None)),)
             case ("whose", DecidePermission() as given):
                 stale = isinstance(error, NotFound)
-                return (self._stale(given, None, error) if stale else self._told(said.failed(error, None)),)
+                return (
+                    self._expired(given, None, error) if stale else self._write_error(messages.failed(error, None)),
+                )
             case ("decided", session, DecidePermission() as given, pending):
                 return self._undecided(session, given, pending, error)
             case ("left", _):
                 return ()
             case (_, session, *_) if not self._lines[session].asked:
-                # What it watched is gone, and its socket goes with it.
+                # The subscribed session is gone, and the socket is closed with it.
                 return ()
             case ("whole" | "fold" | "joined", session, *_) if isinstance(error, NotFound):
                 return self._unknown(session)
             case ("sent", session) if isinstance(error, Busy):
-                return (self._told(said.in_progress(session)), *self._done(session))
+                return (self._write_error(messages.in_progress(session)), *self._done(session))
             case ("brought", session, list() as steps) if isinstance(error, NotAllowed):
-                # Who may not approve brings no rules along; the prompt is theirs to send all the same.
-                return (*self._left_out(session, self._brought(session, error)), *self._prepared(session, steps))
+                # A user without the right to approve cannot set rules, but may still send the prompt.
+                return (
+                    *self._report_rejected(session, self._rejected_rules(session, error)),
+                    *self._prepared(session, steps),
+                )
             case ("withdrawn", session) if isinstance(error, NotFound):
-                return self._again(session)
+                return self._retry_abort(session)
             case ("ended", session):
                 return self._done(session)
             case (_, session, *_):
-                return (self._told(said.failed(error, session)), *self._done(session))
+                return (self._write_error(messages.failed(error, session)), *self._done(session))
             case _:
-                return (self._told(said.failed(error, None)),)
+                return (self._write_error(messages.failed(error, None)),)
 
-    # --- what a client asks
+    # --- requests of the client
 
     def _act(self, asked: Said) -> Sequence[Do]:
         match asked:
@@ -175,18 +180,18 @@ class ChatConversation:
             return (Write(self._subscribed(session, HistoryMemory())),)
         line = self._lines.setdefault(session, SessionQueue())
         if len(line.asked) >= WAITING:
-            words = f"{WAITING} messages of yours wait already: wait for the agent."
-            return (self._told(ChatError("INTERNAL_ERROR", words, session)),)
+            text = f"{WAITING} messages of yours wait already: wait for the agent."
+            return (self._write_error(ChatError("INTERNAL_ERROR", text, session)),)
         line.asked.append(asked)
         return self._begin(session) if len(line.asked) == 1 else ()
 
     def _begin(self, session: SessionId) -> Sequence[Do]:
-        """The first of what waits: what goes on there now is read for all of them."""
+        """Start the first waiting request. Every kind of request begins by reading the session's current state."""
         self._lines[session].tries = 0
-        return (self._look(session),)
+        return (self._read_state(session),)
 
-    def _look(self, session: SessionId) -> Perform:
-        # While a long file is read into its log, that would be told as if it happened now.
+    def _read_state(self, session: SessionId) -> Perform:
+        # Before a long transcript is fully loaded into the log, its old entries would be sent as if they were live.
         return Perform(("whole", session), q.WaitLoaded(session), session)
 
     def _done(self, session: SessionId) -> Sequence[Do]:
@@ -201,12 +206,15 @@ class ChatConversation:
     def _unknown(self, session: SessionId) -> Sequence[Do]:
         if isinstance(self._lines[session].asked[0], SubscribeTo):
             return (Write(self._subscribed(session, HistoryMemory())), *self._done(session))
-        return (self._told(said.not_found(session)), *self._done(session))
+        return (self._write_error(messages.not_found(session)), *self._done(session))
 
-    # --- what the client looks at
+    # --- the sessions that the client shows
 
     def _look_at(self, *sessions: SessionId) -> Sequence[Do]:
-        """The app joins the pieces of whatever session they are of: of those that it does not show, it gets none."""
+        """Note the sessions that the client shows, and stop deltas of the others.
+
+        The app concatenates deltas without regard to their session, so it must get none of a session that it does not
+        show."""
         if not sessions:
             return ()
         self._focus = frozenset(sessions)
@@ -218,23 +226,23 @@ class ChatConversation:
         return away
 
     def _go_on(self, tag: Any, session: SessionId, line: SessionQueue) -> Subscribe:
-        """Where it is, with pieces or without."""
+        """Continue the subscription at its position, with or without deltas."""
         return Subscribe(tag, session, None, ChatEncoder(whole=line.whole), keep=True)
 
-    # --- being attached
+    # --- attaching to a session
 
-    def _placed(self, session: SessionId, memory: HistoryMemory) -> Sequence[Do]:
+    def _on_state(self, session: SessionId, memory: HistoryMemory) -> Sequence[Do]:
         line = self._lines[session]
         asked = line.asked[0]
         ours = SessionId(memory.session)
         if ours != session:
-            # It was called by its agent's own id of it.
+            # The client used the agent's own session id.
             self._focus |= {ours}
             return (*self._done(session), *self._ask(ours, msgspec.structs.replace(asked, session=ours)))
         if line.since is not None and (not isinstance(asked, SubscribeTo) or line.since <= _wanted(asked, memory)):
-            # It has all up to here or on its way: to begin anew would tell some of it twice.
+            # Everything up to here has been sent or is on its way: a new subscription would send some of it twice.
             if line.whole and line.stream is None and not memory.processing and not isinstance(asked, AbortRun):
-                # Looked at again. In the middle of a run the first half of a text would be missing.
+                # The client shows this session again. During a run, deltas would lack the first half of a text.
                 line.whole = False
                 return (self._go_on(("kept", session, memory), session, line),)
             return self._attached(session, memory)
@@ -250,7 +258,7 @@ class ChatConversation:
         else:
             line.stream = None
         line.whole = session not in self._focus if line.stream is None else not line.stream
-        # The entry of the last frame that it has is read again: there may be more of it.
+        # Read the entry of the client's last frame again: it may have more frames.
         cursor = Cursor(max(place - 1, 0) if after else place, frame=after, context=memory.known)
         return Subscribe(("joined", session, memory, place), session, cursor, ChatEncoder(whole=line.whole))
 
@@ -263,16 +271,16 @@ class ChatConversation:
         asked = self._lines[session].asked[0]
         match asked:
             case SubscribeTo():
-                told = self._subscribed(session, memory)
+                reply = self._subscribed(session, memory)
                 if asked.last and not _reaches(asked, memory):
-                    told += self._error(said.replay_gap(session))
+                    reply += self._error(messages.replay_gap(session))
                 line = self._lines[session]
                 if memory.processing or line.last == memory.last:
-                    return (Write(told), *self._done(session))
-                # It was there when a run ended. The app drops its own rows of that run when it reads history a second
-                # time; it does so when it hears of a change while nothing runs.
+                    return (Write(reply), *self._done(session))
+                # The client was attached when a run ended. The app drops its own rows of that run when it reads the
+                # history a second time, which it does when it is notified of a change while nothing runs.
                 line.last = memory.last
-                return (Write(told), Perform(("ended", session), q.GetSession(session), session))
+                return (Write(reply), Perform(("ended", session), q.GetSession(session), session))
             case SendMessage():
                 return (Perform(("settings", session), q.GetSession(session), session),)
             case AbortRun():
@@ -297,19 +305,19 @@ class ChatConversation:
             return (Perform(("taken", session), ClaimUploads(asked.uploads), session),)
         return self._send(session, ())
 
-    def _brought(self, session: SessionId, error: FairleadError) -> dict[str, str]:
-        """The rules that came with the prompt, none of which is taken."""
+    def _rejected_rules(self, session: SessionId, error: FairleadError) -> dict[str, str]:
+        """The rules that came with the prompt, all of them rejected."""
         asked = self._lines[session].asked[0]
         assert isinstance(asked, SendMessage)
         return {} if asked.rules is None else dict.fromkeys((*asked.rules.allow, *asked.rules.deny), error.message)
 
-    def _left_out(self, session: SessionId, refused: dict[str, str]) -> Sequence[Do]:
-        """The app sends its rules with every prompt: of the same ones it is told once."""
+    def _report_rejected(self, session: SessionId, refused: dict[str, str]) -> Sequence[Do]:
+        """Notify the client of rejected rules, once per set: the app sends its rules with every prompt."""
         line = self._lines[session]
         if line.refused == refused:
             return ()
         line.refused = refused
-        return (self._noted(session, said.left_out(refused)),) if refused else ()
+        return (self._write_note(session, messages.left_out(refused)),) if refused else ()
 
     def _send(self, session: SessionId, taken: tuple[StoredUploads, ...]) -> Sequence[Do]:
         asked = self._lines[session].asked[0]
@@ -321,9 +329,9 @@ class ChatConversation:
         assert isinstance(asked, SendMessage)
         if not asked.message:
             return self._done(session)
-        # The client knows its message by an id, so that it can be told that it was taken.
-        told = {**self._fields(session, HistoryMemory(queued={asked.message: None})), "messageId": asked.message}
-        return (Write(frame(told)), *self._done(session))
+        # The message has an id of the client's, so its acceptance can be confirmed.
+        reply = {**self._fields(session, HistoryMemory(queued={asked.message: None})), "messageId": asked.message}
+        return (Write(frame(reply)), *self._done(session))
 
     # --- an abort
 
@@ -331,20 +339,20 @@ class ChatConversation:
         if memory.running:
             return (Perform(("stopped", session), cmd.Interrupt(session=session), session),)
         if memory.queued:
-            # A message whose agent is being started is taken back; it never reaches the agent.
+            # Withdraw a message whose agent is still starting; it never reaches the agent.
             message = MessageId(next(iter(memory.queued)))
             return (Perform(("withdrawn", session), cmd.CancelMessage(session=session, message=message), session),)
-        return (self._told(said.no_run(session)), *self._done(session))
+        return (self._write_error(messages.no_run(session)), *self._done(session))
 
-    def _again(self, session: SessionId) -> Sequence[Do]:
-        """It was on its way to the agent: it is running now."""
+    def _retry_abort(self, session: SessionId) -> Sequence[Do]:
+        """Try the abort again: the message was on its way to the agent, so its run should have started by now."""
         line = self._lines[session]
         line.tries += 1
         if line.tries < TRIES:
-            return (self._look(session),)
-        return (self._told(said.no_run(session)), *self._done(session))
+            return (self._read_state(session),)
+        return (self._write_error(messages.no_run(session)), *self._done(session))
 
-    # --- what it is told beside the log
+    # --- frames that do not come from the log
 
     def _subscribed(self, session: str, memory: HistoryMemory) -> bytes:
         return frame(self._fields(session, memory))
@@ -363,47 +371,52 @@ class ChatConversation:
         }
 
     def _upserted(self, summary: Summary) -> Sequence[Do]:
-        told = CODEC.session(summary, self._now())
-        return (Write(told),) if told else ()
+        frames = CODEC.session(summary, self._now())
+        return (Write(frames),) if frames else ()
 
-    def _told(self, error: ChatError) -> Write:
+    def _write_error(self, error: ChatError) -> Write:
         return Write(self._error(error))
 
     def _error(self, error: ChatError) -> bytes:
-        told = {"kind": "protocol_error", "code": error.word, "error": error.message, "sessionId": error.session}
-        return frame({**told, "timestamp": moment(self._now())})
+        fields = {"kind": "protocol_error", "code": error.word, "error": error.message, "sessionId": error.session}
+        return frame({**fields, "timestamp": moment(self._now())})
 
-    def _noted(self, session: SessionId, words: str) -> Write:
-        """A row for this client alone. A `protocol_error` would end the run in the app's eyes."""
+    def _write_note(self, session: SessionId, text: str) -> Write:
+        """A row for this client only. The app would take a `protocol_error` for the end of the run."""
         self._notes += 1
-        told = {"kind": "error", "id": f"note-{self._now()}-{self._notes}", "sessionId": session, "provider": PROVIDER}
-        return Write(frame({**told, "content": words, "timestamp": moment(self._now())}))
+        fields = {
+            "kind": "error",
+            "id": f"note-{self._now()}-{self._notes}",
+            "sessionId": session,
+            "provider": PROVIDER,
+        }
+        return Write(frame({**fields, "content": text, "timestamp": moment(self._now())}))
 
     def _undecided(
         self, session: SessionId, given: DecidePermission, pending: q.PendingView, error: FairleadError
     ) -> Sequence[Do]:
         if isinstance(error, NotFound | Stale):
-            return (self._stale(given, session, error),)
+            return (self._expired(given, session, error),)
         if given.remember and isinstance(error, BadRule | OutsideRoots):
-            # What cannot be remembered is no reason to leave the question open.
+            # A rule that cannot be remembered must not leave the request open.
             instead = error.data.get("instead", "")
             again = _answer(msgspec.structs.replace(given, remember=instead), pending)
-            return (again,) if instead else (self._noted(session, said.not_remembered(error)), again)
-        return (self._told(said.failed(error, session)),)
+            return (again,) if instead else (self._write_note(session, messages.not_remembered(error)), again)
+        return (self._write_error(messages.failed(error, session)),)
 
-    def _stale(self, given: DecidePermission, session: SessionId | None, error: FairleadError) -> Write:
-        """An answer that decided nothing: the card is to go, and why is said; no run is over for it."""
-        told = {"kind": "permission_cancelled", "requestId": given.request, "sessionId": session}
-        return Write(frame({**told, "reason": "cancelled", "error": error.message, "timestamp": moment(self._now())}))
+    def _expired(self, given: DecidePermission, session: SessionId | None, error: FairleadError) -> Write:
+        """The reply to an answer that came too late: the app removes the card and gets the reason; no run ends."""
+        fields = {"kind": "permission_cancelled", "requestId": given.request, "sessionId": session}
+        return Write(frame({**fields, "reason": "cancelled", "error": error.message, "timestamp": moment(self._now())}))
 
 
 def _reaches(asked: SubscribeTo, memory: HistoryMemory) -> bool:
-    """Whether the client's place is one of this log's."""
+    """Whether the client's last frame number lies within this log."""
     return 0 < asked.last <= number(memory.seq)
 
 
 def _wanted(asked: SubscribeTo, memory: HistoryMemory) -> int:
-    """The place after which the client is to be told everything."""
+    """The log position after which the client must receive everything."""
     if _reaches(asked, memory):
         return asked.last // FRAMES
     return memory.run if asked.last == 0 and memory.running else memory.seq

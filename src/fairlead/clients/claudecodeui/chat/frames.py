@@ -1,9 +1,10 @@
-"""What a chat socket is sent of a session: a run's events as frames. Pure.
+"""Encodes a session's events as frames for a chat socket. Pure.
 
-A run is a turn: its frames lie between the turn's start and its end, whose `complete` is the last. Every frame has a
-`seq` that grows over the session's whole life: the frame in slot `k` of the log's entry `n` is `64 * n + k`, live and
-in every replay. A text that is streamed comes as pieces and an end, which has the text's id and words; who resumes in
-the middle of it is sent the rest of the pieces. To those who got no piece of it, it comes as a row.
+A run is a turn: its frames lie between the turn's start and its end; the last one is the turn end's `complete`. Every
+frame has a `seq` that grows over the session's whole life: the frame in slot `k` of the log's entry `n` is
+`64 * n + k`, live and in every replay. A streamed text is sent as deltas and an end frame, which has the text's id and
+content; a client that resumes in the middle is sent the rest as deltas. A client that received no delta of a text gets
+it as a row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,24 +22,23 @@ from fairlead.model.store import Entry
 from fairlead.model.timestamps import moment
 
 FRAMES: Final = 64
-"""Numbers that an entry's frames have for themselves (design: views)."""
+"""Frame numbers reserved for each entry (design: views)."""
 REST, ENDED, ROW, AFTER = 0, 1, 2, 3
-"""The slots: pieces that a late one lacks (or the end of a text that was given up), the end of what was cut off, the
-row itself or the end of its pieces, and what comes after it."""
+"""The slots: the deltas that a late client lacks (or the end of an abandoned text), the end of a text that was cut
+off, the row itself or the end of its deltas, and the frames after it."""
 WINDOW: Final = 160_000
-"""Tokens that a conversation may have, as the original tells it where nobody has set another number."""
+"""Size of the context window in tokens: the original's default."""
 LATER_MS: Final = 3000
-"""How much later than it was a call is stamped live. The app sorts rows by their time, and stamps a streamed text with
-its own clock when the text ends: a call that follows at once would be shown above it. History has the time that it
-was."""
+"""Delay added to the timestamp of a live call. The app sorts rows by time, and stamps a streamed text with its own
+clock when the text ends: a call that follows at once would be shown above the text. History has the true time."""
 PARENTS: Final = 256
-"""Subagents whose calls are remembered."""
+"""Maximum number of subagents whose starting call is remembered."""
 
 PIECE: Final = "text.delta"
 _SILENT: Final = frozenset(
     {"record", "thinking.delta", "input.delta", "hook.progress", "tool.progress", "user.message"}
 )
-"""Kinds that come often and mean nothing here: they are not even decoded."""
+"""Frequent kinds without frames: they are not even decoded."""
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -46,20 +46,20 @@ Slots = Sequence[tuple[int, Fields]]
 
 
 class WaitingRequest(msgspec.Struct, frozen=True):
-    """A request that waits for a person, and the place at which it was made."""
+    """A request that waits for a person, and its position in the log."""
 
     told: Any
     seq: int
 
 
 class RenderContext(msgspec.Struct, frozen=True):
-    """What the frames of an event need of those before it: the context of `ChatVariant`, and part of what history
-    stores. A value: what is learnt makes another one."""
+    """The facts from earlier events that an event's frames need: the context of `ChatEncoder`, and part of the
+    history's stored memory. Immutable: `after` returns a new one."""
 
     parents: Mapping[str, str] = {}
     """The call that started each subagent."""
     waiting: Mapping[str, WaitingRequest] = {}
-    """Requests of subagents: they outlive the run that they were made in."""
+    """Open requests of subagents: they outlive the run in which they were made."""
 
     def after(self, seq: int, event: ev.Event) -> "RenderContext":
         match event:
@@ -76,7 +76,7 @@ class RenderContext(msgspec.Struct, frozen=True):
                 rest = {name: asked for name, asked in self.waiting.items() if name != event.request}
                 return RenderContext(self.parents, rest)
             case ev.SessionForked():
-                # What was under way in the parent is not under way here.
+                # A request that is open in the parent is not open in the fork.
                 return RenderContext(self.parents)
             case _:
                 return self
@@ -90,14 +90,14 @@ def frame(message: Fields) -> bytes:
 
 
 def number(seq: int, slot: int = FRAMES - 1) -> int:
-    """The number of an entry's frame; without a slot, one behind all its frames."""
+    """The number of an entry's frame; without a slot, a number after all its frames."""
     return seq * FRAMES + slot
 
 
 class ChatEncoder(msgspec.Struct, frozen=True):
-    """Implements `model.gateway.Variant`, `Contextual` and `Continuing`. Its context is a `Known`.
+    """Implements `model.gateway.FrameEncoder`, `Contextual` and `ResumableEncoder`. Its context is a `RenderContext`.
 
-    `whole`: texts are told when they are whole, and not in pieces."""
+    `whole`: texts are sent when they are complete, not as deltas."""
 
     whole: bool = False
 
@@ -105,14 +105,14 @@ class ChatEncoder(msgspec.Struct, frozen=True):
         return self.step(None, session, entry)[1]
 
     def step(self, context: RenderContext | None, session: SessionId, entry: Entry) -> tuple[RenderContext, bytes]:
-        """For those who were there when it was streamed."""
+        """Encode for subscribers that received the deltas while they were streamed."""
         known = context or NOTHING
         if _is_silent(entry, whole=self.whole):
             return known, b""
         event = ev.decode(entry.event)
         known = known.after(entry.seq, event)
-        told = 0 if self.whole else streamed(event)
-        return known, joined(numbered(session, entry.seq, event, known, told), whole=self.whole)
+        sent = 0 if self.whole else streamed(event)
+        return known, joined(numbered(session, entry.seq, event, known, sent), whole=self.whole)
 
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
@@ -122,12 +122,12 @@ class ChatEncoder(msgspec.Struct, frozen=True):
 
 
 class ChatCatchUp:
-    """Implements `model.gateway.Reading` and `Contextual`, for one watcher. `last` is the number of the last frame that
-    it has: a connection may end between two frames of one entry, which is read again then."""
+    """Implements `model.gateway.CatchUpEncoder` and `Contextual`, for one subscription. `last` is the number of the
+    last frame that the client has: a connection may end between two frames of one entry, which is then read again."""
 
     def __init__(self, position: int, last: int, *, whole: bool) -> None:
         entry, slot = divmod(last, FRAMES)
-        # Of a piece's frames the end of what was before it is the first.
+        # A delta's first frame may be the end of the previous text: a client with only that lacks the delta itself.
         self._pieces = DeltaProgress(max(position, entry if slot >= ROW else entry - 1))
         self._whole = whole
         self._last = last
@@ -141,8 +141,8 @@ class ChatCatchUp:
             return known, b""
         event = ev.decode(entry.event)
         known = known.after(entry.seq, event)
-        told = 0 if self._whole else self._pieces.told(event)
-        frames = numbered(session, entry.seq, event, known, told)
+        sent = 0 if self._whole else self._pieces.told(event)
+        frames = numbered(session, entry.seq, event, known, sent)
         if number(entry.seq, 0) <= self._last:
             frames = [frame for frame in frames if frame["seq"] > self._last]
         return known, joined(frames, whole=self._whole)
@@ -153,28 +153,30 @@ def _is_silent(entry: Entry, *, whole: bool) -> bool:
 
 
 def joined(frames: Sequence[Fields], *, whole: bool = False) -> bytes:
-    """`whole`: for those who look at another session, for whose the end of pieces would be taken."""
+    """Join frames for sending. `whole`: for clients that show another session, because they would take a
+    `stream_end` for the end of that session's text."""
     if whole:
-        frames = [told for told in frames if told["kind"] not in ("stream_delta", "stream_end")]
+        frames = [fields for fields in frames if fields["kind"] not in ("stream_delta", "stream_end")]
     return b"".join(map(frame, frames))
 
 
-def numbered(session: SessionId, seq: int, event: ev.Event, known: RenderContext, told: int = 0) -> list[Fields]:
-    """`known` is what is known with this event; `told`: so many characters of its text were told in pieces before."""
-    slots = slots_of(session, event, known, told)
+def numbered(session: SessionId, seq: int, event: ev.Event, known: RenderContext, sent: int = 0) -> list[Fields]:
+    """The event's numbered frames. `known`: the context including this event; `sent`: the number of characters of its
+    text that were already sent as deltas."""
+    slots = slots_of(session, event, known, sent)
     if isinstance(event, ev.TurnEnded):
-        slots = (*slots, *_asked_again(session, seq, event, known))
+        slots = (*slots, *_repeat_requests(session, seq, event, known))
     return [{**fields, "seq": number(seq, slot)} for slot, fields in slots]
 
 
-def slots_of(session: SessionId, event: ev.Event, known: RenderContext, told: int = 0) -> Slots:
+def slots_of(session: SessionId, event: ev.Event, known: RenderContext, sent: int = 0) -> Slots:
     match event:
         case ev.TextDelta(subagent=None) if event.turn and event.text:
             piece = (ROW, _frame(session, event, "delta", kind="stream_delta", content=event.text))
-            # With its first piece a text that was given up before it is over.
+            # The first delta of a text ends an abandoned text before it.
             return (piece,) if event.offset else ((ENDED, _end(session, event)), piece)
         case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.ToolEnded() | ev.Notice() if event.turn:
-            return (*_words(session, event, known, told), *_budget(session, event))
+            return (*_content(session, event, known, sent), *_budget(session, event))
         case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
             return ((ROW, _frame(session, event, "request", kind="permission_request", **request_fields(event))),)
         case ev.PermissionResolved(asked=True):
@@ -185,7 +187,7 @@ def slots_of(session: SessionId, event: ev.Event, known: RenderContext, told: in
         case ev.TurnEnded():
             return _ended(session, event)
         case ev.MessageCancelled(turn=None):
-            # A run that was taken back before it began.
+            # A run that was withdrawn before it began.
             return ((AFTER, complete(session, event, code=0, aborted=True)),)
         case (
             ev.TextDelta()
@@ -247,15 +249,15 @@ def _frame(session: SessionId, event: ev.Event, what: str, **fields: object) -> 
     return enveloped(session, event, f"{base_of(event)}_{what}", dict(fields))
 
 
-def _words(session: SessionId, event: ev.Event, known: RenderContext, told: int) -> Slots:
-    """A row; before a text the end of whatever was given up. A text that was told in pieces has no row: the app makes
-    one of the pieces, stamped with its own clock, and shows both where a row's time lies between the two."""
+def _content(session: SessionId, event: ev.Event, known: RenderContext, sent: int) -> Slots:
+    """A row; before a text, the end of an abandoned text. A text that was sent as deltas has no row: the app builds
+    one from the deltas, stamped with its own clock, and would show both if another row's time lay between the two."""
     row = _row(session, event, known)
     if not isinstance(event, ev.Text) or event.subagent is not None:
         return row
-    if not told or not row:
+    if not sent or not row:
         return ((REST, _end(session, event)), *row)
-    rest = event.text[told:]
+    rest = event.text[sent:]
     missing = ((REST, _frame(session, event, "rest", kind="stream_delta", content=rest)),) if rest else ()
     return (*missing, *((slot, {**fields, "kind": "stream_end"}) for slot, fields in row))
 
@@ -276,7 +278,7 @@ def _row(session: SessionId, event: ev.Event, known: RenderContext) -> Slots:
 
 
 def _budget(session: SessionId, event: ev.Event) -> Slots:
-    """What the conversation holds now, after each record of the main thread."""
+    """The current size of the context, after each record of the main thread."""
     tokens = held(event) if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) else None
     if tokens is None:
         return ()
@@ -284,7 +286,7 @@ def _budget(session: SessionId, event: ev.Event) -> Slots:
 
 
 def held(event: ev.Text | ev.Thinking | ev.ToolCalled) -> ev.TokenCount | None:
-    """What the conversation holds, where this event tells it."""
+    """The size of the context, if this event has it."""
     return None if event.subagent is not None or event.tokens == ev.TokenCount() else event.tokens
 
 
@@ -309,24 +311,24 @@ def _settled(session: SessionId, event: ev.PermissionResolved | ev.PermissionCan
 def _ended(session: SessionId, event: ev.TurnEnded) -> Slots:
     done = event.status == "completed"
     end = (AFTER, complete(session, event, code=int(event.status == "failed"), aborted=event.status == "cancelled"))
-    # What was being written will never be whole; where nothing was, the end of nothing says nothing.
+    # A text that was being written will never be complete; without one, an extra `stream_end` is harmless.
     cut = () if done else ((ENDED, _end(session, event)),)
-    words = failure_text(event)
-    told = ((ROW, _frame(session, event, "error", kind="error", content=words)),) if words else ()
-    return (*cut, *told, end)
+    text = failure_text(event)
+    error = ((ROW, _frame(session, event, "error", kind="error", content=text)),) if text else ()
+    return (*cut, *error, end)
 
 
-def _asked_again(session: SessionId, seq: int, event: ev.TurnEnded, known: RenderContext) -> Slots:
-    """With `complete` the app puts all cards away, also those of what goes on in the background."""
+def _repeat_requests(session: SessionId, seq: int, event: ev.TurnEnded, known: RenderContext) -> Slots:
+    """Repeat the open requests of subagents: on `complete` the app removes all cards, also those of background work."""
     waiting = [(name, asked.told) for name, asked in known.waiting.items() if asked.seq < seq]
     return [
-        (slot, _frame(session, event, f"{name}_request", kind="permission_request", **told))
-        for slot, (name, told) in zip(range(AFTER + 1, FRAMES), waiting, strict=False)
+        (slot, _frame(session, event, f"{name}_request", kind="permission_request", **fields))
+        for slot, (name, fields) in zip(range(AFTER + 1, FRAMES), waiting, strict=False)
     ]
 
 
 def failure_text(event: ev.TurnEnded) -> str:
-    """Why a run failed, unless the agent has said it in its own last words."""
+    """Why a run failed; empty if the agent's last text already explains it."""
     if event.status != "failed" or event.text:
         return ""
     return "; ".join(event.errors) or event.reason or "The agent failed."

@@ -1,8 +1,8 @@
-"""A session's history: its rows in a table, a call's result on the call, and what goes on in it now.
+"""A session's history: a table of its rows, each call's result on the call, and the session's current state.
 
-The rows are those of `rows`, in the log's order. What a subagent said is none of them: its calls hang on the call that
-started it. `HistoryFold` remembers besides what somebody who subscribes must know: whether a run goes on and where it
-began, what waits for a person, and the last number.
+The rows are those of `rows`, in the log's order. A subagent's output has no rows: its calls are attached to the call
+that started it. `HistoryReducer` also remembers the facts that a new subscriber needs: whether a run is in progress
+and where it began, the requests that wait for a person, and the last frame number.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from fairlead.model.views import Made, NewRow, ReplaceRow
 
 NAME: Final = "claudecodeui.1"
 CALLS: Final = 256
-"""Open calls that are remembered; many times what an agent has at once."""
+"""Maximum number of remembered open calls; many times the number that an agent has at once."""
 TOOLS: Final = 200
-"""Calls of one subagent that its own call shows: the last ones."""
+"""Maximum number of a subagent's calls that its starting call shows: the last ones."""
 CUT: Final = 2000
-"""Characters of a result, and bytes of an input, of a subagent's call: it is a glimpse, the rest is in the log."""
+"""Maximum characters of a result, and bytes of an input, of a subagent's call: a preview; the log has the rest."""
 
 _PASSED: Final = frozenset({"record", "text.delta", "thinking.delta", "input.delta", "hook.progress", "tool.progress"})
-"""Kinds that come often and mean nothing here: they are not even decoded."""
+"""Frequent kinds without rows: they are not even decoded."""
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -44,7 +44,7 @@ class HistoryTool(msgspec.Struct):
 
 
 class HistoryCall(msgspec.Struct):
-    """A call of the main thread, with its row as it is stored. `ended`: it has its result, and its subagent goes on."""
+    """A call of the main thread, with its stored row. `ended`: it has its result, but its subagent still runs."""
 
     row: bytes
     tools: list[HistoryTool] = []
@@ -52,7 +52,7 @@ class HistoryCall(msgspec.Struct):
 
 
 class HistoryRequest(msgspec.Struct):
-    """A request that waits for a person, as `chat_subscribed` tells it."""
+    """A request that waits for a person, in the form of `chat_subscribed`."""
 
     told: Any
     at: int
@@ -60,23 +60,23 @@ class HistoryRequest(msgspec.Struct):
 
 class HistoryMemory(msgspec.Struct):
     session: str = ""
-    """Our id of it, by whichever it was asked for."""
+    """Fairlead's id of the session, whichever id the client used."""
     seq: int = 0
-    """How far the log is folded, and when that was."""
+    """The last entry that was reduced; `at` is its time."""
     at: int = 0
     run: int = 0
-    """The place before the run that goes on; with none, 0."""
+    """The log position before the current run; 0 without one."""
     running: bool = False
     queued: dict[str, None] = {}
     last: int = 0
-    """The number of the last frame of a run, or one between it and the next."""
+    """The number of the last frame of a run, or a number between it and the next frame."""
     pending: dict[str, HistoryRequest] = {}
     calls: dict[str, HistoryCall] = {}
     known: RenderContext = msgspec.field(default_factory=RenderContext)
     tokens: ev.TokenCount | None = None
-    """What the conversation held when the agent said it last."""
+    """The size of the context when the agent last reported it."""
     commands: tuple[str, ...] = ()
-    """Slash commands that the agent said it has."""
+    """Slash commands that the agent reported."""
 
     @property
     def processing(self) -> bool:
@@ -91,7 +91,7 @@ def read_memory(data: bytes) -> HistoryMemory:
 
 
 class HistoryReducer:
-    """Implements `model.views.Fold`."""
+    """Implements `model.views.Reducer`."""
 
     def __init__(self, session: SessionId) -> None:
         self._session = session
@@ -118,7 +118,7 @@ class HistoryReducer:
             return ()
         return self._made(event)
 
-    # --- what goes on
+    # --- the session's current state
 
     def _note(self, event: ev.Event, before: int) -> None:
         memory = self._memory
@@ -140,7 +140,7 @@ class HistoryReducer:
             case ev.AgentReady():
                 memory.commands = event.commands
             case ev.SessionForked():
-                # What was under way in the parent is not under way here.
+                # A run, message or request that is open in the parent is not open in the fork.
                 memory.running, memory.run = False, 0
                 memory.queued.clear()
                 memory.pending.clear()
@@ -177,7 +177,7 @@ class HistoryReducer:
         return (row,)
 
     def _subagent_ended(self, event: ev.SubagentEnded) -> Sequence[Made]:
-        """Of one that worked in the background: its call has had its result long ago."""
+        """Complete the row of a background subagent, whose call got its result earlier."""
         call = self._memory.calls.get(event.call)
         if call is None or not call.ended:
             return ()
@@ -194,7 +194,7 @@ class HistoryReducer:
         return ReplaceRow(row["id"], data)
 
     def _glimpse(self, event: ev.Event) -> None:
-        """A subagent's calls, for the call that started it."""
+        """Attach a preview of a subagent's call to the call that started the subagent."""
         call = self._memory.calls.get(self._memory.known.parents.get(event.subagent or "", ""))
         if call is None:
             return
@@ -210,7 +210,7 @@ class HistoryReducer:
 
 
 class HistoryProjection:
-    """Implements `model.views.View`."""
+    """Implements `model.views.Projection`."""
 
     name = NAME
 

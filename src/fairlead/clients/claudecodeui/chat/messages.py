@@ -1,6 +1,6 @@
-"""What a client of the chat says: its frames as words of ours, or the error that it is answered with. Pure.
+"""Decodes the frames of a chat client into messages, or into the error to answer with. Pure.
 
-As the original takes them: wrong fields count as absent where it does so, and every error is a `protocol_error`.
+Follows the original: where it treats wrong fields as absent, so does this, and every error is a `protocol_error`.
 """
 
 from collections.abc import Mapping
@@ -16,25 +16,25 @@ from fairlead.uploads.api import FILES, Upload
 
 INVALID: Final = "Invalid websocket payload"
 MOST_SEQ: Final = 2**53
-"""Beyond it a number of JavaScript is not exact."""
+"""Larger integers are not exact in JavaScript."""
 MOST_SESSIONS: Final = 200
-"""Sessions that one subscribe may name; each is read for it."""
+"""Maximum number of sessions in one subscribe; each of them is read."""
 
 MOST_NAMED: Final = 10
-"""Rules that one note names."""
+"""Maximum number of rules that one note lists."""
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What the client's own settings say of tools."""
+    """The tool rules of the client's own settings."""
 
     allow: tuple[str, ...]
     deny: tuple[str, ...]
 
 
 class SendMessage(msgspec.Struct, frozen=True):
-    """A prompt. `mode`, `model`, `effort`: empty where the client leaves them as they are. `message`: the client's own
-    id of it, by which a repeat is known. `uploads`: what the client says goes with it; which of them do is not for it
-    to say."""
+    """A prompt. `mode`, `model`, `effort`: empty if the client does not change them. `message`: the client's own id of
+    the prompt, which identifies a repeat. `uploads`: the files that the client claims; the upload service decides
+    which of them are attached."""
 
     session: SessionId
     text: str
@@ -52,8 +52,8 @@ class AbortRun(msgspec.Struct, frozen=True):
 
 
 class SubscribeTo(msgspec.Struct, frozen=True):
-    """`last`: the number of the last frame that the client has; 0: it has none. `stream`: whether it wants texts in
-    pieces; None: while it looks at this session."""
+    """`last`: the number of the last frame that the client has; 0: none. `stream`: whether it wants texts as deltas;
+    None: only while it shows this session."""
 
     session: SessionId
     last: int = 0
@@ -61,7 +61,7 @@ class SubscribeTo(msgspec.Struct, frozen=True):
 
 
 class SubscribeToAll(msgspec.Struct, frozen=True):
-    """The sessions of one subscribe, in its order. One whose name is none of ours is answered as unknown."""
+    """The sessions of one subscribe, in its order. An id that is not a UUID is answered as an unknown session."""
 
     sessions: tuple[SubscribeTo, ...]
 
@@ -78,7 +78,7 @@ Said = SendMessage | AbortRun | SubscribeToAll | DecidePermission
 
 
 class ChatError(BadRequest):
-    """Answered with `protocol_error`: `word` is its code there, `session` the one that it was about, if any."""
+    """Sent as `protocol_error`: `word` is its code there, `session` the session concerned, if any."""
 
     code = "chat_error"
 
@@ -89,8 +89,8 @@ class ChatError(BadRequest):
 
 
 def not_found(session: str) -> ChatError:
-    words = f'Session "{session}" was not found. Create it via POST /api/providers/sessions first.'
-    return ChatError("SESSION_NOT_FOUND", words, session)
+    text = f'Session "{session}" was not found. Create it via POST /api/providers/sessions first.'
+    return ChatError("SESSION_NOT_FOUND", text, session)
 
 
 def in_progress(session: str) -> ChatError:
@@ -102,17 +102,17 @@ def no_run(session: str) -> ChatError:
 
 
 def replay_gap(session: str) -> ChatError:
-    words = f'What session "{session}" said since cannot be replayed: read its messages again.'
-    return ChatError("REPLAY_GAP", words, session)
+    text = f'What session "{session}" said since cannot be replayed: read its messages again.'
+    return ChatError("REPLAY_GAP", text, session)
 
 
 def failed(error: FairleadError, session: str | None) -> ChatError:
-    """What the gateway refused, as this protocol says it."""
+    """An error of the gateway in this protocol's form."""
     return ChatError("INTERNAL_ERROR", error.message, session)
 
 
 def left_out(refused: Mapping[str, str]) -> str:
-    """Which of the client's own rules for tools do not count, for the person who set them."""
+    """Text for the user: which tool rules of the client's settings were rejected."""
     named = [f"{rule[:80]}: {why.rstrip('.')[:200]}." for rule, why in refused.items()][:MOST_NAMED]
     more = [f"And {len(refused) - MOST_NAMED} more."] if len(refused) > MOST_NAMED else []
     return "\n".join(["These tool permissions of your settings do not count here:", *named, *more])
@@ -123,7 +123,7 @@ def not_remembered(error: FairleadError) -> str:
 
 
 def read(data: bytes) -> Said | None:
-    """None for what is passed over; ChatError for what is answered."""
+    """Decode one frame. Returns None for a frame to ignore; raises ChatError for one to answer with an error."""
     try:
         message = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -133,7 +133,7 @@ def read(data: bytes) -> Said | None:
     kind = message.get("type")
     match kind:
         case "chat.send":
-            return _say(message)
+            return _send(message)
         case "chat.abort":
             return AbortRun(_session(message, "chat.abort"))
         case "chat.subscribe":
@@ -141,8 +141,8 @@ def read(data: bytes) -> Said | None:
         case "chat.permission-response":
             return _decide(message)
         case _:
-            word = "undefined" if "type" not in message else kind if isinstance(kind, str) else _json(kind)
-            raise ChatError("UNKNOWN_MESSAGE_TYPE", f'Unknown message type "{word[:80]}".')
+            name = "undefined" if "type" not in message else kind if isinstance(kind, str) else _json(kind)
+            raise ChatError("UNKNOWN_MESSAGE_TYPE", f'Unknown message type "{name[:80]}".')
 
 
 def _json(value: Any) -> str:
@@ -159,7 +159,7 @@ def _session(message: Mapping[str, Any], kind: str) -> SessionId:
     return SessionId(name.lower())
 
 
-def _say(message: Mapping[str, Any]) -> SendMessage:
+def _send(message: Mapping[str, Any]) -> SendMessage:
     session, content, given = _session(message, "chat.send"), message.get("content"), message.get("options")
     options: Mapping[str, Any] = given if isinstance(given, dict) else {}
     mine = message.get("messageId")
@@ -192,7 +192,7 @@ def _texts(given: Any) -> tuple[str, ...]:
 
 
 def _mode(options: Mapping[str, Any]) -> str:
-    """The mode that is asked for; what asks nobody is the gateway's policy to allow."""
+    """The requested mode. The gateway's policy decides whether a mode without permission requests is allowed."""
     mode = options.get("permissionMode")
     tools = options.get("toolsSettings")
     skip = options.get("skipPermissions") is True or (isinstance(tools, dict) and tools.get("skipPermissions") is True)
@@ -202,9 +202,9 @@ def _mode(options: Mapping[str, Any]) -> str:
 
 
 def _chosen(given: Any) -> str:
-    """`default` is what the app sends for what nobody chose."""
-    word = given.strip() if isinstance(given, str) else ""
-    return "" if word == "default" else word
+    """The chosen value; the app sends `default` where the user chose nothing."""
+    value = given.strip() if isinstance(given, str) else ""
+    return "" if value == "default" else value
 
 
 def _join(message: Mapping[str, Any]) -> SubscribeToAll | None:
@@ -230,14 +230,14 @@ def _one(item: Any) -> SubscribeTo | None:
 
 
 def _decide(message: Mapping[str, Any]) -> DecidePermission | None:
-    request, words, given = message.get("requestId"), message.get("message"), message.get("updatedInput")
+    request, text, given = message.get("requestId"), message.get("message"), message.get("updatedInput")
     remember = message.get("rememberEntry")
     if not isinstance(request, str) or not request:
         return None
     return DecidePermission(
         request,
         bool(message.get("allow")),
-        words if isinstance(words, str) else "",
+        text if isinstance(text, str) else "",
         given if isinstance(given, dict) else None,
         remember if isinstance(remember, str) else "",
     )

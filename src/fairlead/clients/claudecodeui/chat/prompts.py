@@ -1,4 +1,4 @@
-"""Prompts and answers as commands. With a prompt, what the client wants to be otherwise comes first. Pure."""
+"""Prompts and answers as commands. The settings that a prompt changes come before the prompt. Pure."""
 
 from msgspec import structs
 
@@ -12,7 +12,7 @@ from fairlead.uploads.api import StoredUploads
 
 
 def wishes(asked: SendMessage, now: cmd.Settings) -> list[cmd.Command]:
-    """To be done one after the other; the prompt comes when all is so."""
+    """The commands that apply the prompt's settings, to run one after the other before the prompt."""
     session = asked.session
     steps: list[cmd.Command] = []
     if asked.rules is not None:

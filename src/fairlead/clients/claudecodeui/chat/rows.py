@@ -1,7 +1,7 @@
 """A session's messages: one event, one row, the same live and in history. Pure.
 
-A row's id is its record's uuid and its place in there, so that live rows and those of history are one. Only what a
-person or the agent said is a row: the agent's records beside the conversation are none.
+A row's id is its record's uuid and the row's position in that record, so that a live row and the same row in history
+have one id. Only messages of a person or the agent become rows; the agent's other records do not.
 """
 
 from typing import Any, Final
@@ -16,19 +16,19 @@ from fairlead.model.ids import SessionId
 from fairlead.model.timestamps import moment
 
 COMPACTED: Final = "This session is being continued from a previous conversation"
-"""How the agent's summary of what it forgot begins."""
+"""The beginning of the agent's summary after a compaction."""
 
 _encoder: Final = msgspec.json.Encoder()
 
 
 def enveloped(session: SessionId, event: ev.Event, name: str, fields: Fields) -> Fields:
-    """What every message has, whatever its kind."""
+    """Add the fields that every message has, whatever its kind."""
     head = {"id": name, "sessionId": session, "timestamp": moment(event.at), "provider": PROVIDER}
     return {**head, **fields}
 
 
 def row_of(session: SessionId, event: ev.Event) -> Fields | None:
-    """None for what is no message, or says nothing."""
+    """The event's row; None if it is not a message or has no content."""
     fields = _fields(event)
     if fields is None:
         return None
@@ -41,23 +41,23 @@ def encoded(row: Fields) -> bytes:
 
 
 def base_of(event: ev.Event) -> str:
-    """The record that the event was told by."""
+    """The uuid of the record that the event came from."""
     return event.id.partition("/")[0]
 
 
 def result_text(content: Any) -> str:
-    """A text as it is, all else as JSON."""
+    """A text unchanged, anything else as JSON."""
     if content is None:
         return ""
     return content if isinstance(content, str) else _encoder.encode(content).decode()
 
 
 def result_fields(event: ev.ToolEnded) -> Fields:
-    """A call's end, as its own row and as history hangs it on the call."""
-    told: Fields = {"content": result_text(event.content), "isError": event.is_error}
+    """A call's result, for its own row and for the call's row in history."""
+    fields: Fields = {"content": result_text(event.content), "isError": event.is_error}
     if event.data is not None:
-        told["toolUseResult"] = event.data
-    return told
+        fields["toolUseResult"] = event.data
+    return fields
 
 
 def _name(event: ev.Event) -> str:
@@ -91,7 +91,7 @@ def _fields(event: ev.Event) -> Fields | None:
 
 
 def _user(event: ev.UserMessage) -> Fields | None:
-    """A person's own words, and the summary after a compaction; what else the agent is told is not shown."""
+    """A person's own message, or the summary after a compaction; other input of the agent is not shown."""
     text, images, files = shown(event.content)
     if text.startswith(COMPACTED):
         return {"kind": "text", "role": "user", "content": text, "isCompactSummary": True}
@@ -99,5 +99,5 @@ def _user(event: ev.UserMessage) -> Fields | None:
         return None
     if not text.strip() and not images and not files:
         return None
-    told: Fields = {"kind": "text", "role": "user", "content": text}
-    return {**told, **({"images": images} if images else {}), **({"files": files} if files else {})}
+    fields: Fields = {"kind": "text", "role": "user", "content": text}
+    return {**fields, **({"images": images} if images else {}), **({"files": files} if files else {})}

@@ -1,6 +1,6 @@
-"""What every chat socket is told, whichever session it watches: that a session changed, that lists are made. Pure.
+"""Frames for every chat socket, whichever session it is subscribed to: changed sessions, progress of lists. Pure.
 
-Whoever makes a list of projects tells how far it is with `yield TellHall(HALL, loading(...))`.
+A route that builds a list of projects reports its progress with `yield Broadcast(HALL, loading(...))`.
 """
 
 from typing import Final
@@ -27,14 +27,15 @@ def upserted(summary: Summary, at: int) -> Fields:
 
 
 def loading(current: int, total: int, project: str = "") -> bytes:
-    """So many projects of so many are listed; `project` is the one at hand. With the last, the list is complete."""
+    """Progress of a project list: `current` of `total` are listed; `project` is the current one. The list is complete
+    when `current` reaches `total`."""
     named = {"currentProject": project} if project else {}
     phase = "complete" if current >= total else "loading"
     return frame({"kind": "loading_progress", "phase": phase, "current": current, "total": total, **named})
 
 
 class ChatSessionList:
-    """Implements `model.halls.HallCodec`."""
+    """Implements `model.broadcast.SessionListCodec`."""
 
     key = HALL
 

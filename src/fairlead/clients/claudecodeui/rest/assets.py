@@ -1,6 +1,6 @@
-"""Attachments over REST: files in, before the message that they go with, and out again for who sent them. Pure.
+"""Attachments over REST: upload files before their message, and download them as the user who uploaded them. Pure.
 
-Errors are `{error}`, a text: the app shows it as it is.
+Errors are `{error}`, a text that the app shows unchanged.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from fairlead.uploads.api import AcceptForm, FileForm, ReadUpload, Upload
 
 FORM: Final = FileForm("files")
 IMAGES: Final = FileForm("images")
-"""As the app before 1.37 sends them."""
+"""The form of app versions before 1.37."""
 
 
 def upload(request: Request) -> Steps:

@@ -1,4 +1,4 @@
-"""What surrounds the composer of its app: models, modes, commands. Where there is nothing, it says so. Pure."""
+"""Data for the composer of the app: models, modes, commands. Unsupported features answer with empty results. Pure."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionCho
 
 DEFAULT: Final = "default"
 MODELS: Final = ((DEFAULT, "Default"), ("sonnet", "Sonnet"), ("opus", "Opus"), ("haiku", "Haiku"))
-"""The names under which Claude Code itself finds the newest of each; "default" is whatever it is set to."""
+"""Claude Code's own aliases for the newest model of each family; "default" is the model that it is configured with."""
 EFFORTS: Final = ("low", "medium", "high")
 OFFERED: Final = (
     PermissionMode.DEFAULT,
@@ -27,10 +27,10 @@ OFFERED: Final = (
     PermissionMode.PLAN,
     PermissionMode.BYPASS_PERMISSIONS,
 )
-"""Modes that its app has words for, as far as the gateway's settings allow them."""
+"""Modes that the app can show; only those that the gateway's settings allow are offered."""
 ONE: Final = "/api/providers/{provider}/sessions/{session}"
 ASKED: Final = 20
-"""Sessions that are asked for their agent's commands."""
+"""Maximum number of sessions that are searched for their agent's commands."""
 
 
 class ModelBody(msgspec.Struct, frozen=True):
@@ -81,13 +81,13 @@ def capabilities(request: Request) -> Steps:
 
 
 def active_model(request: Request) -> Steps:
-    """`source` says whether somebody chose it for this session."""
+    """A session's model. `source` shows whether it was chosen for this session."""
     if not _known(request):
         return _unsupported(request)
     view: q.SessionView = yield q.GetSession(named_session(request))
     chosen, effort = str(view.settings.get("model", "")), str(view.settings.get("effort", ""))
-    told = {"provider": PROVIDER, "model": chosen or DEFAULT, "effort": effort or None}
-    return ok({**told, "source": "session" if chosen else DEFAULT})
+    fields = {"provider": PROVIDER, "model": chosen or DEFAULT, "effort": effort or None}
+    return ok({**fields, "source": "session" if chosen else DEFAULT})
 
 
 def set_model(request: Request) -> Steps:
@@ -114,7 +114,7 @@ def set_effort(request: Request) -> Steps:
 
 
 def commands(request: Request) -> Steps:
-    """Those that the agent has told of itself, in the newest session of the folder that has any; else in any folder."""
+    """The commands that the agent reported in the folder's newest session that has any; else in any other folder."""
     wanted = request.json(CommandsBody).projectPath
     found: list[Summary] = yield from q.every_session()
     names: tuple[str, ...] = ()
@@ -123,35 +123,35 @@ def commands(request: Request) -> Steps:
             if (yield q.WaitLoaded(summary.session, wait=False)):
                 names = read_memory((yield q.ReadProjection(summary.session, NAME))).commands
         except NotFound:
-            continue  # it went while we looked
+            continue  # deleted in the meantime
         if names:
             break
-    told = [
+    custom = [
         {"name": f"/{name}", "description": "", "namespace": "agent", "path": None, "metadata": {"type": "agent"}}
         for name in sorted(names)
     ]
-    return json_response({"builtIn": [], "custom": told, "count": len(told)})
+    return json_response({"builtIn": [], "custom": custom, "count": len(custom)})
 
 
 def execute(request: Request) -> Steps:
-    """A command goes to the agent as it was typed."""
+    """Return the command unchanged: it goes to the agent as it was typed."""
     yield from ()
     body = request.json(ExecuteBody)
-    words = " ".join((body.commandName, *body.args))
+    content = " ".join((body.commandName, *body.args))
     about = {"metadata": {}, "hasFileIncludes": False, "hasBashCommands": False}
-    return json_response({"type": "custom", "command": body.commandName, "content": words, **about})
+    return json_response({"type": "custom", "command": body.commandName, "content": content, **about})
 
 
 def auth_status(request: Request) -> Steps:
-    """The agent is signed in where the gateway runs, or works without: that is nobody's business here."""
+    """Always authenticated: the agent's login, if it needs one, is a matter of the host that runs the gateway."""
     yield from ()
     own = _known(request)
-    told = {"installed": own, "authenticated": own, "email": None, "method": "gateway" if own else None}
-    return ok({"provider": request.params["provider"], **told, "error": None if own else "This agent is not there."})
+    fields = {"installed": own, "authenticated": own, "email": None, "method": "gateway" if own else None}
+    return ok({"provider": request.params["provider"], **fields, "error": None if own else "This agent is not there."})
 
 
 def mcp_servers(request: Request) -> Steps:
-    """They are the gateway's to configure."""
+    """Always empty: MCP servers are configured in the gateway."""
     yield from ()
     return ok({"provider": request.params["provider"], "scope": request.query.get("scope", "user"), "servers": []})
 
@@ -192,7 +192,7 @@ def skills(request: Request) -> Steps:
 
 
 def task_master(request: Request) -> Steps:
-    """A program that its app offers help with; not with us."""
+    """Not installed: Fairlead does not support this program, which the app can help to set up."""
     yield from ()
     return json_response({"success": True, "installation": {"isInstalled": False}, "isReady": False})
 

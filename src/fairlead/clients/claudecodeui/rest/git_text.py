@@ -1,4 +1,4 @@
-"""What git prints, as its app's panel reads it. Pure."""
+"""Parses git's output into the fields of the app's git panel. Pure."""
 
 import re
 from typing import Final
@@ -9,7 +9,7 @@ _COUNTED: Final = re.compile(r"\d+ files? changed.*")
 
 
 def status_of(data: bytes) -> Fields:
-    """Of `status --porcelain=v2 --branch -z`. A file that was renamed is there under its new name."""
+    """Parse `status --porcelain=v2 --branch -z`. A renamed file is listed under its new name."""
     branch, committed = "", True
     found: dict[str, list[str]] = {"modified": [], "added": [], "deleted": [], "untracked": []}
     lines = iter(data.decode(errors="replace").split("\0"))
@@ -31,18 +31,18 @@ def status_of(data: bytes) -> Fields:
 
 
 def commits_of(data: bytes) -> list[Fields]:
-    """Of `log` with five fields, each with a NUL behind it, and the counts after them."""
+    """Parse `log` with five fields, each followed by a NUL, and the change counts after them."""
     parts = data.decode(errors="replace").split("\0")
-    told: list[Fields] = []
+    commits: list[Fields] = []
     for place in range(0, len(parts) - 5, 5):
         name, author, email, date, message = parts[place : place + 5]
         counts, _, name = name.strip().rpartition("\n")
-        if told and (counted := _COUNTED.search(counts)):
-            told[-1]["stats"] = counted[0]
-        told.append({"hash": name, "author": author, "email": email, "date": date, "message": message, "stats": ""})
-    if told and (counted := _COUNTED.search(parts[-1])):
-        told[-1]["stats"] = counted[0]
-    return told
+        if commits and (counted := _COUNTED.search(counts)):
+            commits[-1]["stats"] = counted[0]
+        commits.append({"hash": name, "author": author, "email": email, "date": date, "message": message, "stats": ""})
+    if commits and (counted := _COUNTED.search(parts[-1])):
+        commits[-1]["stats"] = counted[0]
+    return commits
 
 
 def branches_of(data: bytes) -> Fields:

@@ -19,10 +19,10 @@ from fairlead.model.store import Entry, RowPage
 from fairlead.model.views import NewRow, ReplaceRow
 
 MOST: Final = 32 << 20
-"""Bytes of one answer: whoever asks for all of a long history gets the last of it, and is told that there is more."""
+"""Maximum bytes of one answer: a request for all of a long history gets its last part, with `hasMore` set."""
 STRIDE: Final = 500
 GLANCED: Final = 100
-"""Rows of a file that are looked at for a page of it; not every one is a message."""
+"""Minimum number of a file's rows that are read for a page; not every row is a message."""
 NAMES: Final = re.compile(r"[a-zA-Z0-9._-]{1,120}")
 
 
@@ -35,7 +35,7 @@ def messages(request: Request) -> Steps:
     session = SessionId(name.lower())
     limit, offset = _whole(request, "limit"), _whole(request, "offset") or 0
     try:
-        # A long file is still being read when its session is open already, from its beginning.
+        # A session opens before its long transcript is fully read; reading starts at the file's beginning.
         if limit and not offset and not (yield q.WaitLoaded(session, wait=False)):
             glance: q.TranscriptPreview = yield q.PreviewTranscript(session, max(GLANCED, 4 * limit))
             rows = last_rows(session, glance)
@@ -57,7 +57,7 @@ def messages(request: Request) -> Steps:
             size += sum(len(row.data) for row in page.rows)
             wanted -= len(page.rows)
             end = page.rows[0].ordinal - 1
-        # Its app takes the newest page's word for what the context holds, and the lack of one for nothing.
+        # The app takes the context size from the newest page, and takes a missing value for zero.
         tokens = None if offset else read_memory((yield q.ReadProjection(session, NAME))).tokens
     except NotFound:
         return not_found(name)
@@ -65,7 +65,7 @@ def messages(request: Request) -> Steps:
 
 
 def last_rows(session: SessionId, page: q.TranscriptPreview) -> list[bytes]:
-    """The end of a session's file as rows; a call whose beginning is not there has none."""
+    """The end of a session's file as rows; a result whose call lies before that part has no row."""
     fold, table = HistoryReducer(session), dict[str, bytes]()
     for number, line in enumerate(page.events, 1):
         event = ev.decode(line)
@@ -76,7 +76,7 @@ def last_rows(session: SessionId, page: q.TranscriptPreview) -> list[bytes]:
 
 
 def last_held(page: q.TranscriptPreview) -> ev.TokenCount | None:
-    """What the context holds, by the end of a session's file."""
+    """The size of the context at the end of a session's file."""
     for line in reversed(page.events):
         event = ev.decode(line)
         if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) and (tokens := held(event)):
@@ -94,13 +94,13 @@ def _page(
     tokens: ev.TokenCount | None = None,
 ) -> Response:
     place = (total, b"true" if more else b"false", offset, b"null" if limit is None else b"%d" % limit)
-    told = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % place
+    fields = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % place
     usage = b',"tokenUsage":%s' % msgspec.json.encode(budget(tokens)) if tokens else b""
-    return Response(body=b'{"messages":[%s],%s%s}' % (b",".join(rows), told, usage))
+    return Response(body=b'{"messages":[%s],%s%s}' % (b",".join(rows), fields, usage))
 
 
 def _whole(request: Request, name: str) -> int | None:
-    """As the original takes it: what is no whole number is not there."""
+    """A whole number from the query; anything else counts as absent, as in the original."""
     text = request.query.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
 

@@ -1,7 +1,8 @@
-"""The page on which an invitation is accepted: name and password in, and the token put where the app looks for it.
+"""The page that accepts an invitation: takes name and password, and stores the token where the app looks for it.
 
-Its app, unmodified, has no field for an invitation, so the link opens this page of ours on the same origin. The code is
-in the fragment, which goes to no server and into no log; a program that only looks at links uses nothing up. Pure.
+The unmodified app has no field for an invitation, so the link opens this page of Fairlead on the same origin. The code
+is in the fragment, which reaches no server and no log; a program that only previews links does not use the code up.
+Pure.
 """
 
 import base64
@@ -75,7 +76,7 @@ _BODY: Final = f"""<!doctype html>
 
 
 def _allowed(text: str) -> str:
-    """Exactly this text, as a content security policy says it."""
+    """The content security policy source that allows exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

@@ -1,7 +1,7 @@
-"""What its newer apps would keep on the server: settings of a user, drafts, messages for later. Pure.
+"""The data that newer versions of the app store on the server: user settings, drafts, scheduled messages. Pure.
 
-Settings are kept here: the app forgets its own copy when the server has none. Of drafts it has a copy of its own, and
-messages for later there are none: the gateway's schedules are agents of their own.
+Settings are stored: the app forgets its own copy when the server has none. Drafts are not, because the app has its own
+copy. Scheduled messages do not exist: the gateway's schedules start separate agents.
 """
 
 from typing import Any, Final
@@ -26,7 +26,7 @@ def save(request: Request) -> Steps:
 
 
 def drafts(request: Request) -> Steps:
-    """No list, which is not an empty one: the app goes on with its own."""
+    """Answer without a list, which differs from an empty one: the app continues with its own drafts."""
     yield from ()
     return json_response({"success": True, "stored": False})
 

@@ -1,6 +1,6 @@
-"""Sessions and their projects as lists tell them: the same in REST and in what is broadcast. Pure.
+"""The fields of sessions and projects in lists: the same in REST and in broadcasts. Pure.
 
-A project is a folder that sessions worked in; its id is derived from its path, so that nobody has to keep it.
+A project is a folder in which sessions worked; its id is derived from its path, so that it need not be stored.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from fairlead.model.timestamps import moment
 from fairlead.sessions.api.session_choices import UNMARKED, FolderMarks
 
 PROVIDER: Final = "claude"
-"""What this protocol calls our agents; its app knows no name for the demo."""
+"""This protocol's name for Fairlead's agents; the app has no name for the demo agent."""
 UNTITLED: Final = "Untitled Session"
 
 Fields = dict[str, Any]
@@ -23,11 +23,11 @@ def project_id(path: str) -> str:
 
 def project_fields(path: str, marks: FolderMarks = UNMARKED) -> Fields:
     name = marks.name or path.rstrip("/").rpartition("/")[2] or path
-    told = {"projectId": project_id(path), "path": path, "fullPath": path, "displayName": name}
-    return {**told, "isStarred": marks.starred}
+    fields = {"projectId": project_id(path), "path": path, "fullPath": path, "displayName": name}
+    return {**fields, "isStarred": marks.starred}
 
 
 def session_fields(summary: Summary) -> Fields:
-    """`messageCount` is 0, as the original has it: its app counts what it has loaded."""
+    """A session's fields. `messageCount` is 0, as in the original: the app counts the messages that it has loaded."""
     title = summary.title or UNTITLED
     return {"id": summary.session, "summary": title, "messageCount": 0, "lastActivity": moment(summary.updated)}

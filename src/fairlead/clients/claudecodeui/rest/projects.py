@@ -1,4 +1,4 @@
-"""REST for projects, which are the folders that sessions worked in: from the index of sessions, in one go. Pure."""
+"""REST for projects, the folders in which sessions worked: all from one read of the index of sessions. Pure."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -32,9 +32,9 @@ from fairlead.sessions.api.session_choices import (
 PATH: Final = "/api/projects"
 ONE: Final = f"{PATH}/{{project}}"
 NAME: Final = 100
-"""Characters of a project's name."""
+"""Maximum characters of a project's name."""
 SESSIONS: Final = 20
-"""Sessions of a project that a list shows, as many as the original's."""
+"""Number of a project's sessions in a list, as in the original."""
 MOST: Final = 200
 
 
@@ -69,7 +69,7 @@ def _by_folder() -> Any:
 
 
 def folder_of(project: str) -> Any:
-    """Steps: the folder of a project's id. NotFound"""
+    """Steps: the folder of a project's id. Raises NotFound."""
     found: dict[str, list[Summary]]
     found, _ = yield from _by_folder()
     for path in found:
@@ -79,21 +79,21 @@ def folder_of(project: str) -> Any:
 
 
 def projects(request: Request) -> Steps:
-    """Told to all chat sockets twice, however many there are: that it begins, and that it is complete."""
+    """The list of projects. All chat sockets are notified twice, however long it is: of its start and its end."""
     yield Broadcast(HALL, loading(0, 1))
     found: dict[str, list[Summary]]
     found, marks = yield from _by_folder()
-    told = [
+    listed = [
         _project(path, sessions, marks.get(path, UNMARKED))
         for path, sessions in found.items()
         if not marks.get(path, UNMARKED).archived
     ]
-    yield Broadcast(HALL, loading(len(told), len(told)))
-    return json_response(told)
+    yield Broadcast(HALL, loading(len(listed), len(listed)))
+    return json_response(listed)
 
 
 def sessions(request: Request) -> Steps:
-    """More of one project's sessions."""
+    """A further page of one project's sessions."""
     limit, offset = bounds(request, SESSIONS, MOST)
     wanted = request.params["project"]
     found: dict[str, list[Summary]]
@@ -107,7 +107,7 @@ def sessions(request: Request) -> Steps:
 
 
 def create(request: Request) -> Steps:
-    """Put a folder on the list that has no session yet."""
+    """Add a folder without sessions to the list."""
     path = request.json(NewProject).path.strip()
     if not path:
         return refused(400, "PROJECT_PATH_REQUIRED", "path is required.")
@@ -118,16 +118,16 @@ def create(request: Request) -> Steps:
 def archived(request: Request) -> Steps:
     found: dict[str, list[Summary]]
     found, marks = yield from _by_folder()
-    told = [
+    listed = [
         {**_project(path, own, marks[path]), "isArchived": True}
         for path, own in found.items()
         if path in marks and marks[path].archived
     ]
-    return ok({"projects": told})
+    return ok({"projects": listed})
 
 
 def _marked(request: Request, change: Callable[[FolderMarks], FolderMarks]) -> Any:
-    """Steps: the marks of the project that the path names, changed for the asking user."""
+    """Steps: change the calling user's marks of the project in the path, and return them."""
     folder: str = yield from folder_of(request.params["project"])
     around: SessionChoices = yield ReadSessionChoices()
     marks = change(around.marks.get(folder, UNMARKED))
@@ -147,7 +147,7 @@ def rename(request: Request) -> Steps:
 
 
 def archive(request: Request) -> Steps:
-    """Out of the list of this user. Sessions and files stay, whatever was asked for."""
+    """Remove a project from this user's list. Sessions and files stay, whatever the request's options are."""
     yield from _marked(request, lambda old: structs.replace(old, archived=True))
     return json_response({"success": True, "action": "archived"})
 

@@ -1,8 +1,8 @@
-"""How REST calls of this protocol answer and refuse, and what opens its routes and sockets. Pure.
+"""Success and error responses of this protocol's REST calls, and the credentials for its routes and sockets. Pure.
 
-Answers are `{success, data}`. Every error is `{success: false, error, code}` with a line of text in `error`: its app
-renders that, and dies of anything else. A token that is dead is told as such in a header, whereupon its app forgets it:
-nothing else may carry that header. One that is more than half over is replaced.
+Answers are `{success, data}`. Every error is `{success: false, error, code}` with a line of text in `error`: the app
+renders that text, and crashes on anything else. A header marks an invalid token, and the app then forgets the token:
+no other response may carry that header. A token past half of its lifetime is replaced.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ DEAD: Final = {
     "bad_credential": ("AUTH_TOKEN_INVALID", "invalid-token"),
     "expired_credential": ("AUTH_TOKEN_EXPIRED", "session-expired"),
 }
-"""By the gate's code: this protocol's own, and the header that makes its app sign out."""
+"""For each code of access control: this protocol's own code, and the header value that makes the app sign out."""
 SMALL: Final = 64 << 10
-"""Bytes of a body that carries names and a few words."""
+"""Maximum bytes of a body that carries only names and short texts."""
 
 Handler = Callable[[Request], Steps]
 
@@ -43,7 +43,7 @@ def not_found(session: str) -> Response:
 
 
 def named_session(request: Request) -> SessionId:
-    """BadId for what names none."""
+    """The session in the path. Raises BadId for a malformed id."""
     return session_id(request.params["session"])
 
 
@@ -52,7 +52,7 @@ def flag(request: Request, name: str) -> bool:
 
 
 def bounds(request: Request, usual: int, most: int) -> tuple[int, int]:
-    """`limit` and `offset`; what is no number is not there."""
+    """`limit` and `offset`; anything but a number counts as absent."""
 
     def number(name: str, default: int) -> int:
         text = request.query.get(name, "")
@@ -62,7 +62,7 @@ def bounds(request: Request, usual: int, most: int) -> tuple[int, int]:
 
 
 def answering(handler: Handler) -> Handler:
-    """Errors in this protocol's form, and a new token for who comes with one that is more than half over."""
+    """Put errors into this protocol's form, and send a new token to a client whose token is past half its lifetime."""
 
     @wraps(handler)
     def run(request: Request) -> Steps:
@@ -87,7 +87,7 @@ def worded(request: Request, error: FairleadError) -> Response:
 
 
 def denied(status: int, code: str, message: str) -> Response:
-    """What the gate refuses, of REST."""
+    """The response to a REST call that access control refuses."""
     if status != 401:
         return refused(status, code.upper(), message)
     own, header = DEAD.get(code, ("AUTH_TOKEN_INVALID", ""))
@@ -96,17 +96,17 @@ def denied(status: int, code: str, message: str) -> Response:
 
 
 def unauthorized(status: int, code: str, message: str) -> Response:
-    """What the gate refuses, of sockets: a browser shows nobody what it says."""
+    """The response to a socket upgrade that access control refuses; browsers do not show its body."""
     return Response(body=b"Unauthorized" if status == 401 else message.encode(), content_type="text/plain")
 
 
 def for_users(route: Route) -> Route:
-    """Open to those who signed in, in this protocol's words."""
+    """Open a route to signed-in users, with answers in this protocol's form."""
     return structs.replace(route, accounts=True, refused=denied, handle=answering(route.handle))
 
 
 def socket_for_users(socket: SocketRoute) -> SocketRoute:
-    """The token is in the query, which counts first, or the second word of a header."""
+    """Open a socket to signed-in users. The query's token comes first, then the second word of a header."""
     return structs.replace(socket, accounts=True, token_query="token", query_first=True, refused=unauthorized)
 
 

@@ -1,6 +1,6 @@
-"""Search over all sessions: titles first, then what was said, by project; a stream of events that is soon over. Pure.
+"""Search over all sessions: titles first, then messages by project, as a short stream of server-sent events. Pure.
 
-A browser reads such a stream without a way to set a header, so the token may be in the query.
+A browser cannot set a header when it reads such a stream, so the token may be in the query.
 """
 
 import re
@@ -40,19 +40,19 @@ def search(request: Request) -> Steps:
             continue
         summaries[hit.session] = summary
         found.setdefault(summary.cwd, {}).setdefault(hit.session, []).append(hit)
-    told = [_event("title-results", {"titleResults": [listed(one) for one in titles.sessions]})]
+    events = [_event("title-results", {"titleResults": [listed(one) for one in titles.sessions]})]
     matches = 0
     for number, (path, sessions) in enumerate(found.items(), 1):
         matches += sum(map(len, sessions.values()))
         shown = {**_project(path), "sessions": [_session(summaries[one], own) for one, own in sessions.items()]}
         progress = {"totalMatches": matches, "scannedProjects": number, "totalProjects": len(found)}
-        told.append(_event("result", {"projectResult": shown, **progress}))
-    told.append(_event("done", {"totalMatches": matches}))
-    return Response(body=b"".join(told), content_type="text/event-stream")
+        events.append(_event("result", {"projectResult": shown, **progress}))
+    events.append(_event("done", {"totalMatches": matches}))
+    return Response(body=b"".join(events), content_type="text/event-stream")
 
 
 def _summary(session: SessionId) -> Any:
-    """None for one that went while we looked."""
+    """Steps: the session's summary; None if it was deleted in the meantime."""
     try:
         view: q.SessionView = yield q.GetSession(session)
     except NotFound:
@@ -74,12 +74,12 @@ def _session(summary: Summary, hits: list[SearchHit]) -> Fields:
 def _match(hit: SearchHit) -> Fields:
     text, highlights = highlighted(hit.snippet)
     role = "user" if hit.kind == "user.message" else "assistant"
-    told = {"role": role, "snippet": text, "highlights": highlights}
-    return {**told, "timestamp": moment(hit.at), "provider": PROVIDER}
+    fields = {"role": role, "snippet": text, "highlights": highlights}
+    return {**fields, "timestamp": moment(hit.at), "provider": PROVIDER}
 
 
 def highlighted(snippet: str) -> tuple[str, list[dict[str, int]]]:
-    """The snippet without its marks, and where they were: counted as JavaScript counts, in halves of UTF-16."""
+    """The snippet without its marks, and their positions in UTF-16 code units, as JavaScript counts."""
     text, found = "", []
     for number, piece in enumerate(_MARK.split(snippet)):
         start = _length(text)

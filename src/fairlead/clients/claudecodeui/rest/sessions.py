@@ -1,6 +1,6 @@
-"""REST for sessions: made, found by either id, listed, renamed, archived and brought back. Pure.
+"""REST for sessions: create, find by either id, list, rename, archive and restore. Pure.
 
-All of it comes from the index of sessions: no list reads a transcript.
+All data comes from the index of sessions: no list reads a transcript.
 """
 
 from typing import Any, Final
@@ -24,9 +24,9 @@ from fairlead.model.timestamps import moment
 PATH: Final = "/api/providers/sessions"
 ONE: Final = f"{PATH}/{{session}}"
 WORDS: Final = 4
-"""Of the first message, which a new session is called by."""
+"""Number of words of the first message that form a new session's title."""
 TITLE: Final = 200
-"""Characters of a title; the core takes no more."""
+"""Maximum characters of a title; the core rejects longer ones."""
 RECENT: Final = 40
 MOST: Final = 200
 
@@ -54,8 +54,8 @@ def create(request: Request) -> Steps:
     title = title_of(body.initialMessage)
     reply: cmd.Reply = yield cmd.Create(session=session_id(request.fresh), cwd=body.projectPath.strip(), title=title)
     view: q.SessionView = yield q.GetSession(reply.session)
-    told = {"sessionId": reply.session, "provider": PROVIDER, "projectPath": view.summary.cwd}
-    return ok({**told, "sessionName": title or UNTITLED}, 201)
+    fields = {"sessionId": reply.session, "provider": PROVIDER, "projectPath": view.summary.cwd}
+    return ok({**fields, "sessionName": title or UNTITLED}, 201)
 
 
 def details(request: Request) -> Steps:
@@ -69,20 +69,20 @@ def running(request: Request) -> Steps:
     found: list[Summary] = []
     for state in ("working", "waiting"):
         found += yield from q.every_session(state=state, archived=None)
-    told = []
+    sessions = []
     for summary in found:
         try:
             if not (yield q.WaitLoaded(summary.session, wait=False)):
-                continue  # its file is being read: what ran there is the past
+                continue  # its transcript is still loading: the run there is an old one
             run = yield from _run(summary)
         except NotFound:
-            continue  # it went while we looked
-        told.append({"sessionId": summary.session, "provider": PROVIDER, **run})
-    return ok({"sessions": told})
+            continue  # deleted in the meantime
+        sessions.append({"sessionId": summary.session, "provider": PROVIDER, **run})
+    return ok({"sessions": sessions})
 
 
 def _run(summary: Summary) -> Any:
-    """When the run that goes on began, and the number of its last frame."""
+    """Steps: the start of the current run, and the number of its last frame."""
     memory = read_memory((yield q.ReadProjection(summary.session, NAME)))
     first: q.EventPage = yield q.ReadEvents(summary.session, after=memory.run, limit=1)
     began = ev.decode(bytes(first.events[0])).at if first.events else summary.updated
@@ -120,7 +120,7 @@ def listed(summary: Summary) -> Fields:
 
 
 def provider_id(request: Request) -> Steps:
-    """The one call whose purpose is the agent's own id."""
+    """The agent's own session id: the only call whose purpose is that id."""
     view: q.SessionView = yield q.GetSession(named_session(request))
     native = view.summary.agent_session
     if not native:
@@ -137,12 +137,12 @@ def token_usage_1_36(request: Request) -> Steps:
 
 
 def _tokens(request: Request) -> Any:
-    """Steps: what the last `token_budget` of the chat told."""
+    """Steps: the content of the chat's last `token_budget`."""
     session = named_session(request)
     if (yield q.WaitLoaded(session, wait=False)):
         tokens = read_memory((yield q.ReadProjection(session, NAME))).tokens
     else:
-        # Its file is long and still being read: the end of it says as much.
+        # Its long transcript is still loading: the end of the file has the same numbers.
         tokens = last_held((yield q.PreviewTranscript(session, GLANCED)))
     return budget(tokens or ev.TokenCount())
 
@@ -157,7 +157,7 @@ def rename(request: Request) -> Steps:
 
 
 def delete(request: Request) -> Steps:
-    """Out of the lists; for good only by `force`. The agent's own file stays in either case."""
+    """Archive a session, or delete it permanently with `force`. The agent's own file stays in either case."""
     session: SessionId = named_session(request)
     force = flag(request, "force")
     reply: cmd.Reply = yield cmd.Delete(session=session) if force else cmd.ArchiveSession(session=session)

@@ -1,7 +1,7 @@
-"""Signing in: status, login, the account that an invitation makes, the token's renewal. Pure.
+"""Signing in: status, login, registration by invitation, renewal of the token. Pure.
 
-Nobody becomes a user by being the first to come: `needsSetup` is never true, and `register` wants an invitation. Errors
-are a line of text here, which its app shows as it is.
+The first visitor does not become a user: `needsSetup` is never true, and `register` needs an invitation. An error is a
+line of text here, which the app shows unchanged.
 """
 
 from typing import Any, Final
@@ -37,7 +37,7 @@ def login(request: Request) -> Steps:
         body = request.json(LoginBody)
         found: SignedIn = yield SignIn(_name(body.username), body.password, request.head.peer)
     except FairleadError as error:
-        return _told(error)
+        return _error_response(error)
     return _signed_in(found)
 
 
@@ -48,16 +48,16 @@ def register(request: Request) -> Steps:
             raise BadInvitation
         found: SignedIn = yield AcceptInvitation(body.invitation, _name(body.username), body.password)
     except FairleadError as error:
-        return _told(error)
+        return _error_response(error)
     return _signed_in(found)
 
 
 def user(request: Request) -> Steps:
-    # Of a token that a person made for a script the user has no number here.
+    # The user of a token that a person made for a script has no number here.
     _, _, number = request.who.credential.partition(":")
-    told = {"id": int(number) if request.who.expires else 0, "username": request.who.user}
+    fields = {"id": int(number) if request.who.expires else 0, "username": request.who.user}
     yield from ()
-    return json_response({"user": told})
+    return json_response({"user": fields})
 
 
 def refresh(request: Request) -> Steps:
@@ -68,7 +68,7 @@ def refresh(request: Request) -> Steps:
 
 
 def onboarding(request: Request) -> Steps:
-    """There is nothing to set up: that was done where the gateway was started."""
+    """Always complete: setup is done where the gateway is started."""
     yield from ()
     return json_response({"success": True, "hasCompletedOnboarding": True})
 
@@ -79,19 +79,19 @@ def page(request: Request) -> Steps:
 
 
 def _name(username: str) -> str:
-    """Phones write the first letter large."""
+    """Normalise a user name: phones capitalise the first character."""
     return username.strip().lower()
 
 
 def _signed_in(found: SignedIn) -> Response:
-    told: dict[str, Any] = {"id": found.id, "username": found.name}
-    return json_response({"success": True, "user": told, "token": found.token})
+    fields: dict[str, Any] = {"id": found.id, "username": found.name}
+    return json_response({"success": True, "user": fields, "token": found.token})
 
 
-def _told(error: FairleadError) -> Response:
+def _error_response(error: FairleadError) -> Response:
     wait = (("retry-after", str(error.seconds)),) if isinstance(error, TooManyAttempts) else ()
-    told = json_response({"success": False, "error": error.message, "code": error.code.upper()}, error.status)
-    return Response(status=told.status, body=told.body, headers=wait)
+    response = json_response({"success": False, "error": error.message, "code": error.code.upper()}, error.status)
+    return Response(status=response.status, body=response.body, headers=wait)
 
 
 ROUTES: Final = (

@@ -1,4 +1,4 @@
-"""Files and changes of a project, for its app's panels and its `@` mentions: to be looked at, never changed. Pure."""
+"""Files and git changes of a project, for the app's panels and `@` mentions: read-only. Pure."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -17,7 +17,8 @@ TREES: Final = (
     ("/api/file-tree", "/api/file-tree/projects/{project}", ""),
     ("/api", "/api/projects/{project}", ".1_36"),
 )
-"""Where files are: of folders, of one project, and what is behind the routes' names. The second is where 1.36 asks."""
+"""For each set of file routes: the path of folders, the path of a project, and the suffix of the routes' names. The
+second set is the one that 1.36 uses."""
 GIT: Final = "/api/git"
 NO_REPOSITORY: Final = "This folder is not in a git repository."
 READ_ONLY: Final = "Here files and changes are shown and not changed: ask the agent, or use the shell."
@@ -26,7 +27,7 @@ SAVED: Final = (
     ("x-content-type-options", "nosniff"),
     ("content-security-policy", "default-src 'none'; sandbox"),
 )
-"""A file of somebody's project is never a page of this origin."""
+"""Headers that keep a project's file from becoming a page of this origin."""
 PICTURES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -36,10 +37,10 @@ PICTURES: Final = {
 
 def _entry(entry: FileEntry) -> Fields:
     moment = datetime.fromtimestamp(entry.modified / 1000, UTC).isoformat().replace("+00:00", "Z")
-    told = {"name": entry.name, "path": entry.path, "size": entry.size, "modified": moment}
+    fields = {"name": entry.name, "path": entry.path, "size": entry.size, "modified": moment}
     if not entry.folder:
-        return {**told, "type": "file"}
-    return {**told, "type": "directory", "children": [_entry(one) for one in entry.children]}
+        return {**fields, "type": "file"}
+    return {**fields, "type": "directory", "children": [_entry(one) for one in entry.children]}
 
 
 def files(request: Request) -> Steps:
@@ -63,7 +64,7 @@ def content(request: Request) -> Steps:
 
 
 def browse(request: Request) -> Steps:
-    """`~` is where one begins: the allowed roots."""
+    """Folders under a path; `~` stands for the allowed roots."""
     path = request.query.get("path", "").strip()
     page: FolderPage = yield ListFolders("" if path in ("", "~") else path)
     found = [{"path": folder.path, "name": folder.name, "type": "directory"} for folder in page.folders]
@@ -71,10 +72,10 @@ def browse(request: Request) -> Steps:
 
 
 def _git(request: Request, what: Any, name: str = "", count: int = 0) -> Any:
-    """Steps: what git says; None where there is no repository."""
+    """Steps: git's output; None without a repository."""
     folder: str = yield from folder_of(request.query.get("project", ""))
-    told: GitText | NotRepository = yield ReadGit(folder, what, name, count)
-    return told if isinstance(told, GitText) else None
+    output: GitText | NotRepository = yield ReadGit(folder, what, name, count)
+    return output if isinstance(output, GitText) else None
 
 
 def _no_repository() -> Response:
@@ -82,18 +83,18 @@ def _no_repository() -> Response:
 
 
 def status(request: Request) -> Steps:
-    told: GitText | None = yield from _git(request, "status")
-    return _no_repository() if told is None else json_response(status_of(told.data))
+    output: GitText | None = yield from _git(request, "status")
+    return _no_repository() if output is None else json_response(status_of(output.data))
 
 
 def diff(request: Request) -> Steps:
     name = request.query.get("file", "")
-    told: GitText | None = yield from _git(request, "diff", name)
-    if told is None:
+    output: GitText | None = yield from _git(request, "diff", name)
+    if output is None:
         return _no_repository()
-    if told.data or not name:
-        return json_response({"diff": told.data.decode(errors="replace")})
-    # Not known to git: all of it is new.
+    if output.data or not name:
+        return json_response({"diff": output.data.decode(errors="replace")})
+    # An untracked file: every line is new.
     lines: list[str] = []
     try:
         folder: str = yield from folder_of(request.query.get("project", ""))
@@ -106,37 +107,37 @@ def diff(request: Request) -> Steps:
 
 
 def commits(request: Request) -> Steps:
-    told: GitText | None = yield from _git(request, "log", count=request.whole("limit", 10, 1, 100))
-    return _no_repository() if told is None else json_response({"commits": commits_of(told.data)})
+    output: GitText | None = yield from _git(request, "log", count=request.whole("limit", 10, 1, 100))
+    return _no_repository() if output is None else json_response({"commits": commits_of(output.data)})
 
 
 def commit(request: Request) -> Steps:
-    told: GitText | None = yield from _git(request, "commit", request.query.get("commit", ""))
-    return _no_repository() if told is None else json_response({"diff": told.data.decode(errors="replace")})
+    output: GitText | None = yield from _git(request, "commit", request.query.get("commit", ""))
+    return _no_repository() if output is None else json_response({"diff": output.data.decode(errors="replace")})
 
 
 def branches(request: Request) -> Steps:
-    told: GitText | None = yield from _git(request, "branches")
-    return _no_repository() if told is None else json_response(branches_of(told.data))
+    output: GitText | None = yield from _git(request, "branches")
+    return _no_repository() if output is None else json_response(branches_of(output.data))
 
 
 def remote(request: Request) -> Steps:
-    """As far as is known here: nothing is fetched."""
+    """The state of the remote as known locally: nothing is fetched."""
     names: GitText | None = yield from _git(request, "remotes")
     if names is None:
         return _no_repository()
     now: GitText = yield from _git(request, "status")
     apart: GitText = yield from _git(request, "upstream")
     known = names.data.decode(errors="replace").split()
-    told: Fields = {"hasRemote": bool(known), "hasUpstream": apart.ok, "branch": status_of(now.data)["branch"]}
+    fields: Fields = {"hasRemote": bool(known), "hasUpstream": apart.ok, "branch": status_of(now.data)["branch"]}
     if apart.ok:
         ahead, behind = (int(number) for number in apart.data.split())
-        told |= {"ahead": ahead, "behind": behind, "isUpToDate": ahead == behind == 0}
-    return json_response({**told, "remoteName": known[0] if known else ""})
+        fields |= {"ahead": ahead, "behind": behind, "isUpToDate": ahead == behind == 0}
+    return json_response({**fields, "remoteName": known[0] if known else ""})
 
 
 def both(request: Request) -> Steps:
-    """A file as it was committed, and as it is."""
+    """A file as committed, and its current content."""
     name = request.query.get("file", "")
     old: GitText | None = yield from _git(request, "old", name)
     if old is None:
@@ -148,8 +149,8 @@ def both(request: Request) -> Steps:
     except NotFound:
         there = False
     before = old.data.decode(errors="replace") if old.ok else ""
-    told = {"currentContent": current.decode(errors="replace"), "oldContent": before}
-    return json_response({**told, "isDeleted": not there, "isUntracked": not old.ok})
+    fields = {"currentContent": current.decode(errors="replace"), "oldContent": before}
+    return json_response({**fields, "isDeleted": not there, "isUntracked": not old.ok})
 
 
 def read_only(request: Request) -> Steps:
