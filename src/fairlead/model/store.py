@@ -118,7 +118,7 @@ TRANSCRIPT = "transcript"
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """State as of `seq`: reading goes on from there instead of from the first entry."""
+    """State as of `seq`: reading continues from there instead of from the first entry."""
 
     name: str
     seq: int

@@ -205,7 +205,7 @@ class Session:
                 return reply
             transition = core.begin()
             entry = self.runner.ledger.interrupted(transition, by)
-            # The end of a turn is an event of its own; the end of background work is not published to all clients.
+            # The end of a turn is an event; the end of background work is not published to all clients.
             data = {"background": True} if core.interpreter.turn is None else None
             reply = cmd.Reply(session=core.session, seq=entry.seq, data=data)
             if command.key:

@@ -1,6 +1,6 @@
 """Reads folders that sessions work in: files, and their git data. Implements `sessions.api.workspace`.
 
-Rule: a path is checked after its symbolic links are followed, and the file that was checked is the one that is opened.
+Rule: a path is checked after its symbolic links are followed, and exactly the checked file is opened.
 """
 
 import asyncio

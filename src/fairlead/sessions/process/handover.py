@@ -41,7 +41,7 @@ class Handovers:
     # --- client commands -----------------------------------------------------------------------------------
 
     async def ask(self, command: cmd.StartHandover, by: str) -> cmd.Reply:
-        """Request a hand-over; return when it is done or has to wait. An error tells why the session did not move."""
+        """Request a hand-over; return when it is done or has to wait. The error explains a failed hand-over."""
         core = self._core
         future: asyncio.Future[cmd.Reply | FairleadError] = asyncio.get_running_loop().create_future()
         async with core.for_client():
