@@ -1,1 +1,2 @@
-"""The words of Fairlead: ids, content, events, commands, queries, errors, ports. No I/O; imports nothing of ours."""
+"""Fairlead's vocabulary: ids, content, events, commands, queries, errors, ports. No I/O, no imports from other packages
+of Fairlead."""

@@ -1,7 +1,7 @@
-"""The agent port: what the core asks of a coding agent, and what an agent tells the core.
+"""The agent port: the calls of the core to a coding agent, and of the agent to the core.
 
-A kind of agent (Claude, the demo) makes two things: a running `Agent` for a session, which is a thin driver,
-and an `Interpreter`, which is pure and turns its records into events. The core never reads a record's bytes.
+A kind of agent (Claude, the demo) provides two things: a running `Agent` for a session, which is a thin driver, and an
+`Interpreter`, which is pure and turns its records into events. The core never reads a record's bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ from fairlead.model.store import Origin
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One message of the agent's own wire, with its bytes as they came (without the newline).
+    """One message of the agent's own wire, with its original bytes (without the newline).
 
-    `at`: when it was said, in milliseconds since 1970, where that was before it came to us (a transcript's row).
-    `name`: what it calls itself (its uuid), where whoever hands it over knows."""
+    `at`: the time of the message, in milliseconds since 1970, if it is earlier than its arrival (a transcript's row).
+    `name`: its own id (its uuid), if the caller knows it."""
 
     raw: bytes
     origin: Origin = "agent"
@@ -31,9 +31,9 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Interpretation(msgspec.Struct, frozen=True):
-    """What one record means. The record's bytes are stored beside the first event; no event, not stored.
+    """The events of one record. The record's bytes are stored with the first event; without events they are not stored.
 
-    `drop` are the seqs of deltas that these events repeat: the log lets them go with the same append."""
+    `drop` are the seqs of deltas that these events repeat: the same append removes them from the log."""
 
     events: tuple[Event, ...] = ()
     drop: tuple[int, ...] = ()
@@ -42,31 +42,32 @@ class Interpretation(msgspec.Struct, frozen=True):
 class Interpreter(Protocol):
     """Turns records into events. Pure: the same records give the same events and ids whenever it runs.
 
-    It has a memory; `snapshot` and `restore` carry it over a restart. The core calls `placed` with the seq
-    that each delta event got, so that the block that repeats them can say so in its marks."""
+    It has state; `snapshot` and `restore` carry it over a restart. The core calls `placed` with the seq of each delta
+    event, so that the block that repeats the deltas can refer to them in its marks."""
 
     def step(self, record: Record) -> Interpretation: ...
     def placed(self, event: Event, seq: int) -> None: ...
     def exited(self, reason: str, cause: str) -> Interpretation:
-        """The process is gone: what was open ends (calls, subagents, the turn). `cause` makes the event ids.
+        """End the open calls, subagents and turn: the process is gone. Event ids derive from `cause`.
 
         A turn whose final answer was seen has completed; else it failed with `reason`, or was cancelled if an
-        interrupt was asked for."""
+        interrupt was requested."""
         ...
 
     def settle(self) -> Interpretation:
-        """A transcript has grown no more for a while: a turn whose final answer was seen is over.
+        """End a turn whose final answer was seen: the transcript has not grown for a while.
 
-        A transcript does not say so itself; without this, the next prompt would."""
+        A transcript has no record of a turn's end; without this call, the next prompt would end the turn."""
         ...
 
     def give_up(self, cause: str) -> Interpretation:
-        """What waits to be known as somebody's has waited long enough: it is told as nobody's. `cause` makes ids."""
+        """Emit the deferred records whose subagent is still unknown, in the main thread. Event ids derive from
+        `cause`."""
         ...
 
     @property
     def waiting(self) -> int:
-        """How many records wait to be known as somebody's."""
+        """Number of deferred records: their subagent is not known yet."""
         ...
 
     @property
@@ -76,17 +77,18 @@ class Interpreter(Protocol):
 
     @property
     def busy(self) -> bool:
-        """The main thread works: a prompt now would go into its turn. In a turn of background work it is free."""
+        """Whether the main thread works: a prompt now would go into its turn. A turn of background work leaves it
+        free."""
         ...
 
     @property
     def background(self) -> int:
-        """How much the agent still does beside the turn (background subagents and shells)."""
+        """Number of background tasks (subagents and shells) that run outside the turn."""
         ...
 
     @property
     def background_work(self) -> tuple[str, ...]:
-        """What that is, each in a few words."""
+        """A short description of each background task."""
         ...
 
     def snapshot(self) -> bytes: ...
@@ -94,9 +96,9 @@ class Interpreter(Protocol):
 
 
 class ToolCheck(msgspec.Struct, frozen=True):
-    """The agent is about to use a tool: the policy's word is wanted before anything of the agent's own decides.
+    """The agent is about to use a tool: the policy gives its verdict before the agent's own rules decide.
 
-    `folder`: where the agent is now, if it says so; its shell may have moved from where the session began."""
+    `folder`: the agent's current folder, if it reports one; its shell may have left the session's folder."""
 
     call: CallId
     tool: str
@@ -106,7 +108,7 @@ class ToolCheck(msgspec.Struct, frozen=True):
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
-    """The agent asks whether it may use a tool (also: a question to the person, a plan to approve)."""
+    """The agent requests permission to use a tool (also: a question to the person, a plan to approve)."""
 
     request: RequestId
     call: CallId
@@ -130,7 +132,7 @@ class Exit(msgspec.Struct, frozen=True):
 
 
 class AgentSink(Protocol):
-    """The core's side of a running agent. `records` is awaited before more is read: that is the back-pressure."""
+    """The core's side of a running agent. `records` is awaited before more is read: this is the back-pressure."""
 
     async def records(self, batch: Sequence[Record]) -> None: ...
     async def check(self, call: ToolCheck) -> Verdict: ...
@@ -141,7 +143,7 @@ class AgentSink(Protocol):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """How a session's agent is to be started."""
+    """Parameters for starting a session's agent."""
 
     session: SessionId
     cwd: str
@@ -154,7 +156,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(Protocol):
-    """A running agent. Every call raises AgentGone once it has exited."""
+    """A running agent. Every call raises AgentNotRunning once it has exited."""
 
     @property
     def pid(self) -> int: ...
@@ -167,16 +169,16 @@ class Agent(Protocol):
 
     @property
     def attended(self) -> bool:
-        """A person sits before it: it is not ended for being idle."""
+        """Whether a person sits in front of it: then it is not stopped as idle."""
         ...
 
     async def write(self, record: Record) -> None:
-        """A line of ours that `AgentKind.prompt` made: the core stores it first, then it is sent."""
+        """Send a line that `AgentKind.prompt` made. The core has stored it before."""
         ...
 
     async def interrupt(self) -> None: ...
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
-        """A control request and its answer. AgentTimeout, AgentRefused, AgentGone."""
+        """Send a control request and return its answer. AgentTimeout, AgentRefused, AgentNotRunning."""
         ...
 
     async def set_mode(self, mode: str) -> None: ...
@@ -184,20 +186,20 @@ class Agent(Protocol):
     async def set_thinking(self, budget: int | None) -> None: ...
     async def answer(self, request: RequestId, decision: Decision) -> None: ...
     async def stop(self, reason: str) -> Exit:
-        """The bounded ladder: close its input, ask, terminate, kill; the process and its children are reaped."""
+        """Stop it in bounded steps: close its input, ask, terminate, kill; the process and its children are reaped."""
         ...
 
     async def set_variables(self, variables: Mapping[str, str]) -> None:
-        """Environment variables for the running process and what it starts. AgentRefused where it takes none."""
+        """Set environment variables for the running process and its children. AgentRefused if it accepts none."""
         ...
 
     def needs_restart(self, old: Settings, new: Settings) -> bool:
-        """Whether the change cannot be made by a control request."""
+        """Whether the change needs a restart because no control request can make it."""
         ...
 
 
 class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What `doctor` tells of an agent. `problem` says what to do when it cannot be used."""
+    """Facts about an agent for `doctor`. `problem`: what to do when it cannot be used."""
 
     name: str
     path: str = ""
@@ -207,7 +209,7 @@ class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of ours, recorded before its first byte, so that a restarted gateway knows it again."""
+    """A process of ours, recorded before its first byte, so that a restarted gateway recognises it."""
 
     session: SessionId
     pid: int
@@ -220,52 +222,52 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     transcript: str = ""
     at: int = 0
     dials_in: bool = False
-    """It connects to its gateway, and goes on trying for a while when that is gone."""
+    """It connects to its gateway, and keeps trying for a while when the gateway is gone."""
     in_terminal: bool = False
-    """It lives on a terminal of its gateway's, and is hung up on when that is gone."""
+    """It runs on a terminal of its gateway, and gets a hang-up when the gateway is gone."""
     owner: str = ""
-    """The data folder of the gateway that started it, by its device and inode: a copy of the folder has another."""
+    """The data folder of the gateway that started it, as device and inode: a copy of the folder has another value."""
 
 
 class AgentKind(Protocol):
-    """One folder under `agents/`."""
+    """A kind of agent: one folder under `agents/`."""
 
     @property
     def name(self) -> str: ...
     async def info(self) -> AgentInfo: ...
     def interpreter(self, session: SessionId) -> Interpreter: ...
     def prompt(self, content: Sequence[Content], message: MessageId, agent_session: str) -> Record:
-        """Our line for a prompt; `agent_session` is empty before the agent has told its id."""
+        """Our line for a prompt; `agent_session` is empty until the agent has sent its id."""
         ...
 
     def interrupting(self, cause: str) -> Record:
-        """What tells the interpreter that an interrupt was asked for; never sent, the core logs it as its own."""
+        """A record that informs the interpreter of a requested interrupt; it is logged by the core and never sent."""
         ...
 
     async def launch(self, launch: Launch, sink: AgentSink, record_child: "ChildRecorder") -> Agent:
-        """Start it and wait until it is ready for a prompt. AgentMissing, AgentGone (with its own words)."""
+        """Start it and wait until it is ready for a prompt. AgentMissing, AgentNotRunning (with its stderr)."""
         ...
 
     async def invite(self, launch: Launch, sink: AgentSink, record_child: "ChildRecorder") -> "InvitedAgent":
-        """Expect an agent that a person starts and that dials in. BadRequest where this kind cannot."""
+        """Invite an agent that a person starts and that dials in. BadRequest if this kind cannot."""
         ...
 
     def protocol(self) -> ClientProtocol | None:
-        """The routes by which agents of this kind come in, where there are any."""
+        """The routes by which agents of this kind connect, if any."""
         ...
 
     async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
-        """A child that outlived its gateway, or died with it: give the records that its transcript has after the
-        prompt `after` (origin `transcript`; the interpreter knows those it has seen), until it exits; then
+        """Follow a child that outlived its gateway, or died with it: send the records of its transcript after the
+        prompt `after` (origin `transcript`; the interpreter skips those it has seen), until it exits; then call
         `sink.exited`."""
         ...
 
     async def forget(self, agent_session: str, cwd: str) -> None:
-        """Delete the agent's own file of a session, where there is one: only when a person asked for it."""
+        """Delete the agent's own file of a session, if any: only at a person's request."""
         ...
 
     async def end(self, child: ProcessInfo) -> None:
-        """End a child that outlived its gateway (`--on-restart=kill`), by pid and start time, and its group."""
+        """Stop a child that outlived its gateway (`--on-restart=kill`), by pid and start time, and its group."""
         ...
 
 
@@ -284,15 +286,15 @@ class InvitedAgent(Protocol):
     def invitation(self) -> AgentInvitation: ...
 
     async def arrival(self) -> Agent:
-        """When it has dialed in and takes prompts. AgentGone if it is called off, or does not get so far."""
+        """Wait until it has dialed in and accepts prompts. AgentNotRunning if it is cancelled or fails before that."""
         ...
 
     async def call_off(self) -> None:
-        """Nobody is expected any more."""
+        """Cancel the invitation."""
         ...
 
 
 class ChildRecorder(Protocol):
-    """Told of a process before its first byte. The core forgets it when `AgentSink.exited` has been logged."""
+    """Records a process before its first byte. The core deletes the record when `AgentSink.exited` has been logged."""
 
     async def started(self, child: ProcessInfo) -> None: ...

@@ -1,4 +1,4 @@
-"""Who asks: identities and scopes. Scopes come from the credential alone, never from the wire."""
+"""Identities and scopes of callers. Scopes come from the credential alone, never from the wire."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -8,42 +8,42 @@ import msgspec
 Scope = Literal["view", "chat", "approve", "terminal", "admin"]
 SCOPES: tuple[Scope, ...] = ("view", "chat", "approve", "terminal", "admin")
 OWNER: Final = "owner"
-"""The person whose gateway this is: a user from the first start. Sessions that only the agent's own files know are
-theirs."""
+"""The owner of the gateway, a user from the first start. Sessions that are known only from the agent's files belong to
+this user."""
 EVERYBODY: Final = "*"
-"""Among those with whom a session is shared: all users. No user can have this name."""
+"""In the list of users with whom a session is shared: all users. No user can have this name."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """`credential` names the token or device, `user` the person; `name` is what others are shown of both. `admin`
-    implies every scope."""
+    """`credential` names the token or device, `user` the person; `name` is the display name of both. `admin` implies
+    every scope."""
 
     credential: str
     user: str
     name: str
     scopes: frozenset[Scope]
     expires: int = 0
-    """When it is over by itself, in milliseconds since 1970; 0: never."""
+    """Expiry time in milliseconds since 1970; 0: never."""
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes or "admin" in self.scopes
 
     @property
     def seen_by(self) -> str | None:
-        """The user whose eyes it sees sessions with; None: an admin, who sees all."""
+        """The user whose sessions this identity sees; None: an admin, who sees all."""
         return None if "admin" in self.scopes else self.user
 
     def sees(self, owner: str, shared: Sequence[str]) -> bool:
-        """Whether a session of `owner`, shared with these users, exists for this one: the one rule of ownership."""
+        """Whether a session of `owner`, shared with these users, is visible to this identity. The only such rule."""
         if "admin" in self.scopes:
             return True
         return bool(self.user) and (self.user == owner or self.user in shared or EVERYBODY in shared)
 
     def owns(self, owner: str) -> bool:
-        """Whether this one decides who else sees a session of `owner`, and whether it stays."""
+        """Whether this identity may share and delete a session of `owner`."""
         return "admin" in self.scopes or (bool(self.user) and self.user == owner)
 
 
 def shown_name(user: str, device: str) -> str:
-    """What others are shown of who did something: the person, and with which device or token."""
+    """The display name of an actor: the person, and the device or token."""
     return device if not user or device == user else f"{user} ({device})"

@@ -1,8 +1,9 @@
-"""Halls: what is told to every open socket of a protocol, whichever session it watches. A port; nothing here is kept.
+"""Broadcast channels: messages to every open socket of a protocol, whichever session it watches. A port; nothing is
+stored.
 
-A protocol's conversation asks for its hall (`EnterHall`) and enters it (`model.sockets.Enter`); from then on its socket
-is told of every session that changed, and whatever somebody else tells that hall (`TellHall`). Which route a socket
-came in by is nobody's business here.
+A socket protocol requests its channel (`JoinChannel`) and enters it (`model.sockets.EnterChannel`). From then on its
+socket receives every changed session, and all frames that are sent to that channel with `Broadcast`. The route by which
+a socket connected does not matter.
 """
 
 from typing import Protocol
@@ -13,17 +14,18 @@ from fairlead.model.store import Summary
 
 
 class SessionListCodec(Protocol):
-    """How a protocol tells it. `key` names the hall; all who name it share the frames that the first one's makes."""
+    """Encodes session changes for a protocol. `key` names the channel; all members share the frames of the first
+    member's codec."""
 
     @property
     def key(self) -> str: ...
     def session(self, summary: Summary, at: int) -> bytes:
-        """A session is new or has changed; ready frames, or nothing where the protocol does not tell it."""
+        """Encode a new or changed session as ready frames; empty where the protocol does not send it."""
         ...
 
 
 class ChannelSubscription(Protocol):
-    """A socket's place in a hall, until `leave`."""
+    """A socket's membership in a channel, until `leave`."""
 
     def drained(self) -> None: ...
     def leave(self) -> None: ...
@@ -34,14 +36,14 @@ class BroadcastChannel(Protocol):
 
 
 class JoinChannel(ServiceCall, frozen=True):
-    """-> `Hall`"""
+    """-> `BroadcastChannel`"""
 
     codec: SessionListCodec
 
 
 class Broadcast(ServiceCall, frozen=True):
-    """-> the number of sockets there. Ready frames for all who are there now, and only for them: a slow one goes
-    without."""
+    """-> the number of member sockets. Sends ready frames to the current members only; they are dropped for a slow
+    socket."""
 
     key: str
     frames: bytes

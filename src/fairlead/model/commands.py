@@ -1,4 +1,4 @@
-"""Commands: what a client asks a session to do. Each may carry `key`, and a repeat is answered from the log."""
+"""Commands of clients to a session. Each may carry `key`: a repeat gets the stored reply."""
 
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ from fairlead.model.content import Content
 from fairlead.model.ids import MessageId, RequestId, SessionId
 
 Link = Literal["stdio", "dial-in", "terminal"]
-"""How the agent's process is reached: through its pipes, by a connection that it makes to us, or on a screen."""
+"""How the agent's process is connected: by pipes, by a connection that it makes to us, or on a terminal."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

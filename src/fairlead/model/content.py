@@ -1,4 +1,4 @@
-"""Content blocks: what messages are made of, in Claude's own shapes since every agent's map onto them."""
+"""Content blocks of messages, in Claude's own format, onto which the blocks of every agent map."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ _KNOWN = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock
 
 
 def content_block(data: Any) -> Content:
-    """One decoded JSON block as a typed one; nothing is refused, what is odd becomes `OtherBlock`."""
+    """Convert one decoded JSON block; nothing is rejected, an unexpected block becomes `OtherBlock`."""
     try:
         known: Content = msgspec.convert(data, _KNOWN)
     except msgspec.ValidationError:
@@ -55,7 +55,7 @@ def content_block(data: Any) -> Content:
 
 
 def content_blocks(data: Any) -> tuple[Content, ...]:
-    """A message's `content`: a plain string, a list of blocks, or something odd."""
+    """Convert a message's `content`: a plain string, a list of blocks, or any other value."""
     if isinstance(data, str):
         return (TextBlock(data),)
     if isinstance(data, list):
@@ -64,12 +64,12 @@ def content_blocks(data: Any) -> tuple[Content, ...]:
 
 
 def plain_text(blocks: tuple[Content, ...]) -> str:
-    """The text of a message is its text blocks joined."""
+    """The text of a message: its text blocks joined."""
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
 def to_wire(blocks: tuple[Content, ...]) -> Any:
-    """As the agent takes it: a single text as a plain string, else a list of blocks."""
+    """Content in the agent's format: a single text as a plain string, else a list of blocks."""
     if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
         return blocks[0].text
     return [block.data if isinstance(block, OtherBlock) else msgspec.to_builtins(block) for block in blocks]

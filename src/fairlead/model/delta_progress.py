@@ -1,35 +1,36 @@
-"""How much of a block somebody was told in pieces, for variants that tell blocks as they are written. Pure."""
+"""Counts how much of a block a client received as deltas, for encoders that stream blocks. Pure."""
 
 from typing import Final
 
 from fairlead.model import events as ev
 
 BLOCKS: Final = 256
-"""Blocks that may be half written at once: one of each thread, and some that were given up."""
+"""Maximum number of incomplete blocks: one per thread, and some that were abandoned."""
 
 
 def streamed(event: ev.Event, position: int | None = None) -> int:
-    """How many characters of a block were told in pieces: in all, or up to a place."""
+    """Number of characters of a block that were streamed as deltas: in all, or up to the seq `position`."""
     if not isinstance(event, ev.Text | ev.ToolCalled):
         return 0
     return max((offset for seq, offset in event.marks if position is None or seq <= position), default=0)
 
 
 class DeltaProgress:
-    """Of one who reads the log from a place: it was told the pieces before that, and is told those that it reads."""
+    """Progress of a client that reads the log from `position`: it has the deltas before that, and gets the rest."""
 
     def __init__(self, position: int) -> None:
         self._position = position
         self._read: dict[tuple[str, int], int] = {}
 
     def told(self, event: ev.Event) -> int:
-        """How many characters of this block it was told, if this is one. Called with each event, in their order."""
+        """Number of characters of this block that the client has; 0 for other events. Called with each event, in
+        order."""
         match event:
             case ev.TextDelta() | ev.InputDelta():
                 size = len(event.text if isinstance(event, ev.TextDelta) else event.json)
                 self._read[event.message, event.block] = event.offset + size
                 if len(self._read) > BLOCKS:
-                    # Of those that will never be whole nothing is asked any more.
+                    # The oldest block was abandoned and will never be completed.
                     del self._read[next(iter(self._read))]
                 return 0
             case ev.Text() | ev.ToolCalled():

@@ -1,25 +1,26 @@
-"""Every error that crosses a room, as one tree. Each has a stable code, data, and words that tell what to do.
+"""All errors that cross a package boundary, as one tree. Each has a stable code, data, and a message that says what to
+do.
 
 FairleadError
-  Refused                 a request that cannot be done as asked (4xx)
+  RequestRejected         a request that cannot be done as asked (4xx)
     BadRequest            malformed: wrong type, missing field, unknown command
       BadId
       BadMode
     TooLarge
     NotAllowed            the credential lacks a scope
       OutsideRoots
-      Untrusted
+      UntrustedFolder
     NotFound              no such session, permission, message
-    Stale                 it was there, and somebody was first (already decided, already sent)
+    Stale                 too late: another client was first (already decided, already sent)
     Busy                  not now: the session is in a state that forbids it
     TooMany               a rate or a count is exceeded
   AgentFailed             the agent's side
     AgentMissing          no executable
-    AgentGone             it exited or never started
+    AgentNotRunning       it exited or never started
     AgentTimeout          it did not answer a control request
     AgentRefused          it answered a control request with an error
   StoreError              the store's side
-    Conflict, Fenced, Held, NoOwner, Unavailable, Damaged, FolderInUse
+    Conflict, Fenced, OwnedElsewhere, NoOwner, Unavailable, Damaged, FolderInUse
 """
 
 from datetime import UTC, datetime
@@ -151,7 +152,7 @@ class StoreError(FairleadError):
 
 
 class Conflict(StoreError):
-    """The log's head is not the one the writer expected; `head` tells the real one."""
+    """The log's head is not the one the writer expected; `head` is the actual one."""
 
     code = "conflict"
 
@@ -161,7 +162,7 @@ class Conflict(StoreError):
 
 
 class Fenced(StoreError):
-    """Somebody claimed the session with a later epoch: stop the agent, never retry."""
+    """Another node claimed the session with a later epoch: stop the agent, never retry."""
 
     code = "fenced"
 
@@ -170,7 +171,7 @@ class Fenced(StoreError):
 
 
 class OwnedElsewhere(StoreError):
-    """A live node owns it."""
+    """Another live node owns the session."""
 
     code = "held"
 
@@ -193,13 +194,13 @@ class Unavailable(StoreError):
 
 
 class Damaged(StoreError):
-    """The data cannot be used as it is (corrupt file, newer schema): the words tell what to do."""
+    """The data cannot be used as it is (corrupt file, newer schema): the message says what to do."""
 
     code = "damaged"
 
 
 class FolderInUse(StoreError):
-    """A second gateway on one data folder; names the first."""
+    """A second gateway was started on one data folder; the message names the first."""
 
     code = "folder_in_use"
 

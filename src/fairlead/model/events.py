@@ -1,11 +1,12 @@
-"""Events: what happened in a session, in our words. One frozen class a kind; `type` on the wire is its tag.
+"""Events: what happened in a session, independent of the agent. One frozen class per kind; `type` on the wire is its
+tag.
 
-Rule: an event says what is true for every client. It holds what several views need (was this text
-streamed before, whose subagent, how a turn ended), so that views hardly need a memory. Adding a kind
-means adding it to `Event` at the end of this file; the type checker then names every `match` to extend.
+Rule: an event is true for every client. It holds facts that several projections need (was this text streamed before,
+which subagent, how a turn ended), so that projections need little state. Adding a kind means adding it to `Event` at
+the end of this file; the type checker then names every `match` to extend.
 
-`id` names the event for good, `at` is milliseconds since 1970 and grows strictly within a log, `turn` and
-`subagent` are set on everything that happened inside one. `seq` is not here: the log gives it.
+`id` is permanent, `at` is milliseconds since 1970 and grows strictly within a log, `turn` and `subagent` are set on
+every event inside one. `seq` is not here: the log assigns it.
 """
 
 from typing import Any, ClassVar, Literal
@@ -18,7 +19,7 @@ from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId,
 
 
 class EventBase(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """What every event has."""
+    """The common fields of all events."""
 
     id: EventId
     at: int = 0
@@ -36,7 +37,7 @@ class SessionOpened(EventBase, frozen=True, kw_only=True, tag="session.opened"):
     by: str = ""
     branch: str = ""
     owner: str | None = None
-    """The user it belongs to; None: it is from before sessions belonged to anybody, and everybody sees it."""
+    """The user who owns the session; None: it is from before sessions had owners, and everybody sees it."""
     shared: tuple[str, ...] = ()
 
 
@@ -48,7 +49,7 @@ class SessionForked(EventBase, frozen=True, kw_only=True, tag="session.forked"):
     message: MessageId | None = None
     by: str = ""
     owner: str | None = None
-    """The user it belongs to, where that is another than the parent's."""
+    """The user who owns the fork; None: the parent's owner."""
 
 
 class SessionResumed(EventBase, frozen=True, kw_only=True, tag="session.resumed"):
@@ -143,7 +144,7 @@ class ModelUsage(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_write: int = 0
     cost_usd: float = 0.0
     window: int = 0
-    """How many tokens the model can hold at all, where the agent told."""
+    """The model's context window in tokens, if the agent reported it."""
 
 
 TurnStatus = Literal["completed", "failed", "cancelled"]
@@ -172,7 +173,7 @@ class TurnEnded(EventBase, frozen=True, kw_only=True, tag="turn.ended"):
     output: Any = None
 
 
-# --- what was said -----------------------------------------------------------------------------------
+# --- messages ----------------------------------------------------------------------------------------
 
 
 class UserMessage(EventBase, frozen=True, kw_only=True, tag="user.message"):
@@ -226,7 +227,7 @@ class TokenCount(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Mark = tuple[int, int]
-"""`(seq, offset)`: up to that delta, so many characters of the block were told."""
+"""`(seq, offset)`: up to that delta, `offset` characters of the block were sent."""
 
 
 class Text(EventBase, frozen=True, kw_only=True, tag="text"):
@@ -315,7 +316,7 @@ class SubagentResolved(EventBase, frozen=True, kw_only=True, tag="subagent.resol
     calls: tuple[CallId, ...] = ()
 
 
-# --- what a person is asked ----------------------------------------------------------------------------
+# --- requests to a person ------------------------------------------------------------------------------
 
 
 class PermissionRequested(EventBase, frozen=True, kw_only=True, tag="permission.asked"):

@@ -1,6 +1,6 @@
-"""Building WebSocket frames, for views: a variant's bytes go to every watcher's socket as they are.
+"""Builds WebSocket frames for encoders, whose bytes go to the socket of every subscription unchanged.
 
-Client protocols may not see the server's driver, so what they need of it is in the model.
+Client protocols may not import the server's driver, so the functions that they need are in the model.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ def packed_frame(message: Any) -> bytes:
     try:
         return binary_frame(_msgpack.encode(message))
     except OverflowError:
-        # JSON has whole numbers of any length, MessagePack 64 bits: what an agent says must not stop a view.
+        # JSON has integers of any length, MessagePack 64 bits: an agent's output must not stop an encoder.
         return binary_frame(_msgpack.encode(_narrowed(message)))
 
 

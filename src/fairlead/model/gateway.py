@@ -1,4 +1,4 @@
-"""The port between the server and the core: commands, queries and watching. `server` runs protocols against it."""
+"""The port between the server and the core: commands, queries and subscriptions. `server` runs protocols against it."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -14,12 +14,12 @@ from fairlead.model.store import Entry
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """A client's place: a seq of the log, or an ordinal of a view. `log_id` empty: the client does not know it (its
-    first subscription).
+    """A client's position: a seq of the log, or an ordinal of a projection. `log_id` empty: the client does not know it
+    (its first subscription).
 
-    What depends on the reader is here and never in its variant, which others share. `frame`: the last frame that it
-    has, in a protocol that numbers the frames of an entry; `seq` is then before that entry. `context`: what a
-    `Contextual` variant needs to know of the entries up to `seq`; that of a later place is as good."""
+    State of one reader is here and never in its encoder, which other readers share. `frame`: the last frame that the
+    client has, in a protocol that numbers the frames of an entry; `seq` is then before that entry. `context`: the state
+    that a `Contextual` encoder derived from the entries up to `seq`; the context of a later position serves as well."""
 
     seq: int
     log_id: str = ""
@@ -28,9 +28,9 @@ class Cursor(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol):
-    """Where a watcher's bytes go. `send` never blocks; `backlog` is what it has not got rid of yet, in bytes.
+    """Destination of a subscription's bytes. `send` never blocks; `backlog` is the number of unsent bytes.
 
-    `fail`: nothing more will come, though it should, and why; the client is to notice and come again."""
+    `fail`: the subscription broke off with this error; the client must notice and subscribe again."""
 
     def send(self, data: bytes) -> None: ...
     def backlog(self) -> int: ...
@@ -38,31 +38,31 @@ class Sink(Protocol):
 
 
 class FrameEncoder(Protocol):
-    """One encoding of a log: protocol and options. Equal variants are one: its bytes are made once for all watchers.
+    """One encoding of a log: protocol and options. Subscriptions with equal encoders share the bytes, encoded once.
 
-    So it has no memory. Make it a frozen struct: those are equal when their fields are, and cannot change. Two objects
-    of any other class are never equal, and never share."""
+    So an encoder has no state. Make it a frozen struct: two of them are equal when their fields are, and cannot change.
+    Two objects of any other class are never equal, and never share."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         """The entry's frames, joined, ready for the socket; empty where this protocol shows nothing."""
         ...
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
-        """A passing matter that is in no log: who is here, who types."""
+        """Encode a transient signal that is in no log: presence, typing."""
         ...
 
 
 class CatchUpEncoder(Protocol):
-    """One watcher's reading of the log, from the place where it left off until it is live again. Nobody shares it: it
-    may remember. That of a `Contextual` variant is `Contextual`."""
+    """Encoder of one subscription while it reads the log, from its position until it is live again. It is not shared,
+    so it may have state. The catch-up encoder of a `Contextual` encoder is `Contextual`."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes: ...
 
 
 @runtime_checkable
 class Contextual(Protocol):
-    """A variant, or a reading, whose frames depend on what went before. It keeps none of that: the context is part of
-    each watcher's place, an immutable value that the feed hands in and takes back. The first is None."""
+    """An encoder, or catch-up encoder, whose frames depend on earlier entries. It stores no state: the context is part
+    of each subscription's position, an immutable value that the hub passes in and stores. The first one is None."""
 
     def step(self, context: Any, session: SessionId, entry: Entry) -> tuple[Any, bytes]:
         """The context after this entry, and the entry's frames."""
@@ -71,19 +71,19 @@ class Contextual(Protocol):
 
 @runtime_checkable
 class ResumableEncoder(Protocol):
-    """A variant that tells a block that was streamed before only as far as the watcher lacks it.
+    """An encoder that sends only the missing rest of a block that was already streamed.
 
-    Who is live has had every piece, and `encode` goes by that. Who reads the log may have had some: the pieces are gone
-    from it once the block is there."""
+    A live subscription has received every piece, and `encode` relies on that. A subscription that reads the log may
+    have received some of them: the pieces are gone from the log once the block is in it."""
 
     def reading(self, position: int, frame: int) -> CatchUpEncoder:
-        """For a watcher that was told everything up to `position`, and the frames up to `frame` (of `Cursor`), and is
-        handed the entries that are left after it."""
+        """An encoder for a subscription that has received all entries up to `position`, and the frames up to `frame`
+        (see `Cursor`). It encodes the entries that remain after that."""
         ...
 
 
 class SubscriptionHandle(Protocol):
-    """A running subscription. `verdict` gap: the cursor meant nothing here, the replay is from the first entry."""
+    """A running subscription. `verdict` gap: the cursor was not valid here, so the replay is from the first entry."""
 
     @property
     def verdict(self) -> Literal["ok", "gap"]: ...
@@ -93,16 +93,16 @@ class SubscriptionHandle(Protocol):
     def head(self) -> int: ...
     @property
     def position(self) -> int:
-        """All up to here was sent."""
+        """Everything up to this seq or ordinal was sent."""
         ...
 
     @property
     def place(self) -> Cursor:
-        """Where another watch goes on after this one."""
+        """The cursor from which another subscription can continue this one."""
         ...
 
     def start(self) -> None:
-        """Begin to send (after the caller has told its client the verdict)."""
+        """Start sending (after the caller has sent its client the verdict)."""
         ...
 
     def drained(self) -> None:
@@ -128,11 +128,12 @@ class Gateway(Protocol):
         sink: Sink,
         view: str = "",
     ) -> SubscriptionHandle:
-        """No cursor: live from the head on. Of a `view`: its rows instead of the log; places and head are ordinals."""
+        """Subscribe. No cursor: live from the head on. With `view`: the rows of that projection instead of the log;
+        positions and head are ordinals."""
         ...
 
     def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:
-        """Tell the session's other watchers a passing matter (typing)."""
+        """Send a transient signal (typing) to the session's other subscribers."""
         ...
 
     def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:

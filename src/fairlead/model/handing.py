@@ -1,4 +1,4 @@
-"""A conversation that only gives its socket to somebody else (a terminal, a feed): what several protocols share."""
+"""A socket protocol that only hands its socket to an owner (a terminal, a change feed); several protocols share it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +8,8 @@ from fairlead.model.sockets import AttachOwner, Do, Perform, SocketOwner
 
 
 class Handing:
-    """Gives the socket to whom a step answers with. What the client says before that is kept for it, up to `early`
-    bytes; a subclass says what a client is told where there is nobody to give it to (`failed`)."""
+    """Gives the socket to the `SocketOwner` that a step returns. Messages before that are kept for the owner, up to
+    `early` bytes; a subclass defines the response to a failed step (`failed`)."""
 
     def __init__(self, step: Step, lane: str, early: int) -> None:
         self._step = step
@@ -21,7 +21,7 @@ class Handing:
         return (Perform(None, self._step, self._lane),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        """Before the holder has the socket; afterwards it hears everything itself."""
+        """Keep messages until the owner has the socket; after that it receives them itself."""
         self._room -= len(data)
         if self._room >= 0:
             self._kept.append(data)

@@ -1,7 +1,7 @@
-"""Ids: how each is spelled and, where it is derived, from what.
+"""Ids: the format of each and, for derived ids, the source.
 
-Derived ids are functions of what they name, so that interpreting the same records again gives the
-same ids. Random ids are made by the caller and passed in: nothing here draws randomness.
+Derived ids are functions of the named object, so that interpreting the same records again gives the same ids. Random
+ids are made by the caller and passed in: nothing here is random.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from fairlead.model.errors import BadId
 SessionId = NewType("SessionId", str)
 """A lowercase UUID. Where the agent lets us choose, it is the agent's own session id too."""
 TurnId = NewType("TurnId", str)
-"""`t` and 23 of `[0-9a-z]`."""
+"""`t` and 23 characters of `[0-9a-z]`."""
 SubagentId = NewType("SubagentId", str)
 """`c` and 23 hexadecimal digits, from the id of the call that started the subagent."""
 CallId = NewType("CallId", str)
@@ -21,16 +21,16 @@ CallId = NewType("CallId", str)
 RequestId = NewType("RequestId", str)
 """The agent's own id of a request to us (a permission, a question)."""
 MessageId = NewType("MessageId", str)
-"""A UUID: of a prompt, the one that we hand to the agent with it; else the agent's own message id."""
+"""For a prompt, the UUID that we send to the agent with it; else the agent's own message id."""
 EventId = NewType("EventId", str)
-"""Names one event of a session for good: `<record uuid>/<block>/<kind>`."""
+"""Permanent name of one event of a session: `<record uuid>/<block>/<kind>`."""
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BASE36: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def session_id(text: str) -> SessionId:
-    """Check an id that came from outside; a UUID in capitals is accepted and lowered."""
+    """Check an id from outside; a UUID in upper case is accepted and converted to lower case."""
     lowered = text.lower()
     if not _UUID.fullmatch(lowered):
         raise BadId(what="session", given=text[:80])

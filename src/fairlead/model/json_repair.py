@@ -1,4 +1,4 @@
-"""JSON that is none because of its text, as agents write it: half an emoji where an output was cut, stray bytes."""
+"""Repairs JSON with invalid text, as agents write it: half an emoji where an output was cut, stray bytes."""
 
 import re
 from typing import Final
@@ -9,6 +9,6 @@ _ESCAPES: Final = re.compile(
 
 
 def mend(raw: bytes) -> bytes:
-    """What is no text becomes U+FFFD; everything else stays as it is."""
+    """Replace invalid text with U+FFFD; everything else stays as it is."""
     text = raw.decode("utf-8", "replace").encode()
     return _ESCAPES.sub(lambda found: rb"\ufffd" if len(found[0]) == 6 else found[0], text)

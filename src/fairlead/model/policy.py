@@ -1,7 +1,7 @@
-"""The words of the permission policy: rules, modes, verdicts. No deciding here (see sessions/policy).
+"""The types of the permission policy: rules, modes, verdicts. The decisions are in `sessions.permissions.policy`.
 
 A rule is written `Tool` or `Tool(content)`: `Bash(git status:*)`, `Read(./src/**)`, `WebFetch(domain:example.org)`,
-`mcp__server__tool`, `mcp__server` (all tools of that server). What the content means is the tool's affair.
+`mcp__server__tool`, `mcp__server` (all tools of that server). The meaning of the content depends on the tool.
 """
 
 import re
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Behavior(StrEnum):
-    """What happens with a tool call: it runs, it is refused, or a person is asked."""
+    """The treatment of a tool call: it runs, it is denied, or a person is asked."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -35,7 +35,7 @@ class Behavior(StrEnum):
 
 
 class PermissionMode(StrEnum):
-    """The permission modes of all CLI versions; which of them one agent knows differs by version."""
+    """The permission modes of all CLI versions; the modes that an agent knows differ by version."""
 
     DEFAULT = "default"
     ACCEPT_EDITS = "acceptEdits"
@@ -47,14 +47,14 @@ class PermissionMode(StrEnum):
 
 
 RuleSource = Literal["settings", "session"]
-"""Who said a rule: the gateway's own settings (an admin), or an answer given within the session."""
+"""The source of a rule: the gateway's own settings (an admin), or an answer given within the session."""
 
 VerdictBy = Literal["rule", "mode", "fence", "default"]
 
 
 class BadRule(BadRequest):
-    """A rule that cannot be read, or may not be remembered. `data["rule"]` is the text that is wrong, `data["instead"]`
-    the narrower rule that a session may have in its place, where there is one."""
+    """A rule that cannot be parsed, or may not be remembered. `data["rule"]` is the faulty text, `data["instead"]` the
+    narrower rule that a session may use instead, if there is one."""
 
     code = "bad_rule"
 
@@ -64,7 +64,7 @@ class BadRule(BadRequest):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One rule: what happens with the calls of `tool` that `content` describes (None: all its calls)."""
+    """One rule: the treatment of those calls of `tool` that `content` describes (None: all its calls)."""
 
     behavior: Behavior
     tool: str
@@ -73,7 +73,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the policy says about one tool call, and why. `rule` is the text of the rule that spoke."""
+    """The policy's decision on one tool call, and the reason. `rule` is the text of the rule that applied."""
 
     behavior: Behavior
     reason: str
@@ -81,14 +81,14 @@ class Verdict(msgspec.Struct, frozen=True):
     by: VerdictBy = "default"
 
 
-# The trailing star is for `mcp__server__*`, which says the same as `mcp__server`.
+# The trailing star is for `mcp__server__*`, which means the same as `mcp__server`.
 _TOOL = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_.:-]*|mcp__[A-Za-z0-9_.:-]+__\*)")
 
 _EXAMPLE = "write it as Tool or Tool(content), for example Bash(git status:*)"
 
 
 def parse_rule(text: str, behavior: Behavior, source: RuleSource = "session") -> Rule:
-    """Read `Tool` or `Tool(content)`. Raises BadRule, which says what is wrong with the text."""
+    """Parse `Tool` or `Tool(content)`. Raises BadRule, which describes the fault in the text."""
     stripped = text.strip()
     name, bracket, rest = stripped.partition("(")
     if _TOOL.fullmatch(name) is None:
@@ -106,7 +106,7 @@ def parse_rule(text: str, behavior: Behavior, source: RuleSource = "session") ->
 
 
 def format_rule(rule: Rule) -> str:
-    """The notation of a rule; `parse_rule` reads it back."""
+    """The notation of a rule; `parse_rule` is the inverse."""
     return rule.tool if rule.content is None else f"{rule.tool}({rule.content})"
 
 

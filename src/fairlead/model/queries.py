@@ -1,4 +1,4 @@
-"""Queries: what a client may ask of the gateway without changing anything, and the answers' shapes."""
+"""Queries: read-only requests of clients to the gateway, and the types of their answers."""
 
 from collections.abc import Generator
 from typing import Any, Final
@@ -24,7 +24,7 @@ class GetSession(msgspec.Struct, frozen=True):
 
 
 class ReadMessages(msgspec.Struct, frozen=True):
-    """History page by page from the end: entries with seq < before that say something (no deltas, no bare records).
+    """History in pages from the end: entries with seq < before, without deltas and bare records.
 
     -> `EventPage`"""
 
@@ -34,7 +34,7 @@ class ReadMessages(msgspec.Struct, frozen=True):
 
 
 class ReadEvents(msgspec.Struct, frozen=True):
-    """The log forward from a place, deltas included. -> `EventPage`"""
+    """The log forward from a seq, deltas included. -> `EventPage`"""
 
     session: SessionId
     after: int = 0
@@ -42,7 +42,7 @@ class ReadEvents(msgspec.Struct, frozen=True):
 
 
 class ListPermissions(msgspec.Struct, frozen=True):
-    """What waits for a person, in one session or in all. -> tuple of `PendingView`"""
+    """Requests that wait for a person, in one session or in all. -> tuple of `PendingView`"""
 
     session: SessionId | None = None
 
@@ -60,7 +60,7 @@ class ReadUsage(msgspec.Struct, frozen=True):
 
 
 class SearchText(msgspec.Struct, frozen=True):
-    """-> tuple of `store.Hit`"""
+    """-> tuple of `store.SearchHit`"""
 
     words: str
     limit: int = 20
@@ -68,23 +68,23 @@ class SearchText(msgspec.Struct, frozen=True):
 
 
 class PreviewTranscript(msgspec.Struct, frozen=True):
-    """The end of a session's own file, without opening the session: what it costs does not depend on its length.
+    """The end of a session's transcript file, without opening the session: the cost does not depend on its length.
 
-    -> `GlancePage`"""
+    -> `TranscriptPreview`"""
 
     session: SessionId
     limit: int = 100
 
 
 class FindPermission(msgspec.Struct, frozen=True):
-    """Which session a pending request belongs to. -> `PendingView`"""
+    """The pending request of this id, with its session. -> `PendingView`"""
 
     request: str
 
 
 class ExplainPermission(msgspec.Struct, frozen=True):
-    """What a pending request would do, and what an "always allow" would cover. `rule`: one that a person thinks of
-    saving instead of those that are suggested. `admin`: they may save what others may not.
+    """The effects of a pending request, and the coverage of an "always allow". `rule`: a rule that a person considers
+    saving instead of the suggested ones. `admin`: the person may save rules that others may not.
 
     -> `PermissionReport`"""
 
@@ -94,9 +94,9 @@ class ExplainPermission(msgspec.Struct, frozen=True):
 
 
 class ReadUsageStats(msgspec.Struct, frozen=True):
-    """Usage, cost, tools and limits between two moments; days are those of a place `offset` minutes east of Greenwich.
+    """Usage, cost, tools and limits between two times; days are in a time zone `offset` minutes east of Greenwich.
 
-    -> `insight.Insight`"""
+    -> `usage_stats.UsageStats`"""
 
     since: int
     until: int
@@ -104,10 +104,10 @@ class ReadUsageStats(msgspec.Struct, frozen=True):
 
 
 class WaitLoaded(msgspec.Struct, frozen=True):
-    """Answered when all of a session's past is in its log: a large file is read while the session is open already.
-    With `wait` false it is answered at once.
+    """Answered when all of a session's history is in its log: a large file is imported while the session is already
+    open. With `wait` false it is answered at once.
 
-    -> bool: it is there"""
+    -> bool: the import is complete"""
 
     session: SessionId
     wait: bool = True
@@ -115,16 +115,17 @@ class WaitLoaded(msgspec.Struct, frozen=True):
 
 class WaitDelivered(msgspec.Struct, frozen=True):
     """Answered when a message has left the queue: it reached the agent, or was withdrawn. -> None; AgentFailed if it
-    could not be handed over."""
+    could not be delivered."""
 
     session: SessionId
     message: str
 
 
 class ReadRows(msgspec.Struct, frozen=True):
-    """A view's rows, caught up with the log: those after an ordinal, or (no `after`) the last ones before one.
+    """A projection's rows, caught up with the log: rows after an ordinal, or (no `after`) the last rows before one.
 
-    A page may be shorter than `limit`, for its bytes: there is more while its last (first) ordinal is not the head (1).
+    A page may be shorter than `limit` because of its size: there are more rows unless its last (first) ordinal is the
+    head (1).
 
     -> `store.RowPage`"""
 
@@ -144,7 +145,7 @@ class FindRow(msgspec.Struct, frozen=True):
 
 
 class ReadProjection(msgspec.Struct, frozen=True):
-    """-> bytes: the memory of a view's fold, caught up with the log, as its `snapshot` gives it"""
+    """-> bytes: the `snapshot` of a projection's reducer, caught up with the log"""
 
     session: SessionId
     view: str
@@ -172,7 +173,7 @@ Query = (
 
 
 def every_session(**wanted: Any) -> Generator[ListSessions, SessionPage, list[Summary]]:
-    """Steps: all sessions of a filter, newest first, page by page."""
+    """Steps that read all sessions of a filter, newest first, page by page."""
     found: list[Summary] = []
     before = ""
     while True:
@@ -187,7 +188,7 @@ class PendingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     session: SessionId
     seq: int
     event: msgspec.Raw
-    """The event that asked, as stored (permission.asked, question.asked or plan.proposed)."""
+    """The event of the request, as stored (permission.asked, question.asked or plan.proposed)."""
 
 
 class CommandPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -250,7 +251,7 @@ class HandoverView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     when: str
     by: str = ""
     waits_for: tuple[str, ...] = ()
-    """What it waits for now, in words."""
+    """Descriptions of the work that it waits for now."""
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

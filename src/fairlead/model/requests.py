@@ -1,4 +1,4 @@
-"""A request's head and the steps that answer it: what routes and sockets share. Plain values, no HTTP library."""
+"""A request's head and the steps that answer it, shared by routes and sockets. Plain values, no HTTP library."""
 
 from collections.abc import Callable
 from urllib.parse import parse_qsl
@@ -11,7 +11,7 @@ from fairlead.model.queries import Query
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """A request before its body, as the wire had it. `local` is our own address that it came in on."""
+    """A request without its body, as received. `local` is our own address on which it arrived."""
 
     method: str
     path: str
@@ -27,12 +27,12 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(value for key, value in self.headers if key == name)
 
     def first(self, name: str) -> str:
-        """Empty if there is none."""
+        """The first value of a header; empty if there is none."""
         return next((value for key, value in self.headers if key == name), "")
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """The first value of each name; what is no UTF-8 becomes replacement characters and matches nothing."""
+    """The first value of each name; invalid UTF-8 becomes replacement characters and matches nothing."""
     found: dict[str, str] = {}
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=100, errors="replace")
@@ -51,17 +51,18 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Refused = Callable[[int, str, str], Response]
-"""How a protocol words what the gate or the server refuses, by its status, code and message. The status stays."""
+"""Builds a protocol's response to a rejection by the gate or the server, from status, code and message. The status
+stays the same."""
 
 
 def check_token_header(route: str, name: str) -> None:
-    """ValueError for a header that cannot carry a token: a cookie comes with requests that nobody meant."""
+    """Raise ValueError for a header that cannot carry a token: browsers send cookies with unintended requests too."""
     if name != name.lower() or name in ("cookie", "authorization", "host", "origin"):
         raise ValueError(f"{route}: {name} is no header for a token")
 
 
 class ServiceCall(msgspec.Struct, frozen=True):
-    """Base of what is neither a command to a session nor a query: credentials, trust. Done by a performer."""
+    """Base of calls that are neither a command to a session nor a query: credentials, trust. Done by a handler."""
 
 
 Step = Command | Query | ServiceCall

@@ -1,8 +1,8 @@
-"""Routes as data: what a protocol folder declares, and requests and responses as plain values. No HTTP library here.
+"""Routes as data: the declarations of a protocol folder, and requests and responses as plain values. No HTTP library.
 
-A route's `handle` is a generator: it yields commands, queries and actions, is sent each one's answer (or has the
-error raised into it) and returns a response. Before the first yield it is a decoder, after the last an encoder,
-and it stays pure: the server does what it asks.
+A route's `handle` is a generator: it yields commands, queries and service calls, receives the answer of each (or has
+its error raised into it) and returns a response. Before the first yield it is a decoder, after the last an encoder, and
+it stays pure: the server executes the steps.
 
     def interrupt(request: Request) -> Steps:
         reply = yield Interrupt(session=session_id(request.params["session"]))
@@ -26,18 +26,18 @@ from fairlead.model.views import Projection
 T = TypeVar("T")
 
 Access = Scope | Literal["public", "any", "agent"]
-"""What a route asks for. Public routes are few and named; `any` is any valid credential; `agent` is the token of the
-agent of the session that the path names, and no other. There is no default."""
+"""The access that a route requires. Public routes are few and named; `any` is any valid credential; `agent` is only the
+token of the agent of the session that the path names. There is no default."""
 
 Login = Literal["basic", "token"]
-"""How a browser signs in on a door: by HTTP Basic, which its pages need not know of, or by a token that they send."""
+"""How a browser signs in on a door: by HTTP Basic, without support from its pages, or by a token that they send."""
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """`fresh` is an unused UUID, drawn by the server, for what the handler makes; `base` is our own address; `at` is
-    when the request was read, in milliseconds."""
+    """`fresh` is an unused UUID from the server, for an object that the handler creates; `base` is our own address;
+    `at` is the time when the request was read, in milliseconds."""
 
     head: Head
     who: Identity
@@ -50,15 +50,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
 
     def json(self, kind: type[T]) -> T:
-        """The body as `kind`; an empty body is an empty object. BadRequest tells what is wrong with it."""
+        """The body as `kind`; an empty body is an empty object. BadRequest describes a fault."""
         return read_json(self.body or b"{}", kind)
 
     def whole(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number of the query, within bounds."""
+        """A whole number from the query, within bounds."""
         text = self.query.get(name)
         if text is None:
             return default
-        # Digits beyond what any seq needs: int() of a long text is slow, and refused by Python itself.
+        # No seq needs more digits: int() of a long text is slow, and Python itself rejects it.
         if not text.isascii() or not text.isdigit() or len(text) > 18 or not least <= int(text) <= most:
             raise BadRequest(f"{name} must be a whole number from {least} to {most}.", field=name)
         return int(text)
@@ -91,7 +91,7 @@ class LogStream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeStream(msgspec.Struct, frozen=True, kw_only=True):
-    """A response that goes on: news as they come, and a `beat` where there are none for `every` seconds."""
+    """A streaming response: change notices as they come, and a `beat` after `every` seconds without one."""
 
     listener: ChangeListenerHandle
     encode: Callable[[SessionChangeNotice], bytes]
@@ -101,7 +101,7 @@ class ChangeStream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileStream(msgspec.Struct, frozen=True, kw_only=True):
-    """A response that is the content of an open file, read as the client takes it, and closed then."""
+    """A response that is the content of an open file, read as the client receives it, then closed."""
 
     file: BinaryIO
     size: int
@@ -121,7 +121,7 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 class Param(msgspec.Struct, frozen=True):
-    """A name of the query, for the reference."""
+    """A query parameter, for the reference."""
 
     name: str
     kind: type = str
@@ -132,15 +132,14 @@ class Param(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP route. `body`, `answer` (one type, or several) and `query` describe it in the reference.
 
-    `token_query`: a name of the query that carries our token, for clients that can set no header. `token_header`:
-    a header that carries it besides Authorization, in lower case. `accounts`: the token of a user who signed in with
-    a password opens it too. `query_first`: a token of the query counts before one of a header, and the header's first
-    word may be any. `refused`: how the gate's refusal is worded.
-    `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be another than
-    usual. `form`: the body is one with files; it is read when the handler asks for it (`model.uploads.TakeForm`).
-    `waits`: its answer may take hours; when the client leaves, or the server stops, whoever makes it is
-    cancelled. `page`: a browser may come here by a link of another site. A path has parameters as `{name}`; a last
-    `{name...}` takes the rest of the path."""
+    `token_query`: a query parameter that carries our token, for clients that cannot set a header. `token_header`: a
+    header that carries it in addition to Authorization, in lower case. `accounts`: the token of a user who signed in
+    with a password is accepted too. `query_first`: a query token takes precedence over a header token, and the header
+    may have any scheme (first word). `refused`: encodes the gate's rejection. `signed`: a short-lived signed URL is
+    accepted too. `body_limit`: maximum bytes of the body, if not the default. `form`: the body is a form with files; it
+    is read when the handler requests it (`uploads.api.AcceptForm`). `waits`: the answer may take hours; when the client
+    leaves, or the server stops, the handler is cancelled. `page`: a browser may come here by a link of another site. A
+    path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
 
     method: str
     path: str
@@ -172,16 +171,16 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
-    """What a folder under `clients/` declares as its `PROTOCOL`, with the paths that the protocol's own server has.
+    """The `PROTOCOL` that a folder under `clients/` declares, with the paths of the protocol's original server.
 
-    On a door (`--door NAME=PORT`) all of it answers at these paths. On the main port the sockets do, and the routes
-    below `root_paths`; everything also answers below `prefix`. Without a prefix all of it is at the root.
-    `views`: its views with a memory; no other protocol may use their names. `door_options`: names of the query that a
-    door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`); `check_options` raises BadRequest
-    for values that mean nothing. `door_sockets`: on its door alone. `invitations`: the path of its page on which an
-    invitation is accepted. `door_login`: how browsers sign in on its door where the door does not say: `basic` where
-    its pages have no way of their own, else `token`. `refused`: how its door
-    words the errors that no handler does: a path that is not there, a body that is too large, a fault of ours."""
+    On a door (`--door NAME=PORT`) all routes and sockets answer at these paths. On the main port the sockets do, and
+    the routes below `root_paths`; everything also answers below `prefix`. Without a prefix everything is at the root.
+    `views`: its projections; no other protocol may use their names. `door_options`: query parameters for which a door
+    can set a default (`--door NAME=PORT,OPTION=VALUE`); `check_options` raises BadRequest for invalid values.
+    `door_sockets`: sockets on its door only. `invitations`: the path of its page that accepts an invitation.
+    `door_login`: how browsers sign in on its door by default: `basic` if its pages cannot sign in themselves, else
+    `token`. `refused`: encodes errors on its door that no handler produces: an unknown path, a body that is too large,
+    an internal error."""
 
     name: str
     routes: tuple[Route, ...] = ()

@@ -1,6 +1,6 @@
-"""Which scopes a command needs: one table for every protocol and for the core.
+"""The scopes that a command needs: one table for every protocol and for the core.
 
-A new command fails the type check here until somebody has decided about it.
+A new command fails the type check here until its scopes are decided.
 """
 
 from typing import Final, assert_never
@@ -39,16 +39,16 @@ from fairlead.model.commands import (
 from fairlead.model.errors import NotAllowed
 
 _CAUTIOUS: Final = ("", "default", "plan")
-"""Modes that a session may begin in without anybody having approved more than the policy does."""
+"""Modes in which a session may start without the scope approve: they permit no more than the policy."""
 
 
 def scopes_for(command: Command) -> tuple[Scope, ...]:
-    """All of these are needed."""
+    """The scopes of a command; all of them are needed."""
     match command:
         case Create(settings=settings) | Configure(settings=settings):
             return ("chat", *_settings(settings))
         case AnswerPermission() | SetMode() | SetRules():
-            # Leaving plan mode approves the plan: no mode is too tame to be an approval.
+            # Leaving plan mode approves the plan, so every change of mode is an approval.
             return ("approve",)
         case Delete(files=files):
             return ("admin",) if files else ("chat",)
@@ -77,15 +77,15 @@ def scopes_for(command: Command) -> tuple[Scope, ...]:
 
 
 def check_scopes(who: Identity, command: Command) -> None:
-    """NotAllowed if the credential lacks one."""
+    """Raise NotAllowed if the credential lacks a scope that the command needs."""
     for scope in scopes_for(command):
         if not who.may(scope):
             raise NotAllowed(f"This needs the scope {scope}, which your credential does not have.", scope=scope)
 
 
 def check_difference(who: Identity, before: Settings, after: Settings) -> None:
-    """NotAllowed for settings of a session that take back or give what needs another scope: a mode, whichever it is,
-    is an approval; so is leaving one."""
+    """Raise NotAllowed for a change of a session's settings that needs another scope: entering or leaving any mode is
+    an approval."""
     needed: tuple[Scope, ...] = ("approve",) if (before.mode or "default") != (after.mode or "default") else ()
     if before.mcp_servers != after.mcp_servers:
         needed = (*needed, "admin")
@@ -95,7 +95,7 @@ def check_difference(who: Identity, before: Settings, after: Settings) -> None:
 
 
 def inherited(who: Identity, settings: Settings) -> Settings:
-    """What a fork takes over of its parent's settings: not what the one who makes it could not have asked for."""
+    """The parent's settings for a fork, without those that `who` could not have set."""
     allowed = _settings(settings)
     mode = settings.mode if "approve" not in allowed or who.may("approve") else "default"
     servers = settings.mcp_servers if "admin" not in allowed or who.may("admin") else ()
@@ -104,6 +104,6 @@ def inherited(who: Identity, settings: Settings) -> Settings:
 
 def _settings(settings: Settings) -> tuple[Scope, ...]:
     approve: tuple[Scope, ...] = () if settings.mode in _CAUTIOUS else ("approve",)
-    # A server by name is a program of the configuration that the agent then talks to.
+    # A named server is a program of the configuration to which the agent then connects.
     admin: tuple[Scope, ...] = ("admin",) if settings.mcp_servers else ()
     return (*approve, *admin)

@@ -1,4 +1,4 @@
-"""News of sessions for those who show lists: that something changed, not what. A port; nothing here is kept."""
+"""Change notices for clients that show session lists: that a session changed, not how. A port; nothing is stored."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -18,14 +18,14 @@ class SessionChangeNotice(msgspec.Struct, frozen=True):
 
 
 class ChangeListenerHandle(Protocol):
-    """One who listens. Bounded: the same news of the same session, while it waits to be heard, is one."""
+    """One listener. Bounded: equal waiting notices of the same session count as one."""
 
     async def hear(self) -> Sequence[SessionChangeNotice]:
-        """What has come since the last time, when there is something; nothing when it is over."""
+        """Wait for notices and return those since the last call; empty after `close`."""
         ...
 
     def close(self) -> None: ...
 
 
 class ListenToChanges(ServiceCall, frozen=True):
-    """-> `Listener`; whoever has it closes it"""
+    """-> `ChangeListenerHandle`; the caller closes it"""

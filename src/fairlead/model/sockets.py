@@ -1,7 +1,7 @@
-"""Sockets as data: a protocol's side of an open WebSocket is a Conversation, which never waits for anything.
+"""Sockets as data: the protocol side of an open WebSocket is a `SocketProtocol`, which never waits.
 
-The server calls it with what happened (opened, a message, an answer) and does what it returns, in that order. It
-runs in one place at a time and has no clock: whatever takes time is a `Run` whose answer comes back by its tag.
+The server calls it with each event (opened, a message, an answer) and performs the returned effects, in that order.
+Calls never overlap, and it has no clock: anything that takes time is a `Perform`, whose answer comes back by its tag.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -24,8 +24,8 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Perform(msgspec.Struct, frozen=True):
-    """Do a step and bring its answer back. Steps begin in the order given and go on side by side; the answers of
-    one `lane` come back in the order of their steps."""
+    """Execute a step and return its answer. Steps start in the given order and run concurrently; the answers of one
+    `lane` come back in the order of their steps."""
 
     tag: Any
     step: Step
@@ -33,11 +33,11 @@ class Perform(msgspec.Struct, frozen=True):
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """Watch a session on this socket, from now on or from a cursor; one that is watched already begins anew.
+    """Subscribe this socket to a session, from now on or from a cursor; an existing subscription starts over.
 
-    With a `view` its rows are watched, beside the log or alone. `keep`: one that is watched goes on where it is, told
-    by this variant. Answered with `Subscribed`; events follow when the conversation's answer to that has been written.
-    """
+    With a `view` the rows of that projection are sent, in addition to the log or alone. `keep`: an existing
+    subscription continues at its position, with this encoder. Answered with `Subscribed`; events follow after the
+    protocol's response to that has been written."""
 
     tag: Any
     session: SessionId
@@ -48,7 +48,7 @@ class Subscribe(msgspec.Struct, frozen=True):
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
-    """Answered with None, after which nothing of that session (or that view of it) comes any more."""
+    """Answered with None; after that, nothing of that session (or that projection of it) is sent."""
 
     tag: Any
     session: SessionId
@@ -56,7 +56,7 @@ class Unsubscribe(msgspec.Struct, frozen=True):
 
 
 class Signal(msgspec.Struct, frozen=True):
-    """A passing matter for the session's other watchers. Fails unless this socket watches the session itself; a
+    """A transient signal to the session's other subscribers. Fails unless this socket subscribes to the session itself;
     success has no answer."""
 
     tag: Any
@@ -71,52 +71,51 @@ class CloseSocket(msgspec.Struct, frozen=True):
 
 
 class SocketHandle(Protocol):
-    """An open socket in somebody's hand: it may be written to at any time. No call waits; after its end none does
-    anything."""
+    """An open socket for its owner, who may write to it at any time. No call waits; after the end of the socket, calls
+    have no effect."""
 
     def send(self, frames: bytes) -> None: ...
     def backlog(self) -> int:
-        """Bytes that were sent and that the system has not taken yet."""
+        """Bytes that were sent here and that the operating system has not accepted yet."""
         ...
 
     def probe(self, answered: Callable[[], None]) -> None:
-        """`answered` is called when the peer has taken all that was sent before; never, if it goes without a word."""
+        """Call `answered` when the peer has received everything sent before; never, if the peer vanishes."""
         ...
 
     def pause(self) -> None:
-        """Read no more; what was read already may still come."""
+        """Stop reading; data that was already read may still arrive."""
         ...
 
     def resume(self) -> None: ...
     def hang_up(self, code: int, reason: str) -> None:
-        """1005 is an end without a code and a reason."""
+        """Close the socket. 1005 is a close without code and reason."""
         ...
 
 
 class SocketOwner(Protocol):
-    """Who holds a socket. `attached` comes first and `detached` last, each once."""
+    """The owner of a socket. `attached` is called first and `detached` last, each once."""
 
     def attached(self, wire: SocketHandle) -> None: ...
     def received(self, data: bytes) -> None: ...
     def drained(self) -> None:
-        """The backlog has become small again."""
+        """The backlog is small again."""
         ...
 
     def detached(self, code: int) -> None: ...
 
 
 class AttachOwner(msgspec.Struct, frozen=True):
-    """Give the socket to somebody who writes when it likes (an agent's link). Messages go there from now on, and are
-    not counted as commands."""
+    """Give the socket to an owner that writes at any time (an agent's link). From now on messages go to the owner, and
+    do not count as commands."""
 
     holder: SocketOwner
 
 
 class SocketProxy(Protocol):
-    """Who passes a socket on to somebody else: a holder that is told each message's kind and the end's words too.
+    """An owner that forwards a socket: it also receives the type of each message, and the reason of the close.
 
-    `detached` comes last, once: also where the client left before there was anything to attach. `reason` is the
-    client's own."""
+    `detached` is called last, once: also if the client left before the proxy was attached. `reason` is the client's."""
 
     def attached(self, wire: SocketHandle) -> None: ...
     def received(self, data: bytes, text: bool) -> None: ...
@@ -125,14 +124,13 @@ class SocketProxy(Protocol):
 
 
 class AttachProxy(msgspec.Struct, frozen=True):
-    """Give the socket to a relay, as `Attach` gives it to a holder."""
+    """Give the socket to a proxy, as `AttachOwner` gives it to an owner."""
 
     relay: SocketProxy
 
 
 class EnterChannel(msgspec.Struct, frozen=True):
-    """Be told from now on what is told to all in a hall (`model.halls`), beside everything else, until the socket's
-    end."""
+    """Join a broadcast channel (`model.broadcast`) until the socket closes, in addition to all other traffic."""
 
     hall: BroadcastChannel
 
@@ -148,19 +146,20 @@ class Subscribed(msgspec.Struct, frozen=True):
 
 
 class SocketProtocol(Protocol):
-    """One client on one socket."""
+    """The protocol state of one client on one socket."""
 
     def opened(self) -> Sequence[Do]: ...
     def received(self, data: bytes, text: bool) -> Sequence[Do]: ...
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]: ...
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]: ...
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        """A message came that is not to be acted on, because there are too many."""
+        """A message arrived that must not be acted on, because of the rate limit."""
         ...
 
 
 class Handshake(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversation begins with. `fresh` draws an unused UUID, `now` is the time, in milliseconds since 1970."""
+    """The parameters of a new `SocketProtocol`. `fresh` returns an unused UUID, `now` the time in milliseconds since
+    1970."""
 
     head: Head
     who: Identity
@@ -173,27 +172,26 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcceptedSubprotocol(msgspec.Struct, frozen=True):
-    """What was found out before the upgrade: let the client in with this subprotocol (empty: none), and begin with
-    this in place of what the conversation would say."""
+    """The result of a successful check before the upgrade: accept the client with this subprotocol (empty: none), and
+    start with the effects of `begin` instead of those of `opened`."""
 
     begin: tuple[Do, ...]
     subprotocol: str = ""
 
 
 Check = Generator[Step, Any, Response | AcceptedSubprotocol | None]
-"""As a route's steps: it ends with the refusal that the client gets in place of the upgrade, with what was agreed, or
-with None."""
+"""Like a route's steps; it returns the rejection that the client gets instead of the upgrade, the accepted subprotocol,
+or None."""
 
 
 class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """One WebSocket path. No socket is public: the gate decides before the upgrade, and after it `check`.
+    """One WebSocket path. No socket is public: the gate decides before the upgrade, and `check` after the gate.
 
-    `subprotocols` in the order of our preference, the first also for a client that asks for none; a client that
-    asks only for others is refused. `token_query`, `token_header`, `accounts`, `query_first` and `refused` as of a
-    route; a single-use ticket opens every socket, but one of an agent. `message_limit`: bytes of one inbound message,
-    where it is to be another than usual.
-    `compress_query`: a name of the query by which (`=1`) a client asks for permessage-deflate; it must offer it as
-    well."""
+    `subprotocols` in the order of our preference, the first also for a client that requests none; a client that
+    requests only others is rejected. `token_query`, `token_header`, `accounts`, `query_first` and `refused` as in
+    `Route`; a single-use ticket opens every socket except an agent's. `message_limit`: maximum bytes of one inbound
+    message, if not the default. `compress_query`: a query parameter (`=1`) by which a client requests
+    permessage-deflate; it must offer the extension as well."""
 
     path: str
     access: Scope | Literal["agent"]

@@ -1,16 +1,16 @@
-"""The store port: the session logs, who owns them, and the small documents beside them.
+"""The store port: the session logs, their ownership, and small documents.
 
 Vocabulary
     log       the ordered entries of one session, one writer
-    seq       an entry's place; given by the writer, grows strictly, may have holes; 0 is before the first
+    seq       an entry's number; given by the writer, grows strictly, may have holes; 0 is before the first
     prev      the seq of the entry before it: a reader that last saw `s` and gets `prev > s` has a hole
     log_id    names the storage that holds these seqs; another one makes every old seq meaningless
     head      the last seq of a log
     epoch     fencing token of an ownership; larger is later
-    ordinal   a row's place in a derived table; grows by one, from 1
+    ordinal   a row's number in a derived table; grows by one, from 1
 
-What an adapter does NOT promise: that reads see an append of another process at once, the order between
-sessions, or that entries named in `drop` are gone before `append` returns.
+An adapter does NOT guarantee that reads see an append of another process at once, any order between sessions, or that
+entries named in `drop` are gone before `append` returns.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -22,11 +22,12 @@ from fairlead.model.ids import SessionId
 from fairlead.model.usage_stats import UsageStats
 
 Origin = Literal["agent", "gateway", "transcript", ""]
-"""Whose bytes `raw` are: the agent's wire, our line to it, its transcript; empty: no record, an event of ours."""
+"""Source of `raw`: the agent's output, the gateway's line to it, its transcript; empty: an event of the gateway,
+without a record."""
 
 
 class NewEntry(msgspec.Struct, frozen=True):
-    """What the writer hands over: an encoded event, and beside it the record it came from, byte for byte."""
+    """An entry to append: an encoded event, and the record that it came from, byte for byte."""
 
     seq: int
     at: int
@@ -49,12 +50,12 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def event_line(session: SessionId, entry: Entry) -> bytes:
-    """An event as clients get it: the stored JSON with its place in front."""
+    """An event as clients receive it: the stored JSON with seq, prev and session in front."""
     return b'{"seq":%d,"prev":%d,"session":"%s",%s' % (entry.seq, entry.prev, session.encode(), entry.event[1:])
 
 
 class Page(msgspec.Struct, frozen=True):
-    """`truncated`: entries between what was asked for and the first one here are gone for good (retention)."""
+    """`truncated`: entries between the requested position and the first entry here were deleted (retention)."""
 
     log_id: str
     entries: tuple[Entry, ...]
@@ -63,7 +64,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Reset(msgspec.Struct, frozen=True):
-    """Told by `subscribe` in place of an entry: what follows does not continue what the reader has."""
+    """Yielded by `subscribe` in place of an entry: the following entries do not continue those that the reader has."""
 
     reason: Literal["new_log", "truncated"]
     log_id: str
@@ -76,7 +77,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class ForkPoint(msgspec.Struct, frozen=True):
-    """A new log that shows `parent`'s entries up to and with `seq` as its own first ones."""
+    """The origin of a forked log, which shows `parent`'s entries up to and including `seq` as its own first entries."""
 
     parent: SessionId
     seq: int
@@ -107,17 +108,17 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     first_prompt: str = ""
     branch: str = ""
     owner: str = ""
-    """The user who made it; empty: nobody any more, and only admins see it."""
+    """The user who created it; empty: the user was removed, and only admins see it."""
     shared: tuple[str, ...] = ()
     """The other users who see and steer it, or `auth.EVERYBODY`."""
 
 
 TRANSCRIPT = "transcript"
-"""`Summary.state` of a session that is known by its agent's own file alone: it has no log until somebody opens it."""
+"""`Summary.state` of a session that is known only from its agent's file: it has no log until a client opens it."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """State as of `seq`: reading goes on from there instead of from the first entry."""
+    """State as of `seq`: reading continues from there instead of from the first entry."""
 
     name: str
     seq: int
@@ -125,7 +126,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class ProjectionRow(msgspec.Struct, frozen=True):
-    """A row of a view. `seq` is the entry that it was made of, `at` that entry's time."""
+    """A row of a projection. `seq` is the entry that it was made from, `at` that entry's time."""
 
     ordinal: int
     seq: int
@@ -135,14 +136,14 @@ class ProjectionRow(msgspec.Struct, frozen=True):
 
 
 class RowReplacement(msgspec.Struct, frozen=True):
-    """The row of `key` has other data from now on; nothing where there is no such row."""
+    """New data for the row of `key`; without effect if there is no such row."""
 
     key: str
     data: bytes
 
 
 class ReducerCheckpoint(msgspec.Struct, frozen=True):
-    """A fold's memory: as it was after the entry `seq`, when the view had `head` rows."""
+    """A reducer's state after the entry `seq`, when the projection had `head` rows."""
 
     seq: int
     head: int
@@ -150,7 +151,7 @@ class ReducerCheckpoint(msgspec.Struct, frozen=True):
 
 
 class ProjectionState(msgspec.Struct, frozen=True):
-    """How far a view has come: its rows up to `head` are all that the log up to `seq` makes."""
+    """Progress of a projection: its rows up to `head` are all rows of the log up to `seq`."""
 
     seq: int = 0
     head: int = 0
@@ -164,11 +165,11 @@ class ProjectionWrite(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     head: int
     memory: ReducerCheckpoint | None = None
-    """None: the one that is stored stays."""
+    """None: the stored checkpoint stays."""
 
 
 class RowPage(msgspec.Struct, frozen=True):
-    """`head` is the last ordinal; `seq` how far the log was folded."""
+    """`head` is the last ordinal; `seq` is the last entry that was reduced."""
 
     rows: tuple[ProjectionRow, ...]
     head: int
@@ -177,7 +178,7 @@ class RowPage(msgspec.Struct, frozen=True):
 
 
 class StoredReply(msgspec.Struct, frozen=True):
-    """The answer to a command that carried an idempotency key."""
+    """The reply to a command that carried an idempotency key."""
 
     key: str
     reply: bytes
@@ -196,7 +197,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """`words` match title and first prompt; `before` is the cursor of the last row of the page before.
 
-    `transcripts` false leaves out the sessions that nobody has opened here yet."""
+    `transcripts` false leaves out the sessions that were never opened here."""
 
     words: str = ""
     archived: bool | None = False
@@ -224,23 +225,23 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class Documents(Protocol):
-    """Small things beside the logs (credentials, trusted folders, children): JSON values by namespace and key."""
+    """Small documents outside the logs (credentials, trusted folders, children): JSON values by namespace and key."""
 
     async def get(self, space: str, key: str) -> Any | None: ...
     async def put(self, space: str, key: str, value: Any) -> None: ...
     async def add(self, space: str, key: str, value: Any) -> bool:
-        """Put unless there is one already; exactly one of many callers gets True."""
+        """Put the value unless the key exists; exactly one of many callers gets True."""
         ...
 
     async def delete(self, space: str, key: str) -> bool:
-        """True for exactly one of many callers: what a single-use code needs."""
+        """True for exactly one of many callers, as a single-use code needs."""
         ...
 
     async def list(self, space: str) -> dict[str, Any]: ...
 
 
 class Store(Protocol):
-    """Errors: Conflict, Fenced, Held, NoOwner, Unavailable, NotFound, Damaged (all in `model.errors`)."""
+    """Errors: Conflict, Fenced, OwnedElsewhere, NoOwner, Unavailable, NotFound, Damaged (all in `model.errors`)."""
 
     @property
     def documents(self) -> Documents: ...
@@ -248,7 +249,7 @@ class Store(Protocol):
     # --- the log
 
     async def append(self, lease: Lease, batch: Batch, expected_head: int) -> int:
-        """Store the batch if `lease` still owns the log and its head is `expected_head`; the new head.
+        """Store the batch if `lease` still owns the log and its head is `expected_head`; return the new head.
 
         Durable when it returns. Repeating the same call after Unavailable stores nothing twice. Seqs of the
         batch must be ascending and above the head (Conflict otherwise). One append in flight per session is
@@ -267,22 +268,22 @@ class Store(Protocol):
         ...
 
     def subscribe(self, session: SessionId, after: int, log_id: str | None = None) -> AsyncIterator[Entry | Reset]:
-        """Everything with seq > after, then live, each once, in order, no hole. Attaches first, then reads."""
+        """All entries with seq > after, then live ones: each once, in order, no holes. Attaches first, then reads."""
         ...
 
     async def find(self, session: SessionId, key: str) -> bytes | None:
-        """The reply kept for an idempotency key."""
+        """The reply stored for an idempotency key."""
         ...
 
     async def checkpoint(self, session: SessionId, name: str) -> Checkpoint | None: ...
 
-    # --- derived tables: what views made of a log, all of which can be made again from it
+    # --- derived tables: the rows of projections, all of which can be made again from the log
 
     async def derive(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
-        """Store the rows if the view has been folded up to `expected` and no further; Conflict otherwise.
+        """Store the rows if the projection has been reduced up to `expected` and no further; Conflict otherwise.
 
-        Ordinals follow the view's last one, without a hole. A key belongs to the first row that has it. Durable when
-        it returns; repeating the same call stores nothing twice. NotFound for a session without a log."""
+        Ordinals follow the projection's last one, without a hole. A key belongs to the first row that has it. Durable
+        when it returns; repeating the same call stores nothing twice. NotFound for a session without a log."""
         ...
 
     async def folded(self, session: SessionId, view: str) -> ProjectionState: ...
@@ -304,14 +305,14 @@ class Store(Protocol):
     # --- ownership
 
     async def claim(self, session: SessionId, fork: ForkPoint | None = None) -> tuple[Lease, str, int]:
-        """Become the owner: (lease, log_id, head). Makes the log where there is none, as a fork if asked.
+        """Become the owner; return (lease, log_id, head). Creates the log if there is none, as a fork if given.
 
-        Held while another live node owns it. The same node claiming again gets a later epoch. Exactly one of
+        OwnedElsewhere while another live node owns it. The same node claiming again gets a later epoch. Exactly one of
         many claimers wins."""
         ...
 
     async def renew(self) -> float:
-        """Renew this node's presence; seconds from now for which it may believe itself the owner."""
+        """Renew this node's presence; return the seconds for which it may consider itself the owner."""
         ...
 
     async def release(self, lease: Lease) -> None: ...
@@ -321,7 +322,7 @@ class Store(Protocol):
     # --- commands between nodes
 
     async def serve(self, lease: Lease, handler: Callable[[bytes], Awaitable[bytes]]) -> Callable[[], Awaitable[None]]:
-        """Answer commands for this session; the returned function stops it."""
+        """Handle commands for this session; the returned function stops it."""
         ...
 
     async def command(self, session: SessionId, payload: bytes, timeout: float = 5.0) -> bytes: ...
@@ -329,34 +330,34 @@ class Store(Protocol):
     # --- lists
 
     async def sessions(self, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
-        """Newest first, by `updated`; tombstones are left out. `seen_by`: only those that this user sees, by the rule
-        of `auth.Identity.sees`; None: all."""
+        """Sessions by `updated`, newest first, without tombstones. `seen_by`: only sessions that this user sees, by the
+        rule of `auth.Identity.sees`; None: all."""
         ...
 
     async def summary(self, session: SessionId) -> Summary | None:
-        """Also for a deleted one: its tombstone."""
+        """The summary of a session; for a deleted one, its tombstone."""
         ...
 
     async def list_found(self, found: Sequence[Summary], gone: Sequence[SessionId] = ()) -> None:
-        """Put sessions that have no log (state `transcript`) into the lists, and take those that are `gone` out again.
+        """Add sessions without a log (state `transcript`) to the lists, and remove those that are `gone`.
 
         A session that has a log or a tombstone, or is the `agent_session` of another one, stays as it is."""
         ...
 
     async def session_of(self, agent_session: str) -> SessionId | None:
-        """The session that an agent knows by this id, be it its own or another."""
+        """The session with this agent session id, whether or not it equals the session's own id."""
         ...
 
     async def search(
         self, words: str, limit: int = 20, session: SessionId | None = None, seen_by: str | None = None
     ) -> Sequence[SearchHit]:
-        """Full text over what was said, best first; what was appended last may not be indexed yet. `seen_by`: in the
-        sessions that this user sees."""
+        """Full-text search over messages, best hit first; the last appended entries may not be indexed yet. `seen_by`:
+        only in sessions that this user sees."""
         ...
 
     async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> UsageStats:
-        """What the logs' entries between two moments come to, by days of a place `offset` minutes east of Greenwich;
-        what was appended last may not be counted yet. `seen_by`: of the sessions that this user sees."""
+        """Usage statistics of the log entries between two times, by days in a time zone `offset` minutes east of
+        Greenwich; the last appended entries may not be counted yet. `seen_by`: only of sessions that this user sees."""
         ...
 
     async def indexed(self) -> None:
@@ -364,11 +365,12 @@ class Store(Protocol):
         ...
 
     async def erase(self, session: SessionId) -> None:
-        """Remove a log's entries, keep its summary as a tombstone. Entries that a fork shows stay until it goes."""
+        """Remove a log's entries and keep its summary as a tombstone. Entries that a fork shows stay until the fork is
+        erased."""
         ...
 
     async def sizes(self) -> dict[str, int]:
-        """Bytes by what takes them: for `fairlead du`."""
+        """Bytes by category, for `fairlead du`."""
         ...
 
     async def close(self) -> None: ...

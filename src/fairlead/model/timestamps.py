@@ -1,8 +1,8 @@
-"""How times are written for clients that come from JavaScript. Pure."""
+"""Formats times for JavaScript clients. Pure."""
 
 from datetime import UTC, datetime
 
 
 def moment(at: int) -> str:
-    """Milliseconds since 1970 as JavaScript writes a time."""
+    """Format milliseconds since 1970 like JavaScript's `toISOString`."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

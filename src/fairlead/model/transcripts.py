@@ -1,7 +1,7 @@
-"""The transcripts port: files in which an agent writes its sessions down, wherever they were started.
+"""The transcripts port: files in which an agent stores its sessions, wherever they were started.
 
-A source lists them without copying anything, tells which have changed, and reads one as records from a place on.
-The core decides which become logs. A place is opaque here: bytes that the source made and understands again.
+A source lists them without copying anything, reports changes, and reads a file as records from a given position. The
+core decides which become logs. A position (`place`) is opaque here: bytes that only the source encodes and decodes.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from fairlead.model.ids import SessionId
 
 
 class FileMark(msgspec.Struct, frozen=True):
-    """By what a file that was looked at before is known to be the same still."""
+    """The fingerprint by which an unchanged file is recognised."""
 
     path: str
     size: int
@@ -22,11 +22,11 @@ class FileMark(msgspec.Struct, frozen=True):
 
 
 class FoundTranscript(msgspec.Struct, frozen=True, kw_only=True):
-    """A session file as its head and tail tell it. `useful`: something was said in it; others are not listed.
+    """Summary of a session file from its head and tail. `useful`: it contains messages; other files are not listed.
 
-    Times are milliseconds since 1970; `active` is the last time a person said something. `prompts` and `cost_usd` are
-    0 where the two ends do not tell them. `root` names its first row: files that have the same are forks of each other,
-    and `parent` is the session that it says it was forked from."""
+    Times are milliseconds since 1970; `active` is the time of the last message of a person. `prompts` and `cost_usd`
+    are 0 if head and tail do not contain them. `root` names its first row: files with the same root are forks of each
+    other, and `parent` is the session from which it was forked, according to the file."""
 
     session: SessionId
     mark: FileMark
@@ -48,13 +48,13 @@ class FoundTranscript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranscriptGone(msgspec.Struct, frozen=True):
-    """A file that was there is not any more."""
+    """A file that was listed no longer exists."""
 
     session: SessionId
 
 
 class TranscriptProblem(msgspec.Struct, frozen=True):
-    """What could not be read as it should be: a kind of damage (see docs/how-to/import.md), where, and how often."""
+    """Damage in a transcript: its kind (see docs/how-to/import.md), the file, and the number of occurrences."""
 
     kind: str
     path: str
@@ -63,9 +63,9 @@ class TranscriptProblem(msgspec.Struct, frozen=True):
 
 
 class TranscriptPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some rows of a session, in order. `place` is where to go on after them; `read` of `total` bytes are behind it.
+    """Some rows of a session, in order. `place` is the position after them; `read` of `total` bytes are before it.
 
-    `again`: a file was cut short or replaced and is read from its start: what is in the log already comes again."""
+    `again`: a file was truncated or replaced and is read from its start, so rows that are in the log come again."""
 
     records: tuple[Record, ...]
     place: bytes
@@ -79,9 +79,11 @@ FOREIGN = "another program"
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that begins as another session's log does, up to its `seq`; `place` is where the file goes its own way.
+    """A file that begins like another session's log, up to `seq` of that log; `place` is the position in the file where
+    they differ.
 
-    `between`: what only the file has before that. `goes_on`: the file has more, `they_go_on`: the log has."""
+    `between`: records before that position that only the file has. `goes_on`: the file has more records after it,
+    `they_go_on`: the log has."""
 
     seq: int
     place: bytes
@@ -91,10 +93,10 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MirroredRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row that the log keeps for its bytes. `of` names the record of the wire that it is, or else itself (`name`).
+    """A row that the log stores for its bytes. `of` names the wire record that it repeats, or else itself (`name`).
 
-    `differs`: uuid, type, order or message.content, if that is not as the wire had it; `FOREIGN` if it is an answer
-    that the wire never had."""
+    `differs`: uuid, type, order or message.content, if that differs from the wire; `FOREIGN` if it is an answer that
+    never came over the wire."""
 
     record: Record
     name: str
@@ -105,37 +107,37 @@ class MirroredRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MirrorMatcher(Protocol):
-    """Tells which rows of a transcript are records that came over the wire. Pure."""
+    """Matches rows of a transcript with the records that came over the wire. Pure."""
 
     def told(self, record: Record) -> None:
-        """A record of the log, in its order: of the wire, our own, or a row of the transcript."""
+        """Take a record of the log, in log order: from the wire, our own, or a row of the transcript."""
         ...
 
     def row(self, record: Record) -> MirroredRow | None:
-        """A row of the transcript, in its order; None for one that is in the log already."""
+        """Match a row of the transcript, in file order; None for a row that is in the log already."""
         ...
 
 
 class TranscriptReader(Protocol):
-    """One session's files (its own and its subagents'), read from a place on, each byte once. Not for two tasks."""
+    """Reads one session's files (its own and its subagents') from a position on, each byte once. Not for two tasks."""
 
     async def read(self) -> TranscriptPage | None:
-        """What comes next; None: nothing more for now. NotFound when the file is gone."""
+        """The next page; None: nothing more for now. NotFound when the file is gone."""
         ...
 
     def place(self) -> bytes:
-        """Behind what was read."""
+        """The position after the last row that was read."""
         ...
 
     async def finish(self) -> TranscriptPage | None:
-        """What is left at the end of a file that nobody writes to: a last line without its newline."""
+        """The rest of a file that is no longer written to: a last line without its newline."""
         ...
 
     def close(self) -> None: ...
 
 
 class Transcripts(Protocol):
-    """Where an agent's sessions are written down."""
+    """The source of an agent's transcripts."""
 
     @property
     def agent(self) -> str:
@@ -144,50 +146,51 @@ class Transcripts(Protocol):
 
     @property
     def folders(self) -> Sequence[str]:
-        """Where the files lie."""
+        """The folders of the files."""
         ...
 
     def scan(
         self, known: Mapping[str, FileMark]
     ) -> AsyncIterator[Sequence[FoundTranscript | TranscriptGone | TranscriptProblem]]:
-        """Every session file that is new or has changed since `known`, in portions; those that are gone last."""
+        """All session files that are new or changed since `known`, in batches; deleted files come last."""
         ...
 
     def changes(self) -> AsyncIterator[frozenset[SessionId]]:
-        """Sessions whose files have changed, as it happens. The first portion comes when watching has begun."""
+        """Sessions whose files changed, as it happens. The first batch comes when the file watch has started."""
         ...
 
     async def look(self, session: SessionId) -> FoundTranscript | None:
-        """The session's file as it is now."""
+        """The current summary of the session's file."""
         ...
 
     async def reader(
         self, session: SessionId, place: bytes = b"", *, after: str = "", since: str = "", path: str = ""
     ) -> TranscriptReader:
-        """From `place` on, and not before the prompt `after` (the file's end, where that is not in it).
+        """Open a reader at `place`, and not before the prompt `after` (at the file's end, if it has no such prompt).
 
-        `since`: from that prompt on, and NotFound where it is not there yet. `path`: a file that lies elsewhere.
+        `since`: start at that prompt; NotFound if the file does not have it yet. `path`: a file in another place.
         NotFound."""
         ...
 
     async def shared(
         self, session: SessionId, told: AsyncIterator[tuple[int, Record]], path: str = ""
     ) -> Shared | None:
-        """How far the session's file repeats another's records, each given with the last seq that it came to."""
+        """Compare the session's file with the records `told` of another log, each with its last seq; None: nothing is
+        shared."""
         ...
 
     def copies(self, session: SessionId) -> MirrorMatcher:
-        """For the rows of a session whose agent runs here."""
+        """A matcher for the rows of a session whose agent runs here."""
         ...
 
     async def discard(self, session: SessionId) -> None:
-        """A session is deleted: so are the large pieces of it that were put into files."""
+        """Delete the large pieces of a deleted session that were stored in files."""
         ...
 
     async def examine(self, path: str) -> FoundTranscript | TranscriptProblem:
-        """A file that somebody named."""
+        """Summarise a file at a given path."""
         ...
 
     async def glance(self, session: SessionId, limit: int) -> Sequence[Record]:
-        """The last rows, whatever the size of the file."""
+        """The last rows; the cost does not depend on the size of the file."""
         ...

@@ -1,7 +1,7 @@
-"""Insight: what sessions have taken and done, counted from their logs. Shapes only; a store counts.
+"""Usage statistics: cost and activity of sessions, counted from their logs. Types only; a store counts.
 
-Counted once for each entry, when it happened, whatever became of its session later: what was spent stays spent. A fork
-counts what is its own.
+Each entry counts once, at its time, whatever happened to its session later: spent money stays counted. A fork counts
+only its own entries.
 """
 
 from typing import Any

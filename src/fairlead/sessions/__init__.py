@@ -1,1 +1,1 @@
-"""The core: what happens to a session is decided here."""
+"""The core: it decides every change of a session."""

@@ -1,4 +1,4 @@
-"""The heart of a session: one lock, one state, one log. Everything that happens to a session goes through `commit`.
+"""The core of a session: one lock, one state, one log. Every change of a session goes through `commit`.
 
 Rule: nothing waits for the agent or a client while the lock is held; only the store is awaited under it.
 """
@@ -28,13 +28,13 @@ INTERPRETER = "interpreter"
 """Names of the two checkpoints of a session."""
 
 BYTES_PER_EVENT = 100
-"""Of a checkpoint, at most: less than an event's own row in the log."""
+"""Maximum checkpoint bytes per event: less than an event's own row in the log."""
 
 logger = logging.getLogger("fairlead.session")
 
 
 class RequestedMode(NamedTuple):
-    """A mode that the agent was told to go into, and on whose word."""
+    """A mode that the agent was asked to enter, and the requester."""
 
     mode: str
     by: str
@@ -42,13 +42,13 @@ class RequestedMode(NamedTuple):
 
 
 class CommitListener(Protocol):
-    """Told after a commit, outside the lock's work, in order."""
+    """Called after each commit, in order, when the stored events are the session's current state."""
 
     def committed(self, events: Sequence[ev.Event]) -> None: ...
 
 
 class Commit:
-    """One commit being built: events are staged and folded as they come, so that later ones see the earlier."""
+    """One commit being built: events are staged and reduced as they are added, so that later ones see earlier ones."""
 
     def __init__(self, core: "SessionCore") -> None:
         self._core = core
@@ -58,7 +58,8 @@ class Commit:
         self.replies: list[StoredReply] = []
         self.places: list[Checkpoint] = []
         self.turning = False
-        """What led to it is no record: who reads the log again would not come to it. So it is written down."""
+        """Force a checkpoint: the cause of this commit is not a record, so replaying the log would not reproduce the
+        interpreter's state."""
 
     def add(self, event: ev.Event, origin: Origin = "", raw: bytes | None = None, at: int = 0) -> NewEntry:
         event, entry = self.stage.add(event, origin, raw, at)
@@ -73,9 +74,9 @@ class Commit:
         return entry
 
     def record(self, record: Record, by: str = "", known: Container[str] = ()) -> None:
-        """Interpret one record and stage what it means; its bytes go beside the first event.
+        """Interpret one record and stage its events; its bytes are stored with the first event.
 
-        `known` are ids of events, and names of records, that are in the log already: a file that is read again tells
+        `known` are ids of events, and names of records, that are in the log already: a file that is read again adds
         nothing twice."""
         if record.name and record.name in known:
             return
@@ -91,14 +92,15 @@ class Commit:
         self.stage.drop.update(outcome.drop)
 
     def keep_place(self, name: str, data: bytes) -> None:
-        """How far a source was read: stored with what was read, so that nothing is read twice or left out."""
+        """Store the read position of a source together with the events read, so that nothing is read twice or
+        skipped."""
         self.places.append(Checkpoint(name, self.stage.seq, data))
 
     def keep_reply(self, key: str, reply: Reply) -> None:
         self.replies.append(StoredReply(key, msgspec.json.encode(reply)))
 
     def cancel(self, requests: Iterable[RequestId], reason: str) -> None:
-        """Requests that nobody needs to answer any more."""
+        """Cancel requests that no longer need an answer."""
         for request in requests:
             self.add(
                 ev.PermissionCancelled(
@@ -108,7 +110,7 @@ class Commit:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """However often somebody wants it to be cancelled."""
+    """Run `work` to its end, however often the waiting task is cancelled."""
     task = asyncio.ensure_future(work)
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):
@@ -132,15 +134,16 @@ class SessionCore:
         self.interpreter = interpreter
         self.lock = asyncio.Lock()
         self._stalled = _future()
-        """Done while a patient commit waits for the store: has the store's error."""
+        """Completed with the store's error while a patient commit waits for the store."""
         self.listener: CommitListener | None = None
         self.mode_asked: RequestedMode | None = None
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
         self.hurried = False
-        """The gateway ends: nobody waits for a store that takes nothing. The next start finds what is missing."""
+        """The gateway is shutting down: commits do not wait for an unavailable store. The next start recovers the
+        missing events."""
         self.found_at: int | None = None
-        """While it is read from its file for the first time: when that was changed last. Lists show it so, and at rest:
-        what is told now happened then."""
+        """Modification time of the transcript file, while it is imported for the first time. Lists show that time and
+        the state idle, because the imported events happened then."""
         self._since_checkpoint = 0
         self._checkpoint_bytes = 0
 
@@ -149,12 +152,12 @@ class SessionCore:
         return self.state.session
 
     def begin(self) -> Commit:
-        """Needs the lock."""
+        """Start a commit. Needs the lock."""
         return Commit(self)
 
     @contextlib.asynccontextmanager
     async def for_client(self) -> AsyncIterator[None]:
-        """The lock, for a client's command. Unavailable, if whoever has it waits for a store that takes nothing."""
+        """Take the lock for a client's command. Raises Unavailable if the holder waits for an unavailable store."""
         taking = asyncio.ensure_future(self.lock.acquire())
         either: set[asyncio.Future[Any]] = {taking, self._stalled}
         try:
@@ -171,10 +174,10 @@ class SessionCore:
                 self.lock.release()
 
     async def commit(self, transition: Commit, *, patient: bool = False) -> None:
-        """Store what was staged and make it the present. Needs the lock.
+        """Store the staged events and make the new state current. Needs the lock.
 
-        `patient`: the agent has said it, so it cannot be refused; while the store is unavailable the agent waits.
-        Whoever is cancelled in the middle is so afterwards: what the store has got is the present."""
+        `patient`: the events come from the agent and cannot be rejected; while the store is unavailable, the agent
+        waits. Cancellation takes effect only at the end, so that the state matches the store."""
         state, stage = transition.state, transition.stage
         summary = state.summary() if state is not self.state else None
         if summary is not None and self.found_at is not None:
@@ -187,7 +190,7 @@ class SessionCore:
                 try:
                     await write()
                 except asyncio.CancelledError:
-                    # The store may have got it, or not. Asked again it has it once, and then we know.
+                    # The outcome is unknown. A repeated write stores nothing twice, and its outcome is known.
                     cancelled = True
                     await _to_its_end(write())
                 break
@@ -215,7 +218,7 @@ class SessionCore:
 
     def _checkpoints(self, transition: Commit) -> tuple[Checkpoint, ...]:
         self._since_checkpoint += len(transition.events)
-        # A large memory (a long stream) is written down less often, so that its cost for each event stays the same.
+        # A large checkpoint (a long stream) is written less often, so that its cost per event stays the same.
         enough = max(self.services.limits.checkpoint_every, self._checkpoint_bytes // BYTES_PER_EVENT)
         due = (
             transition.turning
@@ -233,8 +236,9 @@ class SessionCore:
         return Checkpoint(STATE, seq, state), Checkpoint(INTERPRETER, seq, memory)
 
     def seen(self, event: ev.Event, state: SessionState) -> ev.Event:
-        """What the core knows better than the interpreter: who sent a message, who asked for a mode, whether it is
-        news, whether ours follows it, and which rules of ours would answer a request for good."""
+        """Complete or replace an interpreted event with facts that only the core has: the sender of a message, the
+        requester of a mode, whether that mode is new and whether the policy follows it, and the rules that would answer
+        a request permanently."""
         if isinstance(event, ev.UserMessage) and not event.by:
             return msgspec.structs.replace(event, by=state.sender(event.message))
         if isinstance(event, ev.PermissionRequested):

@@ -1,6 +1,6 @@
-"""What a command does to a session: events to log, and what to tell the agent then. Pure; refusals are errors.
+"""Decides commands: the events to log, and the decision to send to the agent. Pure; a rejection is an error.
 
-Each function gets the state and the command and returns drafts; the actor stores them and acts. A permission is
+Each function gets the state and the command and returns events; the session stores them and acts. A permission is
 decided here and nowhere else: the first answer wins because the second finds nothing pending.
 """
 
@@ -18,12 +18,12 @@ from fairlead.model.policy import Behavior, PermissionMode, Verdict
 from fairlead.sessions.state import PendingRequest, SessionState
 
 QUEUE_LIMIT = 100
-"""Messages that may wait; the next is refused, so that a runaway script cannot fill the state."""
+"""Maximum number of queued messages; more are rejected, so that a runaway script cannot fill the state."""
 QUEUE_BYTES = 4 << 20
-"""Hot memory per session (design): what waits in the queue is kept in the state."""
+"""Hot memory per session (design): queued messages are part of the state."""
 
 Check = Callable[[str, dict[str, Any]], Verdict]
-"""The policy's word on a tool call."""
+"""The policy's verdict on a tool call."""
 
 
 def send(state: SessionState, command: cmd.Send, by: str, message: MessageId) -> ev.MessageQueued:
@@ -110,7 +110,7 @@ def _queued(state: SessionState, message: MessageId) -> None:
 def answer(
     state: SessionState, command: cmd.AnswerPermission, by: str, cause: str, check: Check
 ) -> tuple[ev.PermissionResolved, Decision]:
-    """A person's answer. A changed input is checked like a new call; both inputs are logged."""
+    """Resolve a request with a person's answer. A changed input is checked like a new call; both inputs are logged."""
     pending = _pending(state, command.request)
     updated = _updated_input(pending, command)
     if command.behavior == "allow" and updated is not None and updated != pending.input:
@@ -139,7 +139,7 @@ def answer(
 
 
 def by_policy(state: SessionState, pending: PendingRequest, verdict: Verdict, cause: str) -> ev.PermissionResolved:
-    """A request that the policy answers without a person. Only for allow and deny."""
+    """Resolve a request by the policy, without a person. Only for allow and deny."""
     return ev.PermissionResolved(
         id=event_id(cause, "permission.resolved"),
         turn=state.turn,
@@ -183,5 +183,6 @@ def _updated_input(pending: PendingRequest, command: cmd.AnswerPermission) -> di
 
 
 def adopts(mode: str, *, allow_bypass: bool) -> bool:
-    """Whether our policy follows a mode that the agent went into by itself: never into one that asks nobody."""
+    """Whether our policy follows a mode that the agent entered by itself: never into bypassPermissions, unless that is
+    allowed."""
     return allow_bypass or mode != PermissionMode.BYPASS_PERMISSIONS

@@ -1,4 +1,4 @@
-"""What the core is given by the wiring: the store, the clock, the agents, the policy's settings, limits."""
+"""Dependencies that the wiring passes to the core: store, clock, agents, policy settings, limits, callbacks."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
@@ -21,11 +21,11 @@ from fairlead.sessions.permissions.request_index import RequestIndex
 from fairlead.system.clock import Clock
 
 CHILDREN = "children"
-"""The documents that name the agents' processes, so that a restarted gateway finds them again."""
+"""Document space of the agents' processes, so that a restarted gateway finds them again."""
 
 
 class McpServerSettings(Protocol):
-    """An MCP server that lives on our side: JSON-RPC messages in, answers out (None for a notification)."""
+    """An MCP server inside the gateway: JSON-RPC messages in, answers out (None for a notification)."""
 
     async def handle(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
 
@@ -64,29 +64,29 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
     make_room: Callable[[str], Awaitable[None]]
     is_folder: Callable[[str], bool]
     agent_ended: Callable[[SessionId], None] = lambda session: None
-    """Told when a session's agent has exited and all that it said is in the log."""
+    """Called when a session's agent has exited and all its output is in the log."""
     turn_ended: Callable[[SessionId], None] = lambda session: None
-    """Told when a turn is over and its end is in the log."""
+    """Called when the end of a turn is in the log."""
     news: Callable[[SessionId, What], None] = lambda session, what: None
-    """Told what lists are to show otherwise."""
+    """Called when a session's entry in lists changes."""
     committed: Callable[[SessionId, Sequence[Event]], None] = lambda session, events: None
-    """Told what a session's log has got. It returns at once."""
+    """Called with the events of each commit. It returns at once."""
     is_user: Callable[[str], bool] = lambda name: True
     sight_lost: Callable[[Callable[[Identity], bool]], None] = lambda lost: None
-    """Told when some may see less than before: what they have open ends, so that they come again."""
+    """Called when some identities may see less than before: their sockets are closed, so that they reconnect."""
     requests: RequestIndex = msgspec.field(default_factory=RequestIndex)
     looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
-    """Told who was shown how many turns of a session. It returns at once."""
+    """Called with the identities that were shown a session, and its number of finished turns. It returns at once."""
     limits: SessionLimits = SessionLimits()
     transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServerSettings] = {}
     mcp_configs: Mapping[str, dict[str, Any]] = {}
     views: Mapping[str, Projection] = {}
-    """Every protocol's views with a memory, by name."""
+    """The projections of all protocols, by name."""
     session_env: frozenset[str] = frozenset()
     """Environment variables that a client may set for a running agent."""
     owner: str = ""
-    """The mark of our data folder, which every child gets."""
+    """The mark of our data folder, recorded with every child process."""
 
     def kind(self, name: str) -> AgentKind:
         try:
@@ -102,8 +102,8 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
         await self.store.documents.delete(CHILDREN, session)
 
     async def children(self) -> list[ProcessInfo]:
-        """Those of ours. A folder that was copied or restored names children of another gateway, which may be running:
-        they are forgotten here."""
+        """The recorded child processes of this gateway. A copied or restored data folder names children of another
+        gateway, which may be running: their records are deleted here."""
         found = await self.store.documents.list(CHILDREN)
         children = [msgspec.convert(value, ProcessInfo) for value in found.values()]
         for child in children:

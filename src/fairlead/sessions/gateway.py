@@ -1,7 +1,7 @@
 """The core as the server sees it: implements `model.gateway.Gateway` on the registry.
 
-Rule: scopes, and whose session it is, are checked here for every command, query and subscription, whichever protocol
-brought it; a folder from the wire resolves inside the allowed roots or is refused.
+Rule: scopes and session ownership are checked here for every command, query and subscription, whichever protocol sent
+it; a folder from the wire resolves inside the allowed roots or is rejected.
 """
 
 import logging
@@ -37,7 +37,7 @@ from fairlead.sessions.state import clean_title
 logger = logging.getLogger("fairlead.session")
 
 CREATED = "created"
-"""Documents that say which session an idempotency key of a `create` made."""
+"""Document space: idempotency key of a `create` -> the session that it made."""
 
 
 class SessionGateway:
@@ -110,19 +110,21 @@ class SessionGateway:
         return cmd.Reply(session=command.session, seq=core.log.head)
 
     async def revoked(self, credential: str) -> None:
-        """Nobody can repeat a command with it any more."""
+        """Delete the idempotency keys of a revoked credential: it cannot repeat a command any more."""
         for name in await self.store.documents.list(CREATED):
             if name.startswith(f"{credential}:"):
                 await self.store.documents.delete(CREATED, name)
 
     async def _check_terminal(self, kind: AgentKind) -> None:
-        """Said at once, and not by the first message that fails. An agent that is missing says so when it is needed."""
+        """Reject an agent without a terminal link now, rather than at the first message. A missing agent is reported
+        later, when it is needed."""
         info = await kind.info()
         if not info.problem and info.ways.get("terminal") != "yes":
             raise BadRequest(f"The agent {kind.name} cannot run in a terminal here.", agent=kind.name)
 
     def resolve_folder(self, path: str) -> str:
-        """A folder from the wire, inside the roots, links followed. Empty is the first root."""
+        """Resolve a folder from the wire, following symbolic links; it must lie inside the roots. Empty: the first
+        root."""
         policy = self.services.policy
         if "\0" in path:
             raise BadRequest("A path has no NUL character.")
@@ -162,7 +164,7 @@ class SessionGateway:
         return cmd.Reply(session=command.child, seq=core.log.head)
 
     async def _turn_of(self, session: SessionId, message: MessageId) -> tuple[ForkPoint, str]:
-        """Where the turn that `message` began is over, and the last thing the agent said in it."""
+        """The end of the turn that `message` began, and the record id of the agent's last output in that turn."""
         wanted = ("user.message", "turn.ended", "text", "tool.ended")
         before: int | None = None
         end: Entry | None = None
@@ -184,7 +186,7 @@ class SessionGateway:
             before = page.entries[0].seq
 
     async def _delete_listed(self, command: cmd.Delete, summary: Summary) -> cmd.Reply:
-        """One that nobody has opened: nothing is read for it, and its file never lists it again."""
+        """Delete a session that was only listed, never opened: its file is not read and never lists it again."""
         lease, _, head = await self.store.claim(command.session)
         await self.store.append(lease, Batch(entries=(), summary=structs.replace(summary, deleted=True)), head)
         await self.store.erase(command.session)
@@ -195,7 +197,7 @@ class SessionGateway:
         return cmd.Reply(session=command.session, seq=head)
 
     async def _drop_documents(self, session: SessionId) -> None:
-        """What is kept beside a log, and goes with it."""
+        """Delete the documents that belong to a log."""
         await self.store.documents.delete(KEYS, session)
         await self.store.documents.delete(SHOWN, session)
 
@@ -248,7 +250,7 @@ class SessionGateway:
             head = await projector.level(head, lambda level: level.head)
             feed, left = projector.feed, projector.touch
         else:
-            # Nothing is awaited from here on: a feed that nobody watches yet may be forgotten.
+            # Nothing is awaited from here on: the registry may drop a hub that has no subscriptions yet.
             feed = self.registry.feed(session)
         known = cursor is None or ((not cursor.log_id or cursor.log_id == log_id) and 0 <= cursor.seq <= head)
         start = (Cursor(head) if cursor is None else cursor) if known else Cursor(0)

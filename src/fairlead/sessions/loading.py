@@ -1,6 +1,7 @@
-"""A session out of the store: its state and its interpreter's memory, from the checkpoints and what came after.
+"""Loads a session from the store: its state and its interpreter's state, from the checkpoints and the entries after
+them.
 
-The cost is that of what was logged since the last checkpoint, never of the whole log.
+The cost depends on the entries since the last checkpoint, never on the whole log.
 """
 
 import msgspec
@@ -23,8 +24,8 @@ PAGE = 1000
 
 
 async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> tuple[SessionCore, AgentKind]:
-    """NotFound for a session that never was, or was deleted, or of which there is only a file: that has no log to load,
-    and was listed just now."""
+    """Load a session that has a log. NotFound if it does not exist, was deleted, or is only a listed transcript file
+    without a log."""
     summary = await services.store.summary(session)
     if summary is None or summary.deleted or summary.state == TRANSCRIPT:
         raise NotFound("session", session)
@@ -40,13 +41,13 @@ async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> tup
 
 
 async def _last_at(store: Store, session: SessionId) -> int:
-    """The time of the last entry. The state does not have it: a delta or a kept record does not change a session."""
+    """The time of the last entry. The state does not have it: a delta or a stored record does not change the state."""
     page = await store.tail(session, None, 1)
     return page.entries[-1].at if page.entries else 0
 
 
 async def _read_state(store: Store, session: SessionId, head: int) -> tuple[SessionState, int]:
-    """(state at the head, seq of the interpreter's checkpoint)"""
+    """Return (state at the head, seq of the interpreter's checkpoint)."""
     checkpoint = await store.checkpoint(session, STATE)
     state, seq = SessionState(session=session), 0
     if checkpoint is not None:
@@ -63,7 +64,7 @@ async def _read_state(store: Store, session: SessionId, head: int) -> tuple[Sess
 
 
 async def _replay(store: Store, session: SessionId, interpreter: Interpreter, since: int) -> None:
-    """Let the interpreter see again what it had seen: it draws the same conclusions, which are in the log already."""
+    """Feed the interpreter the records since its checkpoint; the resulting events are in the log already."""
     checkpoint = await store.checkpoint(session, INTERPRETER)
     if checkpoint is not None:
         interpreter.restore(checkpoint.data)
@@ -87,7 +88,7 @@ def _see(interpreter: Interpreter, entry: Entry) -> None:
 
 
 def is_copy(event: ev.Event) -> bool:
-    """It stands beside what the wire brought, for its bytes: it was never interpreted."""
+    """Whether the entry holds the transcript's copy of a wire record: stored for its bytes, never interpreted."""
     return isinstance(event, ev.RecordStored) and bool(event.of)
 
 
@@ -102,10 +103,10 @@ async def create(
     parent: SessionId | None = None,
     found: int | None = None,
 ) -> SessionCore:
-    """A new session with its first entries; `resume` is the agent's id of a conversation that it goes on with.
+    """Create a session with its first entries; `resume` is the agent's id of a conversation to continue.
 
-    `at`: when it was begun, if that was before now. `parent`: whom it was forked from, if that is not known here.
-    `found`: when it was changed last, if it is read from a file."""
+    `at`: the time it began, if in the past. `parent`: the session that it was forked from, if that one is not known
+    here. `found`: the time of its last change, if it is read from a file."""
     kind = services.kind(opened.agent)
     lease, log_id, head = await services.store.claim(session)
     log = SessionLog(services.store, lease, log_id, head, 0, services.clock, feed)
@@ -130,7 +131,7 @@ async def create(
 async def fork(
     services: CoreDependencies, feed: Hub, parent: SessionState, command: Fork, point: ForkPoint, at: str, who: Identity
 ) -> SessionCore:
-    """A session that goes on from its parent: its log shows the parent's entries up to `point` as its own."""
+    """Create a fork: its log shows the parent's entries up to `point` as its own."""
     child = command.child
     kind = services.kind(parent.agent)
     lease, log_id, head = await services.store.claim(child, point)
@@ -172,15 +173,15 @@ async def branch(
     parent: str = "",
     found: int | None = None,
 ) -> SessionCore:
-    """A session found in a file that begins as another's log does: it shows that log's entries up to `point` as its
-    own, and goes on with what was open there. `parent`: whom it was forked from, if anybody."""
+    """Create a session from a file that begins like another session's log: it shows that log's entries up to `point` as
+    its own, and continues the turn that was open there. `parent`: the session that it was forked from, if any."""
     kind = services.kind(opened.agent)
     lease, log_id, head = await services.store.claim(session, point)
     log = SessionLog(services.store, lease, log_id, head, await _last_at(services.store, session), services.clock, feed)
     interpreter = kind.interpreter(session)
     state, memory = await _recall(services.store, session, kind, point.parent)
     interpreter.restore(memory)
-    # What the other was called, was asked and had settled is its own.
+    # The other session's title, requests and decisions are not taken over.
     state = msgspec.structs.replace(
         SessionState(session=session),
         first_prompt=state.first_prompt,
@@ -205,9 +206,9 @@ async def branch(
 
 
 async def _recall(store: Store, session: SessionId, kind: AgentKind, holder: SessionId) -> tuple[SessionState, bytes]:
-    """The state and the interpreter's memory at the end of what a new log shows of others.
+    """The state and the interpreter's snapshot at the end of the entries that a new log shows of other sessions.
 
-    Ids of turns come from the session that began them: each part is seen again with that session's interpreter."""
+    Turn ids depend on the session that began the turn: each part is replayed with that session's interpreter."""
     state, interpreter, owner, seq = SessionState(session=session), kind.interpreter(holder), str(holder), 0
     while True:
         page = await store.read(session, seq, PAGE)
@@ -221,7 +222,7 @@ async def _recall(store: Store, session: SessionId, kind: AgentKind, holder: Ses
                 interpreter.restore(memory)
             _see(interpreter, entry)
             if isinstance(event, ev.TurnEnded) and interpreter.turn == event.turn:
-                # Nobody said so, it was noticed: after a while, or when a process was lost.
+                # No record ended this turn: it ended after a period of silence, or because its process was lost.
                 interpreter.settle()
             if isinstance(event, ev.TurnEnded) and interpreter.turn == event.turn:
                 interpreter.exited(event.reason, event.id)

@@ -1,7 +1,7 @@
-"""The log of one session as its writer sees it: gives each event its place and time, stores it, then tells it.
+"""The log of one session as its writer sees it: assigns each event a seq and time, stores it, then publishes it.
 
-Rule: whatever has a seq is in the store before anybody sees it. The caller holds the session's lock: one append
-is in flight, and what the agent says meanwhile comes with the next.
+Rule: an entry is in the store before any client receives it. The caller holds the session's lock: one append is in
+flight, and the agent's output in the meantime goes into the next one.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from fairlead.system.clock import Clock
 
 
 class PendingEntries:
-    """Events on their way into the log: each has its seq and time from the moment it is added."""
+    """Events staged for the log: each gets its seq and time when it is added."""
 
     def __init__(self, head: int, last_at: int, now: int) -> None:
         self.base = head
@@ -28,7 +28,7 @@ class PendingEntries:
     def add(
         self, event: ev.Event, origin: Origin = "", raw: bytes | None = None, at: int = 0
     ) -> tuple[ev.Event, NewEntry]:
-        """`at`: when it happened, if that was before now; times grow strictly nevertheless."""
+        """Stage an event. `at`: the time of the event if it is in the past; times grow strictly nevertheless."""
         self.seq += 1
         self.at = max(min(at, self._now) if at else self._now, self.at + 1)
         event = msgspec.structs.replace(event, at=self.at)
@@ -50,7 +50,7 @@ class SessionLog:
         self.feed = feed
 
     def stage(self) -> PendingEntries:
-        """Nothing of it counts until `write`: a stage that is thrown away leaves no trace."""
+        """Start a batch. It has no effect until `write` and can be discarded."""
         return PendingEntries(self.head, self.last_at, self.clock.now_ms())
 
     async def write(
@@ -61,8 +61,8 @@ class SessionLog:
         checkpoints: Sequence[Checkpoint] = (),
         replies: Sequence[StoredReply] = (),
     ) -> None:
-        """Store, then publish. Raises what the store raises; then nothing was published and it may be repeated."""
-        # A delta and the block that repeats it in one append: the delta is told, and needs no storing.
+        """Store, then publish. If the store raises, nothing was published and the call may be repeated."""
+        # A delta and the block that repeats it in one append: the delta is published but not stored.
         kept = tuple(entry for entry in stage.entries if entry.seq not in stage.drop)
         drop = tuple(sorted(seq for seq in stage.drop if seq <= stage.base))
         batch = Batch(entries=kept, drop=drop, summary=summary, checkpoints=tuple(checkpoints), replies=tuple(replies))

@@ -1,7 +1,7 @@
-"""Whose sessions are whose, at work: who may see one, with whom it is shared, and what happens when a user goes.
+"""Session ownership: which users may see a session, sharing, and the removal of a user.
 
-The rule itself is `model.auth.Identity.sees`. Everything that a client asks of a session passes `Owning.seen` once:
-here, and in no protocol. To who may not see a session it is as one that never was.
+The rule itself is `model.auth.Identity.sees`. Every client request for a session passes `SessionOwnership.seen` once:
+here, and in no protocol. To a user who may not see a session, it looks as if it did not exist.
 """
 
 import logging
@@ -20,7 +20,7 @@ from fairlead.sessions.registry import Registry
 from fairlead.sessions.session import Session
 
 MOST_SHARED = 100
-"""Users with whom one session is shared by name."""
+"""Maximum number of users with whom one session is shared by name."""
 
 logger = logging.getLogger("fairlead.session")
 
@@ -35,14 +35,14 @@ class SessionOwnership:
     # --- seeing
 
     async def ours(self, session: SessionId) -> SessionId:
-        """A session may be called by its agent's own id of it, where that is another; it answers by ours."""
+        """Resolve to the gateway's session id: clients may also use the agent's id of the session, where it differs."""
         store = self._services.store
         if self._registry.loaded(session) is not None or await store.summary(session) is not None:
             return session
         return await store.session_of(session) or session
 
     async def owned(self, session: SessionId) -> tuple[str, tuple[str, ...]] | None:
-        """The owner and with whom it is shared; None for one that is not there."""
+        """The owner and the users with whom the session is shared; None if there is no such session."""
         loaded = self._registry.loaded(session)
         if loaded is not None:
             return loaded.core.state.owner, loaded.core.state.shared
@@ -54,22 +54,23 @@ class SessionOwnership:
         return owned is not None and who.sees(*owned)
 
     async def seen(self, who: Identity, session: SessionId) -> SessionId:
-        """Our id of it. NotFound for one that is not there, and the same for one that this one may not see."""
+        """The gateway's id of the session. NotFound if there is no such session, or if `who` may not see it."""
         found = await self.ours(session)
         if not await self.sees(who, found):
             raise NotFound("session", session)
         return found
 
     async def check_resumed(self, who: Identity, agent_session: str) -> None:
-        """A conversation that is known here is its session's; any other is a file of the machine's owner."""
+        """Check that `who` may resume an agent's conversation. A known one belongs to its session; any other is a file
+        of the machine's owner."""
         found = await self.ours(SessionId(agent_session))
         owned = await self.owned(found) or (OWNER, ())
         if not who.sees(*owned):
             raise NotFound("session", agent_session)
 
     def guarded(self, performers: Mapping[type[ServiceCall], Performer]) -> dict[type[ServiceCall], Performer]:
-        """The same, for actions that name a session only if the one who asks sees it. One that is not there is left to
-        the performer: it may be about to come."""
+        """Wrap handlers: an action that names a session is handled only if the caller sees it. A session that does not
+        exist is left to the handler: it may be about to be created."""
 
         def guard(perform: Performer) -> Performer:
             async def guarded(who: Identity, action: Any) -> Any:
@@ -121,7 +122,7 @@ class SessionOwnership:
         return reply
 
     def _lost(self, session: Session, owner: str, shared: tuple[str, ...]) -> None:
-        """Whoever saw it and does not any more has to come again: what is open was opened before."""
+        """Make identities that no longer see the session reconnect: their open sockets passed the earlier check."""
         state = session.core.state
 
         def lost(who: Identity) -> bool:
@@ -132,8 +133,8 @@ class SessionOwnership:
     # --- a user goes
 
     async def forget(self, user: str) -> None:
-        """The user is no more: nothing runs for them, what they made stays and is the admins' alone, and the next user
-        of that name is somebody else."""
+        """Remove a user from all sessions: their agents stop, and their sessions stay, visible to admins only. A later
+        user of the same name is a different user."""
         before = ""
         while True:
             wanted = SessionFilter(archived=None, before=before, limit=200, transcripts=False)

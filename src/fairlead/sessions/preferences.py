@@ -1,4 +1,4 @@
-"""What clients keep for their users: one document for each user and client, bounded, and gone with the user."""
+"""Settings that clients store for their users: one bounded document per user and client, deleted with the user."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,7 +14,7 @@ from fairlead.sessions.api.preferences import ReadPreferences, SavePreferences
 from fairlead.sessions.read_state import reader_of
 
 SPACE: Final = "preferences"
-"""By user and client, with a NUL between."""
+"""Document space; the key is user and client, joined by NUL."""
 LIMIT: Final = 64 << 10
 """Bytes of one user's settings of one client."""
 
@@ -32,7 +32,7 @@ class UserPreferences:
         return found
 
     async def _save(self, who: Identity, action: SavePreferences) -> None:
-        # A client may keep its rules for tools here, and bring them along with the user's next prompt.
+        # A client may store its tool rules here, and send them with the user's next prompt.
         if not who.may("approve"):
             raise NotAllowed("This needs the scope approve, which your credential does not have.", scope="approve")
         key = _key(who, action.client)
@@ -43,7 +43,7 @@ class UserPreferences:
             await self._documents.put(SPACE, key, kept)
 
     async def forget(self, user: str) -> None:
-        """A user was removed, or a credential that belongs to no user was revoked."""
+        """Delete the documents of a removed user, or of a revoked credential without a user."""
         async with self._lock:
             for key in await self._documents.list(SPACE):
                 if key.startswith(f"{user}\0"):

@@ -1,4 +1,4 @@
-"""Queries answered: from the session in memory where it is loaded, else from the store."""
+"""Answers queries: from the session in memory where it is loaded, else from the store."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar, assert_never
@@ -20,7 +20,7 @@ from fairlead.sessions.state import PendingRequest, SessionState
 
 T = TypeVar("T")
 
-# What history shows: everything that says something by itself. Deltas, bare records and progress do not.
+# Event kinds in the history: all that are meaningful alone. Deltas, bare records and progress are not.
 TELLING = (
     "session.opened",
     "session.resumed",
@@ -62,7 +62,8 @@ class QueryHandler:
         self.registry = registry
 
     async def ask(self, who: Identity, query: q.Query) -> Any:
-        """Whether `who` sees the session that a query names is decided before; here it is about all the others."""
+        """Answer a query. The caller has checked that `who` sees the named session; queries over all sessions are
+        filtered here."""
         store = self.services.store
         match query:
             case q.ListSessions():
@@ -121,11 +122,11 @@ class QueryHandler:
             page = await store.rows(query.session, query.view, query.after, query.limit)
         else:
             page = await store.rows_tail(query.session, query.view, query.before, query.limit)
-        # What made no row is not written down.
+        # Entries that made no row do not advance the stored seq.
         return msgspec.structs.replace(page, seq=max(seq, page.seq))
 
     async def _level(self, query: q.ReadRows | q.FindRow | q.ReadProjection, then: Callable[[Projector], T]) -> T:
-        """The view when it has caught up with the log as it is now."""
+        """Apply `then` to the projector once it has caught up with the current head of the log."""
         await self.existing(query.session)
         _, head = await self.registry.place(query.session)
         return await self.registry.views.get(query.session, query.view).level(head, then)
@@ -139,16 +140,16 @@ class QueryHandler:
         return summary
 
     async def _glance(self, query: q.PreviewTranscript) -> q.TranscriptPreview:
-        """Read from the file and interpreted on their own: no seq, since nothing of it is in a log."""
+        """Interpret records from the transcript file alone. The events have no seq, as they are in no log."""
         source = self.services.transcripts
         if source is None:
             raise NotFound("transcript of session", query.session)
         interpreter = self.services.kind(source.agent).interpreter(query.session)
-        told: list[ev.Event] = []
+        shown: list[ev.Event] = []
         for record in await source.glance(query.session, query.limit):
             events = interpreter.step(record).events
-            told.extend(msgspec.structs.replace(event, at=record.at) for event in events)
-        lines = [msgspec.Raw(ev.encode(event)) for event in told if ev.kind_of(event) in TELLING]
+            shown.extend(msgspec.structs.replace(event, at=record.at) for event in events)
+        lines = [msgspec.Raw(ev.encode(event)) for event in shown if ev.kind_of(event) in TELLING]
         return q.TranscriptPreview(session=query.session, events=tuple(lines))
 
     async def _state(self, session: SessionId) -> SessionState:
@@ -186,7 +187,7 @@ class QueryHandler:
         )
 
     async def _waiting(self, who: Identity) -> AsyncIterator[Session]:
-        """All sessions that ask a person something, the newest first."""
+        """All sessions that wait for a person's answer, newest first."""
         wanted = SessionFilter(state="waiting", archived=None, limit=200)
         waiting = await self.services.store.sessions(wanted, who.seen_by)
         for summary in waiting.sessions:

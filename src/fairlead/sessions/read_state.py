@@ -1,7 +1,7 @@
-"""What each user was shown of which session: a number of turns that only grows. The log does not depend on it.
+"""Read state: how many turns of a session each user was shown. The number only grows; the log does not depend on it.
 
-A turn is shown to those whose socket is level with the session when it ends, or when they leave. A client may also say
-so (`MarkShown`).
+A turn counts as read by the users with a live subscription when it ends, or when that subscription closes. A client may
+also mark it (`MarkRead`).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ log = logging.getLogger("fairlead.shown")
 
 
 class ReadState:
-    """One document a session, turns by user: it goes with the session."""
+    """One document per session, with the turns by user; it is deleted with the session."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class ReadState:
         news: Callable[[SessionId, What], None],
         watching: Callable[[SessionId], Collection[Identity]],
     ) -> None:
-        """`watching`: whose sockets are open on a session now."""
+        """`watching`: the identities with a live subscription to a session."""
         self._documents = documents
         self._news = news
         self._watching = watching
@@ -40,7 +40,7 @@ class ReadState:
         return {MarkRead: self._mark, GetReadState: self._read}
 
     def looked(self, session: SessionId, who: Collection[Identity], turns: int) -> None:
-        """These were shown so many turns of the session. Returns at once."""
+        """Record that these identities were shown `turns` turns of the session. Returns at once."""
         readers = {reader_of(one) for one in who}
         if readers:
             task = asyncio.get_running_loop().create_task(self._looked(session, readers, turns))
@@ -54,7 +54,7 @@ class ReadState:
         try:
             await self._note(session, readers, turns)
         except FairleadError as error:
-            # It stays unread: nothing depends on it.
+            # The turns stay unread: nothing depends on it.
             log.warning("what was shown is not kept", extra={"session": session, "error": error.message})
 
     async def _mark(self, who: Identity, action: MarkRead) -> None:
@@ -70,7 +70,7 @@ class ReadState:
         self._news(session, "read")
 
     async def forget(self, reader: str) -> None:
-        """A user was removed, or a credential that belongs to no user was revoked."""
+        """Delete the read state of a removed user, or of a revoked credential without a user."""
         async with self._lock:
             for session, turns in (await self._documents.list(SPACE)).items():
                 if reader in turns:
@@ -91,5 +91,5 @@ class ReadState:
 
 
 def reader_of(who: Identity) -> str:
-    """Whose reading it is: the user's, whatever device they read on."""
+    """The key of a read state: the user, on all devices; for a credential without a user, the credential."""
     return who.user or who.credential

@@ -1,4 +1,4 @@
-"""The sessions that are in memory: loaded when somebody needs them, ended when idle, found again after a restart."""
+"""The sessions in memory: loaded on first use, their agents stopped when idle, recovered after a restart."""
 
 import asyncio
 import logging
@@ -20,11 +20,11 @@ from fairlead.sessions.session import Session
 logger = logging.getLogger("fairlead.registry")
 
 SWEEP_S = 30.0
-"""How often idle processes are looked for; ten minutes of idling need no finer grain."""
+"""Interval of the check for idle processes; a limit of ten minutes needs no finer one."""
 
 
 class TranscriptOpener(Protocol):
-    """Makes a session of what is only listed yet."""
+    """Opens a session that is only listed so far, from its transcript."""
 
     async def open(self, session: SessionId) -> Session | None: ...
     async def whole(self, session: SessionId) -> None: ...
@@ -50,18 +50,19 @@ class Registry:
         return feed
 
     def watching(self, session: SessionId) -> frozenset[Identity]:
-        """Whose sockets are level with the session now."""
+        """Identities with a live subscription to the session now."""
         feed = self._feeds.get(session)
         return frozenset() if feed is None else feed.level
 
     def left(self, session: SessionId, who: Identity) -> None:
-        """A watcher goes that was level. What ended before the session was loaded it was shown already."""
+        """Mark the session as read for a live subscription that closes. Turns that ended before the session was loaded
+        were shown to it already."""
         found = self._sessions.get(session)
         if found is not None:
             found.looked((who,))
 
     def drop_feed(self, session: SessionId) -> None:
-        """Called when a watcher leaves: a feed that nobody watches or writes is forgotten."""
+        """Drop a hub that has no subscriptions and no loaded session. Called when a subscription closes."""
         feed = self._feeds.get(session)
         if feed is not None and feed.empty and session not in self._sessions:
             del self._feeds[session]
@@ -73,7 +74,7 @@ class Registry:
         return tuple(self._sessions.values())
 
     async def place(self, session: SessionId) -> tuple[str, int]:
-        """Where a session's log stands: its log_id and head."""
+        """The log_id and head of a session's log."""
         found = self._sessions.get(session)
         if found is not None:
             return found.core.log.log_id, found.core.log.head
@@ -101,7 +102,7 @@ class Registry:
             self.drop_feed(session)
 
     def adopt(self, core: SessionCore) -> Session:
-        """A session that was just made."""
+        """Register a session that was just created."""
         session = Session(core, self.services.kind(core.state.agent))
         self._sessions[core.session] = session
         return session
@@ -116,7 +117,7 @@ class Registry:
     # --- room ------------------------------------------------------------------------------------------
 
     async def make_room(self, starting: str) -> None:
-        """End the agent that was used least recently, if there are as many as may run. Never a busy one."""
+        """Stop the least recently used agent if the maximum number is running. Never a busy one: TooMany."""
         running = [s for s in self._sessions.values() if s.runner.agent is not None and s.core.session != starting]
         if len(running) < self.services.limits.max_agents:
             return
@@ -130,7 +131,7 @@ class Registry:
         await oldest.runner.stop("ended for another session")
 
     async def _unload_some(self, keep: SessionId) -> None:
-        """Sessions without a process that nobody has used lately leave memory; the next use loads them again."""
+        """Unload the least recently used sessions without a process; the next use loads them again."""
         idle = [
             s
             for s in self._sessions.values()
@@ -143,7 +144,7 @@ class Registry:
             self.drop_feed(session.core.session)
 
     async def sweep(self) -> None:
-        """End what has idled too long."""
+        """Stop the agents that have been idle too long."""
         now = self.services.clock.monotonic()
         for session in list(self._sessions.values()):
             runner = session.runner
@@ -164,7 +165,7 @@ class Registry:
     # --- start and end of the gateway ----------------------------------------------------------------
 
     async def start(self, *, kill_children: bool) -> None:
-        """Find what an earlier gateway left: follow its children, close its turns, go on with its queues."""
+        """Recover the work of an earlier gateway: follow its child processes, close its turns, continue its queues."""
         followed = set()
         for child in await self.services.children():
             followed.add(child.session)
@@ -205,7 +206,7 @@ class Registry:
             logger.warning("cannot recover a session", extra={"session": session_id, "error": error.message})
 
     async def _was_ours(self, session: SessionId) -> bool:
-        """Whether an agent of ours was at work. A turn that another program's file tells goes on without us."""
+        """Whether the gateway's own agent was working. A turn in another program's transcript continues without us."""
         page = await self.services.store.tail(session, None, 1, ("agent.started", "agent.exited"))
         if not page.entries:
             return self.services.transcripts is None
@@ -222,7 +223,7 @@ class Registry:
             logger.error("background work failed", exc_info=task.exception())
 
     async def stop(self) -> None:
-        """End every agent and let go of every session."""
+        """Stop all agents and unload all sessions."""
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:

@@ -1,7 +1,7 @@
-"""One session with all its parts, and what each command does to it.
+"""One session with all its parts, and the effect of each command on it.
 
-Rule: a command is decided under the lock from the state of now, is in the log when it is answered, and only then
-reaches the agent. Who may give it is the gateway's matter, not this file's.
+Rule: a command is decided under the lock from the current state, is in the log when its reply is sent, and only then
+reaches the agent. The gateway checks the permission to send it, not this file.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from fairlead.sessions.process.supervisor import AgentSupervisor
 
 logger = logging.getLogger("fairlead.session")
 
-# What a client never sends itself: we answer or ask these (design: Security).
+# Control subtypes that clients may not send: the gateway sends or answers these (design: Security).
 OURS = frozenset(
     {"initialize", "can_use_tool", "hook_callback", "mcp_set_servers", "mcp_message", "interrupt"}
     | {"set_permission_mode", "set_model", "set_max_thinking_tokens", "update_settings", "apply_flag_settings"}
@@ -69,12 +69,12 @@ class Session:
             asyncio.get_running_loop().call_soon(self.runner.pump)
 
     def looked(self, who: Collection[Identity]) -> None:
-        """These were shown all there is."""
+        """Mark all finished turns as read for these identities."""
         state = self.core.state
         self.core.services.looked(self.core.session, who, state.turns - (state.turn is not None))
 
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
-        """Do it once: a repeated key is answered from the log."""
+        """Execute the command once: a repeated key gets the stored reply."""
         for key in _keys(command):
             kept = await self.core.log.store.find(self.core.session, key)
             if kept is not None:
@@ -130,7 +130,7 @@ class Session:
                 assert_never(command)
 
     async def change(self, command: cmd.Command, decided: Callable[[str], ev.Event | None]) -> cmd.Reply:
-        """What others than the session itself decide about it; a repeated key is answered from the log."""
+        """Log an event that another component decides about this session; a repeated key gets the stored reply."""
         for key in _keys(command):
             kept = await self.core.log.store.find(self.core.session, key)
             if kept is not None:
@@ -138,7 +138,7 @@ class Session:
         return await self._log(command, decided)
 
     async def stop_all(self, reason: str) -> None:
-        """Nothing waits here and nothing runs any more."""
+        """Cancel all queued messages and a waiting hand-over, and stop the agent."""
         for item in self.core.state.queue:
             command = cmd.CancelMessage(session=self.core.session, message=item.message)
             await self._log(command, partial(self._cancelled, command))
@@ -151,7 +151,7 @@ class Session:
         return decide.cancel(self.core.state, command, "", cause)
 
     async def _log(self, command: cmd.Command, decided: Any) -> cmd.Reply:
-        """A command that is one event and nothing else, or none if there is nothing to change."""
+        """Execute a command that consists of one event, or of none if nothing changes."""
         core = self.core
         async with core.for_client():
             event = decided(core.services.new_uuid())
@@ -205,7 +205,7 @@ class Session:
                 return reply
             transition = core.begin()
             entry = self.runner.ledger.interrupted(transition, by)
-            # Of a turn its end will tell; background work has no end that everybody is told.
+            # The end of a turn is an event; the end of background work is not published to all clients.
             data = {"background": True} if core.interpreter.turn is None else None
             reply = cmd.Reply(session=core.session, seq=entry.seq, data=data)
             if command.key:
@@ -267,12 +267,12 @@ class Session:
             return _changed(cause, by, allow=allow.kept, deny=deny.kept)
 
         reply = await self._log(command, decided)
-        told = {"narrowed": allow.narrowed | deny.narrowed, "refused": allow.refused | deny.refused}
-        data = {name: rules for name, rules in told.items() if rules}
+        changes = {"narrowed": allow.narrowed | deny.narrowed, "refused": allow.refused | deny.refused}
+        data = {name: rules for name, rules in changes.items() if rules}
         return msgspec.structs.replace(reply, data=data) if data else reply
 
     async def _configure(self, command: cmd.Configure, who: Identity) -> cmd.Reply:
-        """The new settings are the session's from now on; the agent gets them before its next turn."""
+        """Store the new settings in the session; the agent gets them before its next turn."""
         check_settings(command.settings, self.modes())
         settings = msgspec.to_builtins(command.settings)
 
@@ -307,7 +307,7 @@ class Session:
         return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=data)
 
     async def _dial_in(self) -> cmd.Reply:
-        """The token is in this answer and nowhere else: no repeat can be answered from the log."""
+        """Invite an agent. The token is only in this reply, so a repeat cannot be answered from the log."""
         invitation = await self.runner.invite()
         return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=msgspec.structs.asdict(invitation))
 
@@ -340,7 +340,7 @@ class Session:
 
 
 def _keys(command: cmd.Command) -> tuple[str, ...]:
-    """A message id that comes twice is a repeat, as a key is."""
+    """The idempotency keys of a command; a message id counts as one."""
     keys = [f"key:{command.key}"] if command.key else []
     if isinstance(command, cmd.Send | cmd.Steer) and command.message:
         keys.append(f"message:{command.message}")
@@ -359,7 +359,7 @@ def _title(text: str) -> str:
 
 
 def check_word(what: str, text: str) -> None:
-    """Values that become part of the agent's command line: no room for a second option in them."""
+    """Check a value that becomes part of the agent's command line: it cannot contain a second option."""
     if len(text) > 200 or text.startswith("-") or not all(c.isalnum() or c in "._-:/[]@" for c in text):
         raise BadRequest(f"{text[:40]!r} cannot be a {what}: letters, digits and ._-:/@[] only, no leading dash.")
 

@@ -1,7 +1,7 @@
-"""What a session is, as a fold of its events. Pure: `evolve(state, event)` gives the next state.
+"""The state of a session, reduced from its events. Pure: `evolve(state, event)` returns the next state.
 
-Rule: everything here can be told again from the log. What only this process knows (the running agent, the
-tasks, the watchers) lives in the actor.
+Rule: everything here can be rebuilt from the log. Data that only this process has (the running agent, the tasks, the
+subscriptions) lives in `session.Session`.
 """
 
 from typing import Any, Literal, assert_never
@@ -17,11 +17,12 @@ from fairlead.model.store import Summary
 
 TITLE_LENGTH = 80
 MOST_TITLE = 200
-"""Of the first prompt, what serves as a title until somebody gives one."""
+"""`TITLE_LENGTH`: characters of the first prompt that serve as a title until one is set. `MOST_TITLE`: of a given
+title."""
 
 
 def clean_title(text: str) -> str:
-    """As it is kept: on one line, of characters that can be seen, as many as a title has."""
+    """A title as it is stored: one line of printable characters, cut to `MOST_TITLE`."""
     return "".join(character for character in " ".join(text.split()) if character.isprintable())[:MOST_TITLE].strip()
 
 
@@ -44,7 +45,7 @@ class PendingRequest(msgspec.Struct, frozen=True):
 
 
 class PendingHandover(msgspec.Struct, frozen=True):
-    """A hand-over that was asked for and has not happened yet."""
+    """A hand-over that was requested and has not happened yet."""
 
     link: Link
     when: Literal["turn_end", "now"] = "turn_end"
@@ -52,14 +53,14 @@ class PendingHandover(msgspec.Struct, frozen=True):
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it is small or bounded: it is written whole into a checkpoint."""
+    """All fields are small or bounded: the state is written whole into a checkpoint."""
 
     session: SessionId
     cwd: str = ""
     agent: str = ""
     title: str = ""
     named: bool = False
-    """A person gave the title: the agent's own summaries change it no more."""
+    """A person set the title: the agent's own summaries no longer change it."""
     branch: str = ""
     first_prompt: str = ""
     archived: bool = False
@@ -78,11 +79,11 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
-    """Rules that clients brought along, beside those that answers left."""
+    """Rules that clients sent, in addition to `rules`, which answers to requests left."""
     model: str = ""
     queue: tuple[Queued, ...] = ()
     handed: tuple[tuple[MessageId, str], ...] = ()
-    """Messages that left the queue and whose `user.message` is still to come, each with who sent it."""
+    """Messages that left the queue and whose `user.message` is still to come, each with its sender."""
     pending: tuple[PendingRequest, ...] = ()
     decided: tuple[tuple[RequestId, str], ...] = ()
     parent: SessionId | None = None
@@ -91,11 +92,11 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     handover: PendingHandover | None = None
     owner: str = OWNER
     shared: tuple[str, ...] = (EVERYBODY,)
-    """As a log from before sessions belonged to anybody has it; the first event of every other log says more."""
+    """These defaults are for logs from before sessions had owners; in other logs the first event sets the owner."""
 
     @property
     def phase(self) -> str:
-        """`waiting` for a person, `working`, or `idle`: the one word that lists show."""
+        """The state shown in lists: `waiting` for a person, `working`, `closed` or `idle`."""
         if self.pending:
             return "waiting"
         if self.turn is not None or self.queue or self.handover is not None:
@@ -109,7 +110,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         return next((item for item in self.queue if item.message == message), None)
 
     def sender(self, message: str) -> str:
-        """Who sent a message that is on its way to the agent."""
+        """The sender of a message that is on its way to the agent."""
         return next((by for name, by in self.handed if name == message), "")
 
     def summary(self, *, deleted: bool = False) -> Summary:
@@ -141,13 +142,13 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DECIDED_KEPT = 64
-"""Requests of the recent past whose decider a late answer is told; older ones are simply unknown."""
+"""Recently decided requests: a late answer to one is rejected with its decider; older requests are unknown."""
 
 _change = msgspec.structs.replace
 
 
 def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"") -> SessionState:
-    """The state after `event`. `encoded` is the event as stored; only requests that wait keep it."""
+    """The state after `event`. `encoded` is the event as stored; only pending requests keep it."""
     match event:
         case ev.TextDelta() | ev.ThinkingDelta() | ev.InputDelta() | ev.RecordStored() | ev.ToolProgress():
             return state
@@ -237,7 +238,7 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
 
 
 def _forked(state: SessionState, event: ev.SessionForked) -> SessionState:
-    """The parent's past is the fork's own, what was under way there is not."""
+    """Take over the parent's history, but not its work in progress."""
     return _change(
         state,
         parent=event.parent,
@@ -261,7 +262,7 @@ def _forked(state: SessionState, event: ev.SessionForked) -> SessionState:
 
 def _resumed(state: SessionState, event: ev.SessionResumed) -> SessionState:
     if state.fork_from == event.agent_session:
-        # A fork resumes its parent's conversation under an id of its own, which comes later.
+        # A fork resumes its parent's conversation under a new agent id, which comes later.
         return _change(state, closed=False, updated=event.at)
     return _change(
         state,
@@ -301,7 +302,7 @@ def _turn_ended(state: SessionState, event: ev.TurnEnded) -> SessionState:
 
 
 HANDED_KEPT = 16
-"""A message that never came up is forgotten after so many others; one is on its way at a time."""
+"""A message without its `user.message` is dropped after this many others; only one is on its way at a time."""
 
 
 def _dequeued(state: SessionState, event: ev.MessageDequeued) -> SessionState:

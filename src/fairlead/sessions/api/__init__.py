@@ -1,1 +1,1 @@
-"""What can be asked about sessions, beyond the commands and queries of the model. Pure."""
+"""Service calls about sessions, beyond the commands and queries of the model. Pure."""

@@ -1,4 +1,4 @@
-"""Folders that sessions work in: browsed, inspected, trusted."""
+"""Folders that sessions work in: browsing, inspection, trust."""
 
 from typing import Any, Protocol
 
@@ -43,14 +43,14 @@ class FolderPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TrustFolder(ServiceCall, frozen=True):
-    """-> `TrustedFolder`. `digest` is the report's: what was shown is what is trusted, Stale if it has changed."""
+    """-> `TrustedFolder`. `digest` is the report's: only the shown content is trusted; Stale if it has changed."""
 
     path: str
     digest: str
 
 
 class UntrustFolder(ServiceCall, frozen=True):
-    """-> bool: it was trusted."""
+    """-> bool: whether it was trusted."""
 
     path: str
 
@@ -77,7 +77,7 @@ class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admin(Protocol):
-    """What the core does about trust."""
+    """The core's functions for folder trust."""
 
     async def trusted(self, who: Identity) -> tuple[TrustedFolder, ...]: ...
     async def inspect(self, who: Identity, path: str) -> FolderReport: ...

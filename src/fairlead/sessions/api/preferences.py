@@ -1,4 +1,4 @@
-"""Settings that a client keeps for its user, so that they are the same in every browser. Only the client reads them."""
+"""Settings that a client stores for its user, to be the same in every browser. Only the client reads them."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from fairlead.model.requests import ServiceCall
 
 
 class ReadPreferences(ServiceCall, frozen=True):
-    """-> dict[str, Any]: what the asking user's client of this name has kept."""
+    """-> dict[str, Any]: the settings that the client of this name stored for the calling user."""
 
     client: str
 
 
 class SavePreferences(ServiceCall, frozen=True):
-    """-> None. These in place of those of the same names. TooLarge."""
+    """-> None. Replaces the settings of the same names. TooLarge."""
 
     client: str
     changes: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What a person has been shown of a session: kept for each user, so that lists can tell what is new to them."""
+"""Read state of sessions: stored for each user, so that lists can show what is new to them."""
 
 from typing import Final
 
@@ -8,25 +8,25 @@ from fairlead.model.ids import SessionId
 from fairlead.model.requests import ServiceCall
 
 SPACE: Final = "shown"
-"""The documents that say so, by session."""
+"""Document space of the read states; the key is the session."""
 
 
 class MarkRead(ServiceCall, frozen=True):
-    """So many turns of the session were shown to the one who asks; never fewer than before. -> None"""
+    """Record that `turns` turns of the session were shown to the caller; the number never decreases. -> None"""
 
     session: SessionId
     turns: int
 
 
 class GetReadState(ServiceCall, frozen=True):
-    """-> `Shown` of the one who asks"""
+    """-> `TurnsRead` of the caller"""
 
     sessions: tuple[SessionId, ...]
 
 
 class TurnsRead(msgspec.Struct, frozen=True):
-    """Turns that were shown, by session; one that is not here was never looked at. `watched`: the sessions that an open
-    socket of this user shows now, all that is in them included."""
+    """Turns that were shown, by session; a session that is missing here was never opened. `watched`: sessions with a
+    live subscription of this user, who has been shown all of their content."""
 
     turns: dict[str, int]
     watched: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""What a session may be opened with: the folders and the permission modes, for clients that offer a choice."""
+"""The folders and permission modes with which a session may be opened, for clients that offer a choice."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from fairlead.model.requests import ServiceCall
 
 
 class FolderMarks(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How somebody wants to see a folder. `name`: called so, where it is not empty."""
+    """A user's display settings of a folder. `name`: shown in place of the folder's name if not empty."""
 
     name: str = ""
     starred: bool = False
@@ -19,8 +19,8 @@ UNMARKED: Final = FolderMarks()
 
 
 class SessionChoices(msgspec.Struct, frozen=True):
-    """`roots` are the allowed folders, `folders` those inside them that somebody has put on the list, `marks` those of
-    the asking user."""
+    """`roots` are the allowed folders, `folders` are folders inside them that users have added, `marks` are the calling
+    user's."""
 
     roots: tuple[str, ...]
     folders: tuple[str, ...] = ()
@@ -29,17 +29,17 @@ class SessionChoices(msgspec.Struct, frozen=True):
 
 
 class ReadSessionChoices(ServiceCall, frozen=True):
-    """-> `Surroundings`"""
+    """-> `SessionChoices`"""
 
 
 class ListFolder(ServiceCall, frozen=True):
-    """-> str: the folder as it is listed from now on, links followed. OutsideRoots, NotFound."""
+    """-> str: the added folder as it is listed, links followed. OutsideRoots, NotFound."""
 
     path: str
 
 
 class MarkFolder(ServiceCall, frozen=True):
-    """-> None. The asking user's own marks of a folder, in place of those before."""
+    """-> None. Replaces the calling user's marks of a folder."""
 
     path: str
     marks: FolderMarks

@@ -6,20 +6,20 @@ from fairlead.model.requests import ServiceCall
 
 
 class ImportTranscript(ServiceCall, frozen=True):
-    """-> `Imported`. By its id a session that is listed, by its path a file anywhere inside the homes or the roots."""
+    """-> `Imported`. `session`: the id of a listed session. `path`: a file anywhere inside the homes or the roots."""
 
     session: str = ""
     path: str = ""
 
 
 class ArchiveTranscripts(ServiceCall, frozen=True):
-    """-> `ArchiveView`. May sessions be copied into our own store before the agent deletes them? None only asks."""
+    """-> `ArchiveView`. `on`: copy sessions into our own store before the agent deletes them; None only reads."""
 
     on: bool | None = None
 
 
 class AnnounceSession(ServiceCall, frozen=True):
-    """-> `Announced`. An agent that a person started tells of its session: its file, inside the agent's own homes."""
+    """-> `Announced`. Sent by an agent that a person started: its session and file, inside the agent's own homes."""
 
     session: str
     path: str

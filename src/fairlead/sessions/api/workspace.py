@@ -1,4 +1,4 @@
-"""Files and changes of a folder that sessions work in, to be looked at: nothing here writes.
+"""Read-only access to files and git changes of a folder that sessions work in.
 
 Every path is inside the allowed roots, links followed, and never in a closed folder (the gateway's own). OutsideRoots
 or NotFound are raised for all others.
@@ -12,7 +12,7 @@ from fairlead.model.requests import ServiceCall
 
 
 class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`children` of a folder that was looked into; one beyond the limits has none."""
+    """`children` are the entries of a folder; a folder beyond the limits has none."""
 
     name: str
     path: str
@@ -23,24 +23,24 @@ class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReadTree(ServiceCall, frozen=True):
-    """-> tuple of `FileEntry`: what is in a folder and below it, as far as the limits go."""
+    """-> tuple of `FileEntry`: the content of a folder and its subfolders, up to the limits."""
 
     folder: str
 
 
 class ReadFile(ServiceCall, frozen=True):
-    """-> bytes of a plain file. `path` may be relative to the folder; it need not be in there. TooLarge"""
+    """-> bytes of a plain file. `path` may be relative to the folder; it need not be inside it. TooLarge"""
 
     folder: str
     path: str
 
 
 class NotRepository(msgspec.Struct, frozen=True):
-    """There is no git repository of which the folder is a part and which lies inside the roots."""
+    """The folder is not part of a git repository inside the roots."""
 
 
 class GitText(msgspec.Struct, frozen=True):
-    """What git printed; `cut`: there was more than is told. `ok`: it ended well."""
+    """Output of git; `cut`: the output was truncated. `ok`: git succeeded."""
 
     data: bytes
     ok: bool = True
@@ -48,11 +48,11 @@ class GitText(msgspec.Struct, frozen=True):
 
 
 class ReadGit(ServiceCall, frozen=True):
-    """-> `GitText`, or `NotRepository`. Unavailable where there is no git.
+    """-> `GitText`, or `NotRepository`. Unavailable where git is not installed.
 
-    `status`: in git's porcelain form 2, with the branch. `diff`: of one file, with what is not committed. `log`: the
-    last `count` commits. `commit`: one commit's diff. `old`: a file as the last commit has it. `branches`: all of them.
-    `upstream`: how far the branch and its upstream are apart."""
+    `status`: in git's porcelain format 2, with the branch. `diff`: uncommitted changes of one file. `log`: the last
+    `count` commits. `commit`: one commit's diff. `old`: a file as in the last commit. `branches`: all branches.
+    `upstream`: the commits by which the branch and its upstream differ."""
 
     folder: str
     what: Literal["status", "diff", "log", "commit", "old", "branches", "upstream", "remotes"]

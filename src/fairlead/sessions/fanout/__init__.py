@@ -1,1 +1,1 @@
-"""Sends what happens in sessions to the clients that subscribed: hub, projections, broadcasts."""
+"""Delivers session events to subscribed clients: hub, projections, broadcasts."""

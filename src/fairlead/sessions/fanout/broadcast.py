@@ -1,7 +1,7 @@
-"""Halls at work: every socket of a protocol is told of the sessions that changed, each told once for all who are there.
+"""Broadcast channels: every socket of a protocol receives the changed sessions, each encoded once for all sockets.
 
-Whoever is slow holds up nobody: of each session it is told the last word when it has room again, and what else was told
-meanwhile passes it by. Implements `model.halls`.
+A slow socket delays no other. It gets the latest frames of each changed session when it has room again; other
+broadcasts in the meantime are dropped for it. Implements `model.broadcast`.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from fairlead.sessions.fanout.hub import BUFFER
 from fairlead.sessions.fanout.session_changes import ChangeListener, SessionChanges
 
 OWED = 256
-"""Sessions of which a slow socket is told later; of the oldest beyond these it reads in its lists."""
+"""Changed sessions that wait for a slow socket. Beyond this the oldest is dropped: the client finds it in its lists."""
 
 log = logging.getLogger("fairlead.halls")
 
@@ -29,10 +29,10 @@ Read = Callable[[SessionId], Awaitable[Summary | None]]
 
 
 class ChannelSubscriber:
-    """Implements `model.halls.Member`."""
+    """One socket's membership in a channel. Implements `model.broadcast.ChannelSubscription`."""
 
-    def __init__(self, room: "Channel", who: Identity, sink: Sink) -> None:
-        self._room = room
+    def __init__(self, channel: "Channel", who: Identity, sink: Sink) -> None:
+        self._channel = channel
         self.who = who
         self._sink = sink
         self._owed: dict[SessionId, bytes] = {}
@@ -56,15 +56,15 @@ class ChannelSubscriber:
             self._sink.send(self._owed.pop(next(iter(self._owed))))
 
     def leave(self) -> None:
-        self._room.leave(self)
+        self._channel.leave(self)
 
 
 class Channel:
-    """It listens while somebody is there."""
+    """The channel of one protocol. It listens for session changes while it has members."""
 
-    def __init__(self, codec: SessionListCodec, desk: SessionChanges, read: Read) -> None:
+    def __init__(self, codec: SessionListCodec, changes: SessionChanges, read: Read) -> None:
         self._codec = codec
-        self._desk = desk
+        self._changes = changes
         self._read = read
         self.members: set[ChannelSubscriber] = set()
         self._listener: ChangeListener | None = None
@@ -74,8 +74,8 @@ class Channel:
         member = ChannelSubscriber(self, who, sink)
         self.members.add(member)
         if self._listener is None:
-            # It hears from now on, whenever its task gets to run.
-            self._listener = self._desk.listen()
+            # Registered here, not in the task: no change is missed before the task first runs.
+            self._listener = self._changes.listen()
             task = asyncio.get_running_loop().create_task(self._listen(self._listener))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -88,12 +88,12 @@ class Channel:
             self._listener = None
 
     async def _listen(self, listener: ChangeListener) -> None:
-        while heard := await listener.hear():
-            for news in heard:
+        while notices := await listener.hear():
+            for news in notices:
                 if news.what in ("created", "updated"):
-                    await self._tell(news)
+                    await self._send_change(news)
 
-    async def _tell(self, news: SessionChangeNotice) -> None:
+    async def _send_change(self, news: SessionChangeNotice) -> None:
         try:
             summary = await self._read(news.session)
         except FairleadError as error:
@@ -109,36 +109,36 @@ class Channel:
 
 
 class SessionChannel:
-    """A hall as one person enters it. Implements `model.halls.Hall`."""
+    """A channel bound to the identity that joins it. Implements `model.broadcast.BroadcastChannel`."""
 
-    def __init__(self, room: Channel, who: Identity) -> None:
-        self._room = room
+    def __init__(self, channel: Channel, who: Identity) -> None:
+        self._channel = channel
         self._who = who
 
     def enter(self, sink: Sink) -> ChannelSubscriber:
-        return self._room.enter(self._who, sink)
+        return self._channel.enter(self._who, sink)
 
 
 class Broadcasts:
-    """One for each protocol that has asked for one."""
+    """The channels, one per codec key, created on the first join."""
 
-    def __init__(self, desk: SessionChanges, read: Read) -> None:
-        self._desk = desk
+    def __init__(self, changes: SessionChanges, read: Read) -> None:
+        self._changes = changes
         self._read = read
-        self._rooms: dict[str, Channel] = {}
+        self._channels: dict[str, Channel] = {}
 
     def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {JoinChannel: self._enter, Broadcast: self._tell}
+        return {JoinChannel: self._enter, Broadcast: self._broadcast}
 
     async def _enter(self, who: Identity, action: JoinChannel) -> SessionChannel:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
-        room = self._rooms.setdefault(action.codec.key, Channel(action.codec, self._desk, self._read))
-        return SessionChannel(room, who)
+        channel = self._channels.setdefault(action.codec.key, Channel(action.codec, self._changes, self._read))
+        return SessionChannel(channel, who)
 
-    async def _tell(self, who: Identity, action: Broadcast) -> int:
-        room = self._rooms.get(action.key)
-        members = tuple(room.members) if room is not None else ()
+    async def _broadcast(self, who: Identity, action: Broadcast) -> int:
+        channel = self._channels.get(action.key)
+        members = tuple(channel.members) if channel is not None else ()
         for member in members:
             member.told(action.frames)
         return len(members)

@@ -1,9 +1,9 @@
-"""Fan-out: one feed a session (and one for each view of it that is watched), any number of watchers. The writer never
-waits for a reader.
+"""Fan-out: one hub per session (and one per projection in use), each with any number of subscriptions. The writer
+never waits for a reader.
 
-A watcher is a cursor plus what its sink has not sent yet. While that is small it is live: it gets the bytes
-that were made once for all watchers of its variant. When it lags, nothing is kept for it: it reads the log
-from its cursor, a page at a time, as its sink drains, and is live again when it has reached the head.
+A subscription is a cursor plus the unsent bytes of its sink. While that backlog is small, the subscription is live: it
+receives bytes that were encoded once for all subscriptions with an equal encoder. When it lags, nothing is buffered for
+it: it reads the log from its cursor, a page at a time, as its sink drains, and is live again when it reaches the head.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
 
 BUFFER = 1 << 20
-"""Bytes that may wait in a watcher's sink (design: buffer per watcher)."""
+"""Bytes that may wait in a subscription's sink (design: buffer per watcher)."""
 PAGE_ENTRIES = 500
 PAGE_BYTES = 256 << 10
 
 READING = 16
-"""Pages that are read at the same time, for all watchers: each is in memory until it was sent."""
+"""Pages read at the same time, over all subscriptions: each stays in memory until it has been sent."""
 
 log = logging.getLogger("fairlead.watch")
 
@@ -37,7 +37,7 @@ def _turns() -> asyncio.Semaphore:
 
 
 class EntrySource(Protocol):
-    """Where those who are behind read: a log, or the rows of a view as entries whose seq is the ordinal."""
+    """Source for lagging subscriptions: a log, or a projection's rows as entries whose seq is the ordinal."""
 
     async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 4 << 20) -> Page: ...
 
@@ -48,7 +48,7 @@ Follower = Callable[[Sequence[Entry]], None]
 def encoded(
     variant: FrameEncoder | CatchUpEncoder, context: Any, session: SessionId, entries: Sequence[Entry]
 ) -> tuple[Any, bytes]:
-    """The frames of these entries, and the context after them."""
+    """Encode the entries; return the context after them and the joined frames."""
     if not isinstance(variant, Contextual):
         return None, b"".join([variant.encode(session, entry) for entry in entries])
     frames = []
@@ -59,10 +59,10 @@ def encoded(
 
 
 class Hub:
-    """The watchers of one session, grouped by variant so that each entry is encoded once a group.
+    """The subscriptions of one session, grouped by encoder so that each entry is encoded once per group.
 
-    `of`: the session's own feed, of the feed of a view; who watches a view is present in the session, and hears what
-    passes there."""
+    `of`: for a projection's hub, the hub of its session. A subscriber to a projection counts as present in the session
+    and receives the session's signals."""
 
     def __init__(self, session: SessionId, store: EntrySource, of: "Hub | None" = None) -> None:
         self.session = session
@@ -70,12 +70,13 @@ class Hub:
         self.head = 0
         self.failed: FairleadError | None = None
         self.encoded = 0
-        """How often an entry was encoded for those who are live: once for each variant, whatever their number."""
+        """Number of encodings for live subscriptions: one per entry and encoder, however many subscriptions."""
         self._of = of
         self.busy = False
-        """A view's fold is ahead of what was told: nobody can join who would be told it twice."""
+        """The reducer is ahead of the published rows: a subscription that became live now would get rows twice."""
         self.welcome: Callable[[bool], Sequence[Entry]] | None = None
-        """What a watcher that becomes live needs to know of what passed before; its argument: it is new."""
+        """Returns the transient entries that a subscription needs when it becomes live. Argument: whether it becomes
+        live for the first time."""
         self._joining: list[Subscription] = []
         self._views: set[Hub] = set()
         self._followers: set[Follower] = set()
@@ -83,7 +84,7 @@ class Hub:
         self._present: Counter[str] = Counter()
 
     def settle(self) -> None:
-        """What was folded has been told: whoever came level meanwhile can join."""
+        """End a batch: its rows are published, so subscriptions that caught up meanwhile can become live."""
         self.busy = False
         joining, self._joining = self._joining, []
         for watcher in joining:
@@ -93,7 +94,7 @@ class Hub:
         self._joining.append(watcher)
 
     def follow(self, follower: Follower, view: "Hub") -> Callable[[], None]:
-        """Call `follower` with all that is published, and let `view` hear the signals; the answer ends it."""
+        """Call `follower` with all published entries and forward signals to `view`; the returned function ends both."""
         self._followers.add(follower)
         self._views.add(view)
 
@@ -104,14 +105,14 @@ class Hub:
         return leave
 
     def publish(self, entries: Sequence[Entry]) -> None:
-        """Hand stored entries to everybody who is live. Called right after the append, in order."""
+        """Send stored entries to all live subscriptions. Called right after the append, in order."""
         first, last = entries[0].seq, entries[-1].seq
         self.head = last
         for variant, watchers in self._groups.items():
             live = [watcher for watcher in watchers if watcher.live]
             level = [watcher for watcher in live if watcher.position < first]
             if level:
-                # Those who are level have the same context.
+                # Subscriptions at the same position have the same context.
                 context, data = encoded(variant, level[0].context, self.session, entries)
                 self.encoded += len(entries)
             for watcher in live:
@@ -123,7 +124,7 @@ class Hub:
             follower(entries)
 
     def pass_on(self, entry: Entry) -> None:
-        """Hand on what is not kept, to those who are live and have nothing that came after it."""
+        """Send a transient entry to the live subscriptions that have received nothing later than it."""
         for variant, watchers in self._groups.items():
             live = [watcher for watcher in watchers if watcher.live and watcher.position <= entry.seq]
             if not live:
@@ -134,12 +135,12 @@ class Hub:
                 watcher.pass_on(data)
 
     def read_again(self) -> None:
-        """Somebody else has written what these watchers were not handed: each reads on from its place."""
+        """Make every subscription read on from its position: another writer stored rows, unpublished here."""
         for watcher in self._watchers():
             watcher.read_on()
 
     def fail(self, error: FairleadError) -> None:
-        """Nothing will come any more; every watcher is told so, and whoever joins."""
+        """Fail all present and future subscriptions: nothing more will be published."""
         self.failed = error
         for watcher in self._watchers():
             watcher.fail(error)
@@ -148,7 +149,7 @@ class Hub:
         return tuple(watcher for watchers in self._groups.values() for watcher in watchers)
 
     def signal(self, kind: str, name: str, data: Any, *, but: Identity | None = None) -> None:
-        """A passing matter to all watchers (but one's own sockets)."""
+        """Send a transient signal to all subscriptions, except those of the credential of `but`."""
         for variant, watchers in self._groups.items():
             frame = variant.signal(self.session, kind, name, data)
             if not frame:
@@ -161,12 +162,12 @@ class Hub:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Who watches the session or a view of it, each name once."""
+        """Names of the subscribers to the session or a projection of it, each once."""
         return tuple(sorted(self._present))
 
     @property
     def level(self) -> frozenset[Identity]:
-        """Who is shown what happens as it happens, in the session or in a view of it."""
+        """Identities with a live subscription to the session or to a projection of it."""
         feeds = (self, *self._views)
         return frozenset(watcher.who for feed in feeds for watcher in feed._watchers() if watcher.live)
 
@@ -200,7 +201,7 @@ class Hub:
 
 
 class Subscription:
-    """One subscription; implements `model.gateway.Watch`. Its place is `position` and `context`."""
+    """One subscription; implements `model.gateway.SubscriptionHandle`. Its place is `position` and `context`."""
 
     def __init__(
         self,
@@ -217,7 +218,7 @@ class Subscription:
         on_close: Callable[[], None] = lambda: None,
         on_leave: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_leave` is called before the end of one that had been sent all there was."""
+        """`on_leave` is called on close if the subscription was live: its client had been sent everything."""
         self.feed = feed
         self.who = who
         self.variant = variant
@@ -274,7 +275,8 @@ class Subscription:
             log.debug("new sent", extra={"session": self.feed.session, "who": self.who.name, "up_to": last})
 
     def pass_on(self, data: bytes) -> None:
-        """Of what is not kept nothing waits for a slow reader: it joins again when it has room, and is told the sum."""
+        """Send a transient frame. It is not queued for a slow reader: that one catches up when its sink has room, and
+        then receives the accumulated state."""
         if not data:
             return
         if self.sink.backlog() + len(data) > self._buffer:
@@ -283,7 +285,8 @@ class Subscription:
             self.sink.send(data)
 
     def tell(self, frame: bytes) -> None:
-        """A passing matter, which has no place among the entries: also to one that reads history, not to a slow one."""
+        """Send a signal. It has no position among the entries, so a subscription that reads history gets it too; it is
+        dropped for a slow one."""
         if self.sink.backlog() <= self._buffer:
             self.sink.send(frame)
 
@@ -296,14 +299,14 @@ class Subscription:
         self.sink.fail(error)
 
     def push_rest(self, entries: Sequence[Entry]) -> None:
-        """It has read some of these from the log already."""
+        """Send the entries after `position`: the earlier ones were already read from the log."""
         for entry in entries:
             if entry.seq > self.position and self.live:
                 context, data = encoded(self.variant, self.context, self.feed.session, (entry,))
                 self.push(data, entry.seq, context)
 
     def join(self) -> None:
-        """It was level with the feed a moment ago."""
+        """Become live after waiting for the end of a batch, or catch up with the rows of that batch first."""
         if self._closed:
             return
         if self.position < self.feed.head:
@@ -313,14 +316,14 @@ class Subscription:
 
     def _go_live(self) -> None:
         self.live = True
-        anew, self._met = not self._met, True
-        if anew:
+        first_time, self._met = not self._met, True
+        if first_time:
             named = {"session": self.feed.session, "who": self.who.name, "entries": self._read_entries}
             log.info("history sent", extra={**named, "up_to": self.position})
         if self.feed.welcome is not None:
-            _, told = encoded(self.variant, self.context, self.feed.session, self.feed.welcome(anew))
-            if told:
-                self.sink.send(told)
+            _, frames = encoded(self.variant, self.context, self.feed.session, self.feed.welcome(first_time))
+            if frames:
+                self.sink.send(frames)
 
     def _catch_up(self) -> None:
         self.live = False
@@ -340,7 +343,7 @@ class Subscription:
             self.fail(error)
 
     async def _read_page(self, reading: CatchUpEncoder) -> bool:
-        """Send one page from the log; true when the head is reached and the watcher is live."""
+        """Send one page from the log; true when the head is reached and the subscription is live or about to be."""
         self._room.clear()
         if self.sink.backlog() > self._buffer // 2:
             await self._room.wait()
@@ -354,7 +357,7 @@ class Subscription:
                     self.sink.send(frames)
                 return False
         if self.feed.head <= page.head:
-            # Nothing was published since the page was read; a head whose entry is gone counts as seen.
+            # Nothing was published since the page was read. The entry at the head may be gone: it counts as sent.
             self.position = max(self.position, self.feed.head)
             if self.feed.busy:
                 self.feed.wait_for(self)

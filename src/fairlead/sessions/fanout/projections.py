@@ -1,12 +1,12 @@
-"""Views with a memory at work: each is folded from its session's log while somebody uses it, and its rows are watched
-through a feed of their own.
+"""Runs projections: each is reduced from its session's log while it is in use, and its rows have a separate hub.
 
 Rules
-    A row is in the store before anybody is sent it. One `derive` is in flight; what the log gets meanwhile goes
-    together in the next.
-    While a projector is level with the log it is handed what is appended; when it is not (at its start, or because
-    too much waited), it reads the log, a page at a time. So it never holds up the log, nor much memory.
-    Nobody is needed to write a row down: whoever comes next goes on from what is stored, and makes the same rows.
+    A row is stored before it is sent to a client. One `derive` is in flight; entries that are appended meanwhile go
+    together into the next one.
+    A projector that is level with the log receives entries as they are appended. A projector that is behind (at its
+    start, or because too many entries waited) reads the log a page at a time. So it never delays the log and needs
+    little memory.
+    A projector may stop at any time: the next one continues from the stored rows and produces the same rows.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
 
 WAITING = 1 << 20
-"""Bytes of entries that may wait to be folded (as much as for a watcher); beyond it they are read from the log."""
+"""Bytes of entries that may wait to be reduced (as for a subscription); beyond this they are read from the log."""
 STRIDE = 100
-"""Entries folded before others have their turn on the loop."""
+"""Entries reduced before other tasks get a turn on the loop."""
 PAGE_BYTES = 256 << 10
 MEMORY_EVERY = 200
 BYTES_PER_ENTRY = 100
-"""How often a memory is written down: at least so many entries apart, and a large one so much less often that its
-bytes for each entry stay below those of the entry's own row."""
+"""Checkpoint interval: at least `MEMORY_EVERY` entries. Large checkpoints are written less often, so that their bytes
+per entry stay below the size of the entry's row."""
 LET_GO_S = 120.0
-"""Seconds without a watcher or a question after which a projector is let go."""
+"""Seconds without a subscription or a query after which a projector is unloaded."""
 MOST_IDLE = 64
-"""Projectors without a watcher that may be kept: a memory may have a megabyte."""
+"""Projectors without a subscription that stay loaded: a reducer's state may take a megabyte."""
 
 log = logging.getLogger("fairlead.views")
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class ProjectionFailed(FairleadError):
-    """A view's fold has a fault: it raised where it must not. The log has more."""
+    """A reducer raised an unexpected exception. The gateway's log has the traceback."""
 
     code = "view_failed"
 
@@ -53,7 +53,7 @@ class ProjectionFailed(FairleadError):
 
 
 class RowSource:
-    """A view's rows as a feed reads a log: `seq` is the ordinal."""
+    """A projection's rows as an `EntrySource`: `seq` is the ordinal."""
 
     def __init__(self, store: Store, view: str) -> None:
         self._store = store
@@ -65,8 +65,8 @@ class RowSource:
 
 
 class Projector:
-    """One view of one session, from `start` to `stop`. `source` is the session's own feed; `ended` is called if it
-    fails."""
+    """Runs one projection of one session, from `start` to `stop`. `source` is the session's hub; `ended` is called when
+    the projector ends."""
 
     def __init__(
         self, services: CoreDependencies, view: Projection, source: Hub, ended: Callable[["Projector"], None]
@@ -82,7 +82,7 @@ class Projector:
         self._seq = 0
         self._head = 0
         self._stored = 0
-        """Up to this entry the rows are in the store, whoever made them."""
+        """The rows of all entries up to this seq are in the store, whichever projector made them."""
         self._stored_head = 0
         self._since_memory = 0
         self._memory_bytes = 0
@@ -109,24 +109,25 @@ class Projector:
         return self.feed.empty and not self._asked
 
     def start(self) -> None:
-        self._leave = self._source.follow(self._heard, self.feed)
+        self._leave = self._source.follow(self._on_entries, self.feed)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def let_go(self) -> None:
-        """End after what is under way, with the memory written down: whoever comes next begins here."""
+        """Finish the batch in progress and store a checkpoint, from which the next projector continues."""
         self._leaving = True
         self._wake.set()
         if self._task is not None:
             await asyncio.wait({self._task})
 
     async def stop(self) -> None:
-        """End at once: nothing is lost, the next one goes on from what is stored."""
+        """Cancel the task. Nothing is lost: the next projector continues from the stored rows."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
     async def level(self, seq: int, then: Callable[["Projector"], T]) -> T:
-        """When the log up to `seq` is folded and its rows are stored, and nothing is half done: what `then` says."""
+        """Wait until the log up to `seq` is reduced and its rows are stored; return the result of `then`, which runs
+        between two batches."""
         self.touch()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._asked.append((seq, lambda: then(self), future))
@@ -141,8 +142,8 @@ class Projector:
 
     # --- the task
 
-    def _heard(self, entries: Sequence[Entry]) -> None:
-        """Called with what was appended, in order."""
+    def _on_entries(self, entries: Sequence[Entry]) -> None:
+        """Receive the appended entries, in order."""
         if self._behind:
             return
         self._waiting.extend(entries)
@@ -185,7 +186,8 @@ class Projector:
             self.feed.fail(why)
 
     async def _load(self) -> None:
-        """Take up what is stored; rows that are made again on the way from the memory to there are only counted."""
+        """Restore the stored checkpoint. Rows between the checkpoint and the last stored row are made again, but only
+        counted."""
         found = await self._patiently(lambda: self._services.store.folded(self.session, self.view.name))
         self._fold = self.view.fold(self.session)
         self._seq = self._head = self._since_memory = 0
@@ -195,46 +197,46 @@ class Projector:
                 self._fold.restore(found.memory.data)
                 self._seq, self._head = found.memory.seq, found.memory.head
             except Exception:
-                # Written by another version of the view: everything can be made again from the log.
+                # Written by another version of the projection: everything can be made again from the log.
                 log.exception("a view's memory is not understood", extra=self._named)
                 self._fold = self.view.fold(self.session)
         self._read_from_log()
 
     async def _next(self) -> Sequence[Entry]:
-        """The entries that follow; none if there are none yet."""
+        """The entries after `_seq`; empty if there are none yet."""
         if not self._behind:
             entries = [entry for entry in self._waiting if entry.seq > self._seq]
             self._waiting = []
             self._waiting_bytes = 0
             return entries
-        # From here on what is appended is heard: it is in the page, or it waits and the page was the last.
+        # From here on `_on_entries` collects new entries: each is in the page, or it waits and this page was the last.
         self._behind = False
         read = self._services.store.read
         page = await self._patiently(lambda: read(self.session, self._seq, STRIDE, PAGE_BYTES))
         if page.entries:
             self._read_from_log()
         else:
-            # The entry of a head may be gone; it counts as seen.
+            # The entry at the head may be gone: it counts as reduced.
             self._seq = max(self._seq, page.head)
             self._resume_numbers()
         return page.entries
 
     async def _advance(self, entries: Sequence[Entry]) -> bool:
-        """False: it stands elsewhere now, and what follows these does not follow."""
+        """Reduce, store and publish the entries. False: the projector reloaded, so the entries after these are void."""
         self.feed.busy = True
         try:
-            return await self._fold_and_tell(entries)
+            return await self._reduce_and_publish(entries)
         finally:
             self.feed.settle()
 
-    def _running(self, anew: bool) -> Sequence[Entry]:
+    def _running(self, first_time: bool) -> Sequence[Entry]:
         if not isinstance(self._fold, Resumable):
             return ()
-        return [passing_entry(self._head, 0, item.data) for item in self._fold.running(anew=anew)]
+        return [passing_entry(self._head, 0, item.data) for item in self._fold.running(anew=first_time)]
 
-    async def _fold_and_tell(self, entries: Sequence[Entry]) -> bool:
+    async def _reduce_and_publish(self, entries: Sequence[Entry]) -> bool:
         made: list[ProjectionRow | RowReplacement] = []
-        told: list[Entry] = []
+        published: list[Entry] = []
         for entry in entries:
             new = entry.seq > self._stored
             if new:
@@ -247,30 +249,30 @@ class Projector:
                 if isinstance(item, NewRow):
                     row = ProjectionRow(self._head, entry.seq, entry.at, item.data, item.key)
                     made.append(row)
-                    told.append(row_entry(row))
+                    published.append(row_entry(row))
                 elif isinstance(item, ReplaceRow):
                     made.append(RowReplacement(item.key, item.data))
                 else:
-                    told.append(passing_entry(self._head, entry.at, item.data))
+                    published.append(passing_entry(self._head, entry.at, item.data))
             self._seq = entry.seq
         self._since_memory += len(entries)
         memory = self._take_memory() if self._memory_is_due() else None
         if not made and memory is None:
-            # Nothing to wait for; others have their turn all the same.
+            # Nothing to wait for, but other tasks get a turn all the same.
             await asyncio.sleep(0)
         elif not await self._store(made, memory):
             return False
-        self._tell(told)
+        self._publish(published)
         return True
 
     def _resume_numbers(self) -> None:
-        """Where the stored rows end, so do those that were made again; a view that counts otherwise has changed."""
+        """Check at the last stored row that the repeated rows have the same count; log a changed projection if not."""
         if self._seq <= self._stored and self._head != self._stored_head:
             log.error("a view makes other rows than it did: it needs another name", extra=self._named)
             self._head = self._stored_head
 
     async def _store(self, made: Sequence[ProjectionRow | RowReplacement], memory: ReducerCheckpoint | None) -> bool:
-        """False: somebody else has stored more; their rows are taken up."""
+        """Store rows and checkpoint. False: another writer stored more rows, and this projector continues from them."""
         derived = ProjectionWrite(made=tuple(made), seq=self._seq, head=self._head, memory=memory)
         store, expected = self._services.store, self._stored
         try:
@@ -286,8 +288,8 @@ class Projector:
             self._memory_bytes = len(memory.data)
         return True
 
-    def _tell(self, told: Sequence[Entry]) -> None:
-        for kind, entries in itertools.groupby(told, lambda entry: entry.kind):
+    def _publish(self, published: Sequence[Entry]) -> None:
+        for kind, entries in itertools.groupby(published, lambda entry: entry.kind):
             if kind == ROW:
                 self.feed.publish(tuple(entries))
             else:
@@ -306,7 +308,7 @@ class Projector:
             await self._store((), self._take_memory())
 
     def _answer(self) -> None:
-        """Whoever asked for a place that is reached; nothing is half done here."""
+        """Resolve the waiters of `level` whose seq is reached. Runs between two batches."""
         waiting = []
         for seq, then, future in self._asked:
             if future.done():
@@ -329,7 +331,7 @@ class Projector:
 
 
 class Projections:
-    """The projectors at work: begun when somebody asks for a view, let go when nobody has used one for a while."""
+    """The loaded projectors: started on the first request for a projection, unloaded after some time without use."""
 
     def __init__(
         self, services: CoreDependencies, feed: Callable[[SessionId], Hub], drop_feed: Callable[[SessionId], None]
@@ -341,7 +343,7 @@ class Projections:
         self._leaving: set[asyncio.Task[None]] = set()
 
     def get(self, session: SessionId, name: str) -> Projector:
-        """The session must be known to have a log."""
+        """Return the projector, started if need be. The caller has checked that the session has a log."""
         found = self._projectors.get((session, name))
         if found is None:
             view = self._services.views.get(name)
@@ -354,7 +356,7 @@ class Projections:
         return found
 
     def _make_room(self) -> None:
-        """Whoever reads a thousand sessions one after the other does not fill the memory with them."""
+        """Unload the least recently used idle projectors: reading a thousand sessions in a row must not fill memory."""
         idle = sorted((one for one in self._projectors.values() if one.idle), key=lambda one: one.last_used)
         for projector in idle[: max(0, len(idle) - MOST_IDLE + 1)]:
             self._forget(projector)
@@ -375,12 +377,12 @@ class Projections:
         now = self._services.clock.monotonic()
         for projector in tuple(self._projectors.values()):
             if projector.idle and now - projector.last_used >= LET_GO_S:
-                # Whoever asks from now on gets another one, and never this one's end.
+                # A request from now on gets a new projector and does not wait for the end of this one.
                 self._forget(projector)
                 await projector.let_go()
 
     async def drop(self, session: SessionId) -> None:
-        """The session goes."""
+        """Stop all projectors of a session that is being removed."""
         for projector in tuple(self._projectors.values()):
             if projector.session == session:
                 await projector.stop()

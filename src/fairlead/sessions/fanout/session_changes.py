@@ -1,4 +1,4 @@
-"""News of sessions, told to whoever listens while it happens. Implements `model.news`."""
+"""Sends change notices about sessions to the current listeners. Implements `model.session_changes`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,21 +26,21 @@ _UPDATES = (
     | ev.PermissionCancelled
     | ev.ModeChanged
 )
-"""What changes how a session is shown in a list."""
+"""Events that change a session's entry in a list."""
 
 
 class ChangeListener:
-    """`sees`: of which sessions it is told."""
+    """One listener. `sees` selects the sessions whose notices it receives."""
 
-    def __init__(self, desk: "SessionChanges", sees: Callable[[SessionId], Awaitable[bool]] | None = None) -> None:
-        self._desk = desk
+    def __init__(self, changes: "SessionChanges", sees: Callable[[SessionId], Awaitable[bool]] | None = None) -> None:
+        self._changes = changes
         self._sees = sees
         self._waiting: dict[tuple[SessionId, What], SessionChangeNotice] = {}
         self._wake = asyncio.Event()
         self._closed = False
 
     def tell(self, news: SessionChangeNotice) -> None:
-        # The last of each kind is enough, and it comes where it happened last.
+        # Only the last notice of a session and kind is kept, in the order of the last occurrence.
         self._waiting.pop((news.session, news.what), None)
         self._waiting[news.session, news.what] = news
         self._wake.set()
@@ -50,21 +50,21 @@ class ChangeListener:
             while not self._waiting and not self._closed:
                 self._wake.clear()
                 await self._wake.wait()
-            heard, self._waiting = tuple(self._waiting.values()), {}
+            notices, self._waiting = tuple(self._waiting.values()), {}
             if self._sees is not None:
-                heard = tuple([news for news in heard if await self._sees(news.session)])
-            if heard and not self._closed:
-                return heard
+                notices = tuple([news for news in notices if await self._sees(news.session)])
+            if notices and not self._closed:
+                return notices
         return ()
 
     def close(self) -> None:
         self._closed = True
         self._wake.set()
-        self._desk.listeners.discard(self)
+        self._changes.listeners.discard(self)
 
 
 class SessionChanges:
-    """`sees` is `owning.Owning.sees`."""
+    """The set of listeners. `sees` is `ownership.SessionOwnership.sees`."""
 
     def __init__(self, clock: Clock, sees: Callable[[Identity, SessionId], Awaitable[bool]]) -> None:
         self._clock = clock
@@ -72,7 +72,7 @@ class SessionChanges:
         self.listeners: set[ChangeListener] = set()
 
     def listen(self, who: Identity | None = None) -> ChangeListener:
-        """Nobody in particular hears of all sessions."""
+        """Add a listener for the sessions that `who` sees; None: for all sessions."""
         listener = ChangeListener(self, None if who is None else partial(self._sees, who))
         self.listeners.add(listener)
         return listener
@@ -93,7 +93,7 @@ class SessionChanges:
 
 
 def news_of(events: Sequence[ev.Event]) -> list[What]:
-    """What a commit means for lists, each once."""
+    """The kinds of change that a commit's events mean for lists, each once."""
     found: dict[What, None] = {}
     for event in events:
         if isinstance(event, ev.AgentStarted):

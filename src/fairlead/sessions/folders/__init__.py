@@ -1,1 +1,1 @@
-"""Folders that sessions work in: browsed, remembered, trusted."""
+"""Folders that sessions work in: browsing, known folders, trust, reading files."""

@@ -1,4 +1,4 @@
-"""The folders that a session may be opened in, for whoever picks one: inside the allowed roots and nowhere else."""
+"""Lists folders in which a session may be opened, for a folder picker: only inside the allowed roots."""
 
 import asyncio
 import os
@@ -12,11 +12,11 @@ from fairlead.sessions.api.folders import Folder, FolderPage, ListFolders
 from fairlead.sessions.permissions.policy.paths import inside_any
 
 MOST: Final = 1000
-"""Folders that one answer tells: who has more of them in one place knows what to type."""
+"""Maximum number of folders in one answer: a user with more in one place can type the path."""
 
 
 class FolderBrowser:
-    """`resolve` turns what came from the wire into an allowed folder, or raises."""
+    """`resolve` turns a path from the wire into an allowed folder, or raises."""
 
     def __init__(self, roots: Sequence[str], resolve: Callable[[str], str]) -> None:
         self._roots = tuple(roots)
@@ -49,13 +49,13 @@ class FolderBrowser:
         )
 
     def _is_folder(self, entry: "os.DirEntry[str]") -> bool:
-        """A link counts where it leads, if that is inside the roots."""
+        """Whether the entry is a folder; a symbolic link counts if its target is a folder inside the roots."""
         try:
             return entry.is_dir() and (not entry.is_symlink() or inside_any(os.path.realpath(entry.path), self._roots))
         except OSError:
             return False
 
     def _folder(self, entry: "os.DirEntry[str]") -> Folder:
-        # Not UTF-8: the name as it can be shown; picking it then finds nothing, and says so.
+        # A name that is not UTF-8 is shown with replacement characters; picking it raises NotFound.
         name, path = (os.fsencode(text).decode(errors="replace") for text in (entry.name, entry.path))
         return Folder(name=name, path=path, repository=os.path.exists(os.path.join(entry.path, ".git")))

@@ -1,4 +1,4 @@
-"""Which folders and modes a client can offer: the settings' own, and folders that somebody has put on the list."""
+"""The folders and modes that a client can offer: those of the settings, and folders that users have added."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -21,13 +21,13 @@ from fairlead.sessions.permissions.policy import ModePolicy
 
 SPACE: Final = "folders"
 MARKS: Final = "folders.marks"
-"""By user and path, with a NUL between."""
+"""Document space; the key is user and path, joined by NUL."""
 MOST_MARKS: Final = 1000
 """Folders that one user may mark."""
 
 
 class KnownFolders:
-    """`resolve` refuses what lies outside the roots."""
+    """`resolve` rejects paths outside the roots."""
 
     def __init__(self, documents: Documents, policy: PolicySettings, resolve: Callable[[str], str]) -> None:
         self._documents = documents
@@ -63,7 +63,7 @@ class KnownFolders:
         await self._documents.put(MARKS, key, msgspec.to_builtins(action.marks))
 
     async def forget(self, user: str) -> None:
-        """The user is no more: the next one of that name marks folders anew."""
+        """Delete the marks of a removed user: a later user of the same name starts without marks."""
         for key in await self._documents.list(MARKS):
             if key.startswith(f"{user}\0"):
                 await self._documents.delete(MARKS, key)

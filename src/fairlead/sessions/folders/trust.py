@@ -1,7 +1,7 @@
-"""Trusted folders: whose own settings, hooks and servers may run. Implements `model.admin.Admin`.
+"""Trusted folders: their own settings, hooks and MCP servers may run. Implements `sessions.api.folders.Admin`.
 
-A folder is trusted as it was shown: its digest is kept, and a changed file asks again. Until then its sessions run
-with the user's settings only.
+A folder is trusted with the content that was shown: its digest is stored, and a changed file needs trust again. Without
+trust its sessions run with the user's settings only.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ TRUSTED = "trusted"
 
 
 class TrustedFolders:
-    """`describe` reads a folder's settings; `resolve` turns what came from the wire into an allowed folder."""
+    """`describe` reads a folder's settings; `resolve` turns a path from the wire into an allowed folder."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Looking into folders that sessions work in: files, and what git says of them. Implements `model.workspace`.
+"""Reads folders that sessions work in: files, and their git data. Implements `sessions.api.workspace`.
 
-Rule: a path is judged after its links were followed, and the file that was judged is the one that is opened.
+Rule: a path is checked after its symbolic links are followed, and exactly the checked file is opened.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from fairlead.sessions.permissions.policy.paths import inside, inside_any
 from fairlead.system import git
 
 ENTRIES: Final = 5000
-"""Files and folders that one tree tells."""
+"""Maximum number of files and folders in one tree."""
 DEPTH: Final = 12
 FILE: Final = 10 << 20
 COMMITS: Final = 100
 LEFT_OUT: Final = frozenset({".git", "node_modules", "__pycache__", ".venv"})
-"""Folders that nobody wants to see every file of."""
+"""Folders whose content is not listed."""
 SECRET: Final = frozenset({".ssh", ".gnupg", ".aws", ".netrc", ".git-credentials"})
-"""Names that hold keys: neither they nor what is in them is shown, wherever they are."""
+"""Names of files and folders that hold keys: neither they nor their content is shown, wherever they are."""
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
 _WILD: Final = re.compile(r"[][*?\\]")
 _ESCAPED: Final = r"\\\g<0>"
@@ -35,8 +35,8 @@ _LOG: Final = "--format=%H%x00%an%x00%ae%x00%aI%x00%s%x00"
 
 class WorkspaceReader:
     """`resolve` turns a folder from the wire into one inside the roots, or raises. `closed` are folders of the gateway
-    and of the agents, where conversations would be read around their owners; `beginnings` are such files: the paths
-    that begin with these."""
+    and of the agents: reading conversations there would bypass their owners. `beginnings` are path prefixes of such
+    files."""
 
     def __init__(
         self,
@@ -99,16 +99,16 @@ class WorkspaceReader:
         except OSError:
             return ()
         found.sort(key=lambda one: (not one[0], one[1].casefold()))
-        told = []
+        listed = []
         for is_folder, name, path, about in found:
             deeper = is_folder and depth > 0 and not os.path.islink(path) and name not in LEFT_OUT
             children = self._below(path, depth - 1, left) if deeper else ()
             size, modified = (0 if is_folder else about.st_size), int(about.st_mtime * 1000)
-            told.append(FileEntry(_text(name), _text(path), is_folder, size, modified, children))
-        return tuple(told)
+            listed.append(FileEntry(_text(name), _text(path), is_folder, size, modified, children))
+        return tuple(listed)
 
     def _shown(self, entry: "os.DirEntry[str]") -> str | None:
-        """Where it leads, if that may be seen: a plain file, or a folder."""
+        """The real path of a plain file or folder, if it may be shown; else None."""
         try:
             real = os.path.realpath(entry.path, strict=True)
             return real if self._open(real) and (entry.is_dir() or entry.is_file()) else None
@@ -120,12 +120,12 @@ class WorkspaceReader:
             raise BadRequest("A path has no NUL character.")
         try:
             real = os.path.realpath(path, strict=True)
-            # What git keeps is read through git, which leaves out what is closed.
+            # Files below `.git` are read only through git, which leaves out closed folders.
             if not self._open(real) or ".git" in real.split("/") or not stat.S_ISREG(os.stat(real).st_mode):
                 raise NotFound("file", named)
             with open(real, "rb", opener=_opened) as opened:
                 about = os.fstat(opened.fileno())
-                # A folder on the way may have become a link since: what was opened must be what was judged.
+                # A folder on the path may have become a link since: the opened file must be the checked one.
                 again = os.path.realpath(real, strict=True)
                 if again != real or not os.path.samestat(about, os.stat(again)):
                     raise NotFound("file", named)
@@ -149,7 +149,7 @@ class WorkspaceReader:
         return GitText(output.data, output.code == 0, output.cut)
 
     def _repository(self, folder: str) -> tuple[str, str] | None:
-        """Its folder `.git` and the top of its tree, both inside the roots."""
+        """The `.git` folder of the enclosing repository and the top of its tree, both inside the roots."""
         top = folder
         while self._open(top):
             marker = os.path.join(top, ".git")
@@ -197,14 +197,14 @@ class WorkspaceReader:
                 return ("remote",)
 
     def _inside(self, folder: str, top: str, name: str) -> str:
-        """A file's name as git has it, from the top."""
+        """A file's path relative to the top of the repository, as git uses it."""
         path = os.path.normpath(os.path.join(folder, name))
         if "\0" in name or not name or not inside(path, top) or not self._open(path):
             raise NotFound("file", name)
         return os.path.relpath(path, top)
 
     def _below_top(self, top: str, name: str) -> tuple[str, ...]:
-        """Pathspecs: what has this name, `.` being everything, without closed files that the repository has in it."""
+        """Pathspecs for `name` (`.` is everything), excluding closed and secret files inside the repository."""
         closed = [
             f":(top,exclude,literal){os.path.relpath(folder, top)}" for folder in self._closed if inside(folder, top)
         ]
@@ -228,7 +228,7 @@ def _commit(name: str) -> str:
 
 
 def _git_dir(marker: str) -> str:
-    """A worktree's `.git` is a file that names the folder."""
+    """The git folder of a `.git` marker; in a worktree the marker is a file that names the folder."""
     if os.path.isdir(marker):
         return marker
     try:

@@ -1,1 +1,1 @@
-"""The agent's process of a session: started, followed, handed over, ended, and logged."""
+"""The agent process of a session: start, recovery, hand-over, stop, and its log entries."""

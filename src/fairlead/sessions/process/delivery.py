@@ -1,4 +1,4 @@
-"""Messages on their way to the agent: who sent one can wait for it to leave the queue, and hears if it failed."""
+"""Delivery of messages: a sender can wait until a message leaves the queue, and gets an error if delivery failed."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from fairlead.model.ids import MessageId
 from fairlead.sessions.commit import SessionCore
 
 FAILED_KEPT = 64
-"""Failures of the recent past, for whoever asks a moment later."""
+"""Recent failures that are kept for callers that ask a moment later."""
 
 
 class DeliveryWaiters:
@@ -19,7 +19,7 @@ class DeliveryWaiters:
         self._failed: dict[MessageId, ev.ErrorRaised] = {}
 
     def committed(self, events: Sequence[ev.Event]) -> None:
-        """A message that cannot be handed over leaves the queue together with the reason."""
+        """Wake the waiters. A message that cannot be delivered leaves the queue in the same commit as its error."""
         failure = next((event for event in events if isinstance(event, ev.ErrorRaised)), None)
         for event in events:
             if isinstance(event, ev.MessageDequeued | ev.MessageCancelled):

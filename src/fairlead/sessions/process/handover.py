@@ -1,8 +1,8 @@
-"""A session goes on over another link: the old process is ended, the new one resumes its conversation.
+"""Hands a session over to another link: the old process is stopped, and a new one resumes its conversation.
 
-Rule: the wish is in the log before anything is done about it, and stays there until it is settled, so that a gateway
-that is restarted in the middle goes on with it. There is one process at a time, and the session always has a link:
-if the new one does not start, the old one goes on.
+Rule: the request is in the log before any action, and stays pending there until it is settled, so that a gateway that
+is restarted in the middle continues it. There is one process at a time, and the session always has a link: if the new
+process does not start, the old link is used again.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from fairlead.system.clock import within
 logger = logging.getLogger("fairlead.handover")
 
 CUT_OFF_S = 5.0
-"""How long an interrupted agent may take to end its turn itself; then its process is ended, and the turn with it."""
+"""Time that an interrupted agent has to end its turn itself; then its process is stopped, and the turn with it."""
 
 
 class Handovers:
-    """Of one session. Implements the runner's `Errand`."""
+    """The hand-overs of one session. Implements the supervisor's `PendingTask`."""
 
     def __init__(self, core: SessionCore, runner: AgentSupervisor) -> None:
         self._core = core
@@ -38,12 +38,12 @@ class Handovers:
         self._asked: list[asyncio.Future[cmd.Reply | FairleadError]] = []
         self._turned = asyncio.Event()
 
-    # --- what clients ask ----------------------------------------------------------------------------------
+    # --- client commands -----------------------------------------------------------------------------------
 
     async def ask(self, command: cmd.StartHandover, by: str) -> cmd.Reply:
-        """Answered when it is done, or has to wait. An error says why it is where it was."""
+        """Request a hand-over; return when it is done or has to wait. The error explains a failed hand-over."""
         core = self._core
-        told: asyncio.Future[cmd.Reply | FairleadError] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[cmd.Reply | FairleadError] = asyncio.get_running_loop().create_future()
         async with core.for_client():
             if self._moving:
                 raise Busy("The session is being handed over: ask again when that is done.")
@@ -60,9 +60,9 @@ class Handovers:
             await core.commit(transition)
             if waits_for or stays:
                 return reply
-            self._asked.append(told)
+            self._asked.append(future)
         self._runner.pump()
-        outcome = await told
+        outcome = await future
         if isinstance(outcome, FairleadError):
             raise outcome
         return outcome
@@ -74,7 +74,7 @@ class Handovers:
         cause = self._core.services.new_uuid()
         if runner.agent is None or not command.link == state.settings.link == runner.launched.link:
             return decide.hand_over(state, command, by, cause, waits_for)
-        # It is where it is wanted: a wish to leave is void.
+        # The session already uses the requested link: a pending request for another one is withdrawn.
         return None if state.handover is None else decide.handed_over(state, "withdrawn", by, cause)
 
     async def withdraw(self, command: cmd.WithdrawHandover, by: str) -> cmd.Reply:
@@ -93,7 +93,7 @@ class Handovers:
         return reply
 
     async def drop(self, by: str, reason: str) -> None:
-        """The session is to have no process: a wish that waits would start one."""
+        """Withdraw a pending hand-over, which would start a process: the session is to have none."""
         core = self._core
         async with core.for_client():
             if core.state.handover is not None and not self._moving:
@@ -102,7 +102,7 @@ class Handovers:
                 await core.commit(transition)
 
     def waits_for(self, when: str) -> tuple[str, ...]:
-        """What a hand-over waits for, in words; nothing if it can be done at once."""
+        """Descriptions of the work that a hand-over waits for; empty if it can be done at once."""
         state, interpreter = self._core.state, self._core.interpreter
         found: list[str] = []
         if self._runner.following:
@@ -123,7 +123,7 @@ class Handovers:
             data["waits_for"] = list(waits_for)
         return cmd.Reply(session=self._core.session, seq=seq or self._core.log.head, data=data)
 
-    # --- the runner's errand -------------------------------------------------------------------------------
+    # --- the supervisor's pending task ---------------------------------------------------------------------
 
     @property
     def due(self) -> bool:
@@ -131,13 +131,13 @@ class Handovers:
         return wish is not None and not self.waits_for(wish.when)
 
     def noticed(self) -> None:
-        """Something was logged. Whoever asked is not kept waiting for what waits itself, or is not wanted any more."""
+        """React to a commit. Callers do not wait for a hand-over that has to wait itself, or that was withdrawn."""
         self._turned.set()
         if self._asked and not self._moving and not self.due:
-            self._tell(self._undone())
+            self._resolve_callers(self._undone())
 
     async def run(self) -> None:
-        """Whoever asked is told, whatever comes of it."""
+        """Do the hand-over. The waiting callers get its outcome in every case."""
         outcome: cmd.Reply | FairleadError = Unavailable("The gateway is stopped: it hands over when it is back.")
         try:
             outcome = await self._move()
@@ -146,13 +146,13 @@ class Handovers:
             raise
         finally:
             self._moving = False
-            self._tell(outcome)
+            self._resolve_callers(outcome)
 
-    def _tell(self, outcome: cmd.Reply | FairleadError) -> None:
+    def _resolve_callers(self, outcome: cmd.Reply | FairleadError) -> None:
         asked, self._asked = self._asked, []
-        for told in asked:
-            if not told.done():
-                told.set_result(outcome)
+        for future in asked:
+            if not future.done():
+                future.set_result(outcome)
 
     def _undone(self) -> cmd.Reply:
         state = self._core.state
@@ -166,7 +166,7 @@ class Handovers:
             async with core.lock:
                 wish = core.state.handover
                 if wish is None or not self.due:
-                    # A turn has begun, or it was withdrawn.
+                    # A turn has begun, or the hand-over was withdrawn.
                     return self._undone()
                 self._moving = True
             if wish.when == "now" and runner.agent is not None:
@@ -191,7 +191,7 @@ class Handovers:
             return self._reply("moved", wish.link)
 
     async def _cut_off(self, agent: Agent, by: str) -> None:
-        """Let the agent end its turn itself, as an interrupt does; not for ever."""
+        """Interrupt the agent and wait up to `CUT_OFF_S` for it to end its turn itself."""
         core = self._core
         async with core.lock:
             if core.interpreter.turn is None and not core.interpreter.background:

@@ -1,6 +1,6 @@
-"""What an agent's process does, as entries of its session's log: it starts, tells records, is interrupted, exits.
+"""Logs the life of an agent process in its session's log: start, records, interrupt, exit.
 
-Rule: this file decides nothing about processes (that is the runner's), it writes down what happened to one.
+Rule: this file only logs what happened to a process; `AgentSupervisor` decides about processes.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,13 @@ from fairlead.model.store import NewEntry
 from fairlead.sessions.commit import Commit, SessionCore
 
 LOST = "gateway lost"
-"""Why a turn failed whose agent could not finish it without us."""
+"""Reason of a failed turn whose agent could not finish it without the gateway."""
 
 
 class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process ended, as far as we know. `stopped`: why we ended it; `cut_by`: who wanted it so, and a turn that
-    was open was cancelled by them. `conversation`: the agent's id of what it wrote down while nobody heard it."""
+    """How a process ended, as far as we know. `stopped`: why we ended it. `cut_by`: the person who ended it; an open
+    turn counts as cancelled by them. `conversation`: the agent's session id, if records were read from its transcript
+    after it had lost its gateway."""
 
     exit: Exit
     child: str
@@ -37,7 +38,7 @@ class ProcessLog:
 
     async def started(self, child: ProcessInfo, launch: Launch) -> None:
         core = self._core
-        if child.pid:  # a person's own process is not ours to find again
+        if child.pid:  # not for a process that a person started: a restarted gateway does not look for it
             await core.services.remember_child(child)
         cause = core.services.new_uuid()
         async with core.lock:
@@ -55,7 +56,7 @@ class ProcessLog:
             await core.commit(transition, patient=True)
 
     async def records(self, batch: Sequence[Record]) -> Sequence[ev.Event]:
-        """What they mean."""
+        """Log the events of the records; return these events."""
         core = self._core
         async with core.lock:
             transition = core.begin()
@@ -66,7 +67,7 @@ class ProcessLog:
         return transition.events
 
     def interrupted(self, transition: Commit, by: str) -> NewEntry:
-        """An interrupt is asked for: the turn that is open will end cancelled."""
+        """Log a requested interrupt: the open turn will end as cancelled."""
         core = self._core
         cause = core.services.new_uuid()
         marker = self._kind.interrupting(cause)
@@ -84,7 +85,7 @@ class ProcessLog:
             transition.cancel([item.request for item in core.state.pending], "the agent has exited")
             self.close_turn(transition, reason, cause)
             if ending.conversation and not core.state.resumable:
-                # We died before the agent told its id: without it the next process would begin anew.
+                # The gateway died before the agent sent its id; without it the next process would start from scratch.
                 resumed = event_id(cause, "session.resumed")
                 transition.add(ev.SessionResumed(id=resumed, agent_session=ending.conversation))
             transition.add(
@@ -102,18 +103,18 @@ class ProcessLog:
             await core.commit(transition, patient=True)
 
     async def knows_exit(self, child: str) -> bool:
-        """Whether the end of this process was told: the gateway may die between the log and its list of children."""
+        """Whether the exit of this process is logged: the gateway may die before it deletes the child record."""
         return await self._core.log.store.find(self._core.session, _exit_key(child)) is not None
 
     def close_turn(self, transition: Commit, reason: str, cause: str) -> None:
-        """What is open ends: nobody is left who could end it."""
+        """End the open turn and calls: no process is left that could end them."""
         outcome = self._core.interpreter.exited(reason, cause)
         for event in outcome.events:
             transition.add(event)
         transition.stage.drop.update(outcome.drop)
 
     async def close_lost(self) -> None:
-        """A turn is open in the log and no process is left that could end it."""
+        """Close a turn that is open in the log although no process is left that could end it."""
         await self.cancel_pending("agent lost its gateway")
         core = self._core
         async with core.lock:
@@ -133,7 +134,7 @@ class ProcessLog:
 
 
 def child_name(child: ProcessInfo) -> str:
-    """A process, for good: pids come again."""
+    """A permanent name of a process: pids are reused."""
     return f"{child.pid}-{child.started}"
 
 

@@ -1,7 +1,8 @@
-"""The agent of one session: started for the first message, kept over many turns, ended when idle, resumed when needed.
+"""Supervises the agent of one session: started for the first message, kept over many turns, stopped when idle, resumed
+when needed.
 
-Rule: the runner decides when a process lives; what it says becomes events in `core`. It hands the agent one message
-a turn. Calls to the agent are made without the session's lock: its answers come through that lock.
+Rule: the supervisor decides when a process lives; its output becomes events in `core`. It sends the agent one message
+per turn. Calls to the agent are made without the session's lock: its answers come through that lock.
 """
 
 import asyncio
@@ -37,11 +38,11 @@ from fairlead.sessions.process.process_log import ProcessEnd, ProcessLog, child_
 logger = logging.getLogger("fairlead.agent")
 
 NO_HISTORY = "No conversation found"
-"""The agent's own words when it is told to resume what it never wrote down."""
+"""The agent's error text when it should resume a conversation that it never stored."""
 
 
 class PendingTask(Protocol):
-    """Something that is to be done with the process before the next message is handed over."""
+    """A task on the process that comes before the next message."""
 
     @property
     def due(self) -> bool: ...
@@ -72,7 +73,8 @@ class AgentSupervisor:
 
     @property
     def busy(self) -> bool:
-        """A turn, background work or a waiting person: the process must not be ended for room, or for being idle."""
+        """There is a turn, background work or a waiting person: the process must not be stopped to make room, or as
+        idle."""
         return (
             self.following
             or (self.agent is not None and self.agent.attended)
@@ -89,7 +91,7 @@ class AgentSupervisor:
         return interpreter.turn is not None or interpreter.background > 0 or bool(self.core.state.pending)
 
     def pump(self) -> None:
-        """Do what comes next: an errand that is due, else the next queued message if the agent is free for it."""
+        """Start the next task: a pending task that is due, else the next queued message if the agent is free for it."""
         if self._closing or not (self._errand_due or self._sendable):
             return
         if self._dispatching is None or self._dispatching.done():
@@ -139,7 +141,7 @@ class AgentSupervisor:
         await self._write(agent, record)
 
     async def steer(self, content: Sequence[Content], message: MessageId, by: str) -> int:
-        """Into the running turn; the seq of the message."""
+        """Send a message into the running turn; return the seq of the message."""
         agent = self.running()
         core = self.core
         async with core.for_client():
@@ -159,7 +161,7 @@ class AgentSupervisor:
             logger.info("agent gone before it got a message", extra={"session": self.core.session})
 
     async def _refuse_first(self, error: FairleadError) -> None:
-        """The agent cannot be started: the first message fails with the reason, the others are tried again."""
+        """Fail the first queued message because the agent cannot be started; the others are tried again."""
         core = self.core
         async with core.lock:
             if not core.state.queue or core.interpreter.busy:
@@ -184,7 +186,7 @@ class AgentSupervisor:
     # --- start and stop --------------------------------------------------------------------------------
 
     def takes(self, **change: Any) -> Agent | None:
-        """The running agent, if it can be told of this change of settings; else its next process is started with it."""
+        """The running agent, if it accepts this change of settings; None: its next process is started with it."""
         if self.agent is None:
             return None
         changed = msgspec.structs.replace(self.launched, **change)
@@ -196,7 +198,7 @@ class AgentSupervisor:
         return self.agent
 
     async def ensure(self) -> Agent:
-        """A running agent with the settings of now; started or restarted where it must be."""
+        """A running agent with the current settings, started or restarted if necessary."""
         async with self.starting:
             if self._guest is not None:
                 raise Busy("The session waits for an agent that is to dial in: start it, or close the session.")
@@ -239,7 +241,7 @@ class AgentSupervisor:
         return await self._live(link, launch, await self.kind.launch(launch, link, link))
 
     async def _live(self, link: "_AgentConnection", launch: Launch, agent: Agent) -> Agent:
-        """It takes prompts."""
+        """Register a started agent, which now accepts prompts."""
         services, asked = self.core.services, launch.settings.mcp_servers
         self.launched = launch.settings
         self.agent = None if link.gone else agent
@@ -252,7 +254,7 @@ class AgentSupervisor:
         return agent
 
     async def invite(self) -> AgentInvitation:
-        """Expect an agent that a person starts; a process of ours that is idle makes way for it."""
+        """Invite an agent that a person starts; an idle process of ours is stopped for it."""
         async with self.starting:
             if self.following or self.at_work:
                 raise Busy("The agent is at work: wait for its turn's end, or interrupt it.")
@@ -282,22 +284,22 @@ class AgentSupervisor:
             await asyncio.wait({self._awaiting})
 
     async def stop(self, reason: str) -> None:
-        """End the process, whatever it does; the session stays and can be resumed."""
+        """Stop the process, even in a turn; the session stays and can be resumed."""
         async with self.starting:
             await self.call_off()
             await self.end_process(reason)
 
     async def end_process(self, reason: str, cut_by: str | None = None) -> None:
-        """Returns when the exit is in the log: a new process must not be taken for the old one's end.
+        """Stop the process; return when its exit is in the log, so that the exit is not mistaken for a new process's.
 
-        `cut_by`: who wants it so; a turn that is open then was cancelled by them, it has not failed."""
+        `cut_by`: the person who wants it; an open turn then counts as cancelled by them, not as failed."""
         if self.agent is not None and self._link is not None:
             self._stop_reason, self._cut_by = reason, cut_by
             await self.agent.stop(reason)
             await self._link.ended.wait()
 
     async def shutdown(self) -> None:
-        """The gateway ends: nothing new is handed over, the process is ended."""
+        """Stop for the end of the gateway: no more messages are sent, and the process is stopped."""
         self._closing = True
         self.core.hurried = True
         if self._dispatching is not None:
@@ -308,7 +310,7 @@ class AgentSupervisor:
     # --- a child of an earlier gateway ---------------------------------------------------------------------
 
     async def follow(self, child: ProcessInfo, *, end: bool) -> None:
-        """It outlived its gateway: its transcript is followed to its exit, and only then is the session free again."""
+        """Follow the transcript of a process that outlived its gateway; the session is free again when it exits."""
         self.following = True
         link = _AgentConnection(self, child_name(child), None, child.agent_session)
         link.child = child_name(child)
@@ -326,13 +328,13 @@ class AgentSupervisor:
                 await self.ledger.close_lost()
             self.pump()
 
-    # --- what the process tells --------------------------------------------------------------------------
+    # --- output of the process ---------------------------------------------------------------------------
 
     async def records(self, batch: Sequence[Record]) -> None:
         self.last_used = self.core.services.clock.monotonic()
         for event in await self.ledger.records(batch):
             if isinstance(event, ev.ModeChanged):
-                # It runs in this mode: it need not be started again for it.
+                # The process already runs in this mode: it need not be restarted for it.
                 self.launched = msgspec.structs.replace(self.launched, mode=event.mode)
 
     async def exited(self, link: "_AgentConnection", exit: Exit) -> None:
@@ -350,14 +352,14 @@ class AgentSupervisor:
 
 
 class _AgentConnection(AgentSink):
-    """One process's way back to us: what an earlier one still says can never be taken for the present one's."""
+    """The sink of one process: late output of an earlier process cannot be mistaken for that of the current one."""
 
     def __init__(self, runner: AgentSupervisor, cause: str, launch: Launch | None, followed: str = "") -> None:
         self._runner = runner
         self.cause = cause
         self._launch = launch
         self._followed = followed
-        self._heard = False
+        self._has_records = False
         self.child = ""
         self.gone = False
         self.ended = asyncio.Event()
@@ -365,12 +367,12 @@ class _AgentConnection(AgentSink):
 
     @property
     def follows(self) -> bool:
-        """Of a process that outlived its gateway."""
+        """Whether the process outlived its gateway."""
         return self._launch is None
 
     @property
     def conversation(self) -> str:
-        return self._followed if self._heard else ""
+        return self._followed if self._has_records else ""
 
     async def started(self, child: ProcessInfo) -> None:
         assert self._launch is not None
@@ -378,7 +380,7 @@ class _AgentConnection(AgentSink):
         await self._runner.ledger.started(child, self._launch)
 
     async def records(self, batch: Sequence[Record]) -> None:
-        self._heard = True
+        self._has_records = True
         await self._runner.records(batch)
 
     async def check(self, call: ToolCheck) -> Verdict:
