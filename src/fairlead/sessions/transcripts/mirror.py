@@ -1,8 +1,8 @@
 """Mirrors the transcript of a session whose agent runs here: its rows are stored in the log next to the wire records.
 
-Rule: the rows are stored for their bytes only and emit no events of their own. History serves a record as the
-transcript has it; only wire records produce events. The file is read when a turn is over, and when it changes after
-that, never while the agent works.
+Rule: the rows are stored for their bytes only (`RecordStored`) and never interpreted. History serves a record as the
+transcript has it; only the wire determines what happened. The file is read when a turn is over, and when it changes
+after that, never while the agent works.
 """
 
 import logging
