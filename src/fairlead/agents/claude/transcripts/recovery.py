@@ -117,7 +117,7 @@ class _Quiet:
         await self._clock.sleep(QUIET_SECONDS)
         await self._act()
 
-    async def heard(self) -> None:
+    async def reset(self) -> None:
         await self.stop()
         self._waiting = asyncio.create_task(self._wait())
 
@@ -135,7 +135,7 @@ async def _read(tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink, 
             splitter, generation = LineSplitter(), tail.generation
         if data:
             if quiet is not None:
-                await quiet.heard()
+                await quiet.reset()
             await _give(splitter.feed(data), sink)
         elif was_gone:
             await _give(splitter.end(), sink)
