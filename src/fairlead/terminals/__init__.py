@@ -1,2 +1,2 @@
-"""Shared terminals: programs on PTYs that many watch at once. What a screen shows is computed here, so that one who
-comes late, or lags, is drawn the whole of it."""
+"""Shared terminals: programs on PTYs that many clients watch at once. The screen is computed here, so that a client
+that joins late, or lags, gets a redraw of all of it."""

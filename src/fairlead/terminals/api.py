@@ -1,7 +1,8 @@
-"""The terminal port: a program on a PTY that many may watch and those with the scope may type into.
+"""The terminal port: a program on a PTY that many clients may watch; clients with the scope may type into it.
 
-The room `terminals` implements it; agents that live on a screen, and the terminal sockets of client protocols, use it.
-A name says whose it is: `session/<id>` for an agent's own, others as their protocol wants.
+`terminals.registry` and `terminals.pty_session` implement it; agents that run on a screen, and the terminal sockets of
+client protocols, use it. A terminal's name identifies its owner: `session/<id>` for a session's agent, others as their
+protocol defines.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -21,7 +22,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Screen(msgspec.Struct, frozen=True):
-    """What a person would see now. `lines` are as wide as they are written, blank ends cut off; the cursor counts
+    """The screen as a person would see it now. `lines` have no trailing blanks; the cursor (`row`, `column`) counts
     from 0. `version` grows with every change."""
 
     lines: tuple[str, ...]
@@ -30,24 +31,24 @@ class Screen(msgspec.Struct, frozen=True):
     size: Size
     version: int
     pasting: bool
-    """The program asked for bracketed paste."""
+    """Whether the program asked for bracketed paste."""
 
 
 class FoundUrl(msgspec.Struct, frozen=True):
-    """A URL that the program printed. `open`: it asks that it be opened; that may come later, with the URL once
-    more."""
+    """A URL that the program printed. `open`: the program asks to open it; the request may come later, with the same
+    URL again."""
 
     url: str
     open: bool = False
 
 
 class TerminalOutput(msgspec.Struct, frozen=True):
-    """What a watcher is given: whole characters and sequences. `redraw`: it lagged (or has just come, or the size has
-    changed), and this draws everything from a clean screen, for a terminal of `size`; what it had before is void.
-    The first of a raw watch is no redraw and tells the `size` as well; its data may be empty.
+    """Output for a watcher: whole characters and sequences. `redraw`: the watcher lagged (or has just joined, or the
+    size has changed), and this draws everything from a clean screen, for a terminal of `size`; earlier output is void.
+    The first output of a raw watch is not a redraw and has the `size` as well; its data may be empty.
 
-    `urls`: what was found among all that was printed by then; the first tells those that were found before. One that
-    was asked to be opened is so for whoever is told first."""
+    `urls`: the URLs found in all output so far that were not sent yet; the first output has those found before the
+    watcher joined. A URL has `open` only for the watchers that receive it first."""
 
     data: bytes
     redraw: bool = False
@@ -56,11 +57,11 @@ class TerminalOutput(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What is started. Nothing of it comes from a wire, but a `cwd` inside the roots.
+    """A program to start. Nothing of it comes from a wire, except a `cwd` inside the roots.
 
-    `shell`: it is a person's own. It keeps the size that they left it with, the last of what it printed for raw
-    watchers, and waits a while for those who watch when all of them lag: an agent never does. `recording`: the file
-    that what it prints is recorded to; empty, none."""
+    `shell`: the program belongs to a person. It keeps the size that its last watcher left, keeps its latest output for
+    raw watchers, and waits a while when all its watchers lag; an agent never waits. `recording`: the file to which its
+    output is recorded; empty for none."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -71,7 +72,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terminal(Protocol):
-    """One program on a PTY. It goes on when nobody watches."""
+    """One program on a PTY. It continues to run without watchers."""
 
     @property
     def name(self) -> str: ...
@@ -79,7 +80,7 @@ class Terminal(Protocol):
     def pid(self) -> int: ...
     @property
     def started(self) -> str:
-        """The process's start time, which with its pid names it for good."""
+        """The process's start time, which together with its pid identifies it uniquely."""
         ...
 
     @property
@@ -88,12 +89,12 @@ class Terminal(Protocol):
     def running(self) -> bool: ...
     @property
     def watched(self) -> bool:
-        """Somebody sees what it prints, now."""
+        """Whether it has any watchers now."""
         ...
 
     @property
     def touched(self) -> float:
-        """When it was last typed into, printed, was resized or joined, on the clock's `monotonic`."""
+        """When it last got input, printed, was resized or joined, on the clock's `monotonic`."""
         ...
 
     @property
@@ -104,47 +105,48 @@ class Terminal(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Keys. Waits while the program does not read; AgentGone when it has ended."""
+        """Type keys. Waits while the program does not read. Raises AgentNotRunning when it has ended."""
         ...
 
     def resize(self, size: Size, who: str = "") -> None:
-        """What the watcher `who` has room for; the terminal is as large as the smallest of those that write. Its word
-        counts until its `watch` ends; without any, the size is the one that the program was started with."""
+        """Set the size of the watcher `who`; the terminal is as large as the smallest of the watchers that write. The
+        size counts until the watcher's `watch` ends; without any, an agent's terminal has its original size."""
         ...
 
     def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[TerminalOutput, None]:
-        """First a redraw, then what is printed, until the program has ended. `raw`, of a shell: first the last of
-        what it printed, as it was. A watcher that lags is given a redraw. Whoever leaves before the end closes it."""
+        """Yield first a redraw, then the output, until the program has ended. `raw`, for a shell: first its latest
+        output as it was printed. A watcher that lags gets a redraw. A caller that leaves early closes the generator."""
         ...
 
     def say(self, text: str) -> None:
-        """Shown to all as if the program had printed it; the program is not asked."""
+        """Show a text to all watchers as if the program had printed it; the program does not see it."""
         ...
 
     async def wait(self) -> Exit: ...
     @property
     def exit(self) -> Exit | None:
-        """How the program has ended."""
+        """How the program has ended; None while it runs."""
         ...
 
     async def stop(self) -> Exit:
-        """Hang up, terminate, kill: bounded; the program and its children are reaped."""
+        """Hang up, terminate, kill, in bounded time; the program and its children are reaped."""
         ...
 
 
 class Terminals(Protocol):
-    """All that are open. Bounded in number."""
+    """All open terminals, bounded in number."""
 
     async def open(self, name: str, program: Program) -> Terminal:
-        """TooMany; Busy where one of that name runs; AgentMissing, BadRequest where it cannot be started."""
+        """Start a program on a terminal. Raises TooMany; Busy if one of that name runs; AgentMissing or BadRequest if
+        it cannot be started."""
         ...
 
     def find(self, name: str) -> Terminal | None:
-        """The last of that name; one that has ended is kept for a while."""
+        """The last terminal of that name; one that has ended is kept for a while."""
         ...
 
     def names(self) -> tuple[str, ...]:
-        """Of those that run."""
+        """The names of the running terminals."""
         ...
 
 
@@ -152,20 +154,19 @@ class Terminals(Protocol):
 
 
 class TypedKeys(msgspec.Struct, frozen=True):
-    """What is typed."""
+    """Keys typed by a client."""
 
     data: bytes
 
 
 class TerminalReply(msgspec.Struct, frozen=True):
-    """What is written back at once."""
+    """Frames that are sent back to the client at once."""
 
     frames: bytes
 
 
 class TerminalInput(Protocol):
-    """How a client protocol tells what happens on a terminal; one object a socket, pure. Frames are ready ones, from
-    `model.frames`."""
+    """Encodes terminal output as frames of a client protocol (`model.frames`); one object per socket, pure."""
 
     def output(self, output: TerminalOutput) -> bytes: ...
     def ended(self, exit: Exit) -> bytes: ...
@@ -173,17 +174,17 @@ class TerminalInput(Protocol):
 
 
 class TerminalCodec(TerminalInput, Protocol):
-    """The same, and how it spells what its client says."""
+    """The same encoder, and the decoder of the client's frames."""
 
     def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
-        """A client's frame. A FairleadError is told by `failed`, and the socket goes on."""
+        """Decode a client's frame. A FairleadError is sent to the client by `failed`, and the socket stays open."""
         ...
 
 
 class ProgramRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The program that a client wants to sit before: that which it had under the same folder, session, provider and
-    command, else a new one. `provider` is the name of a configured program, empty for the shell, into which `command`
-    is typed. `resume`: a new one goes on with the conversation `session`. `restart`: one that runs is ended first."""
+    """A client's request to attach to a program: the running one with the same folder, session, provider and command,
+    else a new one. `provider` is the name of a configured program, empty for the shell, into which `command` is typed.
+    `resume`: a new program continues the conversation `session`. `restart`: a running program is stopped first."""
 
     folder: str = ""
     session: str = ""
@@ -195,8 +196,8 @@ class ProgramRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgramAttached(msgspec.Struct, frozen=True, kw_only=True):
-    """What it got. `again`: it ran already. `resumed`: the agent's id of the conversation that goes on; `lost`: why
-    one does not."""
+    """The program that the client was attached to. `again`: it ran already. `resumed`: the agent's id of the continued
+    conversation; `lost`: the reason why the conversation is not continued."""
 
     folder: str
     provider: str = ""
@@ -206,15 +207,15 @@ class ProgramAttached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LauncherCodec(TerminalInput, Protocol):
-    """Of a socket whose client names the program that it wants, and may want another later."""
+    """The codec of a socket whose client requests programs, one after the other."""
 
     def read(self, data: bytes) -> ProgramRequest | TypedKeys | Size | TerminalReply: ...
     def seated(self, seated: ProgramAttached) -> bytes:
-        """Comes before the first output of each program."""
+        """Encode the attachment; sent before the first output of each program."""
         ...
 
     def refused(self, error: FairleadError) -> bytes:
-        """There is no program: the client may want another."""
+        """Encode a failed request; the client may request another program."""
         ...
 
 
@@ -241,7 +242,7 @@ class ShowTerminal(ServiceCall, frozen=True):
 
 
 class JoinTerminal(ServiceCall, frozen=True):
-    """-> a `model.sockets.Holder` that a conversation attaches; NotFound"""
+    """-> a `model.sockets.SocketOwner` that the socket's protocol attaches; NotFound"""
 
     name: str
     codec: TerminalCodec
@@ -252,12 +253,12 @@ class JoinTerminal(ServiceCall, frozen=True):
 
 
 class JoinShell(ServiceCall, frozen=True, kw_only=True):
-    """-> a `Holder` as of JoinTerminal, for the asker's own shell of that name. It is started if it does not run, in
-    `folder` (empty: the first root); what it has printed until then is part of the first output. BadRequest,
-    OutsideRoots, NotFound, TooMany, AgentMissing where it cannot be; AgentMissing has the system's word (`errno`).
+    """-> a `SocketOwner` as from JoinTerminal, for the caller's own shell of that name. It is started in `folder`
+    (empty: the first root) if it does not run; its output until then is part of the first output. Raises BadRequest,
+    OutsideRoots, NotFound, TooMany, AgentMissing; AgentMissing has the system's error name (`errno`).
 
-    `raw`: begin with the last bytes as they were, not with a redraw. `read_only`: whatever is typed or resized there
-    does nothing, and nothing is started. `owner`: the shell of another user, who shares it; it is only watched."""
+    `raw`: begin with the latest bytes as they were printed, not with a redraw. `read_only`: keys and sizes are ignored,
+    and nothing is started. `owner`: join the shell of another user, who shares it; it can only be watched."""
 
     name: str
     codec: TerminalCodec
@@ -268,11 +269,11 @@ class JoinShell(ServiceCall, frozen=True, kw_only=True):
 
 
 class ListShells(ServiceCall, frozen=True):
-    """-> tuple of `ShellView`: the asker's own that run, and those that others share"""
+    """-> tuple of `ShellView`: the caller's own running shells, and those that other users share"""
 
 
 class ShareShell(ServiceCall, frozen=True):
-    """-> `ShellView`. Other users with the scope may watch it, until it ends or is shared no more. NotFound"""
+    """-> `ShellView`. Other users with the scope may watch the shell until it ends or is no longer shared. NotFound"""
 
     name: str
     shared: bool
@@ -296,18 +297,18 @@ class ShellView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenLauncher(ServiceCall, frozen=True, kw_only=True):
-    """-> a `Holder` that gives its client the programs it wants, one after the other. They are the asker's own; what
-    cannot be given is told by the codec."""
+    """-> a `SocketOwner` that attaches its client to the programs that it requests, one after the other. They belong to
+    the caller; the codec encodes failures."""
 
     codec: LauncherCodec
 
 
 def session_terminal(session: SessionId) -> str:
-    """The name of the terminal that a session's agent lives on."""
+    """The name of the terminal that a session's agent runs on."""
     return f"session/{session}"
 
 
 def session_of_terminal(name: str) -> str:
-    """The session whose agent lives there; empty where it is a person's."""
+    """The session whose agent runs on this terminal; empty for a person's terminal."""
     kind, _, session = name.partition("/")
     return session if kind == "session" else ""

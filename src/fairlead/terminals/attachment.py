@@ -1,6 +1,6 @@
-"""A terminal on a socket: output to the client, keys and sizes from it. What waits on either side is bounded.
+"""Attaches a socket to a terminal: output to the client, keys and sizes from it. Both queues are bounded.
 
-How it is spelt is the protocol's business (`model.terminals.TerminalCodec`).
+The client protocol encodes and decodes the frames (`terminals.api.TerminalCodec`).
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from fairlead.terminals.api import (
 log = logging.getLogger("fairlead.terminals")
 
 UNSENT_BYTES: Final = 128 * 1024
-"""What may wait for the client; above the mark over which a connection tells that it has drained."""
+"""Output that may wait for the client; above the mark over which a connection reports that it has drained."""
 UNTYPED_BYTES: Final = 64 * 1024
-"""What may wait for a program that does not read its keys before the socket is not read any more."""
+"""Keys that may wait for a program that does not read, before the socket is paused."""
 DONE: Final = 1000
 BROKEN: Final = 1011
 
 
 class TerminalAttachment:
-    """Somebody before a terminal: what it prints goes to their wire, what they say into it. `size`: what they have
-    room for from the beginning."""
+    """One client attached to a terminal: the output goes to its socket, its keys and sizes to the terminal. `size` is
+    the client's initial size."""
 
     def __init__(
         self,
@@ -66,24 +66,24 @@ class TerminalAttachment:
         self._typing = False
         self._paused = False
         self.left: Callable[[], None] = lambda: None
-        """Called when the socket is gone."""
+        """Called when the socket is detached."""
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
         self._spawn(self._show(wire))
 
-    def heard(self, said: TypedKeys | Size | TerminalReply) -> None:
-        match said:
+    def heard(self, message: TypedKeys | Size | TerminalReply) -> None:
+        match message:
             case TerminalReply(frames=frames):
-                self._say(frames)
+                self._send(frames)
             case _ if self._read_only:
                 pass
             case TypedKeys(data=keys):
                 self._type(keys)
             case Size() if self._begun:
-                self._terminal.resize(said, self._who)
+                self._terminal.resize(message, self._who)
             case Size():
-                self._size = said
+                self._size = message
 
     def drained(self) -> None:
         self._drained.set()
@@ -95,13 +95,13 @@ class TerminalAttachment:
         self.left()
 
     def dismiss(self, reason: str) -> None:
-        """It may watch no longer."""
+        """Close the socket of a client that may no longer watch."""
         if self._wire is not None:
             self._wire.hang_up(DONE, reason)
 
     # --- inside
 
-    def _say(self, frames: bytes) -> None:
+    def _send(self, frames: bytes) -> None:
         if self._wire is not None:
             self._wire.send(frames)
 
@@ -114,7 +114,7 @@ class TerminalAttachment:
         try:
             self._begun = True
             if self._size is not None:
-                # Only now: a size is forgotten by the end of the watch that it belongs to.
+                # Not earlier: the end of a watch removes the size that belongs to it.
                 self._terminal.resize(self._size, self._who)
             async with contextlib.aclosing(self._terminal.watch(self._who, self._begins_raw())) as watching:
                 async for output in watching:
@@ -155,13 +155,13 @@ class TerminalAttachment:
                     self._wire.resume()
         except FairleadError as error:
             self._keys.clear()
-            self._say(self._words.failed(error))
+            self._send(self._words.failed(error))
         finally:
             self._typing = False
 
 
 class SocketAttachment(TerminalAttachment):
-    """Implements `model.sockets.Holder`: one terminal, as long as the socket lasts."""
+    """Implements `model.sockets.SocketOwner`: one terminal for the lifetime of the socket."""
 
     def __init__(
         self, terminal: Terminal, codec: TerminalCodec, who: str, *, raw: bool = False, read_only: bool = False
@@ -177,18 +177,18 @@ class SocketAttachment(TerminalAttachment):
         self._early.clear()
 
     def received(self, data: bytes) -> None:
-        """Also before it is attached: a client need not wait with its first words."""
+        """Handle a frame; frames that come before the socket is attached are queued."""
         if self._wire is None:
             self._early.append(data)
             return
         try:
             self.heard(self._codec.read(data))
         except FairleadError as error:
-            self._say(self._codec.failed(error))
+            self._send(self._codec.failed(error))
 
 
 class TerminalActions:
-    """What sockets and routes ask about terminals. Who may ask is decided before."""
+    """Handlers of the service calls about terminals. Access is checked before."""
 
     def __init__(self, terminals: Terminals) -> None:
         self._terminals = terminals

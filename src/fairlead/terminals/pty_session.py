@@ -1,5 +1,5 @@
-"""One program on its PTY: read, shown, fanned out. An agent never waits for a watcher, nor for the screen's reader; a
-shell waits a while when all who watch it lag.
+"""One program on its PTY: reads its output, updates the screen, and sends the output to all watchers. An agent never
+waits for a watcher, nor for the reader of the screen; a shell waits a while when all its watchers lag.
 """
 
 import asyncio
@@ -27,22 +27,23 @@ from fairlead.terminals.subscriber import MOST_URLS, TerminalSubscriber
 log = logging.getLogger("fairlead.terminals")
 
 GATHER_SECONDS: Final = 0.004
-"""What is printed so soon after an output goes together in the next: a quarter of a screen's frame, unseen by a person
-who types, and a flood becomes few messages."""
+"""Output printed within this time after a message is sent together in the next one: a quarter of a screen's frame,
+which a typing person does not notice, and a flood becomes few messages."""
 LAG_SECONDS: Final = 5.0
-"""How long a shell waits for watchers that all lag: a slow line, not a sleeping computer."""
+"""How long a shell waits for watchers that all lag: enough for a slow line, not for a sleeping computer."""
 QUIET_SECONDS: Final = 0.5
-"""After so long without output a URL is taken to be whole: a program writes a line at once."""
+"""After this long without output a URL is taken to be complete: a program writes a line at once."""
 TAIL_BYTES: Final = 256 * 1024
 REDRAW_HISTORY: Final = 128 * 1024
 """Bytes of scrollback in a redraw: some two thousand lines of a busy program."""
 PIECE: Final = 4096
 LEAST_PIECE: Final = 128
 USUAL_CELLS: Final = 120 * 40
-"""Bytes that are shown at once on a screen of so many cells: some 0.1 ms of text, a few at worst."""
+"""The emulator processes `PIECE` bytes at once on a screen of `USUAL_CELLS` cells: some 0.1 ms of text, a few ms at
+worst; fewer on a larger screen, but at least `LEAST_PIECE`."""
 LEAST: Final = Size(2, 1)
 MOST: Final = Size(500, 200)
-"""Beyond most screens. What the cells and a redraw of them may cost is bounded with it."""
+"""Larger than most screens. It bounds the cost of the cells and of a redraw."""
 
 
 def fit(size: Size) -> Size:
@@ -54,8 +55,8 @@ def fit(size: Size) -> Size:
 
 
 class PtySession:
-    """Implements `model.terminals.Terminal`. `turn` is shared by all terminals: each holds the loop for one piece of
-    output at a time, and whatever else is ready comes in between."""
+    """Implements `terminals.api.Terminal`. `turn` is shared by all terminals: each holds the event loop for one piece
+    of output at a time, and other ready tasks run in between."""
 
     def __init__(
         self, name: str, child: PtyChild, program: Program, clock: Clock, patience: StopTimeouts, turn: asyncio.Lock
@@ -119,12 +120,12 @@ class PtySession:
 
     @property
     def intact(self) -> bool:
-        """All that it has ever printed is there as it was, for the size that it has."""
+        """Whether all output that it ever printed is kept, and was printed at its current size."""
         return self._tail is not None and self._tail.whole and not self._resized
 
     @property
     def left(self) -> float | None:
-        """Since when nobody watches it, on the clock's `monotonic`; None while somebody does."""
+        """When its last watcher left, on the clock's `monotonic`; None while it is watched."""
         return self._left
 
     @property
@@ -208,7 +209,7 @@ class PtySession:
         self._stopping = True
         self._eased.set()
         await self._child.end(self._patience)
-        # One that hangs in the kernel outlives even a kill: nobody waits for it.
+        # A process that hangs in the kernel survives even SIGKILL: do not wait for it.
         return Exit() if self._child.running else await self.wait()
 
     # --- inside
@@ -232,7 +233,7 @@ class PtySession:
 
     async def _take(self, data: bytes) -> None:
         self._touch()
-        # As much less at once as the screen is larger than a usual one: clearing it takes as much longer.
+        # Pieces shrink as the screen grows: clearing a larger screen takes longer in proportion.
         piece = max(LEAST_PIECE, PIECE * USUAL_CELLS // (self._size.columns * self._size.rows))
         for start in range(0, len(data), piece):
             if self._shell:
@@ -243,8 +244,8 @@ class PtySession:
         self._wake()
 
     async def _wait_for_watchers(self) -> None:
-        """While all of them lag nothing more is read, and the program waits in its own `write`: nothing is lost to a
-        watcher that is only slow. One that takes nothing at all is waited for once."""
+        """Stop reading while all watchers lag: the program blocks in its own `write`, and a watcher that is only slow
+        loses nothing. A watcher that takes nothing at all is waited for once."""
         while self._watchers and not self._stopping and all(watcher.lags for watcher in self._watchers):
             self._wake()
             self._eased.clear()
@@ -282,7 +283,7 @@ class PtySession:
         self._wake()
 
     def _wake(self) -> None:
-        """Something is there for those that wait."""
+        """Wake all waiting watchers and callers of `changed`."""
         if self._quiet is not None:
             self._quiet.cancel()
             self._quiet = None
@@ -294,7 +295,7 @@ class PtySession:
             watcher.wake.set()
 
     def _first(self, raw: bool) -> TerminalOutput:
-        """What a watcher begins with, or begins anew with."""
+        """The first output of a watcher, or the first after it fell behind."""
         if self._tail is not None and (raw or self._tail.empty):
             return TerminalOutput(self._tail.data(), size=self._size)
         return TerminalOutput(self._drawn(), redraw=True, size=self._size)
@@ -307,8 +308,8 @@ class PtySession:
         return drawn
 
     def _fit(self) -> None:
-        """As large as the smallest of those that write; a program that leaves room unused is better than one that is
-        drawn over the edge."""
+        """Resize to the smallest watcher that writes: unused room on a larger screen is better than a program drawn
+        beyond the edge."""
         sizes = self._sizes.values() or (self._size if self._shell else self._own_size,)
         size = Size(min(s.columns for s in sizes), min(s.rows for s in sizes))
         if size == self._size or not self.running:

@@ -1,6 +1,6 @@
-"""What a program prints, written to a file as asciicast (version 2). What is typed is not: it may be a password.
+"""Records a program's output to a file as asciicast (version 2). Input is not recorded: it may be a password.
 
-The program never waits for the disk: what waits to be written is bounded, and a recording that cannot go on ends.
+The program never waits for the disk: the write queue is bounded, and a recording that cannot continue ends.
 Format: https://docs.asciinema.org/manual/asciicast/v2/
 """
 
@@ -17,14 +17,14 @@ from fairlead.terminals.api import Program, Size
 log = logging.getLogger("fairlead.terminals")
 
 MOST_BYTES: Final = 64 << 20
-"""Of one recording: some days of a busy shell, or a minute of a flood."""
+"""Limit of one recording: some days of a busy shell, or a minute of a flood."""
 UNWRITTEN_BYTES: Final = 4 << 20
-"""What may wait for the disk."""
+"""Limit of the queue to the disk."""
 
 
 def begin_recording(program: Program, size: Size, clock: Clock) -> "Recording | None":
-    """None, with a line in the log, where the file cannot be made: a full disk must not keep a person from their
-    shell."""
+    """Start a recording; None, with an error in the log, if the file cannot be created: a full disk must not keep a
+    person from their shell."""
     try:
         os.makedirs(os.path.dirname(program.recording), mode=0o700, exist_ok=True)
         fd = os.open(program.recording, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -37,7 +37,7 @@ def begin_recording(program: Program, size: Size, clock: Clock) -> "Recording | 
 
 
 class Recording:
-    """Owns the descriptor."""
+    """An open recording; owns the descriptor."""
 
     def __init__(self, fd: int, path: str, clock: Clock) -> None:
         self._fd = fd

@@ -1,4 +1,4 @@
-"""All terminals of a gateway, by name: bounded in number, all ended when it ends."""
+"""All terminals of a gateway, by name: bounded in number, all stopped when the gateway stops."""
 
 import asyncio
 import errno
@@ -19,7 +19,7 @@ DEFAULT_MOST: Final = 32
 
 
 class TerminalRegistry:
-    """Implements `model.terminals.Terminals`."""
+    """Implements `terminals.api.Terminals`."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class TerminalRegistry:
         agents: Sandbox | None = None,
         people: Sandbox | None = None,
     ) -> None:
-        """`agents`, `people`: what the programs of each can see."""
+        """`agents` and `people` are the sandboxes of agents' and of people's programs."""
         self._clock = clock
         self._most = most
         self._agents = agents
@@ -65,7 +65,7 @@ class TerminalRegistry:
         return terminal
 
     async def opened(self, name: str) -> PtySession:
-        """The next that is opened under that name."""
+        """Wait for the next terminal that is opened under that name."""
         expecting: asyncio.Future[PtySession] = asyncio.get_running_loop().create_future()
         self._expected.setdefault(name, []).append(expecting)
         try:
@@ -84,7 +84,7 @@ class TerminalRegistry:
         return tuple(name for name, terminal in self._terminals.items() if terminal.running)
 
     async def close(self) -> None:
-        """End every program. Nobody opens one any more when this is called."""
+        """Stop every program. No terminal is opened after this is called."""
         for opening in self._opening.values():
             opening.cancel()
         await asyncio.gather(*(terminal.stop() for terminal in self._terminals.values() if terminal.running))
@@ -113,7 +113,7 @@ class TerminalRegistry:
             ) from error
 
     def _forget(self) -> None:
-        """Those that have ended are kept while there are few, the newest longest."""
+        """Drop ended terminals above the limit, the oldest first."""
         ended = [name for name, terminal in self._terminals.items() if not terminal.running]
         for name in ended[: max(0, len(self._terminals) - self._most)]:
             del self._terminals[name]

@@ -1,5 +1,5 @@
-"""Shells of people: each belongs to a user and has a name, runs in the allowed roots with an environment made from
-nothing, is shared by all sockets of its user, and is ended when nothing has happened there for long.
+"""Users' shells: each belongs to a user and has a name, runs in the allowed roots with an environment built from
+scratch, is shared by all sockets of its user, and is stopped when it has been idle for long.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from fairlead.terminals.registry import TerminalRegistry
 log = logging.getLogger("fairlead.terminals")
 
 SIZE: Final = Size(80, 24)
-"""Until somebody tells another: what terminals have had since the VT100."""
+"""The initial size, until a client sets another: that of terminals since the VT100."""
 WARNING_SECONDS: Final = 60.0
 _PREFIX: Final = "user/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _HANDED_ON: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
-"""Who somebody is, where, and in which language: no token, key or address of the gateway's is among them."""
+"""Variables that shells inherit: identity, place and language of the user; no token, key or address of the gateway."""
 
 
 class ShellSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`recordings`: the folder for them; empty, nothing is recorded."""
+    """`recordings` is the folder for recordings; if empty, nothing is recorded."""
 
     program: str
     env: Mapping[str, str]
@@ -44,7 +44,7 @@ class ShellSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shell_environment(host: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a shell on a host with this one."""
+    """The whole environment of a shell, from the host's environment."""
     chosen = {name: host[name] for name in _HANDED_ON if name in host}
     if not any("utf" in chosen.get(name, "").lower() for name in ("LC_ALL", "LC_CTYPE", "LANG")):
         chosen["LC_ALL"] = "C.UTF-8"
@@ -52,7 +52,7 @@ def shell_environment(host: Mapping[str, str]) -> dict[str, str]:
 
 
 class UserShells:
-    """What sockets ask about shells, and how programs of people are started and ended. `folder` finds a folder inside
+    """Handlers of the service calls about shells; starts and stops users' programs. `folder` resolves a folder inside
     the roots, or raises."""
 
     def __init__(
@@ -133,15 +133,16 @@ class UserShells:
         )
 
     def find(self, name: str) -> PtySession | None:
-        """The one that runs."""
+        """The running terminal of that name."""
         found = self._terminals.find(name)
         return found if found is not None and found.running else None
 
     async def start(self, name: str, program: Callable[[], Program], *, by_use: bool) -> PtySession:
-        """All who come while it is being started get the same one; whoever leaves meanwhile does not stop it.
+        """Start a terminal. Callers that come while it starts get the same one; a caller that leaves does not cancel
+        it.
 
-        `by_use`: it is ended when it was not used for long, whoever watches; else when nobody watched it for so
-        long."""
+        `by_use`: stop it when it was not used for `idle_s`, even if it has watchers; else when it had no watcher for
+        that long."""
         task = self._starting.get(name)
         if task is None:
             task = self._starting[name] = asyncio.create_task(self._start(name, program(), by_use))
@@ -149,14 +150,14 @@ class UserShells:
         return await asyncio.shield(task)
 
     def recording(self, user: str, name: str) -> str:
-        """The file for one of this user's; empty where none is wanted."""
+        """The recording file for a terminal of this user; empty if recording is off."""
         if not self.settings.recordings:
             return ""
         owner = _NO_FILE_NAME.sub("_", user)
         return f"{self.settings.recordings}/{self._clock.now_ms()}-{owner}-{name}.cast"
 
     def _watch(self, who: Identity, action: JoinShell) -> SocketAttachment:
-        """Another's: only what they share, and only to look at."""
+        """Watch another user's shell, read-only, if it is shared. Raises NotFound."""
         name = _named(action.owner, action.name)
         terminal = self.find(name)
         if terminal is None or name not in self._shared:
@@ -169,13 +170,13 @@ class UserShells:
         return joined
 
     async def forget(self, user: str) -> None:
-        """End all that this user has; the user is no more."""
+        """Stop all terminals of a user who was removed."""
         own = (_own(user), desk_of(user))
         names = [name for name in self._terminals.names() if name.startswith(own)]
         await asyncio.gather(*(terminal.stop() for name in names if (terminal := self.find(name)) is not None))
 
     async def close(self) -> None:
-        """No more are minded; the programs are the registry's to end."""
+        """Stop the idle timers; the registry stops the programs."""
         tasks = {*self._minding, *self._starting.values()}
         for task in tasks:
             task.cancel()
@@ -209,12 +210,12 @@ class UserShells:
         try:
             await self._watch_over(terminal, by_use)
         finally:
-            # The next one of that name is not shared because this one was.
+            # The next shell of that name must not inherit the sharing.
             self._shared.discard(terminal.name)
             self._watchers.pop(terminal.name, None)
 
     async def _watch_over(self, terminal: PtySession, by_use: bool) -> None:
-        """End it when it was idle for too long, with a word before."""
+        """Stop a terminal that was idle for too long, after a warning."""
         idle = self.settings.idle_s
         ahead = min(WARNING_SECONDS, idle / 2)
         warned: float | None = None
@@ -239,7 +240,7 @@ def _own(user: str) -> str:
 
 
 def desk_of(user: str) -> str:
-    """How the names of the programs begin that this user sits before (`desks.Desks`)."""
+    """The name prefix of this user's programs in `launcher.service.ProgramLauncher`."""
     return f"desk/{user}/"
 
 
@@ -258,6 +259,6 @@ def left_warning(seconds: float) -> str:
 
 
 def _looked_at(task: "asyncio.Task[PtySession]") -> None:
-    """Whoever asked may be gone: then nobody else asks how it ended."""
+    """Retrieve the task's exception: if the caller is gone, nothing else does, and asyncio would log it."""
     if not task.cancelled():
         task.exception()

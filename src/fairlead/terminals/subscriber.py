@@ -1,5 +1,5 @@
-"""What waits for one watcher of a terminal. When it becomes too much it is dropped, and the watcher is drawn the whole
-screen when it comes for more."""
+"""The output queue of one watcher of a terminal. When it grows too large it is dropped, and the watcher gets a redraw
+of the whole screen when it next reads."""
 
 import asyncio
 from collections import deque
@@ -9,16 +9,16 @@ from typing import Final
 from fairlead.terminals.api import FoundUrl
 
 MOST_URLS: Final = 64
-"""That wait for one watcher, or are told to one who comes late."""
+"""URLs that may wait for one watcher, or are sent to a watcher that joins late."""
 WAITING_BYTES: Final = 256 * 1024
-"""What may wait for one watcher: a redraw with all of its history is no larger."""
+"""Limit of one watcher's queue: a redraw with all of its history is no larger."""
 LAGGING_BYTES: Final = WAITING_BYTES // 2
-"""What waits for one that lags: before it is dropped, there is room for those who wait for it."""
+"""A watcher lags above this: a shell starts to wait for it while its queue still has room."""
 
 
 class TerminalSubscriber:
-    """Bytes on their way to one watcher. `behind`: what it had is void, it needs a redraw. `given_up`: it has taken
-    nothing for so long that nobody waits for it until it does."""
+    """Output on its way to one watcher. `behind`: its queue was dropped, so it needs a redraw. `given_up`: it has read
+    nothing for so long that the shell no longer waits for it, until it reads again."""
 
     __slots__ = ("behind", "bytes", "given_up", "pieces", "urls", "wake")
 
@@ -53,7 +53,7 @@ class TerminalSubscriber:
         return data
 
     def told(self, urls: Sequence[FoundUrl]) -> None:
-        """Even of output that is dropped; of too many the first."""
+        """Queue found URLs, even from output that is dropped; if there are too many, the first ones."""
         self.urls += urls[: MOST_URLS - len(self.urls)]
 
     def take_urls(self) -> tuple[FoundUrl, ...]:
@@ -62,6 +62,6 @@ class TerminalSubscriber:
         return urls
 
     def came(self) -> None:
-        """It has taken what there was, or is being drawn everything."""
+        """Note that the watcher has read its queue, or gets a redraw."""
         self.behind = False
         self.given_up = False

@@ -1,1 +1,1 @@
-"""Files that people send along with a message: kept until a message claims them."""
+"""Files that users attach to a message: stored until a message claims them."""

@@ -1,7 +1,7 @@
-"""Files that people send along with a message: the port of their store, and what an agent is given of them. Pure.
+"""Files that users attach to a message: the port of their store, and the content blocks for the agent. Pure.
 
-The room `stores` implements it: a folder for each user, with names of our own making. Whoever knows a name is given the
-file only if it is that user's own.
+`uploads.service` implements the port: a folder for each user, with generated names. A user who knows a name gets the
+file only if it is their own.
 """
 
 import base64
@@ -17,22 +17,22 @@ from fairlead.uploads.image_type import fits, image_type
 
 FILES: Final = 10
 FILE_BYTES: Final = 10 << 20
-"""Of one form, and of one file in it: as many as claudecodeui's app lets a person choose."""
+"""Limits of one form, and of one file in it: those of claudecodeui's app."""
 IMAGE_BYTES: Final = 5 * (1 << 20) * 3 // 4
 """The Messages API takes images of at most 5 MiB, counted in base64."""
 PDF_BYTES: Final = 4 << 20
-"""A longer one may have more pages than the API takes at once; an agent reads it page by page."""
+"""A larger PDF may have more pages than the API takes at once; an agent reads it page by page from its path."""
 TEXT_BYTES: Final = 128 << 10
-"""About 32,000 tokens; of a longer text an agent reads what it needs."""
+"""About 32,000 tokens; of a longer text an agent reads the parts it needs."""
 BLOCK_BYTES: Final = 16 << 20
-"""Of all files that one message has in it: in base64 that is two thirds of what the API takes in one request."""
+"""Limit of all files inside one message: in base64 that is two thirds of what the API takes in one request."""
 
 NAME: Final = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]{1,10})?")
-"""What the store calls its files."""
+"""The names of the store's files."""
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """A file of the store. `name`, `mime` and `size` are as the person's browser told them, for people to see."""
+    """A file of the store. `name`, `mime` and `size` come from the user's browser and are for display only."""
 
     path: str
     name: str = ""
@@ -41,14 +41,15 @@ class Upload(msgspec.Struct, frozen=True):
 
 
 class StoredUploads(msgspec.Struct, frozen=True):
-    """A file that goes with a message. `block`: what the agent is given; None: it may read the file by its path."""
+    """A file that goes with a message. `block` is its content block for the agent; None: the agent may read it by its
+    path."""
 
     upload: Upload
     block: Content | None = None
 
 
 class FileForm(msgspec.Struct, frozen=True):
-    """A form whose `field` has files, at least one and at most so many; what else is in it is passed over."""
+    """A form whose `field` has at least one and at most `files` files; other fields are ignored."""
 
     field: str
     files: int = FILES
@@ -56,8 +57,8 @@ class FileForm(msgspec.Struct, frozen=True):
 
 
 class AcceptForm(ServiceCall, frozen=True):
-    """-> tuple of `Upload`, in the form's order: the body of this request, read now, kept wholly or not at all.
-    BadRequest, TooLarge, TooMany, Unavailable. Only where the route says `form`."""
+    """-> tuple of `Upload`, in the form's order: the body of this request, read now, stored completely or not at all.
+    BadRequest, TooLarge, TooMany, Unavailable. Only for routes that declare `form`."""
 
     form: FileForm
 
@@ -67,31 +68,31 @@ class OpenIntake(ServiceCall, frozen=True):
 
 
 class ClaimUploads(ServiceCall, frozen=True):
-    """-> tuple of `Taken`: those of the given ones that are the user's own. Stale, if one of these is gone."""
+    """-> tuple of `StoredUploads`: those of the given files that are the user's own. Stale if one of these is gone."""
 
     uploads: tuple[Upload, ...]
 
 
 class ReadUpload(ServiceCall, frozen=True):
-    """-> `Response` that a browser saves, or shows as a picture, and never runs. NotFound"""
+    """-> `Response` that a browser saves, or shows as a picture, and never executes. NotFound"""
 
     name: str
 
 
 class Intake(Protocol):
-    """Files on their way in, one after the other. Nothing is to be seen of them before `keep`. No call but that waits;
-    each but `drop` may raise Unavailable."""
+    """Receives files, one after the other. They are not visible before `keep`. Only `keep` is asynchronous; each method
+    except `drop` may raise Unavailable."""
 
     def begin(self, name: str, mime: str) -> None: ...
     def write(self, data: bytes) -> None: ...
     async def keep(self) -> tuple[Upload, ...]: ...
     def drop(self) -> None:
-        """Nothing is kept; after `keep` it does nothing."""
+        """Delete everything received; does nothing after `keep`."""
         ...
 
 
 def own(folder: str, uploads: Sequence[Upload]) -> list[Upload]:
-    """Those that are files directly in this folder, by their full paths or by their bare names; each once."""
+    """The uploads that are files directly in this folder, given by full path or by bare name; each once."""
     found: dict[str, Upload] = {}
     for upload in uploads:
         name = upload.path.removeprefix(f"{folder}/")
@@ -101,7 +102,7 @@ def own(folder: str, uploads: Sequence[Upload]) -> list[Upload]:
 
 
 def block_of(data: bytes, name: str) -> Content | None:
-    """A file as a part of a message, by what is in it, whatever its name says; None for what cannot be one."""
+    """The content block of a file, chosen by its content, not by its name; None if the file cannot be a block."""
     kind = image_type(data)
     if kind:
         return ImageBlock(_source(kind, data)) if len(data) <= IMAGE_BYTES and fits(data) else None
@@ -120,7 +121,7 @@ def _document(source: dict[str, str], name: str) -> OtherBlock:
 
 
 def _text(data: bytes) -> str:
-    """Empty for what is no text, or too much of it."""
+    """The data as text; empty if it is not text, or too long."""
     if len(data) > TEXT_BYTES or b"\0" in data:
         return ""
     try:

@@ -1,31 +1,31 @@
-"""Pictures, as far as their first bytes tell: which kind, and how large. Pure.
+"""Detects the type and size of pictures from their first bytes. Pure.
 
-A picture that the model's API refuses stays in the conversation and fails every turn after it: so one is known to be
-fit, or it is none.
+A picture that the model's API rejects stays in the conversation and fails every later turn, so only a picture that is
+known to be acceptable is treated as one.
 """
 
 import struct
 from typing import Final
 
 LONGEST_SIDE: Final = 8000
-"""Pixels; the Messages API takes no picture with a longer one."""
+"""Pixels; the Messages API rejects pictures with a longer side."""
 
 _SIGNS: Final = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""JPEG's markers that are followed by a frame's size."""
+"""JPEG markers that are followed by a frame's size."""
 _ALONE: Final = frozenset({0x01, *range(0xD0, 0xD9)})
-"""Its markers that nothing follows."""
+"""JPEG markers without a payload."""
 
 
 def image_type(data: bytes) -> str:
-    """Which of the pictures it is that an agent can look at; empty, if none."""
+    """The media type of a picture that an agent can view; empty for any other data."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for sign, kind in _SIGNS if data.startswith(sign)), "")
 
 
 def fits(data: bytes) -> bool:
-    """Whether its sides are what the API takes; False where they cannot be known."""
+    """Whether the API accepts the picture's width and height; False if they cannot be read."""
     readers = {"image/png": _png, "image/jpeg": _jpeg, "image/gif": _gif, "image/webp": _webp}
     reader = readers.get(image_type(data))
     try:

@@ -1,7 +1,7 @@
-"""The store of uploads: files that people send along with a message, each user's in a folder of their own.
+"""The store of uploads: files that users attach to a message, in one folder per user.
 
-Rule: the names are of our own making, so that nothing that came from a wire is ever a path; and nobody is given a file
-of somebody else. A user has so many files and so many bytes: with the next one the oldest go.
+Rule: the names are generated, so that nothing from a wire is ever used as a path; and a user never gets another user's
+file. The number of files and bytes per user is limited: a new file evicts the oldest.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ FOLDER: Final = "uploads"
 """In the data folder."""
 MOST_FILES: Final = 1000
 MOST_BYTES: Final = 1 << 30
-"""What a user may have there: a hundred forms, each as large as can be."""
+"""Limits per user: a hundred forms with as many files as they may have."""
 AT_ONCE: Final = 4
-"""Forms of one user that are being read."""
+"""Forms of one user that may be read at the same time."""
 
 _DRAFT: Final = "."
-"""What the names of files begin with that are not there wholly."""
+"""Name prefix of incomplete files."""
 _USER: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _EXTENSION: Final = re.compile(r"\.[a-z0-9]{1,10}")
 _SHOWN: Final = 200
-"""Characters of a file's own name; no file system has longer ones."""
+"""Longest display name in characters; the end of a longer name is kept."""
 _MIME: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,60}")
 
 
@@ -65,8 +65,8 @@ class Uploads:
         return {OpenIntake: self._open, ClaimUploads: self._take, ReadUpload: self._read}
 
     async def start(self) -> None:
-        """What an earlier gateway was still reading will never be whole. The folder is there from the start: what runs
-        in a sandbox sees the folders that were there when it was started."""
+        """Delete incomplete files of an earlier gateway, and create the folder: a sandboxed program sees only folders
+        that existed when it was started."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         await asyncio.to_thread(self._tidy)
 
@@ -80,7 +80,7 @@ class Uploads:
         return self.folder / who.user
 
     async def forget(self, user: str) -> None:
-        """All that this user had here; the user is no more."""
+        """Delete all files of a user who was removed."""
         if _USER.fullmatch(user):
             await asyncio.to_thread(shutil.rmtree, self.folder / user, ignore_errors=True)
 
@@ -98,7 +98,7 @@ class Uploads:
         return _Form(folder, ended, self._trim)
 
     def _trim(self, folder: Path, kept: int) -> None:
-        """The oldest go, but never the `kept` newest ones: somebody is about to send them."""
+        """Delete the oldest files above the limits, but never the `kept` newest: the user is about to send them."""
         with os.scandir(folder) as entries:
             found = [(entry.stat(), entry.path) for entry in entries if NAME.fullmatch(entry.name)]
         found.sort(key=lambda file: (file[0].st_mtime_ns, file[1]), reverse=True)
@@ -126,14 +126,14 @@ class Uploads:
         data = await asyncio.to_thread(_whole, self._of(who) / action.name)
         if data is None:
             raise NotFound("file", action.name)
-        # What a browser could run is nothing that it knows: it can only be saved.
+        # Anything but a picture gets a type that a browser cannot execute, only save.
         kind = image_type(data) or "application/octet-stream"
         disposition = f'attachment; filename="{action.name}"'
         return Response(body=data, content_type=kind, headers=(("content-disposition", disposition),))
 
 
 class _Form:
-    """Implements `model.uploads.Intake`."""
+    """Implements `uploads.api.Intake`."""
 
     def __init__(self, folder: Path, ended: Callable[[], None], trim: Callable[[Path, int], None]) -> None:
         self._folder = folder
@@ -208,9 +208,9 @@ def _draft(path: Path) -> Path:
 
 
 def _shown(name: str) -> str:
-    """A file's own name, of which people are told: without folders, and without what a screen would act on."""
+    """A file's display name: without folders, and without characters that a terminal would interpret."""
     last = re.split(r"[\\/]", name)[-1]
-    return "".join(letter for letter in last if letter.isprintable()).strip()[-_SHOWN:]
+    return "".join(character for character in last if character.isprintable()).strip()[-_SHOWN:]
 
 
 def _extension(name: str) -> str:
@@ -233,7 +233,7 @@ def _taken(uploads: list[Upload]) -> Iterator[StoredUploads]:
 
 
 def _whole(path: Path) -> bytes | None:
-    """None, if it is no file of ours."""
+    """The content of a file; None if it is missing, a link, or not a regular file."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,6 +1,6 @@
-"""What may be asked about transcripts from outside: import one, announce one, and the consent to the archive.
+"""Handlers of clients' requests about transcripts: import one, announce one, and consent to the archive.
 
-Rule: paths from the wire resolve inside the agent's homes (for an import also inside the roots) or are refused here.
+Rule: paths from the wire resolve inside the agent's homes (for an import also inside the roots) or are rejected here.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,12 +25,12 @@ from fairlead.sessions.transcripts.archive import TranscriptArchive
 
 
 class ImportHost(Protocol):
-    """The keeper, as far as it is needed here."""
+    """The part of `TranscriptImporter` that these handlers use."""
 
     async def bring_in(self, session: SessionId | None, path: str = "") -> Imported: ...
     async def changed(self, session: SessionId) -> None: ...
     async def summary(self, session: SessionId) -> Summary | None:
-        """Of the session that the agent knows by this id."""
+        """The summary of the session that the agent knows by this id."""
         ...
 
 
@@ -58,7 +58,7 @@ class TranscriptActions:
         return await self._keeper.bring_in(None, self._inside(action.path, *self._policy.roots))
 
     async def announced(self, who: Identity, action: AnnounceSession) -> Announced:
-        """Before the watch tells of it, and where there is none: the file is looked at now."""
+        """Read an announced file now, before the watcher reports it, or where there is no watcher."""
         session = session_id(action.session)
         if self._inside(action.path).rpartition("/")[2].partition(".")[0] != session:
             raise BadRequest("The file is not that of the session.", session=session)
@@ -73,7 +73,7 @@ class TranscriptActions:
         return await self._archive.view()
 
     def _inside(self, path: str, *roots: str) -> str:
-        """A path from the wire: inside the homes of the agent, or these roots."""
+        """Resolve a path from the wire inside the agent's homes or these roots. Raises BadRequest, OutsideRoots."""
         if "\0" in path or not path.startswith("/"):
             raise BadRequest(f"{path[:80]!r} is not an absolute path.")
         allowed = (*roots, *self._folders)

@@ -1,7 +1,8 @@
-"""Copies of other programs' sessions, made before their agent's own sweep deletes them: by consent, and never above a
-limit of bytes. The newest are kept; when there is no more room the oldest are let go first.
+"""Archives other programs' sessions before their agent's own cleanup deletes them: by consent, and up to a limit of
+bytes. The newest are kept; when there is no more room, the oldest are evicted first.
 
-Rule: only what the archive itself brought in is ever let go. What a person has gone on with here is theirs.
+Rule: only sessions that the archive itself imported are ever evicted. A session that a user has continued here is no
+longer the archive's.
 """
 
 import logging
@@ -19,14 +20,14 @@ from fairlead.sessions.dependencies import CoreDependencies
 logger = logging.getLogger("fairlead.transcripts")
 
 CONSENT: Final = "consent"
-"""Documents with what the user has agreed to."""
+"""Documents with the user's consents."""
 ARCHIVE: Final = "archive"
-"""The document in which the archive keeps its books; also the name of the consent."""
+"""The document with the archive's state; also the name of the consent."""
 EVERY_S: Final = 6 * 3600.0
 
 
 class ArchiveState(msgspec.Struct):
-    """Bytes of each session that the archive brought in, as its file had them, and the limit of their sum."""
+    """The file size of each session that the archive imported, and the limit of their sum."""
 
     limit: int = 0
     sessions: dict[str, int] = {}
@@ -37,16 +38,16 @@ class ArchiveState(msgspec.Struct):
 
 
 class ArchiveHost(Protocol):
-    """The keeper, as far as the archive needs it."""
+    """The part of `TranscriptImporter` that the archive uses."""
 
     async def bring_in(self, session: SessionId) -> Imported: ...
     async def dismiss(self, session: SessionId) -> None:
-        """Out of memory, whoever has it open."""
+        """Unload the session, even if clients have it open, and delete its spilled files."""
         ...
 
     def size_of(self, session: SessionId) -> int: ...
     async def is_there(self, session: SessionId) -> bool:
-        """Its file is."""
+        """Whether the session's file exists."""
         ...
 
 
@@ -67,7 +68,7 @@ class TranscriptArchive:
         self._limit = limit
 
     async def consent(self) -> bool | None:
-        """Whether sessions may be copied before the agent's own sweep deletes them; None: nobody was asked."""
+        """Whether sessions may be copied before the agent's own cleanup deletes them; None: the user was not asked."""
         if self._on:
             return True
         kept = await self._services.store.documents.get(CONSENT, ARCHIVE)
@@ -90,7 +91,7 @@ class TranscriptArchive:
             await self._services.clock.sleep(EVERY_S)
 
     async def round(self) -> None:
-        """The newest that fit, each into its log; what no longer fits is let go."""
+        """Import the newest sessions that fit, each into its log; evict those that no longer fit."""
         books = await self._books()
         books.limit, room = self._limit, self._limit
         listed = {summary.session: summary for summary in await self._listed()}
@@ -102,7 +103,7 @@ class TranscriptArchive:
             session = summary.session
             size = books.sessions.get(session) or self._house.size_of(session)
             if not size:
-                continue  # its file was not looked at: it is gone, or is seen next time
+                continue  # its file was not read: it is gone, or will be read by the next round
             if size <= room:
                 room -= size
                 if session in listed and await self._take(session):
@@ -136,7 +137,7 @@ class TranscriptArchive:
             before = page.next
 
     async def _kept(self, books: ArchiveState) -> list[Summary]:
-        """Those that are still the archive's: not deleted meanwhile, and no agent of ours has worked on them."""
+        """Sessions that are still the archive's: not deleted meanwhile, and never continued by an agent here."""
         found = []
         for name in books.sessions:
             summary = await self._services.store.summary(SessionId(name))
@@ -156,7 +157,7 @@ class TranscriptArchive:
         return True
 
     async def _let_go(self, summary: Summary) -> bool:
-        """As it was before it was archived: listed if its file is there, else gone."""
+        """Restore a session's state from before it was archived: listed if its file exists, else gone."""
         session, store = summary.session, self._services.store
         try:
             await self._house.dismiss(session)

@@ -1,7 +1,7 @@
-"""Files that begin as another session does: their logs refer to the other's beginning instead of copying it.
+"""Detects files that begin like another session: their logs refer to the other's beginning instead of copying it.
 
-Whichever is opened first holds what they share, be it the parent or the fork: files come in any order. Who was forked
-from whom is told beside that, by what the file says itself, or by which of them went on.
+The session that is opened first holds the shared part, be it the parent or the fork: files come in any order. The
+parent is determined separately: by the file's own statement, or by which of the two continues after the shared part.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -19,17 +19,17 @@ from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.loading import is_copy
 
 ROOTS: Final = "transcript-roots"
-"""The document that names each session's first row; kept for those whose file is gone as long as they have a log."""
+"""The document that names each session's first row; a session whose file is gone stays in it while it has a log."""
 MOST_COMPARED: Final = 8
-"""Of a family of forks, so many are compared, those used last: the last fork shares most with the next."""
+"""How many sessions of a fork family are compared, the most recent first: the last fork shares most with the next."""
 PAGE: Final = 1000
 
 _OWN: Final = ("session.", "agent.", "message.", "handover.", "permission.", "mode.", "model.", "interrupt.", "rewound")
-"""Kinds of events that are one session's own, and no part of what a fork repeats."""
+"""Kinds of events that belong to one session only; a fork does not repeat them."""
 
 
 class ForkBranch(msgspec.Struct, frozen=True):
-    """`holder` has the beginning in its log; `parent` is whom the session was forked from, if anybody."""
+    """`holder` has the shared beginning in its log; `parent` is the session that this one was forked from, if any."""
 
     holder: SessionId
     shared: Shared
@@ -43,10 +43,10 @@ class ForkDetector:
         self._roots: dict[str, str] = {}
         self._families: dict[str, set[SessionId]] = {}
 
-    # --- whose file begins like whose
+    # --- families: files with the same first row
 
     async def load(self) -> bool:
-        """False: nothing was kept yet, so that every file must be looked at."""
+        """Load the stored roots. False if nothing was stored yet, so that every file must be read."""
         kept = await self._services.store.documents.get(ROOTS, ROOTS)
         for session, root in msgspec.convert(kept or {}, dict[str, str]).items():
             self._put(SessionId(session), root)
@@ -61,7 +61,7 @@ class ForkDetector:
                 self._put(item.session, item.root)
 
     async def gone(self, session: SessionId) -> None:
-        """Its file is. With a log it can still be somebody's beginning."""
+        """Forget a session whose file is gone. One with a log stays: it can still hold the beginning of a fork."""
         if await self._services.store.session_of(session) is None:
             root = self._roots.pop(session, "")
             self._families.get(root, set()).discard(session)
@@ -72,13 +72,13 @@ class ForkDetector:
         self._families.setdefault(root, set()).add(session)
 
     def family(self, found: FoundTranscript) -> set[SessionId]:
-        """The other sessions whose file begins like this one."""
+        """The other sessions whose file begins with the same row."""
         return self._families.get(found.root, set()) - {found.session}
 
     # --- what is shared
 
     async def find(self, found: FoundTranscript, path: str = "") -> ForkBranch | None:
-        """The log that has most of the beginning of a file; None: it is all its own."""
+        """The log that shares the longest beginning with a file; None if no log shares any."""
         best: tuple[Summary, Shared] | None = None
         for holder in await self._holders(found):
             shared = await self._source.shared(found.session, told(self._services.store, holder.session), path)
@@ -100,22 +100,22 @@ class ForkDetector:
         return [summary for summary in latest if summary.agent == self._source.agent][:MOST_COMPARED]
 
     async def _parent(self, found: FoundTranscript, holder: Summary, shared: Shared) -> SessionId | None:
-        said = await self.parent_of(found)
-        if said is not None:
-            return said
+        named = await self.parent_of(found)
+        if named is not None:
+            return named
         if holder.parent == found.session or (shared.they_go_on and not shared.goes_on):
             return None
         return holder.session
 
     async def parent_of(self, found: FoundTranscript) -> SessionId | None:
-        """Whom the file says it was forked from."""
+        """The session that the file names as its parent."""
         if not is_uuid(found.parent) or found.parent == found.session:
             return None
         return await self._services.store.session_of(found.parent) or SessionId(found.parent)
 
 
 async def told(store: Store, session: SessionId) -> AsyncIterator[tuple[int, Record]]:
-    """The records of a log, each with the last seq that it came to: what is the session's own is left out."""
+    """The records of a log, each with the last seq of its events, without the session's own kinds of events."""
     after = end = 0
     open_ = False
     record: Record | None = None

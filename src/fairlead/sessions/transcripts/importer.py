@@ -1,7 +1,9 @@
-"""Sessions that were written down elsewhere: listed as they are, read into a log when opened, followed while they grow.
+"""Imports sessions that other programs wrote to transcript files: lists them, reads one into a log when it is opened,
+and follows it while its file grows.
 
-Rule: nothing is copied until somebody opens a session, imports it or has agreed to the archive. A session whose agent
-we run is left to its own wire. What was read and how far is stored in one append: a crash repeats nothing.
+Rule: nothing is copied until a user opens a session, imports it or agrees to the archive. A session whose agent runs
+here gets its events from the agent's wire, not from its file. The events and the file offset are stored in one append,
+so a crash repeats nothing.
 """
 
 import asyncio
@@ -36,18 +38,18 @@ from fairlead.sessions.transcripts.turn_timeout import TurnTimeouts
 logger = logging.getLogger("fairlead.transcripts")
 
 FILLING = "transcript-filling"
-"""Documents that name the sessions whose file is being read for the first time: a restart goes on with them."""
+"""Documents that name the sessions whose first import is not finished: a restart continues them."""
 AT_ONCE_BYTES = 8 << 20
-"""A file up to this size is in the log when it has been opened (about a second); a larger one follows by itself."""
+"""A file up to this size is imported when it is opened (about a second); a larger one is imported in the background."""
 AT_A_TIME = 256
 AT_THE_SAME_TIME = 8
-"""Sessions that are brought level together: after a long absence all of them may have grown."""
+"""Sessions that are updated concurrently: after a long downtime all of them may have grown."""
 ARCHIVE_BYTES = 5 << 30
-"""Years of sessions, and no more than a disk has to spare: the setting `archive_bytes` says otherwise."""
+"""Default of the setting `archive_bytes`: room for years of sessions, and no more than a disk can spare."""
 
 
 class SessionLoader(Protocol):
-    """The registry, as far as it is needed here."""
+    """The part of the session registry that the importer uses."""
 
     async def get(self, session: SessionId) -> Session: ...
     def loaded(self, session: SessionId) -> Session | None: ...
@@ -56,7 +58,7 @@ class SessionLoader(Protocol):
 
 
 class TranscriptImporter:
-    """Keeps lists and logs level with the agents' own files."""
+    """Keeps the session list and the logs up to date with the agents' transcript files."""
 
     def __init__(
         self,
@@ -75,17 +77,17 @@ class TranscriptImporter:
         self._elsewhere: dict[SessionId, str] = {}
         self._damage: dict[SessionId, dict[tuple[str, str], int]] = {}
         self._filling: dict[SessionId, asyncio.Event] = {}
-        """Sessions whose file is being read for the first time, and when it has been."""
+        """Sessions whose first import is running; the event is set when it has finished."""
         self._unfinished: set[SessionId] = set()
         self._attending: dict[SessionId, bool] = {}
-        """Sessions that are looked at, and whether they have changed since."""
+        """Sessions whose change is being handled, and whether they have changed again since."""
         self._slots = asyncio.Semaphore(AT_THE_SAME_TIME)
         self._stopped = False
         self._driven: set[SessionId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.forks = ForkDetector(services, source)
         self._opening = asyncio.Lock()
-        """Of families: of two that begin alike, the second finds the first."""
+        """Serializes opening sessions of one fork family: of two files that begin alike, the second finds the first."""
         self.listing = TranscriptIndex(services, source, self.forks, self._spawn, self._forget)
         self.settling = TurnTimeouts(services, sessions.loaded, self._spawn)
         self.copying = TranscriptMirror(services, source)
@@ -130,7 +132,7 @@ class TranscriptImporter:
     async def _watch(self) -> None:
         async for changed in self._source.changes():
             if not self.watching.is_set():
-                # The watch stands: what changes from now on is told, what changed before is found now.
+                # The watch is active: later changes are reported, and this scan finds the earlier ones.
                 grown = await self.listing.scan()
                 self.watching.set()
                 changed = changed | grown | await self._working()
@@ -138,7 +140,9 @@ class TranscriptImporter:
                 self._attend(session)
 
     def _attend(self, session: SessionId) -> None:
-        """Each session by itself: one with much to read holds up no other. What changes meanwhile is seen after it."""
+        """Handle a change in a task per session, so that a large file delays no other session.
+
+        A change during that work is handled after it."""
         waiting = session in self._attending
         self._attending[session] = waiting
         if not waiting:
@@ -162,8 +166,8 @@ class TranscriptImporter:
             logger.warning("cannot follow a transcript", extra={"session": session, "error": str(error)})
 
     async def _working(self) -> frozenset[SessionId]:
-        """Sessions that other programs were at work on when this gateway ended, or that it was reading itself: nobody
-        else looks after them."""
+        """Sessions that other programs were working on when the gateway last stopped, and those whose import was
+        interrupted: nothing else would resume them."""
         store = self._services.store
         page = await store.sessions(SessionFilter(state="working", archived=None, limit=1000))
         working = {summary.session for summary in page.sessions if summary.agent == self._source.agent}
@@ -171,7 +175,7 @@ class TranscriptImporter:
         return frozenset(working | self._unfinished)
 
     async def changed(self, session: SessionId) -> None:
-        """Its file has changed, or is said to be there."""
+        """Handle a change of a session's file, or a caller's announcement that the file exists."""
         loaded = self._sessions.loaded(session)
         if loaded is not None:
             await self.follow(session)
@@ -188,21 +192,21 @@ class TranscriptImporter:
                 self.listing.soon(session)
                 return
         else:
-            # A session of ours that its agent knows by another id: the file is no session of its own.
+            # The agent knows one of our sessions by this id: the file is not a separate session.
             await self._services.store.list_found((), (session,))
         await self.follow(known or session)
 
     # --- a session becomes a log --------------------------------------------------------------------------
 
     async def open(self, session: SessionId) -> Session | None:
-        """The first time: its log is made from its file. None for a session that has a log, or is none at all.
+        """Create a session's log from its file on first opening; None for a session with a log, or an unknown one.
 
-        The caller sees to it that this runs once at a time for each session."""
+        Raises NotFound when the file is gone. The caller makes sure that only one call per session runs at a time."""
         services = self._services
         summary = await services.store.summary(session)
         if summary is None or summary.deleted or summary.state != TRANSCRIPT:
             if summary is not None and summary.agent == self._source.agent and self.watching.is_set():
-                # It was written to, or its import was cut off, while nobody had it in mind.
+                # Its file may have grown, or its import was interrupted, while the session was not loaded.
                 self._spawn(self._quietly(session, self.follow))
             return None
         path = self._elsewhere.get(session, "")
@@ -266,7 +270,7 @@ class TranscriptImporter:
         return begun
 
     async def whole(self, session: SessionId) -> None:
-        """When everything that its file had when it was opened is in the log."""
+        """Wait until everything that the file had when it was opened is in the log."""
         filled = self._filling.get(session)
         if filled is not None:
             await filled.wait()
@@ -279,7 +283,7 @@ class TranscriptImporter:
             await self._fill(session, reader)
 
     async def _fill(self, session: Session, reader: TranscriptReader) -> None:
-        """Everything that is there now, into the log. Messages wait until it is there."""
+        """Read everything that the file has now into the log. Messages to the session wait until that is done."""
         runner, name = session.runner, session.core.session
         runner.following = True
         filled = self._filling.setdefault(name, asyncio.Event())
@@ -295,7 +299,7 @@ class TranscriptImporter:
             runner.pump()
 
     async def _as_found(self, core: SessionCore) -> None:
-        """Who opens a session has not changed it: it stays as old as it was."""
+        """Restore the session's time of last change: opening a session does not change it."""
         if core.found_at is None:
             return
         async with core.lock:
@@ -312,7 +316,7 @@ class TranscriptImporter:
                 known = await self._ids(session.core.session)
             await self._log(session, rows, known if rows.again else frozenset())
             if session.runner.agent is not None:
-                return  # one of ours was started meanwhile: what comes now, it writes
+                return  # an agent was started here meanwhile and writes all further rows
 
     async def _log(self, session: Session, rows: TranscriptPage, known: frozenset[str] = frozenset()) -> None:
         core = session.core
@@ -321,7 +325,7 @@ class TranscriptImporter:
             for number, record in enumerate(rows.records, 1):
                 transition.record(record, known=known)
                 if number % AT_A_TIME == 0:
-                    await asyncio.sleep(0)  # one damaged line can hold thousands
+                    await asyncio.sleep(0)  # one damaged line can hold thousands of records
             transition.keep_place(PLACE, rows.place)
             await core.commit(transition, patient=True)
         if rows.problems:
@@ -336,7 +340,7 @@ class TranscriptImporter:
             counts[item.kind, item.path] = counts.get((item.kind, item.path), 0) + item.count
 
     async def _ids(self, session: SessionId) -> frozenset[str]:
-        """The ids of all events of a log, and the names of its rows: needed only where a file was replaced and is read
+        """The ids of all events of a log, and the names of its rows. Needed only when a file was replaced and is read
         again."""
         found: set[str] = set()
         after = 0
@@ -352,7 +356,7 @@ class TranscriptImporter:
     # --- following ----------------------------------------------------------------------------------------
 
     async def follow(self, session_id: SessionId) -> None:
-        """Bring the log of a session level with its files, if nobody but another program writes them."""
+        """Update a session's log from its files, unless an agent of ours writes them."""
         async with self._lock(session_id):
             session = await self._sessions.get(session_id)
             runner = session.runner
@@ -368,7 +372,7 @@ class TranscriptImporter:
             try:
                 await self._catch_up(session)
             except NotFound:
-                # Its file has moved, or is gone.
+                # The file has moved or was deleted.
                 self._forget(session_id)
                 if await self._source.look(SessionId(session.core.state.agent_session or session_id)) is None:
                     return
@@ -376,7 +380,7 @@ class TranscriptImporter:
             self.settling.soon(session_id)
 
     def turn_ended(self, session: SessionId) -> None:
-        """Its agent rests, and has written down what it said, or is about to."""
+        """Mirror the transcript after a turn: the agent has written its rows, or is about to."""
         if not self._stopped:
             self._spawn(self._rested(session))
 
@@ -387,19 +391,19 @@ class TranscriptImporter:
                 await self._copy(session)
 
     async def _copy(self, session: Session, *, ended: bool = False) -> None:
-        """Not in a turn: it would only wait. What it lacks of the last one comes with a change of the file. An agent
-        in a terminal hands its rows on itself."""
+        """Mirror the transcript between turns; in a turn the mirror would only wait. Rows of the last turn that are
+        not written yet come with the next change of the file. An agent in a terminal delivers its rows itself."""
         core = session.core
         in_terminal = session.runner.launched.link == "terminal"
         if core.interpreter.turn is None and (ended or not in_terminal):
             try:
                 await (self.copying.finish(core) if ended else self.copying.bring_level(core))
             except (NotFound, OSError):
-                # It has written nothing down yet, or what it wrote is gone.
+                # The agent has not written a file yet, or the file is gone.
                 self.copying.forget(core.session)
 
     def agent_ended(self, session: SessionId) -> None:
-        """All that is in the file now was said by our own agent; what comes later is somebody else's."""
+        """Mark everything in the file as our own agent's; later rows belong to another program."""
         self._driven.add(session)
         if not self._stopped:
             self._spawn(self._pass_over(session))
@@ -442,7 +446,7 @@ class TranscriptImporter:
         return reader
 
     async def _ends(self, session: SessionId) -> int:
-        """Where the last agent that we ran ended: what it wrote is passed over if its file was not read since."""
+        """The seq where our last agent ended. Its rows are skipped if the file was not read since."""
         page = await self._services.store.tail(session, None, 1, ("agent.started", "agent.exited"))
         return page.entries[-1].seq if page.entries else 0
 
@@ -458,7 +462,9 @@ class TranscriptImporter:
     # --- import -------------------------------------------------------------------------------------------------
 
     async def bring_in(self, session: SessionId | None, path: str = "") -> Imported:
-        """Read one session into its log, to its last byte, damage and all. Repeating it adds what is new."""
+        """Import one session into its log to the last byte, including damaged lines. Repeating it adds new rows.
+
+        Raises NotFound, BadRequest for a file that cannot be imported, Busy while an agent runs here."""
         found = await (self._source.examine(path) if path else self._source.look(session or SessionId("")))
         if found is None:
             raise NotFound("transcript of session", session or path)
@@ -487,7 +493,7 @@ class TranscriptImporter:
             if last is not None:
                 await self._log(opened, last)
         await self.settling.settle(found.session)
-        self._readers.pop(found.session, None)  # thousands are imported, few are ever looked at again
+        self._readers.pop(found.session, None)  # thousands are imported, few are read again
         counts = self._damage.pop(found.session, {})
         problems = [DamageView(kind=kind, path=where, count=count) for (kind, where), count in counts.items()]
         return Imported(

@@ -1,4 +1,4 @@
-"""The list of sessions that only their agent's own files know: brought level with the files, without copying them."""
+"""Lists the sessions that exist only in their agent's own files, and keeps the list up to date without copying them."""
 
 import asyncio
 import logging
@@ -17,14 +17,14 @@ from fairlead.sessions.transcripts.forks import ForkDetector
 logger = logging.getLogger("fairlead.transcripts")
 
 MARKS = "transcripts"
-"""The document by which files that were looked at before are known to be the same still: written at a gateway's start
-and end, so that it costs nothing between; what it misses is looked at once more."""
+"""The document with the size and time of each known file, by which unchanged files are recognized. It is written at the
+gateway's start and end only, so that it costs nothing in between; a file that it misses is read once more."""
 LISTED_AGAIN_S = 2.0
-"""A session that nobody has opened is looked at again at most so often, however quickly its file grows."""
+"""The least time between two reads of a session that is not open, however quickly its file grows."""
 
 
 class TranscriptIndex:
-    """`forget` is told of sessions whose file is gone."""
+    """`forget` is called with each session whose file is gone."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class TranscriptIndex:
         self._marks: dict[str, FileMark] = {}
 
     async def scan(self) -> frozenset[SessionId]:
-        """Bring the lists up to date with the files. Those that have not changed are not opened.
+        """Update the list from the files; unchanged files are not opened.
 
-        The sessions that have a log already, and whose file has grown since the last look."""
+        Return the sessions that have a log already and whose file has changed since the last scan."""
         kept = await self._services.store.documents.get(MARKS, MARKS)
         self._marks = msgspec.convert(kept or {}, dict[str, FileMark])
         known = dict(self._marks) if await self._forks.load() else {}
@@ -70,7 +70,7 @@ class TranscriptIndex:
         return summary is not None and summary.state != TRANSCRIPT
 
     def size_of(self, session: SessionId) -> int:
-        """Of its file, when that was looked at last."""
+        """The size of a session's file when it was last read; 0 if unknown."""
         mark = self._marks.get(session)
         return 0 if mark is None else mark.size
 
@@ -86,7 +86,7 @@ class TranscriptIndex:
         self._forks.note(found)
 
     async def remove(self, session: SessionId) -> None:
-        """Its file is gone: what was not opened is gone with it, what has a log stays."""
+        """Remove a session whose file is gone from the list; one that has a log stays."""
         await self._services.store.list_found((), (session,))
         self._marks.pop(session, None)
         await self._forks.gone(session)
@@ -108,7 +108,7 @@ class TranscriptIndex:
                 self._services.news(session, "updated")
 
     async def _later(self) -> None:
-        """The first change is shown at once; those that follow closely are shown together."""
+        """List the first change at once, and changes that follow closely together."""
         try:
             while self._waiting:
                 sessions, self._waiting = self._waiting, set()
@@ -120,7 +120,7 @@ class TranscriptIndex:
 
 
 def is_listed(found: FoundTranscript) -> bool:
-    """Something was said in it, and it is no subagent's part of another session."""
+    """Whether a session is listed: it has messages, and is not a subagent's part of another session."""
     return found.useful and not found.sidechain
 
 

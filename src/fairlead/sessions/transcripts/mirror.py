@@ -1,7 +1,8 @@
-"""The transcript of a session whose agent runs here: its rows go into the log beside what the wire brought.
+"""Mirrors the transcript of a session whose agent runs here: its rows are stored in the log next to the wire records.
 
-Rule: they are kept for their bytes and mean nothing. History serves a record as its transcript has it; what happened
-is told by the wire alone. Read when a turn is over, and when the file changes after it: never while the agent works.
+Rule: the rows are stored for their bytes only (`RecordStored`) and never interpreted. History serves a record as the
+transcript has it; only the wire determines what happened. The file is read when a turn is over, and when it changes
+after that, never while the agent works.
 """
 
 import logging
@@ -26,16 +27,17 @@ from fairlead.sessions.dependencies import CoreDependencies
 logger = logging.getLogger("fairlead.transcripts")
 
 PLACE = "transcript"
-"""Name of the checkpoint that says how far a session's files were read."""
+"""Name of the checkpoint that stores how far a session's files were read."""
 DIFFERS = "transcript.differs"
-"""Kind of the notice about a copy that is not as the wire had it, and name of the checkpoint that says it was told."""
+"""Kind of the notice about a copy that differs from its wire record, and name of the checkpoint that records that the
+notice was emitted."""
 PAGE = 500
 _BEGINNINGS = ("session.forked", "session.resumed", "user.message")
 
 
 class _MirrorState(msgspec.Struct):
-    """What is known of a session while its agent runs. `seq`: up to here the log was read. `held`: rows that were read
-    when a turn had begun, whose own may be in the file before they came over the wire."""
+    """State of a session while its agent runs. `seq`: how far the log was read. `held`: rows that were read after a
+    turn had begun; that turn's rows may be in the file before their records came over the wire."""
 
     conversation: SessionId
     reader: TranscriptReader
@@ -52,12 +54,12 @@ class TranscriptMirror:
         self._books: dict[SessionId, _MirrorState] = {}
 
     async def bring_level(self, core: SessionCore, *, ended: bool = False) -> None:
-        """All that is in the files now, into the log; if a turn runs, when it is over. `ended`: the agent's process is.
+        """Store all rows that the files have now in the log; during a turn they wait until it is over.
 
-        One caller at a time for each session. NotFound, OSError."""
+        `ended`: the agent's process has exited. One caller at a time for each session. Raises NotFound, OSError."""
         book = self._books.get(core.session)
         if book is not None and book.conversation != _conversation(core):
-            # The agent has gone on under another id: in another file.
+            # The agent continues under another id, in another file.
             self.forget(core.session)
             book = None
         if book is None:
@@ -71,7 +73,7 @@ class TranscriptMirror:
             await self._log(core, book, rows)
 
     async def finish(self, core: SessionCore) -> None:
-        """The agent has ended: all of it is its own; whatever comes later, is not."""
+        """Store the rest after the agent has ended. All rows so far are its own; later rows are not."""
         await self.bring_level(core, ended=True)
         async with core.lock:
             transition = core.begin()
@@ -88,7 +90,7 @@ class TranscriptMirror:
             self.forget(session)
 
     async def _open(self, core: SessionCore) -> _MirrorState:
-        """From where the files were read last. A conversation that began elsewhere, from our first prompt on."""
+        """Start where the files were last read; for a conversation that began elsewhere, at our first prompt."""
         state, store = core.state, self._services.store
         kept = await store.checkpoint(state.session, PLACE)
         since = "" if kept is not None else await self._first_prompt(core)
@@ -98,7 +100,7 @@ class TranscriptMirror:
         return _MirrorState(_conversation(core), reader, self._source.copies(state.session), seq, reported)
 
     async def _first_prompt(self, core: SessionCore) -> str:
-        """Ours, of a session that goes on with another conversation; empty for one that is new."""
+        """Our first prompt in a session that continues another conversation; empty for a new conversation."""
         first, resumed, before = "", False, None
         while True:
             page = await self._services.store.tail(core.session, before, PAGE, _BEGINNINGS)
@@ -115,7 +117,7 @@ class TranscriptMirror:
             before = page.entries[0].seq
 
     async def _listen(self, core: SessionCore, book: _MirrorState) -> None:
-        """What the log has got since the last look."""
+        """Pass the log's new records to the matcher."""
         while book.seq < core.log.head:
             page = await self._services.store.read(core.session, book.seq, PAGE)
             if not page.entries:
@@ -126,7 +128,7 @@ class TranscriptMirror:
             book.seq = page.entries[-1].seq
 
     async def _log(self, core: SessionCore, book: _MirrorState, rows: TranscriptPage) -> None:
-        # Others are marks of ours that link subagents: the wire has told that.
+        # The others are our own markers that link subagents to calls: the wire has that already.
         written = [record for record in rows.records if record.origin == "transcript"]
         copies = [copy for record in written if (copy := book.copies.row(record)) is not None]
         known = await self._names(core.session) if rows.again else frozenset()
@@ -140,7 +142,7 @@ class TranscriptMirror:
             await core.commit(transition, patient=True)
 
     def _add(self, transition: Commit, copy: MirroredRow) -> None:
-        # A row without a name of its own is named by what it says: each process of a session may write it again.
+        # A row without a uuid is named by a hash of its bytes: each process of a session may write the same row again.
         part = "copy" if is_uuid(copy.name) else f"copy-{transition.stage.seq}"
         event = ev.RecordStored(
             id=event_id(copy.name, "record", part), record=copy.kind, subtype=copy.subtype, of=copy.of
@@ -162,7 +164,7 @@ class TranscriptMirror:
         transition.places.append(Checkpoint(DIFFERS, transition.stage.seq, b"1"))
 
     async def _names(self, session: SessionId) -> frozenset[str]:
-        """Rows that the log has: needed only where a file was replaced, or its session goes on in another."""
+        """Names of the rows in the log. Needed only when a file was replaced, or its session continues in another."""
         found: set[str] = set()
         after, ours = 0, False
         while True:
@@ -170,7 +172,7 @@ class TranscriptMirror:
             if not page.entries:
                 return frozenset(found)
             for entry in page.entries:
-                # A row's bytes are beside the first of its events, which may be named after another (a turn's end).
+                # A row's bytes are stored with its first event, whose id may come from another row (a turn's end).
                 ours = entry.origin == "transcript" if entry.raw is not None else ours
                 if ours:
                     found.add(_source(entry))
@@ -178,10 +180,10 @@ class TranscriptMirror:
 
 
 def _conversation(core: SessionCore) -> SessionId:
-    """The id under which the agent writes the session down."""
+    """The session id that the agent uses in its transcript."""
     return SessionId(core.state.agent_session or core.session)
 
 
 def _source(entry: Entry) -> str:
-    """The record that an event came of: what its id begins with."""
+    """The name of the record that an event comes from: the first part of the event's id."""
     return ev.decode(entry.event).id.split("/", 1)[0]

@@ -1,6 +1,8 @@
-"""When turns of a transcript are over: it does not say so itself. A final answer after which nothing follows ends its
-turn; without one it is given up after a while, and so is the search for whose an orphan is. One timer a session that
-was written to lately, nothing for the others."""
+"""Ends turns of a followed transcript, which does not mark their end itself.
+
+A final answer followed by silence ends its turn. A turn without one is ended after a longer timeout, and so is the wait
+for the parent of orphaned records. Sessions that were written to recently have one timer each, the others none.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,9 +16,9 @@ from fairlead.sessions.session import Session
 from fairlead.system.clock import Timer
 
 SETTLE_S = 3.0
-"""A final answer after which so long nothing was written ends its turn: rows of one answer come within a second."""
+"""A final answer ends its turn when nothing is written for this long: rows of one answer come within a second."""
 LOST_MS = 600_000
-"""A turn without a final answer is given up after so long (design: an orphan waits 10 minutes)."""
+"""A turn without a final answer is ended after this long (design: an orphan waits 10 minutes)."""
 
 
 class TurnTimeouts:
@@ -35,7 +37,7 @@ class TurnTimeouts:
         self._after(session, SETTLE_S)
 
     async def read(self, session: Session) -> None:
-        """All of its file was read: what had been over when that was written to last, is over now."""
+        """Handle a file that was read to its end: end a turn that was over when the file was last written."""
         silent = self._silence(session.core)
         if silent < SETTLE_S * 1000:
             self._after(session.core.session, SETTLE_S - silent / 1000)
@@ -49,7 +51,7 @@ class TurnTimeouts:
     async def _check(self, session: SessionId) -> None:
         self._due.pop(session, None)
         if not await self.settle(session) and session not in self._due:
-            # Not before it can be given up: should it be written to, it is looked at sooner.
+            # Check again when the timeout is reached; a write to the file triggers an earlier check.
             self._after(session, max(SETTLE_S, (LOST_MS - self._silent(session)) / 1000 + 1))
 
     def _silent(self, session_id: SessionId) -> int:
@@ -61,7 +63,7 @@ class TurnTimeouts:
         return self._services.clock.now_ms() - core.log.last_at
 
     async def settle(self, session_id: SessionId) -> bool:
-        """End a turn that is over, and give up what is lost; true if there is nothing left to wait for."""
+        """End a turn that is over, and stop waiting for lost records; True if there is nothing left to wait for."""
         session = self._loaded(session_id)
         if session is None or session.runner.agent is not None or session.runner.following:
             return True

@@ -1,7 +1,7 @@
-"""A socket whose client names the program that it wants to sit before, and may want another later.
+"""A socket attached to one program at a time; the client can switch programs.
 
-It sits before one at a time. What is said after a wish belongs to that wish: keys wait while its program is started,
-and whatever becomes of an earlier one is told to nobody here any more. What waits is bounded.
+Input after a request belongs to that request: keys wait while its program is started, and the outcome of an earlier
+request is no longer sent to the client. The queue is bounded.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ EARLY_BYTES: Final = 1 << 20
 
 
 class AttachTarget(msgspec.Struct, frozen=True):
-    """A program to sit before. `began`: it was started for this, so that all it has printed is to be shown.
-    `next_wish`: asked when it has ended; what is wanted in its place without a word of the client, and why."""
+    """A program to attach to. `began`: it was started for this request, so all its output is shown. `next_wish`: called
+    when the program has ended; returns the request that replaces it without a message of the client, and the reason."""
 
     terminal: PtySession
     seated: ProgramAttached
@@ -35,24 +35,25 @@ class AttachTarget(msgspec.Struct, frozen=True):
 
 
 class _Attachment(TerminalAttachment):
-    """Before one program."""
+    """The attachment to one program."""
 
-    def __init__(self, place: AttachTarget, desk: "ProgramSwitch", who: str, wanted: ProgramRequest) -> None:
-        super().__init__(place.terminal, desk.codec, who, size=wanted.size)
+    def __init__(self, place: AttachTarget, switch: "ProgramSwitch", who: str, wanted: ProgramRequest) -> None:
+        super().__init__(place.terminal, switch.codec, who, size=wanted.size)
         self._place = place
-        self._desk = desk
+        self._switch = switch
 
     def _begins_raw(self) -> bool:
-        """As it was printed, where that gives the same screen: lines are not cut at the edge, and more of them are
-        there."""
+        """Begin with the raw output if it gives the same screen: its lines are not cut at the edge, and there are more
+        of them."""
         return self._place.began or self._place.terminal.intact
 
     def _over(self, wire: SocketHandle, exit: Exit) -> None:
-        self._desk.over(self, self._place, exit)
+        self._switch.over(self, self._place, exit)
 
 
 class _SwitchedHandle:
-    """The client's wire as a seat has it: implements `model.sockets.Wire`. Its end is the seat's alone."""
+    """The client's socket as one attachment sees it; implements `model.sockets.SocketHandle`. After `leave`, the
+    attachment can no longer send or close; the socket itself stays open."""
 
     def __init__(self, wire: SocketHandle) -> None:
         self._wire = wire
@@ -89,8 +90,8 @@ class _SwitchedHandle:
 
 
 class ProgramSwitch:
-    """Implements `model.sockets.Holder`. `enter` finds or starts what is wanted; its second word says why something
-    else is not there any more."""
+    """Implements `model.sockets.SocketOwner`. `enter` finds or starts the requested program; its second argument is the
+    reason why an earlier program is gone (`ProgramAttached.lost`)."""
 
     def __init__(
         self, codec: LauncherCodec, who: str, enter: Callable[[ProgramRequest, str], Awaitable[AttachTarget]]
@@ -99,12 +100,12 @@ class ProgramSwitch:
         self._who = who
         self._enter = enter
         self._wire: SocketHandle | None = None
-        self._seat: tuple[_Attachment, _SwitchedHandle] | None = None
+        self._attachment: tuple[_Attachment, _SwitchedHandle] | None = None
         self._entering: asyncio.Task[None] | None = None
         self._early: list[TypedKeys | Size | TerminalReply] = []
         self._early_bytes = 0
         self._unread: list[bytes] = []
-        self._seats = 0
+        self._attachments = 0
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
@@ -113,65 +114,65 @@ class ProgramSwitch:
             self.received(data)
 
     def received(self, data: bytes) -> None:
-        """Also before it is attached."""
+        """Handle a frame; frames that come before the socket is attached are queued."""
         if self._wire is None:
             self._unread.append(data)
             return
-        said = self.codec.read(data)
-        match said:
+        message = self.codec.read(data)
+        match message:
             case TerminalReply(frames=frames):
                 self._wire.send(frames)
             case ProgramRequest():
-                self._want(said)
-            case _ if self._seat is not None:
-                self._seat[0].heard(said)
+                self._request(message)
+            case _ if self._attachment is not None:
+                self._attachment[0].heard(message)
             case _ if self._entering is not None:
                 self._early_bytes += len(data)
                 if self._early_bytes <= EARLY_BYTES:
-                    self._early.append(said)
+                    self._early.append(message)
             case _:
                 pass
 
     def drained(self) -> None:
-        if self._seat is not None:
-            self._seat[0].drained()
+        if self._attachment is not None:
+            self._attachment[0].drained()
 
     def detached(self, code: int) -> None:
         self._leave()
         self._wire = None
 
-    def over(self, seat: _Attachment, place: AttachTarget, exit: Exit) -> None:
-        """The program of that seat has ended."""
-        if self._seat is not None and self._seat[0] is seat:
-            # Whoever types now types into what may come in its place.
-            self._seat[1].leave()
-            self._seat = None
+    def over(self, attachment: _Attachment, place: AttachTarget, exit: Exit) -> None:
+        """Handle the end of an attachment's program."""
+        if self._attachment is not None and self._attachment[0] is attachment:
+            # Keys from now on go to the program that may replace it.
+            self._attachment[1].leave()
+            self._attachment = None
             self._entering = asyncio.create_task(self._after(place, exit))
 
     # --- inside
 
     def _leave(self) -> None:
-        """Nothing of an earlier wish happens here any more."""
+        """Cancel the current request and detach from its program."""
         if self._entering is not None:
             self._entering.cancel()
             self._entering = None
         self._early.clear()
         self._early_bytes = 0
-        if self._seat is not None:
-            seat, wire = self._seat
-            self._seat = None
+        if self._attachment is not None:
+            attachment, wire = self._attachment
+            self._attachment = None
             wire.leave()
-            seat.detached(0)
+            attachment.detached(0)
 
-    def _want(
+    def _request(
         self, wanted: ProgramRequest, lost: str = "", early: Sequence[TypedKeys | Size | TerminalReply] = ()
     ) -> None:
         early = list(early)
         self._leave()
         self._early += early
-        self._entering = asyncio.create_task(self._sit(wanted, lost))
+        self._entering = asyncio.create_task(self._attach(wanted, lost))
 
-    async def _sit(self, wanted: ProgramRequest, lost: str) -> None:
+    async def _attach(self, wanted: ProgramRequest, lost: str) -> None:
         wire = self._wire
         if wire is None:
             return
@@ -189,21 +190,21 @@ class ProgramSwitch:
             wire.send(self.codec.refused(FairleadError("The gateway failed: its log says why.")))
             return
         self._entering = None
-        self._seats += 1
-        seat = _Attachment(place, self, f"{self._who}/{self._seats}", wanted)
-        seat_wire = _SwitchedHandle(wire)
-        self._seat = (seat, seat_wire)
+        self._attachments += 1
+        attachment = _Attachment(place, self, f"{self._who}/{self._attachments}", wanted)
+        handle = _SwitchedHandle(wire)
+        self._attachment = (attachment, handle)
         wire.send(self.codec.seated(place.seated))
-        seat.attached(seat_wire)
+        attachment.attached(handle)
         early, self._early = self._early, []
-        for said in early:
-            seat.heard(said)
+        for message in early:
+            attachment.heard(message)
 
     async def _after(self, place: AttachTarget, exit: Exit) -> None:
         wish = await place.next_wish(exit)
         self._entering = None
         if wish is not None:
-            self._want(*wish, early=self._early)
+            self._request(*wish, early=self._early)
         elif self._wire is not None:
             self._wire.send(self.codec.ended(exit))
             self._leave()

@@ -1,8 +1,8 @@
-"""Which words start a program on a person's terminal, under which key it is found again, and how a command is typed
+"""The argument list of a program on a user's terminal, the key by which it is found again, and how a command is typed
 into a shell. Pure.
 
-Rule: a program is an argument list from the settings; from a wire comes a key into them, and an id that is one whole
-argument and never an option.
+Rule: a program is an argument list from the settings; the wire provides only a key into them, and an id that is one
+whole argument and never an option.
 """
 
 import hashlib
@@ -15,14 +15,14 @@ from fairlead.model.errors import BadId, NotFound
 from fairlead.terminals.api import ProgramRequest
 
 SESSION: Final = "{session}"
-"""In an argument of `resume`: the id of the conversation."""
+"""Placeholder for the conversation's id in an argument of `resume`."""
 _GROUPS: Final = dict.fromkeys(("bash", "sh", "dash", "ash", "zsh", "ksh", "mksh"), ("{ ", "}; exit")) | {
     "fish": ("begin; ", "end; exit")
 }
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that a client may name. `resume`: its words when a conversation goes on; empty where it cannot."""
+    """A program that a client may name. `resume` is the command that continues a conversation; empty if it cannot."""
 
     command: tuple[str, ...]
     resume: tuple[str, ...] = ()
@@ -33,11 +33,11 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
     "codex": Provider(command=("codex",), resume=("codex", "resume", "{session}")),
     "opencode": Provider(command=("opencode",), resume=("opencode", "--session", "{session}")),
 }
-"""Those that claudecodeui knows beside Claude, which is a session of ours."""
+"""The programs that claudecodeui knows besides Claude, which runs as a session of the gateway."""
 
 
 def words(providers: Mapping[str, Provider], wanted: ProgramRequest) -> tuple[str, ...]:
-    """The whole argument list of the program that is wanted. NotFound, BadId."""
+    """The whole argument list of the requested program. Raises NotFound, BadId."""
     provider = providers.get(wanted.provider)
     if provider is None:
         raise NotFound("configured program", wanted.provider)
@@ -49,20 +49,20 @@ def words(providers: Mapping[str, Provider], wanted: ProgramRequest) -> tuple[st
 
 
 def resumes(providers: Mapping[str, Provider], wanted: ProgramRequest) -> bool:
-    """Whether it goes on with a conversation."""
+    """Whether the program continues a conversation."""
     provider = providers.get(wanted.provider)
     return bool(wanted.resume and wanted.session and provider is not None and provider.resume)
 
 
 def key(user: str, folder: str, wanted: ProgramRequest) -> str:
-    """Two wishes with the same meet before the same program; `folder` with its links followed."""
+    """Requests with the same key attach to the same program; `folder` has its links resolved."""
     parts = [user, folder, wanted.session or None, wanted.provider, wanted.command]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
 def typed(program: str, command: str) -> bytes:
-    """The keys for a command, after which the shell ends with the command's status. The shell reads the whole of it
-    before it begins, so that nothing of it is read by what it starts. Shells that have no groups stay."""
+    """The keys for a command, after which the shell exits with the command's status. The shell reads the whole input
+    before it runs the command, so that the command cannot read any of it. Shells without groups stay open."""
     begin, end = _GROUPS.get(program.rpartition("/")[2], ("", ""))
     lines = [f"{begin}{command.rstrip()}", end] if end else [command.rstrip()]
     return "".join(f"{line}\r" for line in "\n".join(lines).splitlines()).encode()

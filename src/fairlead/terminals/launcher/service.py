@@ -1,7 +1,7 @@
-"""Gives people the programs that they want to sit before: shells, configured programs, and sessions of ours.
+"""Attaches users to the programs that they request: shells, configured programs, and the gateway's sessions.
 
-A program belongs to a user and is found again by its key. The agent of a session is never started beside the session:
-it is handed over to a terminal, so that its conversation has one writer, and back when it has ended there.
+A program belongs to a user and is identified by its key. A session's agent is never started a second time: the session
+is handed over to a terminal, so that its conversation has one writer, and back when the program has ended there.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ from fairlead.terminals.shells import UserShells, desk_of
 log = logging.getLogger("fairlead.terminals")
 
 AGENT: Final = "claude"
-"""The provider that is a session of ours."""
+"""The provider that stands for one of the gateway's sessions."""
 LINKS: Final = "desk-links"
-"""Documents: the link that a session goes back to from the terminal."""
+"""Documents with the link that a session returns to from the terminal."""
 ITSELF: Final = Identity("", "", "fairlead", frozenset({"admin"}))
 PROMPT_SECONDS: Final = 2.0
-"""A shell that has printed no prompt by then gets its command all the same."""
+"""How long to wait for a shell's prompt before its command is typed anyway."""
 RESUME_SECONDS: Final = 10.0
-"""A program that fails so soon after it was to go on with a conversation could not: it is started anew."""
+"""A program that fails within this time could not resume its conversation: it is started again without it."""
 
 
 async def _no_wish(exit: Exit) -> None:
@@ -51,7 +51,7 @@ async def _no_wish(exit: Exit) -> None:
 
 
 class ProgramLauncher:
-    """What sockets ask. `folder` finds a folder inside the roots, or raises."""
+    """Handler of `OpenLauncher`. `folder` resolves a folder inside the roots, or raises."""
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class ProgramLauncher:
         return ProgramSwitch(action.codec, f"{who.credential}/desk{next(self._numbers)}", enter)
 
     async def start(self) -> None:
-        """Sessions whose terminal ended with an earlier gateway go back too."""
+        """Restore the link of sessions whose terminal ended with an earlier gateway."""
         for session, link in (await self._documents.list(LINKS)).items():
             self._spawn(self._put_back(SessionId(session), link))
 
     async def close(self) -> None:
-        """Nothing is minded any more; the programs are the registry's to end."""
+        """Cancel the background tasks; the registry stops the programs."""
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
@@ -113,7 +113,7 @@ class ProgramLauncher:
         return place
 
     def _lock(self, name: str) -> asyncio.Lock:
-        """One at a time for a key, or for a session's terminal."""
+        """The lock of a key, or of a session's terminal."""
         lock = self._locks.get(name)
         if lock is None:
             lock = self._locks[name] = asyncio.Lock()
@@ -153,7 +153,8 @@ class ProgramLauncher:
         )
 
     async def _started(self, name: str, program: Program, wanted: ProgramRequest) -> PtySession:
-        """Its command is typed behind its prompt, so that it is shown once. Whoever leaves meanwhile stops neither."""
+        """Start a program and type its command after its prompt, so that the command is shown once. A caller that
+        leaves meanwhile cancels neither."""
         terminal = await self._shells.start(name, lambda: program, by_use=False)
         if wanted.command:
             with contextlib.suppress(TimeoutError):
@@ -162,12 +163,12 @@ class ProgramLauncher:
                 await terminal.write(typed(self._settings.program, wanted.command))
         return terminal
 
-    # --- a session of ours
+    # --- one of the gateway's sessions
 
     async def _session(self, who: Identity, name: str, folder: str, wanted: ProgramRequest, lost: str) -> AttachTarget:
         known = self._sessions.get(name)
         if known is not None and known[1].running:
-            # It may have been shared with them then, and be no more.
+            # Check access again: the session may no longer be shared with this user.
             await self._gateway.ask(who, q.GetSession(session=known[0]))
             if not wanted.restart:
                 return AttachTarget(known[1], _seated(folder, wanted, again=True), False, _no_wish)
@@ -198,13 +199,13 @@ class ProgramLauncher:
             await self._gateway.command(who, cmd.Close(session=session))
             there = None
         async with self._lock(session_terminal(session)):
-            # Not while it is being put back.
+            # Not while its link is being restored.
             view = await self._gateway.ask(who, q.GetSession(session=session))
             back = await self._documents.get(LINKS, session) or msgspec.convert(view.settings, cmd.Settings).link
         terminal, moving = await self._moved(who, name, session, back)
 
-        async def anew(exit: Exit) -> tuple[ProgramRequest, str] | None:
-            """It has ended before it was ready: then the hand-over has failed."""
+        async def start_new(exit: Exit) -> tuple[ProgramRequest, str] | None:
+            """Start a new conversation if the handover failed, because the program ended before it was ready."""
             try:
                 with contextlib.suppress(RequestRejected, StoreError):
                     await asyncio.shield(moving)
@@ -214,13 +215,13 @@ class ProgramLauncher:
 
         cwd, conversation = view.summary.cwd, view.summary.agent_session or session
         seated = _seated(cwd, wanted, again=there is terminal, resumed=conversation)
-        return AttachTarget(terminal, seated, False, anew)
+        return AttachTarget(terminal, seated, False, start_new)
 
     async def _moved(
         self, who: Identity, name: str, session: SessionId, back: cmd.Link
     ) -> tuple[PtySession, "asyncio.Task[cmd.Reply]"]:
-        """The session's terminal, as soon as there is one: what the agent asks at its start is answered there. Busy
-        while a turn runs. Whoever leaves meanwhile does not stop it. `back`: the link that it goes back to."""
+        """The session's terminal, as soon as it is open: the agent's questions at its start are answered there. Raises
+        Busy while a turn runs. A caller that leaves does not cancel it. `back`: the link to restore afterwards."""
         found: tuple[PtySession, asyncio.Task[cmd.Reply]] = await asyncio.shield(
             self._spawn(self._found(who, name, session, back))
         )
@@ -253,8 +254,8 @@ class ProgramLauncher:
         return terminal, moving
 
     async def _after(self, name: str, session: SessionId, back: cmd.Link, terminal: PtySession) -> None:
-        """What is sent to the session after its program has ended there does not start it there again, whoever sees it
-        by then."""
+        """Restore the session's link when its program has ended, even if the client is gone: a later message must not
+        start the agent in the terminal again."""
         await terminal.wait()
         if self._sessions.get(name) == (session, terminal):
             del self._sessions[name]
@@ -265,7 +266,7 @@ class ProgramLauncher:
         place = session_terminal(session)
         async with self._lock(place):
             if self._shells.find(place) is not None:
-                return  # it is there again, and goes back from there
+                return  # it runs in a terminal again, and its link is restored when that ends
             try:
                 view: q.SessionView = await self._gateway.ask(ITSELF, q.GetSession(session=session))
                 settings = msgspec.convert(view.settings, cmd.Settings)
@@ -273,7 +274,7 @@ class ProgramLauncher:
                     changed = msgspec.structs.replace(settings, link=link)
                     await self._gateway.command(ITSELF, cmd.Configure(session=session, settings=changed))
             except NotFound:
-                pass  # it was deleted
+                pass  # the session was deleted
             except FairleadError as error:
                 log.warning("a session stays with the terminal", extra={"session": session, "error": error.message})
                 return
@@ -286,7 +287,7 @@ class ProgramLauncher:
         return task
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
-        """Whoever asked may be gone: then nobody else asks how it ended."""
+        """Retrieve the task's exception: if the caller is gone, nothing else does, and asyncio would log it."""
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()

@@ -1,1 +1,1 @@
-"""What a terminal shows, computed from the bytes that its program writes. Pure."""
+"""Computes a terminal's screen from the bytes that its program writes. Pure."""

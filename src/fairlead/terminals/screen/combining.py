@@ -1,7 +1,7 @@
-"""Combining characters on one letter, bounded before the emulator sees them. Pure.
+"""Limits the combining characters on one base character before the emulator sees them. Pure.
 
-It keeps sixty on a cell, and a screen full of those costs it tens of megabytes and seconds for a kilobyte. What is
-dropped here is no writing.
+The emulator keeps sixty per cell; a screen full of those costs it tens of megabytes, and seconds per kilobyte of input.
+No real script needs the characters that are dropped here.
 """
 
 import re
@@ -15,39 +15,39 @@ from fairlead.terminals.screen.tokenizer import CONTROLS, closing_text
 MOST: Final = 8
 _CATEGORIES: Final = frozenset({"Mn", "Me", "Cf"})
 _JAMO: Final = frozenset({*range(0x1160, 0x1200), *range(0xD7B0, 0xD800)})
-"""Vowels and ends of Korean syllables, which are written over their beginnings."""
+"""Vowels and final consonants of Korean syllables, which combine with their initial consonant."""
 _COMMON: Final = range(0x300, 0x10000)
 _RARE: Final = (range(0x10000, 0x20000), range(0xE0000, 0xE0200))
 
 
 class CombiningFilter:
-    """What one terminal was last given."""
+    """Filters the runs of one terminal; remembers the last run."""
 
     def __init__(self) -> None:
         self._before = ""
 
     def bounded(self, run: str) -> str:
-        """The run without marks that would be one too many, or that a letter was not printed for just before: those
-        would go on a letter of any time ago, and so on without end."""
+        """The run without marks above the limit, and without marks that do not directly follow a printed character:
+        those would combine with a character printed at any earlier time, without limit."""
         kept = run
         if not run.isascii():
             candidate, mark, too_many, loose = _patterns()
             if candidate.search(run) is not None:
                 before = (closing_text(self._before) or "\x00")[-MOST - 1 :] if mark.match(run) else ""
                 kept = too_many.sub(r"\1", loose.sub(r"\1", before + run))
-                # With a letter's marks, so that the next are counted on.
+                # Including the marks of the previous run, so that the count continues.
                 run, kept = kept, kept[len(before) :]
         self._before = run
         return kept
 
     def broken_off(self) -> None:
-        """Something other than a run was shown."""
+        """Note that something other than a run was shown."""
         self._before = ""
 
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """(what may be a mark, told quickly; a mark; those after the most that there may be; those on no letter)"""
+    """Patterns of (a possible mark, by a fast test; a mark; marks above the limit; marks without a base character)"""
     common = _class(_COMMON)
     mark = f"[{common}{''.join(map(_class, _RARE))}]"
     return (
@@ -59,7 +59,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.P
 
 
 def _class(plane: range) -> str:
-    """The marks of a plane, as a regular expression has them between brackets."""
+    """The marks of a plane, as the content of a regular expression's character class."""
     found = [code for code in plane if code in _JAMO or unicodedata.category(chr(code)) in _CATEGORIES]
     runs = [[code for _, code in run] for _, run in groupby(enumerate(found), lambda item: item[1] - item[0])]
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)

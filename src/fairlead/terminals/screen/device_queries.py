@@ -1,7 +1,7 @@
-"""What a program asks its terminal. We are the terminal: we answer, once, and no watcher is asked.
+"""Answers a program's queries to its terminal, once, here; they are never sent to watchers.
 
-Else every watcher's terminal would type its own answer into the program, those too that may only look. The emulator
-knows more than a plain terminal; it is asked only what is true of every terminal that may be watching.
+Otherwise every watcher's terminal would type its own answer into the program, even that of a read-only watcher. The
+emulator supports more than a plain terminal; it answers only what is true of every terminal that may be watching.
 """
 
 import re
@@ -46,7 +46,7 @@ def _asks(token: Token) -> bool:
 
 
 def answer(token: Token, terminal: Vt, columns: int, rows: int) -> bytes:
-    """What a plain terminal says; empty for what it does not know."""
+    """The answer of a plain terminal; empty for an unknown query."""
     match (token.kind, token.body, token.intermediates, token.final):
         case (
             (TokenKind.ESCAPE, _, _, _)

@@ -1,7 +1,7 @@
-"""What a terminal shows after the bytes of a program: two screens, a cursor, modes, what has scrolled away.
+"""The state of a terminal after a program's output: two screens, a cursor, modes, and the scrolled-off lines.
 
-The emulator is a library (`ghostty`). Ours is what stands before it: whole sequences only, questions answered once,
-and nothing of what a hostile program could harm it with.
+The emulator itself is a library (`ghostty`). The code here filters its input: whole sequences only, queries answered
+once, and nothing with which a hostile program could harm it.
 """
 
 import re
@@ -15,23 +15,24 @@ from fairlead.terminals.screen.snapshot import PLAIN_STYLE, cursor, place, regio
 from fairlead.terminals.screen.tokenizer import Token, Tokenizer, TokenKind, has_text, last_character
 
 HISTORY_BYTES: Final = 1 << 20
-"""Of what has scrolled away, 8 for each cell of a line; the emulator keeps up to a page more."""
+"""Limit of the scrolled-off lines, with 8 bytes for each cell; the emulator keeps up to a page more."""
 TITLE_LENGTH: Final = 256
 _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f-\x9f]*")
 _WITHHELD: Final = frozenset({"3", "40", "2027", "2048"})
-"""Modes that nobody is given. With the first three a screen or a letter would be wider for some watchers than for
-others, with the last each of them would tell the program its own size."""
+"""Modes that are withheld from all watchers. With the first three a screen or a character would be wider for some
+watchers than for others; with the last each watcher would report its own size to the program."""
 _PROTECTION: Final = frozenset({"\x1bV", "\x1bW"})
-"""Letters that clearing would leave there, for the few watchers that know of it; nor is it given in its other form."""
+"""Sequences that protect characters from clearing, which only a few watchers support; the other form of it (DECSCA) is
+withheld too."""
 _OTHER_SCREEN: Final = frozenset({"47", "1047", "1049"})
 _CLEAR: Final = "\x1b[2J"
 _AS_NEW: Final = _CLEAR + "\x1b[<16u\x1b7"
-"""The other screen may still have letters, a colour, keys and a saved cursor of its last use; who came in between could
-not know which. So it is cleared when it is left, and made as new when it is entered."""
+"""The alternate screen may still have characters, a colour, key flags and a saved cursor from its last use, which a
+watcher that joined in between cannot know. So it is cleared when it is left, and reset when it is entered."""
 
 
 class FeedResult(NamedTuple):
-    """`output` is for watchers; it has whole sequences only, and none that asks. `answers` are for the program."""
+    """`output` is for watchers; it has whole sequences only, and no queries. `answers` are for the program."""
 
     output: bytes
     answers: bytes
@@ -48,7 +49,7 @@ class Emulator:
 
     @property
     def x(self) -> int:
-        """As wide as the screen when a character was put into the last column: the next one goes to a new line."""
+        """The cursor's column; equal to the width after a character in the last column: the next one wraps."""
         return self.vt.number("CURSOR_X") + self.vt.number("CURSOR_PENDING_WRAP")
 
     @property
@@ -57,12 +58,12 @@ class Emulator:
 
     @property
     def alternate(self) -> bool:
-        """The program uses the other screen."""
+        """Whether the program uses the alternate screen."""
         return self.vt.number("ACTIVE_SCREEN") == 1
 
     @property
     def pasting(self) -> bool:
-        """The program tells what is pasted from what is typed."""
+        """Whether the program asked for bracketed paste."""
         return self.vt.mode(PASTE)
 
     def lines(self) -> tuple[str, ...]:
@@ -87,7 +88,7 @@ class Emulator:
     def resize(self, columns: int, rows: int) -> None:
         if columns < self.columns and self.alternate:
             self._clear_edge(columns)
-        # Only lines that wrap are told anew for another width; the others would be cut.
+        # The emulator reflows only wrapping lines for another width; it would cut the others.
         wraps = self.vt.mode(WRAP)
         self.vt.write(switch(WRAP, True))
         self.vt.resize(columns, rows)
@@ -95,10 +96,11 @@ class Emulator:
         self.columns, self.rows = columns, rows
 
     def _clear_edge(self, columns: int) -> None:
-        """The other screen is cut. Of half a letter the emulator could make no copy."""
+        """Remove wide characters that the new edge would cut in half on the alternate screen: the emulator cannot copy
+        a screen with half a character."""
         halves = [y for y in range(self.rows) if self.vt.wide(columns - 1, y)]
         if halves:
-            # Behind a full line it goes no more: that could bring the letter back.
+            # The cursor is not put back behind a full line: that could bring the character back.
             at = b"\x1b[%d;%dH" % (self.y + 1, self.vt.number("CURSOR_X") + 1)
             back = place(cursor(self.vt)._replace(place=at), region(self.vt))
             blanks = b"".join(b"\x1b[%d;%dH\x1b[X" % (y + 1, columns) for y in halves)
@@ -119,7 +121,7 @@ class Emulator:
                 pass
 
     def _common(self, token: Token) -> Token:
-        """The sequence as every terminal that watches understands it, whenever it has come."""
+        """The sequence in a form that every watching terminal understands, whenever it joined."""
         if token.kind is TokenKind.ESCAPE and token.raw in _PROTECTION:
             return token._replace(raw="")
         if token.kind is not TokenKind.CSI:
@@ -127,7 +129,7 @@ class Emulator:
         if (token.intermediates, token.final) == ('"', "q"):
             return token._replace(raw="")
         if token.final == "b":
-            # The last character so many times. Which that was is not known to one who comes late.
+            # REP repeats the last character, which a watcher that joined late does not know: send the characters.
             self._last = last_character(self._last)
             return Token(TokenKind.RUN, self._last * min(max(token.numbers()[0], 1), self.columns))
         if token.mark == "?" and token.final in "hlsr":
@@ -143,7 +145,7 @@ class Emulator:
         return raw + _AS_NEW if token.final == "h" else _CLEAR + raw
 
     def _title(self, body: str) -> None:
-        """Of the strings that name things only the title is shown: links and colours go to the watchers alone."""
+        """Pass only the title of OSC sequences to the emulator: links and colours go to the watchers alone."""
         code, _, text = body.partition(";")
         kept = _PRINTABLE.match(text)
         if code in ("0", "2") and kept is not None:

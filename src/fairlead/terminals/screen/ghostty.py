@@ -1,7 +1,7 @@
-"""The terminal emulator itself: libghostty-vt, as the package pyghostty brings it. Nothing else here calls C.
+"""The terminal emulator: libghostty-vt from the package pyghostty. No other module in this package calls C.
 
-The package's own binding reads all of its declarations when it is imported, for most of a second. These are the few
-that we call, with the values of that one release (`tests/terminals/test_terminal_ghostty.py` compares them).
+The package's own binding reads all of its declarations when it is imported, which takes most of a second. These are the
+few that we call, with the values of that one release (`tests/terminals/test_terminal_ghostty.py` compares them).
 """
 
 import re
@@ -37,7 +37,7 @@ from fairlead.terminals.screen.modes import DEFAULTS
 PLAIN: Final = 0
 VT: Final = 1
 SCREEN: Final = 0
-"""Points count from its top."""
+"""The tag of points that count from the top of the screen."""
 
 OPTIONS: Final = {
     "USERDATA": 0,
@@ -126,7 +126,7 @@ _WritePty = CFUNCTYPE(None, c_void_p, py_object, c_void_p, c_size_t)
 
 
 class EmulatorFault(FairleadError):
-    """The library could not do what it was asked: there is no memory, or its release is another one."""
+    """libghostty-vt failed: out of memory, or an unsupported release."""
 
     def __init__(self, what: str, code: int) -> None:
         super().__init__(
@@ -180,11 +180,11 @@ def _add(_terminal: int | None, answers: bytearray, data: int, length: int) -> N
 
 
 _ANSWERED: Final = _WritePty(_add)
-"""Held here for as long as C may call it."""
+"""The callback; referenced here for as long as C may call it."""
 
 
 class Vt:
-    """One terminal of the library; it is freed when nobody holds it any more."""
+    """One terminal of the library; it is freed with its last reference."""
 
     def __init__(self, handle: c_void_p) -> None:
         self._lib = library()
@@ -206,7 +206,7 @@ class Vt:
         return terminal
 
     def copy(self) -> "Vt":
-        """Another terminal in the same state, to be asked and changed. Only between two sequences."""
+        """Another terminal in the same state, to be queried and changed. Only between two sequences."""
         data, length = c_void_p(), c_size_t()
         _check("copy", self._lib.ghostty_snapshot_encode_alloc(self._handle, None, byref(data), byref(length)))
         decoder, handle = c_void_p(), c_void_p()
@@ -223,7 +223,7 @@ class Vt:
         self._lib.ghostty_terminal_vt_write(self._handle, data, len(data))
 
     def ask(self, question: bytes) -> bytes:
-        """What it answers."""
+        """Write a query and return the terminal's answer."""
         answers = bytearray()
         self._set("USERDATA", cast(id(answers), c_void_p))
         self._set("WRITE_PTY", cast(_ANSWERED, c_void_p))
@@ -250,7 +250,7 @@ class Vt:
         return string_at(found.ptr, found.len).decode("utf-8", "replace") if found.len else ""
 
     def format(self, emit: int, first: int, last: int, *extras: str) -> bytes:
-        """Rows of the screen from the first to the last, and what `extras` name before or after them."""
+        """Rows of the screen from the first to the last, and the state named by `extras` before or after them."""
         right = self.number("COLS") - 1
         selection = Selection(sizeof(Selection), self._ref(0, first), self._ref(right, last), False)
         screen = ScreenExtra(sizeof(ScreenExtra))
@@ -269,14 +269,14 @@ class Vt:
             self._lib.ghostty_formatter_free(formatter)
 
     def shape(self) -> int:
-        """The cursor's, as a program asks for it (CSI q); 0 if none has. The default is another one afterwards."""
+        """The cursor's shape as a program sets it (CSI q); 0 if none did. Changes the terminal's default shape."""
         before = self.ask(_SHAPE)
         self._set("DEFAULT_CURSOR_STYLE", byref(c_int(BAR)))
         found = re.search(rb"(\d+) q", before)
         return int(found[1]) if found is not None and self.ask(_SHAPE) == before else 0
 
     def cells(self) -> list[bytes]:
-        """Each row of the screen, as its cells lie in memory: `CELL_BYTES` for each, zeros where there is nothing."""
+        """Each row of the screen, as its cells are in memory: `CELL_BYTES` per cell, zeros for an empty cell."""
         state, rows, view = c_void_p(), c_void_p(), String()
         found = []
         try:
@@ -293,7 +293,7 @@ class Vt:
         return found
 
     def background(self, x: int, y: int) -> str:
-        """The colour of a cell without a letter, as SGR parameters; empty where it has none."""
+        """The background colour of a cell without a character, as SGR parameters; empty if it has none."""
         content, colour = c_int(), (c_uint8 * 3)()
         self._cell(x, y, CELL_CONTENT, content)
         if content.value == PALETTE:
@@ -305,7 +305,7 @@ class Vt:
         return ""
 
     def wide(self, x: int, y: int) -> bool:
-        """The first half of a wide letter is there."""
+        """Whether the cell has the first half of a wide character."""
         wide = c_int()
         self._cell(x, y, CELL_WIDE, wide)
         return wide.value == WIDE

@@ -1,4 +1,4 @@
-"""What a program can switch on or off in its terminal, beside what it draws, and how a new one has it. Pure."""
+"""Terminal modes that a program can switch on or off, and their defaults in a new terminal. Pure."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ KEYPAD: Final = 66
 PASTE: Final = 2004
 INSERT: Final = 4
 NEWLINE: Final = 20
-"""These two are switched without a private mark."""
+"""`INSERT` and `NEWLINE` are switched without a private mark."""
 
 DEFAULTS: Final[dict[int, bool]] = {
     1: False,  # application cursor keys
@@ -31,7 +31,7 @@ DEFAULTS: Final[dict[int, bool]] = {
     1015: False,
     1016: False,
     PASTE: False,
-    2031: False,  # light or dark told
+    2031: False,  # reports of light or dark colours
 }
 UNDO: Final = "".join(
     (
@@ -40,5 +40,5 @@ UNDO: Final = "".join(
         *(f"\x1b[?{mode}{'h' if on else 'l'}" for mode, on in DEFAULTS.items() if mode not in (ORIGIN, MARGINS)),
     )
 ).encode()
-"""Every mode and state as a new terminal has it."""
+"""Resets every mode and state to that of a new terminal."""
 CLEAR_HISTORY: Final = b"\x1b[3J"

@@ -1,6 +1,6 @@
-"""Drawing a whole terminal anew: bytes that make any terminal of the same size show what the emulator holds. Pure.
+"""Encodes a redraw: bytes that make any terminal of the same size show the emulator's state. Pure.
 
-They begin by undoing whatever the receiver was left with, so they can be sent at any moment between two outputs.
+They first reset the receiver's state, so they can be sent at any moment between two outputs.
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from fairlead.terminals.screen.snapshot import PLAIN_STYLE, ScreenSnapshot, pict
 _CLEAN: Final = UNDO + b"\x1b[?25l\x1b[H\x1b[2J" + CLEAR_HISTORY
 _SAVE: Final = b"\x1b7"
 _TO_ALTERNATE: Final = b"\x1b[?1049h" + PLAIN_STYLE + b"\x1b[H\x1b[2J"
-"""It keeps the cursor of the main screen."""
+"""Mode 1049 saves the cursor of the main screen."""
 
 
 def redraw(terminal: Emulator, most: int) -> bytes:
-    """At most about `most` bytes of it are history; the screens themselves are always whole."""
+    """Encode a redraw with at most about `most` bytes of history; the screens themselves are always complete."""
     try:
         seen = picture(terminal.vt)
     except EmulatorFault:
@@ -41,13 +41,13 @@ def redraw(terminal: Emulator, most: int) -> bytes:
 
 
 def _text(terminal: Emulator) -> bytes:
-    """Of a screen that cannot be copied: what is on it, without styles. The program draws over it sooner or later."""
+    """The text of a screen that cannot be copied, without styles. The program draws over it sooner or later."""
     place = f"\x1b[{terminal.y + 1};{min(terminal.x, terminal.columns - 1) + 1}H\x1b[?25h"
     return _CLEAN + "\r\n".join(terminal.lines()).encode() + place.encode()
 
 
 def _newest(history: tuple[bytes, ...], most: int) -> Iterable[bytes]:
-    """As many of the last lines as have `most` bytes, their ends included."""
+    """The last lines that fit into `most` bytes, including their line ends."""
     count = size = 0
     for line in reversed(history):
         size += len(line) + 2
@@ -69,7 +69,7 @@ def _modes(seen: ScreenSnapshot) -> list[bytes]:
         parts.append(b"\x1b[%d q" % seen.shape)
     parts.append(seen.keyboard)
     for mode, on in seen.modes.items():
-        # The cursor was hidden for the drawing.
+        # Mode 25 always: the cursor was hidden for the drawing.
         if mode not in (ORIGIN, MARGINS) and (on != DEFAULTS[mode] or mode == 25):
             parts.append(switch(mode, on))
     parts.append(f"\x1b]2;{seen.title}\x07".encode())

@@ -1,13 +1,13 @@
-"""The last of what a program printed, as it was: bounded, and cut between whole characters and sequences only. Pure.
+"""The latest output of a program as it was printed: bounded, and cut only between characters and sequences. Pure.
 
-What is added has whole ones, and only what was added together goes together.
+Each addition consists of whole characters and sequences, and is only dropped as a whole.
 """
 
 from collections import deque
 from typing import Final
 
 _BLOCK: Final = 4096
-"""Bytes that go at once; small additions are kept together, or their number would not be bounded."""
+"""Least size of a full block. Blocks are dropped as a whole; small additions share one, which bounds their number."""
 
 
 class Scrollback:
@@ -16,7 +16,7 @@ class Scrollback:
         self._blocks: deque[bytearray] = deque()
         self._bytes = 0
         self.whole = True
-        """Nothing was let go: it is all that was ever printed."""
+        """Whether nothing was dropped: this is all that was ever printed."""
 
     def add(self, data: bytes) -> None:
         if not self._blocks or len(self._blocks[-1]) >= _BLOCK:

@@ -1,7 +1,7 @@
-"""All that a terminal shows and is set to, read from the emulator, each part as the bytes that bring it about.
+"""Reads the complete state of a terminal from the emulator, each part as the bytes that restore it.
 
-The emulator tells of the screen that is in use. What lies below it, and what was put aside (a saved cursor, earlier
-key flags), is found by acting on a copy as the program could.
+The emulator exposes only the screen in use. The screen below it, and saved state (a saved cursor, earlier key flags),
+are read from a copy, by writing to it the sequences that a program could write.
 """
 
 import re
@@ -23,14 +23,14 @@ _CORNER: Final = re.compile(rb"(?:\x1b\[(\d+);\d+r)?(?:\x1b\[(\d+);\d+s)?")
 _NOTHING: Final = bytes(CELL_BYTES)
 _GAP: Final = re.compile(rb"\x00+")
 _MOST_HISTORY: Final = 2000
-"""Lines of it in a picture: the emulator keeps more of them where they are short."""
+"""History lines in a snapshot: the emulator keeps more if they are short."""
 _MOST_KEYS: Final = 8
 """How many key flags the emulator keeps for each screen."""
 _NO_SETS: Final = re.compile(rb"\x1b[()*+]B")
 
 
 class ScreenCursor(NamedTuple):
-    """`place` counts from the corner of the screen; behind a full line it writes that line's last letter again."""
+    """`place` counts from the corner of the screen; after a full line it writes that line's last character again."""
 
     place: bytes
     style: bytes
@@ -39,7 +39,7 @@ class ScreenCursor(NamedTuple):
 
 
 class ScreenBuffer(NamedTuple):
-    """One of the two screens: its lines, what ESC 7 has kept of it, its key flags (the last are in use)."""
+    """One of the two screens: its lines, the cursor saved by ESC 7, and its key flags (the last are in use)."""
 
     lines: tuple[bytes, ...]
     saved: ScreenCursor
@@ -91,7 +91,7 @@ def picture(terminal: Vt) -> ScreenSnapshot:
 
 
 def _put_aside(copy: Vt) -> tuple[ScreenCursor, tuple[int, ...]]:
-    """The saved cursor and the key flags of the screen in use. The copy has none afterwards, and no modes."""
+    """The saved cursor and the key flags of the screen in use. Afterwards the copy has no key flags and no modes."""
     keys = []
     for _ in range(_MOST_KEYS):
         keys.append(copy.number("KITTY_KEYBOARD_FLAGS"))
@@ -112,16 +112,15 @@ def cursor(terminal: Vt) -> ScreenCursor:
     sets = _NO_SETS.sub(b"", _after(terminal, "charsets"))
     place = _after(terminal, "cursor")
     if terminal.number("CURSOR_PENDING_WRAP") and place.endswith(b"H"):
-        # The letter that it stood behind is gone since: a blank takes it there.
+        # The character before the cursor is gone since: a blank moves the cursor there.
         colour = terminal.background(terminal.number("CURSOR_X"), terminal.number("CURSOR_Y"))
         place += f"\x1b[0m\x1b[{colour}m \x1b[0m".encode() if colour else b" "
     return ScreenCursor(place, _after(terminal, "style"), sets, terminal.mode(ORIGIN))
 
 
 def _lines(copy: Vt) -> tuple[bytes, ...]:
-    """What draws each line of the screen. The emulator would draw cells that nothing was ever put into in the style of
-    the last letter before them, and leave out a line that has colours only; so these get blanks of their own first.
-    """
+    """The bytes that draw each line of the screen. The emulator would draw cells that were never written in the style
+    of the last character before them, and leave out a line that has only colours; so these cells get blanks first."""
     rows = copy.number("ROWS")
     drawn = copy.format(VT, 0, rows - 1).split(b"\r\n")
     for y, cells in enumerate(copy.cells()):
@@ -135,14 +134,14 @@ def _lines(copy: Vt) -> tuple[bytes, ...]:
 
 
 def _gaps(cells: bytes) -> Iterator[tuple[int, int]]:
-    """Where there is nothing, from and to."""
+    """The ranges of empty cells, as (start, end)."""
     if _NOTHING in cells:
         mask = bytes(map(bool, memoryview(cells).cast("Q")))
         yield from (gap.span() for gap in _GAP.finditer(mask))
 
 
 def _with_history(copy: Vt) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """What has scrolled away, and the lines of the screen; the copy is made so large that all of it is the screen."""
+    """The history and the lines of the screen; the copy is enlarged until all of it is on the screen."""
     rows, gone = copy.number("ROWS"), min(copy.number("SCROLLBACK_ROWS"), _MOST_HISTORY)
     copy.write(b"\x1b[%dH" % rows)
     copy.resize(copy.number("COLS"), rows + gone)
@@ -151,7 +150,7 @@ def _with_history(copy: Vt) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
 
 
 def _whole(drawn: bytes) -> Iterator[bytes]:
-    """Its lines, each from a plain style to a plain style."""
+    """Split into lines, each of which begins and ends with a plain style."""
     style = b""
     for line in drawn.split(b"\r\n"):
         before = style
@@ -171,11 +170,11 @@ def _before(terminal: Vt, extra: str) -> bytes:
 
 
 def place(of: ScreenCursor, within: bytes) -> list[bytes]:
-    """What puts a cursor where it was, in any region; before it no place counts from a margin."""
+    """The bytes that restore a cursor, in any region. Origin mode must be off before."""
     at = of.place
     parts = [PLAIN_STYLE]
     if of.origin:
-        # Then places count from the corner of the region.
+        # In origin mode, positions count from the corner of the region.
         parts.append(switch(ORIGIN, True))
         corner = _CORNER.match(within)
         top, left = (int(number or 1) - 1 for number in corner.groups()) if corner is not None else (0, 0)

@@ -1,7 +1,7 @@
-"""The bytes of a program cut into whole tokens: runs of what needs no look, and sequences that do. Pure.
+"""Splits a program's bytes into whole tokens: runs that need no inspection, and sequences that do. Pure.
 
-Nothing that follows sees half a sequence, so a stream may be cut between any two of our pieces. What waits here for
-its other half is bounded: a sequence that has no end is swallowed to its end. What a sequence does is not known here.
+Later stages never see half a sequence, so a stream may be cut between any two tokens. The buffer for a partial sequence
+is bounded: one that is too long is dropped up to its end. The effect of a sequence is not known here.
 """
 
 import codecs
@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 LONGEST: Final = 64 * 1024
-"""Characters of one sequence. Titles and clipboards are far below; pictures may be above and are left out."""
+"""Longest sequence in characters. Titles and clipboards are far shorter; pictures may be longer and are dropped."""
 
 _LARGEST: Final = 9999
 _MOST_PARAMETERS: Final = 16
@@ -18,18 +18,18 @@ _MOST_PARAMETERS: Final = 16
 
 class TokenKind(Enum):
     RUN = "run"
-    """Text, controls and sequences that ask nothing and are the same for every terminal."""
+    """Text, controls and sequences that are not queries and are the same for every terminal."""
     ENQUIRY = "enquiry"
     ESCAPE = "escape"
     CSI = "csi"
     OSC = "osc"
     STRING = "string"
-    """DCS, SOS, PM and APC: what they carry is for the terminal itself."""
+    """DCS, SOS, PM and APC: their content is for the terminal itself."""
 
 
 class Token(NamedTuple):
-    """`raw` as it came. For a CSI, `body` is the parameters with their private mark in front; for an escape its
-    intermediates; for an OSC or string what it carries."""
+    """`raw` is the token as it came. `body` is, for a CSI, the parameters with their private mark in front; for an
+    escape its intermediates; for an OSC or string its content."""
 
     kind: TokenKind
     raw: str
@@ -39,11 +39,11 @@ class Token(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What makes a CSI a private one."""
+        """The private mark of a CSI; empty if it has none."""
         return self.body[:1] if self.body[:1] in ("<", "=", ">", "?") else ""
 
     def numbers(self) -> list[int]:
-        """The parameters of a CSI, empty ones 0, none too large; what follows a colon is not looked at."""
+        """The parameters of a CSI: empty ones are 0, large ones are capped, and parts after a colon are ignored."""
         parts = self.body[len(self.mark) :].split(";", _MOST_PARAMETERS)[:_MOST_PARAMETERS]
         return [_number(part.partition(":")[0]) for part in parts]
 
@@ -56,9 +56,9 @@ def _number(text: str) -> int:
 
 _TEXT = r"[^\x00-\x1f\x7f]"
 CONTROLS: Final = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]|[\x00-\x1f\x7f]"
-"""What a run has beside text: sequences and single characters."""
+"""The parts of a run other than text: sequences and single control characters."""
 _TOKEN = re.compile(
-    # Each part ends where it must, so that nothing is tried twice.
+    # Each part has only one possible end, so that the expression never backtracks.
     rf"(?P<run>(?:{_TEXT}++|[\x00-\x04\x06-\x1a\x1c-\x1f\x7f]++"
     r"|\x1b\[[0-9;:]{0,64}+[@-Z`adefghilmrsu]|\x1b\[\?(?:1|25|100\d|1015|2004|2026)[hl]|\x1b[78DEHM=>]|\x1b[()][0-9A-Z])++)"
     r"|(?P<enquiry>\x05)"
@@ -79,13 +79,13 @@ _C1 = re.compile(r"[\x80-\x9f]")
 
 
 class Tokenizer:
-    """Feed it bytes, split anywhere; it gives the tokens that are whole."""
+    """Takes bytes, split anywhere, and returns the complete tokens."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._until: re.Pattern[str] | None = None
-        """Where a sequence that is too long may end."""
+        """The pattern of the end of an oversized sequence that is being dropped."""
 
     def feed(self, data: bytes) -> list[Token]:
         text = self._decoder.decode(data)
@@ -112,7 +112,7 @@ class Tokenizer:
                 self._keep(text[at:])
                 break
             else:
-                # Broken off by a character that cannot be in it: what follows is read for itself.
+                # Interrupted by a character that cannot be in the sequence: continue after the broken part.
                 broken = _BROKEN.match(text, at)
                 at = broken.end() if broken is not None and broken.end() > at else at + 1
         return tokens
@@ -148,17 +148,17 @@ def has_text(run: str) -> bool:
 
 
 def last_character(run: str) -> str:
-    """The last one that was printed."""
+    """The last printed character of a run; empty if it has no text."""
     texts = [found[1] for found in _PARTS.finditer(run) if found[1]]
     return texts[-1][-1] if texts else ""
 
 
 def closing_text(run: str) -> str:
-    """What it ends with; empty where that is no text."""
+    """The text at the end of a run; empty if it ends with a control."""
     parts = [found[1] for found in _PARTS.finditer(run)]
     return parts[-1] or "" if parts else ""
 
 
 def _as_escape(match: re.Match[str]) -> str:
-    """The eight-bit form of a control, in its seven-bit one."""
+    """The seven-bit form of an eight-bit control."""
     return "\x1b" + chr(ord(match.group()) - 0x40)

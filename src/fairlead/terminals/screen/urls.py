@@ -1,8 +1,8 @@
-"""Finds the URLs that a program prints on its terminal, whole, however its output is cut into pieces. Pure.
+"""Finds complete URLs in a program's terminal output, however the output is cut into pieces. Pure.
 
-Rule: what is found depends on the bytes and the terminal's width, never on how they were cut. A URL goes on in the next
-line only if its line is full to the edge, or if it ends with `?` or `&` and a `name=` follows; whatever else is printed
-below it is no part of it. Most output has no URL near it and is only looked through for `://`.
+Rule: the result depends on the bytes and the terminal's width, never on how they were cut. A URL continues on the next
+line only if its line is full to the edge, or if it ends with `?` or `&` and a `name=` follows; other text below it is
+not part of it. Most output has no URL near it and is only searched for `://`.
 """
 
 import re
@@ -19,20 +19,20 @@ TRIGGERS: Final = (
     "press enter to open",
     "open_url:",
 )
-"""Words by which a program asks that a URL be opened, in any case."""
+"""Phrases by which a program asks to open a URL, in any case."""
 NEAR: Final = 512
-"""Characters between such words and the URL that they are about, at most: a paragraph."""
+"""The most characters between such a phrase and its URL: a paragraph."""
 BEFORE: Final = 4096
-"""Bytes before a URL that are looked at: its own line, and the words before it with all their colours."""
+"""Bytes before a URL that are examined: its own line, and the text before it with all its colours."""
 LONGEST: Final = 8192
-"""Characters of a URL; what is longer is none. Those of sign-in pages have some 400."""
+"""Longest URL in characters; longer ones are ignored. URLs of sign-in pages have some 400."""
 LONGEST_SEQUENCE: Final = 2 * LONGEST
-"""A sequence that is not over by then (a picture, a broken one) is let go."""
+"""An escape sequence longer than this (a picture, a broken one) is dropped."""
 
 _MARK: Final = "://"
 _RECENT: Final = max(map(len, TRIGGERS)) - 1
 MOST_TOLD: Final = 1024
-"""URLs that are remembered as told; a program that prints more may hear one again."""
+"""URLs that are remembered as reported; if a program prints more, one may be reported again."""
 
 _URL = re.compile(r"https?://[A-Za-z0-9\[][A-Za-z0-9\-._~:/?#\[\]@!$&()*+,;=%]*", re.IGNORECASE)
 _URL_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&()*+,;=%]*")
@@ -50,13 +50,13 @@ _PIECE = re.compile(
     rb"|(?P<tab>\t)|[\x00-\x1f\x7f]"
 )
 _ALONG: Final = b"CG`a"
-"""Moves within the line: the CLI writes words so, without blanks."""
+"""Cursor moves within the line: the CLI separates words by these instead of blanks."""
 _AWAY: Final = b"ABEFHdf"
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """A URL at the end of its line, which may go on in the next: at the column where its line began. `start`: its
-    place, counted in characters."""
+    """A URL at the end of its line that may continue on the next line, at the column where its own line began. `start`
+    is its position, counted in characters."""
 
     url: str
     start: int
@@ -65,11 +65,11 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class UrlFinder:
-    """`width` is the terminal's."""
+    """Finds URLs in the output of a terminal of this `width`."""
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._told: set[FoundUrl] = set()
+        self._reported: set[FoundUrl] = set()
         self._asked: list[int] = []
         self._last: tuple[int, str] | None = None
         self._held: _Held | None = None
@@ -79,12 +79,12 @@ class UrlFinder:
 
     @property
     def waiting(self) -> bool:
-        """Something is there that what comes next decides about: when nothing comes, `flush` does."""
+        """Whether a URL or a request to open one depends on the next output; without any, `flush` decides."""
         return self._awake and (_MARK in self._word or self._held is not None or any(map(self._meant, self._asked)))
 
     def feed(self, data: bytes) -> list[FoundUrl]:
         found: list[FoundUrl] = []
-        # What is kept of output without a mark has none.
+        # The kept rest of output without `://` does not need to be searched again.
         seen = 0 if self._awake else max(0, len(self._rest) - len(_MARK) + 1)
         data = self._rest + data
         while True:
@@ -101,7 +101,7 @@ class UrlFinder:
                 return found
 
     def flush(self) -> list[FoundUrl]:
-        """Nothing more has come for a while."""
+        """Report what is pending, because no more output has come for a while."""
         found: list[FoundUrl] = []
         if self._awake:
             if self._held is not None:
@@ -133,7 +133,7 @@ class UrlFinder:
         self._first = True
 
     def _look(self, data: bytes, found: list[FoundUrl]) -> bytes:
-        """What is left of `data`: the beginning of a sequence, or all that follows when there is nothing more to do."""
+        """Process `data`; return the rest: a partial sequence, or everything after the point where no URL is near."""
         for piece in _PIECE.finditer(data):
             match piece.lastgroup:
                 case "open":
@@ -168,7 +168,7 @@ class UrlFinder:
             return
         blank = text.rfind(" ") + 1
         if blank:
-            # Words without anything in them, and the beginning of the next.
+            # Whole words without a URL, and the beginning of the next word.
             self._begin_word()
             self._advance(text[:blank])
         if blank < len(text):
@@ -183,11 +183,11 @@ class UrlFinder:
 
     def _advance(self, text: str) -> None:
         self._at += len(text)
-        # What continues a character of several bytes takes no room.
+        # Continuation bytes of a multi-byte character take no column.
         self._column += len(text) if text.isascii() else sum(not "\x80" <= byte <= "\xbf" for byte in text)
 
     def _count(self, text: str) -> None:
-        """The words among it that ask for something to be opened, and where they end."""
+        """Note the positions where requests to open a URL end."""
         self._at = self._place
         known = len(self._recent)
         text = self._recent + text
@@ -213,7 +213,7 @@ class UrlFinder:
         self._gap(column, found)
         self._begin_line()
         if self._held is None and self._place > self._busy_until and self._place - self._asked_last > NEAR:
-            # By now nothing that was found can change any more.
+            # From here on, no URL found so far can change.
             self._look_back(found)
             self._awake = False
 
@@ -233,7 +233,7 @@ class UrlFinder:
         self._begin_word()
 
     def _hold(self, found: list[FoundUrl]) -> bool:
-        """Keep the URL that this line ends with, if the next may go on with it."""
+        """Hold the URL at the end of this line, if the next line may continue it."""
         held, url = self._held, self._url()
         fields_only = self._column != self.width
         if held is not None and self._word and self._continued() == self._word:
@@ -252,7 +252,7 @@ class UrlFinder:
         return True
 
     def _continued(self) -> str:
-        """What the word adds to the URL that is held."""
+        """The part of the current word that continues the held URL."""
         held, word = self._held, self._word
         if held is None or not self._first or self._word_column != held.indent or _URL.match(word):
             return ""
@@ -269,7 +269,7 @@ class UrlFinder:
         self._first = False
 
     def _settle(self, url: str, start: int, found: list[FoundUrl]) -> None:
-        """A URL is over; `start` is its place. What asked for one to be opened shortly before meant it."""
+        """Report a complete URL at position `start`. A request shortly before it to open a URL refers to it."""
         url = url.rstrip(_TRAILING)
         self._busy_until = max(self._busy_until, self._place + NEAR)
         if len(url) > LONGEST or not _URL.fullmatch(url):
@@ -281,27 +281,27 @@ class UrlFinder:
         self._look_back(found)
         self._asked = later
         self._last = (start + len(url), url)
-        self._tell(FoundUrl(url, open=wanted), found)
+        self._report(FoundUrl(url, open=wanted), found)
 
     def _meant(self, place: int) -> bool:
-        """What asks there, with no URL after it, means the one before."""
+        """Whether a request at this position, with no URL after it, refers to the URL before it."""
         return self._last is not None and 0 <= place - self._last[0] <= NEAR
 
     def _look_back(self, found: list[FoundUrl]) -> None:
         if self._last is not None and any(map(self._meant, self._asked)):
-            self._tell(FoundUrl(self._last[1], open=True), found)
+            self._report(FoundUrl(self._last[1], open=True), found)
             self._asked = []
 
-    def _tell(self, one: FoundUrl, found: list[FoundUrl]) -> None:
-        """Once; and once more when it is to be opened."""
-        if one not in self._told and FoundUrl(one.url, open=True) not in self._told:
-            if len(self._told) >= MOST_TOLD:
-                self._told.clear()
-            self._told.add(one)
+    def _report(self, one: FoundUrl, found: list[FoundUrl]) -> None:
+        """Report a URL once, and once more when it is to be opened."""
+        if one not in self._reported and FoundUrl(one.url, open=True) not in self._reported:
+            if len(self._reported) >= MOST_TOLD:
+                self._reported.clear()
+            self._reported.add(one)
             found.append(one)
 
 
 def _number(numbers: bytes, at: int) -> int:
-    """A parameter of a sequence; 1 where there is none."""
+    """A parameter of a sequence; 1 if it is missing."""
     given = numbers.split(b";")
     return int(given[at]) if at < len(given) and given[at].isdigit() and len(given[at]) < 6 else 1

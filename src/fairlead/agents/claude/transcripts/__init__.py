@@ -1,1 +1,1 @@
-"""The CLI's own files: found, read, repaired, watched, and matched with what the wire brought."""
+"""Finds, reads, repairs and watches the CLI's own transcript files, and matches them with the wire's records."""

@@ -1,6 +1,6 @@
-"""One file of rows, read from a place on: each line once, a partial last one when the rest of it is there.
+"""Reads one transcript file from an offset on: each line once, a partial last line when the rest of it has arrived.
 
-The file is opened for each look and closed again, so that one that was cut short or replaced is noticed.
+The file is opened for each read and closed again, so that truncation or replacement is noticed.
 """
 
 import hashlib
@@ -19,13 +19,14 @@ CHUNK = 256 << 10
 FRAGMENT_BYTES = 1 << 20
 KEPT_OF_FRAGMENT = 1 << 10
 GLANCE_BYTES = 4 << 20
-"""The most that a glance reads, however large the rows at the end of a file are."""
+"""The most that `last_rows` reads, however large the rows at the end of a file are."""
 _CHECK = 64
-"""Bytes before a place by which a file is known again."""
+"""Bytes before an offset whose hash identifies the file."""
 
 
 class FileOffset(msgspec.Struct, frozen=True):
-    """How far a file was read. `check` is of the bytes before `offset`; `linked`: whose it is was told."""
+    """How far a file was read. `check` is the hash of the bytes before `offset`. `linked`: the record that links the
+    subagent's file to its call was emitted."""
 
     offset: int = 0
     check: str = ""
@@ -33,7 +34,7 @@ class FileOffset(msgspec.Struct, frozen=True):
 
 
 class FileItem(msgspec.Struct, frozen=True):
-    """What one line came to."""
+    """The records and damage of one line; `at` is its time, `end` its end offset."""
 
     at: int
     end: int
@@ -42,7 +43,7 @@ class FileItem(msgspec.Struct, frozen=True):
 
 
 class TranscriptFile:
-    """One file while it is read."""
+    """One file that is being read."""
 
     def __init__(
         self, path: Path, name: str, place: FileOffset, spill: OversizeSpill | None = None, *, again: bool = False
@@ -51,7 +52,7 @@ class TranscriptFile:
         self.name = name
         self.linked = place.linked
         self.done = place.offset
-        """Up to here all rows were handed on."""
+        """The offset up to which all rows were delivered."""
         self.items: deque[FileItem] = deque()
         self.damage: dict[str, int] = {}
         self._spill = spill
@@ -61,7 +62,7 @@ class TranscriptFile:
         self._identity: tuple[int, int] | None = None
         self._last = 0
         self.again = again
-        """It is not the file that was read before: up to its present end, what it says may be known already."""
+        """The file was truncated or replaced: up to its current end, its rows may be in the log already."""
         self._begin()
 
     def _begin(self) -> None:
@@ -77,7 +78,7 @@ class TranscriptFile:
             return self.done
 
     def fill(self) -> None:
-        """Read some more, if all that was read is handed on. OSError."""
+        """Read more, if all rows read so far were delivered. Raises OSError."""
         if self.items:
             return
         descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -98,13 +99,13 @@ class TranscriptFile:
         if identity == self._identity and status.st_size >= self._read:
             return
         if status.st_size < self._read or self._check != check_of(descriptor, self.done):
-            # Cut short, or another file under its name: from the start again.
+            # Truncated, or another file of the same name: start over.
             self.again = self.again or self.done > 0
             self.done = self._read = self._checked_at = 0
             self._check = ""
             self._begin()
         elif self._identity is not None:
-            # The same content in a new file: what was half read is read again.
+            # The same content in a new file: read the partial line again.
             self._read = self.done
             self._begin()
         self._identity = identity
@@ -133,13 +134,13 @@ class TranscriptFile:
         return FileItem(self._last, end, tuple(records), read.damage)
 
     def _time(self, at: int, end: int) -> int:
-        """When a row was written. One without a time is as old as the one before it; the first, as the next that has
-        one; where none has, as the file."""
+        """When a row was written. A row without a time gets that of the row before it; the first row, that of the next
+        row with a time, or else the file's."""
         self._last = max(self._last, at) if at or self._last else self.next_time(end)
         return self._last
 
     def next_time(self, offset: int) -> int:
-        """Of the next row after a place that has one; where none has, of the file."""
+        """The time of the next row after `offset` that has one, or else the file's."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -153,15 +154,15 @@ class TranscriptFile:
             os.close(descriptor)
 
     def _aside(self, raw: bytes) -> bytes:
-        """What is no row is kept as it is; a large piece in a file, so that nobody has to look at it again."""
+        """Keep a fragment as it is; spill a large one to a file, so that it is never parsed again."""
         if len(raw) <= FRAGMENT_BYTES or self._spill is None:
             return raw
         self._spill.write(raw)
         return stand_in(self._spill.done(), len(raw), raw[:KEPT_OF_FRAGMENT])
 
     def torn(self) -> FileItem | None:
-        """The last line, which has no newline. Whole, it is a row like any other; torn, it is kept, and read again
-        from its beginning should the rest of it come."""
+        """The last line, which has no newline. A whole row is treated like any other; a torn one is kept, and read
+        again from its beginning if the rest of it arrives."""
         lines = self._splitter.end()
         if not lines:
             return None
@@ -194,14 +195,14 @@ class TranscriptFile:
 
 
 class FileRows:
-    """The rows of one file from its start, one line after the other, as far as somebody wants them."""
+    """Iterates over the rows of one file from its start, line by line, as far as the caller wants."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = TranscriptFile(path, "", FileOffset())
 
     def __iter__(self) -> Iterator[FileItem]:
-        """OSError."""
+        """Raises OSError."""
         while True:
             self._file.fill()
             if not self._file.items:

@@ -1,8 +1,8 @@
-"""How far a session file repeats what another session's log has. Reads the file as far as that and no further.
+"""Finds how far a session file repeats another session's log. Reads the file only that far.
 
 A fork, and with older versions every resume, begins with a copy of the rows before it: the same uuids, another session
-id. Only the main thread is compared, row by row; what lies between (attachments, subagents, what only the wire has) may
-be there or not.
+id. Only the main thread is compared, row by row; the rows in between (attachments, subagents, records that only the
+wire has) may be present or not.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -19,10 +19,10 @@ from fairlead.model.transcripts import Shared
 Told = AsyncIterator[tuple[int, Record]]
 
 
-async def shared(path: Path, told: Told) -> Shared | None:
-    """`told` are the records of the other session, each with the last seq that it came to. OSError."""
+async def shared(path: Path, records: Told) -> Shared | None:
+    """Compare a file with the other session's records, each given with the last seq of its events. Raises OSError."""
     rows = FileRows(path)
-    mine, theirs = _Mine(rows), _Theirs(told)
+    mine, theirs = _Mine(rows), _Theirs(records)
     between: list[Record] = []
     upto = end = 0
     while True:
@@ -38,7 +38,7 @@ async def shared(path: Path, told: Told) -> Shared | None:
 
 
 class _Mine:
-    """The file. `between` are its other rows since the last of the main thread, `end` is where that ends."""
+    """The file. `between` has the rows skipped before the last main-thread row; `end` is that row's end offset."""
 
     def __init__(self, rows: FileRows) -> None:
         self._rows = _each(rows)
@@ -46,7 +46,7 @@ class _Mine:
         self.end = 0
 
     def next(self) -> str:
-        """The uuid of the next row of the main thread; empty: there is none."""
+        """The uuid of the next row of the main thread; empty at the end."""
         self.between = []
         for end, record in self._rows:
             row = named(record.raw)
@@ -64,15 +64,15 @@ def _each(rows: FileRows) -> Iterator[tuple[int, Record]]:
 
 
 class _Theirs:
-    """The log. `between` are the names of all records of theirs that are not of the main thread, so far."""
+    """The other session's log. `between` has the names of all its records outside the main thread so far."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, records: Told) -> None:
+        self._records = records
         self.between: set[str] = set()
         self.uuid = ""
 
     async def next(self) -> int:
-        async for seq, record in self._told:
+        async for seq, record in self._records:
             row = named(record.raw)
             if row is not None and row.speaks and row.main:
                 self.uuid = str(row.uuid)

@@ -1,4 +1,4 @@
-"""What names a record, without reading what it says. Pure; no record is refused for a field of an odd type."""
+"""Identifies a record without decoding its content. Pure; no record is rejected for a field of an unexpected type."""
 
 import hashlib
 from typing import Any, Final, TypeVar
@@ -27,14 +27,14 @@ class RecordIdentity(msgspec.Struct):
 
     @property
     def speaks(self) -> bool:
-        """It is part of a conversation."""
+        """Whether the record is part of a conversation."""
         return (
             self.type in CONVERSATION and isinstance(self.uuid, str) and bool(self.uuid) and self.isReplay is not True
         )
 
     @property
     def main(self) -> bool:
-        """It is no subagent's."""
+        """Whether the record belongs to the main thread, not to a subagent."""
         return self.isSidechain is not True and not self.parent_tool_use_id
 
 
@@ -46,14 +46,14 @@ def named(raw: bytes) -> RecordIdentity | None:
 
 
 def name_of(row: RecordIdentity | None, raw: bytes) -> str:
-    """As the interpreter names it: by its uuid, or by its bytes."""
+    """The record's name as in the interpreter: its uuid, or a hash of its bytes."""
     if row is not None and isinstance(row.uuid, str) and row.uuid:
         return row.uuid
     return hashlib.sha256(raw).hexdigest()[:32]
 
 
 def decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T | None:
-    """None for what is no object; half an emoji or a stray byte makes it no other."""
+    """Decode a JSON object; None for anything else. Half an emoji or a stray byte is repaired first."""
     for mending in (False, True):
         try:
             return decoder.decode(mend(data) if mending else data)

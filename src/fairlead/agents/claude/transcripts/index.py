@@ -1,7 +1,7 @@
-"""Which session files there are under the Claude homes, and what each is about. Reads the two ends of a file, no more.
+"""Lists the session files under the Claude homes and summarizes each. Reads only the two ends of a file.
 
-Nothing is copied, nothing is written. A folder that may not be read, a loop of links or a name that is no id is a
-problem of that one entry; the rest goes on.
+Nothing is copied or written. An unreadable folder, a loop of links or a name that is not an id is reported as a problem
+of that one entry; the scan continues.
 """
 
 import os
@@ -18,13 +18,13 @@ PROJECTS = "projects"
 
 
 def session_of(path: Path) -> SessionId | None:
-    """The session whose file this is by its name; None for any other file."""
+    """The session id in a file's name; None for any other file."""
     stem = path.name.removesuffix(SUFFIX)
     return SessionId(stem) if path.name.endswith(SUFFIX) and is_uuid(stem) else None
 
 
 def projects(homes: Sequence[Path]) -> list[Path]:
-    """The folders that hold one folder a project."""
+    """The folders that contain one folder per project."""
     return [home / PROJECTS for home in homes]
 
 
@@ -57,13 +57,13 @@ def _entries(folder: Path, *, folders: bool) -> Iterator[Path | TranscriptProble
 
 
 def mark_of(path: Path) -> FileMark:
-    """OSError."""
+    """The identity of a file's current content. Raises OSError."""
     status = path.stat()
     return FileMark(str(path), status.st_size, status.st_mtime_ns)
 
 
 def look(path: Path, session: SessionId | None = None) -> FoundTranscript | TranscriptProblem:
-    """What a file is about; `session` where its name does not say."""
+    """Summarize a file; `session` is its session when the name does not contain it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -73,42 +73,42 @@ def look(path: Path, session: SessionId | None = None) -> FoundTranscript | Tran
         if not stat.S_ISREG(status.st_mode):
             return TranscriptProblem("unreadable", str(path), detail="not a file")
         if status.st_size <= HEAD + TAIL:
-            told = facts(os.pread(descriptor, HEAD + TAIL, 0))
+            summary = facts(os.pread(descriptor, HEAD + TAIL, 0))
         else:
-            told = facts(os.pread(descriptor, HEAD, 0), os.pread(descriptor, TAIL, status.st_size - TAIL))
+            summary = facts(os.pread(descriptor, HEAD, 0), os.pread(descriptor, TAIL, status.st_size - TAIL))
     except OSError as error:
         return TranscriptProblem("unreadable", str(path), detail=error.strerror or "")
     finally:
         os.close(descriptor)
-    name = session or session_of(path) or told.session.lower()
+    name = session or session_of(path) or summary.session.lower()
     if not is_uuid(name):
         return TranscriptProblem("bad id", str(path), detail=name[:80])
     written = status.st_mtime_ns // 1_000_000
     return FoundTranscript(
         session=SessionId(name),
         mark=FileMark(str(path), status.st_size, status.st_mtime_ns),
-        useful=told.useful,
-        title=told.title,
-        cwd=told.cwd,
-        branch=told.branch,
-        first_prompt=told.first_prompt,
-        model=told.model,
-        version=told.version,
-        created=told.created or written,
-        updated=told.updated or written,
-        active=told.active or written,
-        prompts=told.prompts,
-        cost_usd=told.cost_usd,
-        sidechain=told.sidechain,
-        root=told.root,
-        parent=told.parent.lower(),
+        useful=summary.useful,
+        title=summary.title,
+        cwd=summary.cwd,
+        branch=summary.branch,
+        first_prompt=summary.first_prompt,
+        model=summary.model,
+        version=summary.version,
+        created=summary.created or written,
+        updated=summary.updated or written,
+        active=summary.active or written,
+        prompts=summary.prompts,
+        cost_usd=summary.cost_usd,
+        sidechain=summary.sidechain,
+        root=summary.root,
+        parent=summary.parent.lower(),
     )
 
 
 def scan_folder(
     folder: Path, known: Mapping[str, FileMark]
 ) -> tuple[dict[SessionId, Path], list[FoundTranscript | TranscriptProblem]]:
-    """(every session of a project and its file, those that are new or changed since `known`)"""
+    """Return (every session of a project and its file, the summaries of files that are new or changed since `known`)"""
     files: dict[SessionId, Path] = {}
     news: list[FoundTranscript | TranscriptProblem] = []
     for entry in session_files(folder):

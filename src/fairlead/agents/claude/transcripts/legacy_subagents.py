@@ -1,6 +1,7 @@
-"""Subagents' files that lie beside their session's own, as versions up to 2.0 wrote them: the rows say whose they are.
+"""Subagent files in the same folder as their session's file, as versions up to 2.0 wrote them.
 
-Each file is opened once: whose it is never changes. One that does not say so yet is looked at again.
+Their rows name the session. Each file is opened once, because its session never changes; a file whose rows do not name
+one yet is read again.
 """
 
 import os
@@ -13,7 +14,7 @@ from fairlead.agents.claude.transcripts.repair import RepairedRow, read_line
 from fairlead.model.ids import is_uuid
 
 HEAD = 64 << 10
-"""Bytes in which the first row is: it has the subagent's prompt, and says whose it is."""
+"""Bytes that contain the first row, which has the subagent's prompt and names its session."""
 
 
 class _Owner(msgspec.Struct):
@@ -46,15 +47,15 @@ class LegacySubagents:
         return known or ""
 
     def unsure(self, folder: Path) -> bool:
-        """Whether there is one that does not say yet whose it is."""
+        """Whether the folder has a file whose session is not known yet."""
         return any(path.parent == folder for path in self._unsure)
 
     def files(self, folder: Path, session: str) -> dict[str, Path]:
-        """The files in a folder that are of a session's subagents, by name."""
+        """The files of a session's subagents in a folder, by name."""
         return {path.name: path for path in self._all(folder) if self.owner(path) == session}
 
     def _all(self, folder: Path) -> list[Path]:
-        """The names in a folder change with its time; nothing else does that."""
+        """All subagent files of a folder. Cached by the folder's mtime, which changes exactly when its names do."""
         try:
             changed = folder.stat().st_mtime_ns
             known = self._folders.get(folder)
@@ -69,7 +70,7 @@ class LegacySubagents:
 
 
 def _read(path: Path) -> str | None:
-    """None: it does not say yet. Empty: it never will."""
+    """The session named in a file; None if its rows do not name one yet, empty if they never will."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,8 +1,8 @@
-"""Rows of a transcript beside the records that the wire brought: which row is whose copy, and what differs. Pure.
+"""Matches transcript rows with the wire records that they copy, and reports differences. Pure.
 
-Both have one uuid; where they do not, a block is known by its message and what it says. Equal must be type, order and
-content (a plain string is one text block); all else differs by nature. An answer that the wire never brought is another
-program's, which writes to the same file. Memory is bounded: far more than a turn has.
+A row and its record have the same uuid; otherwise a block is identified by its message id and content. Type, order and
+content must be equal (a plain string equals one text block); all other fields differ anyway. An answer that the wire
+never delivered was written to the same file by another program. Memory is bounded, far above the size of a turn.
 """
 
 import hashlib
@@ -17,16 +17,16 @@ from fairlead.model.agents import Record
 from fairlead.model.transcripts import FOREIGN, MirroredRow
 
 KEPT: Final = 8192
-"""Records of the wire that are remembered until their rows come; a long turn has some hundreds."""
+"""Wire records that are remembered until their rows arrive; a long turn has some hundreds."""
 WHOLE_ASIDE: Final = 32 << 10
-"""Rows beside the conversation above this size are spilled: requests to the model, which newer versions write down with
-every turn (100 kB each), are nothing that a client shows."""
+"""Rows outside the conversation that are larger than this are spilled to a file: newer versions write their requests to
+the model with every turn (100 kB each), and no client shows them."""
 ROWS_KEPT: Final = 32768
-"""Rows that are known to be in the log already."""
+"""Number of rows remembered as already in the log."""
 SYNTHETIC: Final = "<synthetic>"
-"""The CLI's own words in the model's place: some of them it only writes down."""
+"""Model name of messages that the CLI wrote itself; it writes some of them to the transcript only."""
 SHOWN: Final = 256
-"""What is kept of such a row: enough to see what it was."""
+"""Bytes kept of a spilled row: enough to recognize it."""
 
 
 class _Message(msgspec.Struct):
@@ -36,8 +36,8 @@ class _Message(msgspec.Struct):
 
 
 class _WireRecord(msgspec.Struct, frozen=True):
-    """A record of the wire. `place` is its number among those of the main thread; -1: it has none. `call`: whose
-    subagent said it."""
+    """A record from the wire. `place` is its number among the agent's records of the main thread, or -1.
+    `call` is the tool call whose subagent emitted it."""
 
     kind: str
     content: bytes
@@ -49,15 +49,15 @@ _messages: Final = msgspec.json.Decoder(_Message)
 
 
 class WireTranscriptMatcher:
-    """Implements `model.transcripts.Copies`."""
+    """Implements `model.transcripts.MirrorMatcher`."""
 
     def __init__(self, spill: OversizeSpill | None = None) -> None:
         self._spill = spill
-        self._told: dict[str, _WireRecord] = {}
+        self._on_wire: dict[str, _WireRecord] = {}
         self._blocks: dict[tuple[str, bytes], str] = {}
         self._rows: dict[str, None] = {}
         self._calls: dict[str, str] = {}
-        """The CLI's ids of subagents, to the call that started each."""
+        """Maps the CLI's subagent id to the call that started the subagent."""
         self._count = self._last = 0
 
     def told(self, record: Record) -> None:
@@ -65,16 +65,16 @@ class WireTranscriptMatcher:
         if record.origin == "transcript":
             self._note(name_of(row, record.raw))
             return
-        if row is None or row.type not in CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._told:
+        if row is None or row.type not in CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._on_wire:
             return
         message = _message(row)
         digest = _digest(message.content)
-        # Our own lines have no place among the agent's: it takes a word into a running turn up when it likes.
+        # Our own lines get no number: the CLI takes up a message sent into a running turn whenever it likes.
         main = record.origin == "agent" and not row.parent_tool_use_id
         self._count += main
         call = row.parent_tool_use_id if isinstance(row.parent_tool_use_id, str) else ""
-        self._told[row.uuid] = _WireRecord(row.type, digest, self._count if main else -1, call)
-        trim(self._told, KEPT)
+        self._on_wire[row.uuid] = _WireRecord(row.type, digest, self._count if main else -1, call)
+        trim(self._on_wire, KEPT)
         if isinstance(message.id, str):
             self._blocks[message.id, digest] = row.uuid
             trim(self._blocks, KEPT)
@@ -94,10 +94,10 @@ class WireTranscriptMatcher:
         return MirroredRow(record=kept, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
 
     def _inside(self, record: Record, row: RecordIdentity) -> Record:
-        """A subagent's row, which does not say itself which call it works for. Its bytes stay."""
-        told = self._told.get(row.uuid) if isinstance(row.uuid, str) else None
+        """Append the call that a subagent's row belongs to, which the row itself lacks. Its own bytes stay."""
+        wire = self._on_wire.get(row.uuid) if isinstance(row.uuid, str) else None
         agent = row.agentId if isinstance(row.agentId, str) else ""
-        call = (told.call if told is not None else "") or self._calls.get(agent, "")
+        call = (wire.call if wire is not None else "") or self._calls.get(agent, "")
         if not call:
             return record
         if agent:
@@ -106,26 +106,26 @@ class WireTranscriptMatcher:
         raw = record.raw.rstrip()
         if row.parentToolUseID is not None or not raw.endswith(b"}"):
             return record
-        said = msgspec.json.encode(call)
-        return msgspec.structs.replace(record, raw=raw[:-1] + b',"parentToolUseID":' + said + b"}")
+        encoded = msgspec.json.encode(call)
+        return msgspec.structs.replace(record, raw=raw[:-1] + b',"parentToolUseID":' + encoded + b"}")
 
     def _same(self, name: str, row: RecordIdentity) -> tuple[str, str]:
-        """(the record of the wire that this row is, what differs); the row itself where the wire had none."""
+        """Return (name of the matching wire record, what differs); the row's own name if no wire record matches."""
         message = _message(row)
         digest = _digest(message.content)
-        told = self._told.get(name)
-        if told is None:
+        wire = self._on_wire.get(name)
+        if wire is None:
             other = self._blocks.get((message.id, digest), "") if isinstance(message.id, str) else ""
             if row.type != "assistant" or row.isSidechain is True or message.model == SYNTHETIC:
                 return name, ""
             return (other, "uuid") if other else (name, FOREIGN)
-        if told.kind != row.type:
+        if wire.kind != row.type:
             return name, "type"
-        if told.content != digest:
+        if wire.content != digest:
             return name, "message.content"
-        if told.place < 0 or row.isSidechain is True:
+        if wire.place < 0 or row.isSidechain is True:
             return name, ""
-        late, self._last = told.place < self._last, max(self._last, told.place)
+        late, self._last = wire.place < self._last, max(self._last, wire.place)
         return name, "order" if late else ""
 
     def _note(self, name: str) -> None:
@@ -145,5 +145,5 @@ def _message(row: RecordIdentity) -> _Message:
 
 
 def _digest(content: Any) -> bytes:
-    said = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return hashlib.blake2b(msgspec.json.encode(said, order="sorted"), digest_size=8).digest()
+    encoded = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return hashlib.blake2b(msgspec.json.encode(encoded, order="sorted"), digest_size=8).digest()

@@ -1,8 +1,8 @@
-"""Rows of a transcript in the order of the conversation, where they are written in another. Pure.
+"""Puts transcript rows into the order of the conversation when the CLI wrote them in another. Pure.
 
-Measured: 2.1.37 on a busy machine writes an answer now and then before the prompt that it answers. Every row names the
-one that it follows; what comes before that one is kept until it is there. Who feeds this gives up waiting: a row that
-never comes must not hold the others for ever.
+Measured: 2.1.37 on a busy machine sometimes writes an answer before the prompt that it answers. Every row names its
+parent row; a row that comes before its parent is held until the parent arrives. The caller decides when to stop waiting
+(`give_up`): a row that never comes must not hold the others for ever.
 """
 
 from collections import OrderedDict
@@ -15,7 +15,7 @@ from fairlead.agents.claude.transcripts.identity import CONVERSATION, decoded
 from fairlead.model.agents import Record
 
 REMEMBERED: Final = 256
-"""Rows that others may follow: those of the last few moments."""
+"""Number of recent rows that are remembered as possible parents."""
 
 
 class _Link(msgspec.Struct):
@@ -37,29 +37,29 @@ class RowOrdering:
 
     @property
     def waits(self) -> bool:
-        """Something came too early."""
+        """Whether rows are held because they came before their parent."""
         return bool(self._early)
 
     def know(self, record: Record) -> None:
-        """It is told elsewhere."""
+        """Note a row that was already delivered by other means."""
         self._note(_link(record))
 
     def put(self, record: Record) -> list[Record]:
-        """What can be told now."""
+        """Add a row; return the rows that can be delivered now."""
         link = _link(record)
         if not self._follows(link):
             self._early.append(record)
             return []
         self._note(link)
-        told = [record]
+        ready_rows = [record]
         while (ready := next((row for row in self._early if self._follows(_link(row))), None)) is not None:
             self._early.remove(ready)
             self._note(_link(ready))
-            told.append(ready)
-        return told
+            ready_rows.append(ready)
+        return ready_rows
 
     def give_up(self) -> list[Record]:
-        """What waits, as it came."""
+        """Stop waiting: return the held rows in the order of their arrival."""
         early, self._early = self._early, []
         for record in early:
             self._note(_link(record))
@@ -86,7 +86,7 @@ class _Message(msgspec.Struct):
 
 
 class _Side(msgspec.Struct):
-    """What tells a subagent's row, and the row that brings its result."""
+    """Fields that identify a subagent's row, and the row that carries its result."""
 
     type: Any = None
     isSidechain: Any = None
@@ -99,8 +99,8 @@ _sides: Final = msgspec.json.Decoder(_Side)
 
 
 class LastWords:
-    """Holds the result of a subagent back until its own last words were there: they are in another file, which may be
-    written later. Who feeds this gives up waiting."""
+    """Holds a subagent's result until the subagent's own last text has arrived: that text is in another file, which may
+    be written later. The caller decides when to stop waiting (`give_up`)."""
 
     def __init__(self) -> None:
         self._spoke: dict[str, bool] = {}
@@ -111,7 +111,7 @@ class LastWords:
         return bool(self._held)
 
     def put(self, record: Record) -> list[Record]:
-        """What can be told now. Rows of the main thread stay in their order."""
+        """Add a row; return the rows that can be delivered now. Rows of the main thread stay in their order."""
         side = decoded(_sides, record.raw) if b'"agentId"' in record.raw else None
         if side is not None and side.isSidechain is True:
             if side.type in CONVERSATION:
@@ -127,18 +127,18 @@ class LastWords:
         return held
 
     def _ready(self) -> list[Record]:
-        told: list[Record] = []
+        ready_rows: list[Record] = []
         while self._held and not self._lacks(decoded(_sides, self._held[0].raw)):
-            told.append(self._held.pop(0))
-        return told
+            ready_rows.append(self._held.pop(0))
+        return ready_rows
 
     def _lacks(self, side: _Side | None) -> bool:
         facts = side.toolUseResult if side is not None else None
         if not isinstance(facts, dict) or facts.get("status") != "completed":
             return False
         content = facts.get("content")
-        said = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-        return any(block.get("text") for block in said) and not self._spoke.get(str(facts.get("agentId")), False)
+        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        return any(block.get("text") for block in blocks) and not self._spoke.get(str(facts.get("agentId")), False)
 
 
 def _says(message: _Message | None) -> bool:

@@ -1,7 +1,7 @@
-"""One session's files as records: its own and its subagents', from a place on, every byte read once.
+"""Reads one session's files as records, its own and its subagents', from an offset on, every byte once.
 
 The rows of all files are merged by their own times, each file in its order. A partial last line waits in memory until
-the rest of it is there. Files are opened for each look and closed again, so that a replaced one is noticed and five
+the rest of it arrives. Files are opened for each read and closed again, so that a replaced file is noticed and five
 thousand sessions hold no descriptor.
 """
 
@@ -24,17 +24,18 @@ from fairlead.model.transcripts import TranscriptPage, TranscriptProblem
 
 BATCH_ROWS = 256
 BATCH_BYTES = 256 << 10
-"""What goes into the log at once: small enough that nobody else waits long, large enough to be quick."""
+"""Size of one append to the log: small enough that other work does not wait long, large enough to be fast."""
 AT_ONCE = 16 << 10
-"""So much is read where it is wanted; more, in a thread: a damaged line takes up to a second for every 20 MB."""
+"""Up to this many bytes are read in the event loop, more in a thread: a damaged line takes up to a second per 20 MB."""
 MAIN = ""
 BESIDE = "beside:"
 ELSEWHERE = "at:"
-"""How files are named in a place: a session's own; subagents' that lie beside it; another file of the session."""
+"""Names of files in a stored offset: the session's own file, legacy subagent files in the same folder, and another file
+of the session."""
 
 
 class ReaderOffset(msgspec.Struct, frozen=True):
-    """By the path of each file below the session's folder; others see `MAIN`."""
+    """How far each file was read, by its path below the session's subagent folder; for other files see `MAIN`."""
 
     files: dict[str, FileOffset] = {}
 
@@ -61,11 +62,11 @@ class SessionReader:
         where: Callable[[], Path | None] = lambda: None,
         beside: LegacySubagents | None = None,
     ) -> None:
-        """`where`: the file that was written to last, if the session has several."""
+        """`where` returns the file that was written to last, if the session has several."""
         self._session = session
         self._path = path
         self._where = where
-        self._beside = beside or LegacySubagents()
+        self._legacy = beside or LegacySubagents()
         self._places = dict(decode_place(place).files)
         self._spill = spill
         self._files: dict[str, TranscriptFile] = {}
@@ -76,14 +77,14 @@ class SessionReader:
             self._begin_at(since)
 
     def _skip_to(self, prompt: str) -> None:
-        """Not what lies before a prompt that is known, nor what its subagents have written so far."""
+        """Skip everything up to a known prompt, and everything that subagents have written so far."""
         offset = place_after(self._path, MessageId(prompt))
         if offset > self._places.get(MAIN, FileOffset()).offset:
             self.to_end()
             self._places[MAIN] = place_at(self._path, offset)
 
     def _begin_at(self, prompt: str) -> None:
-        """Not what lies before a prompt: another session's part of the file."""
+        """Skip everything before a prompt: that part of the file belongs to another session."""
         offset = place_of(self._path, MessageId(prompt))
         if offset is None:
             raise NotFound("prompt in the transcript", prompt)
@@ -98,7 +99,7 @@ class SessionReader:
         return await asyncio.to_thread(self._finish)
 
     def _unread(self) -> int:
-        """Bytes that wait, those of a line that is not whole yet among them: all of it will be looked at."""
+        """Unread bytes, including those of a partial line: all of that line will be parsed."""
         files = self._files.values()
         return sum(file.unread() for file in files) if files else AT_ONCE + 1
 
@@ -139,24 +140,24 @@ class SessionReader:
         if other is not None and other != self._path:
             self._add(f"{ELSEWHERE}{other}", other)
         changed = (_changed(subagents_folder(self._path)), _changed(self._path.parent))
-        # The older layout has no files that link them: there is nothing to wait for.
+        # The legacy layout has no `.meta.json` files that link subagents to calls: there is nothing to wait for.
         unlinked = any(
             not file.linked for name, file in self._files.items() if _is_subagents(name) and not name.startswith(BESIDE)
         )
-        if changed != self._folder_changed or unlinked or self._beside.unsure(self._path.parent):
+        if changed != self._folder_changed or unlinked or self._legacy.unsure(self._path.parent):
             self._folder_changed = changed
             for name, path in self._subagents().items():
                 self._add(name, path)
 
     def _subagents(self) -> dict[str, Path]:
-        beside = self._beside.files(self._path.parent, self._session)
-        return {**subagent_files(self._path), **{f"{BESIDE}{name}": path for name, path in beside.items()}}
+        legacy = self._legacy.files(self._path.parent, self._session)
+        return {**subagent_files(self._path), **{f"{BESIDE}{name}": path for name, path in legacy.items()}}
 
     def _add(self, name: str, path: Path) -> None:
         file = self._files.get(name)
         if file is None:
             place = self._places.get(name)
-            # A second file of the session may repeat what the first one has.
+            # A second file of the session may repeat rows of the first.
             again = place is None and name.startswith(ELSEWHERE)
             file = self._files[name] = TranscriptFile(path, name, place or FileOffset(), self._spill(), again=again)
         if _is_subagents(name) and not file.linked:
@@ -190,7 +191,7 @@ class SessionReader:
             rows += 1
             size += sum(len(record.raw) for record in item.records)
             if not file.items:
-                # The next row of this file may be older than those of the others.
+                # The next row of this file may be older than the waiting rows of the others.
                 self._fill(file)
         if not rows:
             return None
@@ -211,7 +212,7 @@ class SessionReader:
         return tuple(found)
 
 
-# --- the files beside -----------------------------------------------------------------------------------
+# --- subagents' files -----------------------------------------------------------------------------------
 
 
 def _is_subagents(name: str) -> bool:
@@ -246,7 +247,8 @@ class _Meta(msgspec.Struct):
 
 
 def _link(path: Path) -> bytes | None:
-    """What the file beside a subagent's transcript says about the call that began it; None: nothing (yet)."""
+    """A link marker from the `.meta.json` next to a subagent's transcript, which names the call that started the
+    subagent; None if there is none (yet)."""
     try:
         with path.with_suffix(".meta.json").open("rb") as file:
             meta = msgspec.json.decode(file.read(1 << 20), type=_Meta)

@@ -1,7 +1,8 @@
-"""A CLI whose gateway died: its transcript is read from a prompt on until the process is gone and the file at its end.
+"""Recovers a turn of a CLI whose gateway died: reads its transcript from a prompt on, until the process has exited and
+the file is read to its end.
 
-Measured: the CLI finishes its tool, calls the model once more, writes the answer down and exits within seconds.
-What it writes is given as records of origin `transcript`; rows that are damaged are left out.
+Measured: the CLI finishes its tool, calls the model once more, writes the answer to its transcript and exits within
+seconds. Its rows are delivered as records of origin `transcript`; damaged rows are left out.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ from fairlead.system.tail import FileTail
 BLOCK = 256 * 1024
 
 QUIET_SECONDS = 60.0
-"""A CLI that dials in goes on trying for ten minutes when its gateway has died, at work or not. One that has written
-nothing for so long is taken to wait for us, and is ended."""
+"""A CLI that dials in tries to reconnect for ten minutes after its gateway has died, whether it is working or not. If
+it has written nothing for this long, it is assumed to be waiting for us and is stopped."""
 
 _LONGEST_NAME = 200
 
@@ -37,16 +38,16 @@ _LONGEST_NAME = 200
 
 
 def config_folder(env: Mapping[str, str]) -> Path:
-    """Where the CLI keeps its files, by its environment."""
+    """The folder where the CLI keeps its files, by its environment."""
     return Path(env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME", "/"), ".claude"))
 
 
 def transcript_path(config: Path, cwd: str, agent_session: str) -> Path:
-    """Where a session that works in `cwd` (with its links followed) is written down."""
+    """The transcript file of a session that works in `cwd` (with its links resolved)."""
     folder = unicodedata.normalize("NFC", cwd)
     name = re.sub(r"[^a-zA-Z0-9]", "-", folder)
     if len(name) > _LONGEST_NAME:
-        # So in 2.1.120 and 2.1.325; 2.1.37 does not cut, and writes nothing where the system refuses such a name.
+        # As in 2.1.120 and 2.1.325; 2.1.37 does not shorten, and writes nothing if the system rejects the long name.
         name = f"{name[:_LONGEST_NAME]}-{_short_hash(folder)}"
     return config / "projects" / name / f"{agent_session}.jsonl"
 
@@ -66,7 +67,7 @@ def _short_hash(text: str) -> str:
 
 
 def find_transcript(config: Path, agent_session: str) -> Path | None:
-    """The session's file in whichever folder it is: versions name their folders by different rules."""
+    """Find the session's file in any project folder: versions name their folders by different rules."""
     return next((config / "projects").glob(f"*/{agent_session}.jsonl"), None)
 
 
@@ -81,12 +82,12 @@ async def follow(
     clock: Clock,
     patience: StopTimeouts | None = None,
 ) -> None:
-    """Give the rows after the prompt `after` until the process is gone; then `sink.exited`."""
+    """Deliver the rows after the prompt `after` until the process has exited; then call `sink.exited`."""
     path = _file_of(child, config)
     leaving = asyncio.create_task(left_ended(Process(child.pid, child.started), clock))
     quiet = _Quiet(clock, lambda: end(child, clock, patience or StopTimeouts())) if child.dials_in else None
     try:
-        # Of a terminal the transcript is all there is: its first prompt may be known from there alone.
+        # A CLI in a terminal has only its transcript: its first prompt may be recorded nowhere else.
         whole = after is None and child.in_terminal
         offset = 0 if whole else await asyncio.to_thread(place_after, path, after)
         with FileTail(path, clock=clock, offset=offset) as tail:
@@ -105,7 +106,7 @@ def _file_of(child: ProcessInfo, config: Path) -> Path:
 
 
 class _Quiet:
-    """Acts once when nothing was heard for a while."""
+    """Calls `act` once when the CLI has written nothing for `QUIET_SECONDS`."""
 
     def __init__(self, clock: Clock, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._clock = clock
@@ -116,7 +117,7 @@ class _Quiet:
         await self._clock.sleep(QUIET_SECONDS)
         await self._act()
 
-    async def heard(self) -> None:
+    async def reset(self) -> None:
         await self.stop()
         self._waiting = asyncio.create_task(self._wait())
 
@@ -134,7 +135,7 @@ async def _read(tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink, 
             splitter, generation = LineSplitter(), tail.generation
         if data:
             if quiet is not None:
-                await quiet.heard()
+                await quiet.reset()
             await _give(splitter.feed(data), sink)
         elif was_gone:
             await _give(splitter.end(), sink)
@@ -159,7 +160,7 @@ def whole_rows(lines: list[bytes | Oversize]) -> list[Record]:
 
 
 def _whole(line: bytes | Oversize) -> bytes | None:
-    """The row, if it is one: a torn line or a run of NULs, as a crash leaves them, is none."""
+    """The row of a line; None for a torn line or a run of NULs, as a crash leaves them."""
     if isinstance(line, Oversize):
         return None
     row = line.strip(b"\0 \t\r")
@@ -174,7 +175,7 @@ class _Attachment(msgspec.Struct):
 
 
 class _Row(msgspec.Struct):
-    """What tells a prompt from the other rows."""
+    """The fields that distinguish a prompt from other rows."""
 
     type: str | None = None
     uuid: str | None = None
@@ -188,10 +189,10 @@ _rows = msgspec.json.Decoder(_Row)
 
 
 def place_after(path: Path, prompt: MessageId | None) -> int:
-    """The offset just after the row of `prompt`; the file's end if it is not there, or if there was no prompt.
+    """The offset just after the row of `prompt`; the file's end if that row is missing, or if there was no prompt.
 
-    A word into a running turn is written down only when the agent takes it up, after rows that nobody has seen: then
-    the place is after the prompt before it."""
+    A message sent into a running turn is written only when the agent takes it up, after rows that no client has seen:
+    then the offset is just after the prompt before it."""
     try:
         file = path.open("rb")
     except OSError:
@@ -216,7 +217,7 @@ def place_after(path: Path, prompt: MessageId | None) -> int:
 
 
 def place_of(path: Path, prompt: MessageId) -> int | None:
-    """The offset at which the row of `prompt` begins; None while it is not there."""
+    """The offset at which the row of `prompt` begins; None while it is not in the file."""
     try:
         file = path.open("rb")
     except OSError:
@@ -242,7 +243,7 @@ def _is_prompt(row: _Row) -> bool:
 
 def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[int, bytes]]:
     """The lines of a file from its last to its first, each with the offset just after its newline."""
-    pieces: list[bytes] = []  # of the line whose start is not read yet, last piece first
+    pieces: list[bytes] = []  # parts of the line whose start is not read yet, last part first
     end = position = size
     while position > 0:
         start = max(0, position - block)
@@ -262,5 +263,5 @@ def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[in
 
 
 async def end(child: ProcessInfo, clock: Clock, patience: StopTimeouts) -> None:
-    """End a process of an earlier gateway and its group, if it is still that process."""
+    """Stop a process of an earlier gateway and its group, if the pid still belongs to that process."""
     await end_left(Process(child.pid, child.started), child.group, clock, patience)

@@ -1,8 +1,8 @@
-"""Lines of a transcript as rows, damaged ones included. Pure: bytes in, rows and fragments out; nothing is thrown away.
+"""Splits transcript lines into rows, damaged ones included. Pure: bytes in, rows and fragments out; nothing is lost.
 
 A crash or two writers leave rows without a newline between them, one row inside another, runs of NUL where blocks of
-the disk were never written, and a torn last line. Every whole row is found again, wherever it begins; what lies
-between is a fragment, kept as it is. The work per line is bounded, however malicious it is.
+the disk were never written, and a torn last line. Every whole row is found, wherever it begins; the bytes in between
+become a fragment, kept as it is. The work per line is bounded, however malicious it is.
 """
 
 import json
@@ -24,13 +24,13 @@ class RepairedRow(msgspec.Struct, frozen=True):
 
 
 class Fragment(msgspec.Struct, frozen=True):
-    """Bytes that are no row."""
+    """Bytes that are not a row."""
 
     raw: bytes
 
 
 class TranscriptLine(msgspec.Struct, frozen=True):
-    """What one line of a file holds, in order. `damage` names what was wrong with it, empty for a good one."""
+    """The rows and fragments of one line, in order. `damage` names its defects; empty for a good line."""
 
     parts: tuple[RepairedRow | Fragment, ...]
     damage: tuple[str, ...] = ()
@@ -43,22 +43,23 @@ SPLICED: Final = "spliced"
 NUL: Final = "nul"
 """A run of NUL bytes."""
 GARBAGE: Final = "garbage"
-"""Nothing that could be a row."""
+"""A line without any row."""
 TORN: Final = "torn"
-"""A last line that is not whole."""
+"""An incomplete last line."""
 OVERSIZE: Final = "oversize"
 """A line above the limit of a record."""
 
 _BLANK: Final = b" \t\r\n\0"
 _EFFORT: Final = 30
 _FREE_EFFORT: Final = 200_000_000
-"""What a damaged line may cost, about in nanoseconds: for each of its characters, and for any line. Past it the rest is
-one fragment."""
+"""The budget of a damaged line, roughly in nanoseconds: per character, and per line. Once it is used up, the rest of
+the line is one fragment."""
 _MENDED: Final = 1 << 20
-"""Bytes of a row that is mended to see whether it is one: that cannot be interrupted."""
+"""The largest piece that is repaired as a whole to see whether it is a row: that work cannot be interrupted."""
 _PARSING: Final = 8
 _FAILING: Final = 1500
-"""A parsed character, and an attempt that fails; json also counts the lines before it, ten characters in one."""
+"""The cost of a parsed character, and of a failed attempt; json also counts the newlines before the error, ten
+characters for one unit."""
 
 
 class _Time(msgspec.Struct):
@@ -73,7 +74,7 @@ _NULS: Final = re.compile(rb"\x00+")
 
 
 def read_line(line: bytes) -> TranscriptLine:
-    """One line of a file, without its newline. Blank ones have no parts."""
+    """Split one line of a file, given without its newline. A blank line has no parts."""
     clean = line.strip(_BLANK).removeprefix(b"\xef\xbb\xbf")
     if not clean:
         return TranscriptLine((), (NUL,) if b"\0" in line else ())
@@ -98,7 +99,7 @@ def read_line(line: bytes) -> TranscriptLine:
 
 
 def row_time(timestamp: Any) -> int:
-    """A row's `timestamp` in milliseconds since 1970; 0 for none that can be read."""
+    """A row's `timestamp` in milliseconds since 1970; 0 if it is missing or invalid."""
     if not isinstance(timestamp, str):
         return 0
     try:
@@ -109,10 +110,10 @@ def row_time(timestamp: Any) -> int:
 
 
 def _whole(data: bytes) -> RepairedRow | None:
-    """The bytes as one row: an object that says its type."""
+    """The bytes as one row, if they are an object with a `type`."""
     for mending in (False, True):
         if mending and len(data) > _MENDED:
-            return None  # the search finds it as well, in smaller steps
+            return None  # `_search` finds it as well, in smaller steps
         try:
             row = _times.decode(mend(data) if mending else data)
             return RepairedRow(data, row_time(row.timestamp), _text(row.uuid))
@@ -153,7 +154,7 @@ def _search(data: bytes) -> list[RepairedRow | Fragment]:
 
 
 def _is_row(value: dict[str, Any]) -> bool:
-    """A row, and not an object inside one: those have a `type` as well, but never say whose session they are of."""
+    """Whether an object is a row, not an object inside one: those have a `type` too, but never a session id."""
     if not isinstance(value.get("type"), str):
         return False
     return isinstance(value.get("sessionId"), str) or "leafUuid" in value or "snapshot" in value

@@ -1,7 +1,7 @@
-"""Rows of a transcript as the same records. Pure parsing; finding and following the file is the driver's.
+"""Decodes transcript rows into the same records as the wire's. Pure parsing; the driver finds and follows the file.
 
 Only rows whose own type is user or assistant, with a uuid, are conversation: newer CLIs write others that carry a
-`message` too. There is no `result` in a transcript: how a turn ended is judged from what was said.
+`message` too. A transcript has no `result`: how a turn ended is inferred from its messages.
 """
 
 from fairlead.agents.claude.wire.decode import decode
@@ -9,7 +9,7 @@ from fairlead.agents.claude.wire.records import AssistantRecord, QuietRecord, Us
 
 
 def decode_row(raw: bytes) -> WireRecord:
-    """One row as a record. Never raises."""
+    """Decode one row. Never raises."""
     record = decode(raw)
     if isinstance(record, UserRecord | AssistantRecord) and not record.uuid:
         return QuietRecord(type="user" if isinstance(record, UserRecord) else "assistant")
@@ -17,11 +17,11 @@ def decode_row(raw: bytes) -> WireRecord:
 
 
 def in_sidechain(record: UserRecord | AssistantRecord) -> bool:
-    """The row belongs to a subagent."""
+    """Whether the row belongs to a subagent."""
     return record.isSidechain is True
 
 
 def parent_uuid(record: WireRecord) -> str:
-    """The row before it in its thread; empty for the first, or where the link is no link."""
+    """The uuid of the row before it in its thread; empty for the first row, or if the link is not a string."""
     parent = getattr(record, "parentUuid", None)
     return parent if isinstance(parent, str) else ""

@@ -1,4 +1,4 @@
-"""Claude's transcripts as a source for the core: joins catalogue, watch and reading. Implements
+"""Claude's transcripts as a source for the core: combines index, watcher and reader. Implements
 `model.transcripts.Transcripts`."""
 
 import asyncio
@@ -22,7 +22,7 @@ from fairlead.system.spill import SpillFiles, discard
 
 
 def default_homes(env: Mapping[str, str], agents_home: str) -> list[Path]:
-    """Where Claude Code keeps its files: for the agents that we start, and for a person on this machine."""
+    """The folders where Claude Code keeps its files: for the agents that we start, and for a person on this machine."""
     home = env.get("HOME", "/")
     folders = [os.path.join(agents_home or home, ".claude")]
     if env.get("CLAUDE_CONFIG_DIR"):
@@ -42,8 +42,8 @@ class ClaudeTranscripts:
         self._clock = clock
         self._spill = spill
         self._paths: dict[SessionId, Path] = {}
-        """Of each session the file that was written to last: copied folders and worktrees give it several."""
-        self._beside = LegacySubagents()
+        """The last written file of each session: copied folders and worktrees give a session several files."""
+        self._legacy = LegacySubagents()
 
     @property
     def agent(self) -> str:
@@ -56,7 +56,7 @@ class ClaudeTranscripts:
     async def scan(
         self, known: Mapping[str, FileMark]
     ) -> AsyncIterator[Sequence[FoundTranscript | TranscriptGone | TranscriptProblem]]:
-        """Folder by folder, each in a thread: whoever else uses the loop goes on meanwhile."""
+        """Scan folder by folder, each in a thread, so that the event loop stays free."""
         paths: dict[SessionId, Path] = {}
         for root in index.projects(self._homes):
             for folder in await asyncio.to_thread(_folders, root):
@@ -74,7 +74,7 @@ class ClaudeTranscripts:
             yield gone
 
     async def changes(self) -> AsyncIterator[frozenset[SessionId]]:
-        async for portion in TranscriptWatcher(self._homes, self._clock, self._beside, self._written).changes():
+        async for portion in TranscriptWatcher(self._homes, self._clock, self._legacy, self._written).changes():
             yield portion
 
     def _written(self, session: SessionId, path: Path) -> None:
@@ -103,7 +103,7 @@ class ClaudeTranscripts:
     def _reader(
         self, session: SessionId, file: Path, place: bytes, after: str, since: str, alone: bool
     ) -> reading.SessionReader:
-        self._beside.files(file.parent, session)  # they are opened here, and not while somebody waits
+        self._legacy.files(file.parent, session)  # read here, in the thread, and cached for the event loop
         return reading.SessionReader(
             session,
             file,
@@ -112,17 +112,17 @@ class ClaudeTranscripts:
             since,
             lambda: self._spill_of(session),
             where=lambda: None if alone else self._paths.get(session),
-            beside=self._beside,
+            beside=self._legacy,
         )
 
-    async def shared(self, session: SessionId, told: fork_prefix.Told, path: str = "") -> Shared | None:
+    async def shared(self, session: SessionId, records: fork_prefix.Told, path: str = "") -> Shared | None:
         file = Path(path) if path else await self._find(session)
         if file is None:
             raise NotFound("transcript of session", session)
         try:
-            return await fork_prefix.shared(file, told)
+            return await fork_prefix.shared(file, records)
         except OSError:
-            return None  # whoever reads it says so
+            return None  # the reader will report the error
 
     def copies(self, session: SessionId) -> WireTranscriptMatcher:
         return WireTranscriptMatcher(self._spill_of(session))
@@ -145,7 +145,7 @@ class ClaudeTranscripts:
         return found
 
     def _search(self, session: SessionId) -> Path | None:
-        """In whichever folder it is: folders are renamed, and versions name them by different rules."""
+        """Search all project folders: folders are renamed, and versions name them by different rules."""
         for root in index.projects(self._homes):
             for folder in index.project_folders(root):
                 if not isinstance(folder, TranscriptProblem) and (path := folder / f"{session}{index.SUFFIX}").exists():
@@ -157,7 +157,7 @@ class ClaudeTranscripts:
 
 
 def _latest(paths: dict[SessionId, Path], files: Mapping[SessionId, Path]) -> set[SessionId]:
-    """Take the files of a folder into `paths`; those that are older than one that is there already."""
+    """Add the files of a folder to `paths`; return the sessions for which `paths` has a newer file already."""
     older = set()
     for session, path in files.items():
         if session in paths and _written(path) <= _written(paths[session]):

@@ -1,7 +1,7 @@
-"""What a session file is about, from its first and last bytes. Pure: the cost is that of these bytes, not of the file.
+"""Summarizes a session file from its first and last bytes. Pure: the cost depends on these bytes, not on the file.
 
-Folder names are never decoded (they are lossy): the folder of a session is the `cwd` of its rows. A title is what
-somebody called the session, else its summary, else the first prompt that a person typed.
+Folder names are never decoded (they are lossy): the folder of a session is the `cwd` of its rows. The title is the name
+that a person gave the session, else its summary, else the first prompt that a person typed.
 """
 
 import re
@@ -14,8 +14,8 @@ from fairlead.agents.claude.transcripts.repair import RepairedRow, read_line, ro
 
 HEAD: Final = 64 << 10
 TAIL: Final = 64 << 10
-"""Bytes that are read of each end of a file. Rows of a conversation are 1 to 4 kB; the first prompt is among the
-first dozen, what names a session is written again near the end."""
+"""Bytes that are read of each end of a file. Rows of a conversation are 1 to 4 kB; the first prompt is among the first
+dozen rows, and the rows that name a session are written again near the end."""
 
 PROMPT_LENGTH: Final = 400
 TITLE_LENGTH: Final = 200
@@ -26,7 +26,7 @@ _ONLY_WRAPPERS: Final = re.compile(rf"(?:\s*<(?:({_WRAPPERS})>.*?</\1|(?:{_WRAPP
 
 
 class TranscriptSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the two ends of a file tell. `prompts` counts them where the whole file was seen, else it is 0."""
+    """Facts from the two ends of a file. `prompts` is their number if the whole file was read, else 0."""
 
     session: str = ""
     title: str = ""
@@ -52,7 +52,7 @@ class _Message(msgspec.Struct):
 
 
 class _Row(msgspec.Struct):
-    """The fields that tell something, of any type: a row is never refused for one of them."""
+    """The fields that are used, of any type: a row is never rejected for the type of one."""
 
     type: Any = None
     uuid: Any = None
@@ -77,7 +77,7 @@ _messages: Final = msgspec.json.Decoder(_Message)
 
 
 class _Gathered:
-    """Facts while the rows go by, first to last."""
+    """Collects facts from the rows, first to last."""
 
     def __init__(self) -> None:
         self.session = self.cwd = self.branch = self.version = self.model = ""
@@ -126,7 +126,8 @@ class _Gathered:
 
 
 def facts(head: bytes, tail: bytes = b"") -> TranscriptSummary:
-    """`head` are a file's first bytes, `tail` its last ones (none: `head` is the whole file), both cut anywhere."""
+    """Summarize a file. `head` has its first bytes, `tail` its last (empty if `head` is the whole file), both cut
+    anywhere."""
     gathered = _Gathered()
     for row in [*_read(head, cut_end=bool(tail)), *_read(tail, cut_start=True)]:
         gathered.take(row)
@@ -152,7 +153,7 @@ def facts(head: bytes, tail: bytes = b"") -> TranscriptSummary:
 
 
 def prompt_of(content: Any) -> str:
-    """What a person typed, of a user row's content; empty for what programs say in a person's name."""
+    """The text that a person typed, from a user row's content; empty for text that programs put into a user row."""
     if isinstance(content, str):
         texts = [content]
     elif isinstance(content, list):
@@ -166,7 +167,7 @@ def prompt_of(content: Any) -> str:
 
 
 def is_typed(text: str) -> bool:
-    """Whether a text can be a person's own."""
+    """Whether a person may have typed this text."""
     start = text.strip()
     return bool(start) and not start.startswith(_ASIDE) and not _ONLY_WRAPPERS.fullmatch(start)
 
@@ -198,7 +199,7 @@ def _content(message: msgspec.Raw) -> Any:
 
 def _model(message: msgspec.Raw) -> str:
     model = _text(_message(message).model)
-    # The CLI's own words in the model's place.
+    # A message that the CLI wrote itself.
     return "" if model == "<synthetic>" else model
 
 

@@ -1,8 +1,8 @@
-"""Which sessions' files change, as it happens: one inotify instance on folders, never one watch a file.
+"""Reports the sessions whose files change, as it happens: one inotify instance on folders, never one watch per file.
 
-Watched are the folders of projects, where sessions are written, and those of the subagents of sessions that have been
+It watches the project folders, which contain the session files, and the subagent folders of sessions that have been
 active since the start. An idle file costs nothing. Where the system has no inotify, or grants no more watches, files
-are looked at every two seconds instead.
+are polled every two seconds instead.
 """
 
 import asyncio
@@ -28,22 +28,22 @@ logger = logging.getLogger("fairlead.transcripts")
 POLL_SECONDS = 2.0
 
 Written = Callable[[SessionId, Path], object]
-"""Told which file of a session was written to."""
+"""Called with each file of a session that was written to."""
 
 
 class TranscriptWatcher:
-    """`async for sessions in Watch(...).changes()`. The first portion is empty and says that watching has begun."""
+    """`async for sessions in TranscriptWatcher(...).changes()`. The first batch is empty: watching has begun."""
 
     def __init__(
         self,
         homes: Sequence[Path],
         clock: Clock,
-        beside: LegacySubagents | None = None,
+        legacy: LegacySubagents | None = None,
         written: Written = lambda session, path: None,
     ) -> None:
         self._roots = projects(homes)
         self._clock = clock
-        self._beside = beside or LegacySubagents()
+        self._legacy = legacy or LegacySubagents()
         self._written = written
 
     async def changes(self) -> AsyncGenerator[frozenset[SessionId], None]:
@@ -60,7 +60,7 @@ class TranscriptWatcher:
             yield portion
 
     async def _by_inotify(self) -> AsyncIterator[frozenset[SessionId]]:
-        with _Folders(self._roots, self._beside, self._written) as folders:
+        with _Folders(self._roots, self._legacy, self._written) as folders:
             yield frozenset()
             reading = asyncio.create_task(folders.read())
             try:
@@ -78,11 +78,11 @@ class TranscriptWatcher:
                 await asyncio.wait({reading})
 
     async def _by_polling(self) -> AsyncIterator[frozenset[SessionId]]:
-        before = await asyncio.to_thread(_marks, self._roots, self._beside)
+        before = await asyncio.to_thread(_marks, self._roots, self._legacy)
         yield frozenset()
         while True:
             await self._clock.sleep(POLL_SECONDS)
-            now = await asyncio.to_thread(_marks, self._roots, self._beside)
+            now = await asyncio.to_thread(_marks, self._roots, self._legacy)
             changed = frozenset(session for session in {**before, **now} if before.get(session) != now.get(session))
             before = now
             if changed:
@@ -92,9 +92,9 @@ class TranscriptWatcher:
 class _Folders:
     """The watched folders, and the sessions that changed since `take`."""
 
-    def __init__(self, roots: Iterable[Path], beside: LegacySubagents, written: Written) -> None:
+    def __init__(self, roots: Iterable[Path], legacy: LegacySubagents, written: Written) -> None:
         self._roots = list(roots)
-        self._beside = beside
+        self._legacy = legacy
         self._written = written
         self._inotify = Inotify()
         self._watched: dict[Path, object] = {}
@@ -135,7 +135,7 @@ class _Folders:
     # --- folders
 
     def _watch(self, folder: Path, handle: Callable[["Event"], None]) -> bool:
-        """False: it is not there, or may not be read, or is watched under another name (a link, perhaps a loop)."""
+        """Watch a folder. False if it is missing, unreadable, or watched under another name (a link, maybe a loop)."""
         if folder in self._watched:
             return True
         if self._same(folder) is not None:
@@ -147,7 +147,7 @@ class _Folders:
             if error.errno in (errno.ENOSPC, errno.EMFILE):
                 raise
             return False
-        # A folder that was renamed keeps its watch, whose own path is then the old one.
+        # A renamed folder keeps its watch, and the watch keeps the old path.
         self._watched[folder] = watch
         self._handlers[watch] = handle
         if (identity := _identity(folder)) is not None:
@@ -155,13 +155,14 @@ class _Folders:
         return True
 
     def _same(self, folder: Path) -> Path | None:
-        """The kernel has one watch a folder, whatever it is called: a second one would take the first one's events."""
+        """The path under which this folder is watched already. The kernel has one watch per folder, whatever its name:
+        a second watch would take the events of the first."""
         identity = _identity(folder)
         known = None if identity is None else self._folders.get(identity)
         return known if known is not None and known in self._watched and _identity(known) == identity else None
 
     def _forget(self, folder: Path) -> None:
-        """It is gone, or another one under its name: everything below it too."""
+        """Drop the watches of a folder that is gone or was replaced, and of everything below it."""
         for path in [path for path in self._watched if path == folder or folder in path.parents]:
             self._forget_one(path)
         self._active = {path for path in self._active if folder not in path.parents}
@@ -176,7 +177,7 @@ class _Folders:
         while not above.is_dir():
             above = above.parent
         self._watch(above, lambda event: self._above(root, above, event))
-        if root.is_dir():  # it appeared before the watch stood
+        if root.is_dir():  # it was created before the watch was active
             self._arm_root(root)
 
     def _above(self, root: Path, folder: Path, event: "Event") -> None:
@@ -201,7 +202,8 @@ class _Folders:
                 self._arm_project(folder, new=True)
 
     def _arm_project(self, folder: Path, *, new: bool = False) -> None:
-        """Also what is in it already: files may be there before the watch stood."""
+        """Watch a project folder and report its existing files: they may have been written before the watch was
+        active."""
         if self._watch(folder, lambda event: self._in_project(folder, event)):
             for file in session_files(folder):
                 session = None if isinstance(file, TranscriptProblem) else session_of(file)
@@ -225,13 +227,13 @@ class _Folders:
                 self._active.add(path)
                 self._arm_session(path, session)
         elif is_subagents(path.name):
-            if owner := self._beside.owner(path):
+            if owner := self._legacy.owner(path):
                 self.changed.add(SessionId(owner))
         elif event.mask & (Mask.CREATE | Mask.MOVED_TO) and is_uuid(path.name):
             self._arm_session(path.with_suffix(".jsonl"), SessionId(path.name))
 
     def _arm_session(self, path: Path, session: SessionId) -> None:
-        """The folders of a session's subagents, where there are any; they are written while the session is active."""
+        """Watch the folders of a session's subagents, if any; they are written while the session is active."""
         own, below = path.with_suffix(""), subagents_folder(path)
         if self._watch(own, lambda event: self._in_session(path, session, event)):
             self._arm_subagents(below, session)
@@ -259,7 +261,7 @@ class _Folders:
             self._arm_subagents(folder / str(event.name), session)
 
     def _overflow(self) -> None:
-        """The kernel dropped some: every session may have changed, every folder may be new."""
+        """Recover from dropped kernel events: every session may have changed, every folder may be new."""
         logger.warning("the kernel told too many changes at once: all transcripts are looked at")
         for root in self._roots:
             self._arm_root(root)
@@ -281,8 +283,8 @@ def _identity(folder: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _marks(roots: Iterable[Path], beside: LegacySubagents) -> dict[SessionId, tuple[tuple[str, int, int], ...]]:
-    """What changes when a session's files do: of its own file and of its subagents' the sizes and times."""
+def _marks(roots: Iterable[Path], legacy: LegacySubagents) -> dict[SessionId, tuple[tuple[str, int, int], ...]]:
+    """The sizes and times of each session's own file and of its subagents' files, to compare between polls."""
     found: dict[SessionId, tuple[tuple[str, int, int], ...]] = {}
     for root in roots:
         for folder in project_folders(root):
@@ -290,13 +292,13 @@ def _marks(roots: Iterable[Path], beside: LegacySubagents) -> dict[SessionId, tu
                 session = None if isinstance(path, TranscriptProblem) else session_of(path)
                 if session is None or isinstance(path, TranscriptProblem):
                     continue
-                files = (path, *subagent_files(path).values(), *beside.files(path.parent, session).values())
+                files = (path, *subagent_files(path).values(), *legacy.files(path.parent, session).values())
                 found[session] = (*found.get(session, ()), *(mark for file in files for mark in _mark(file)))
     return found
 
 
 def _mark(file: Path) -> Iterator[tuple[str, int, int]]:
-    """Of a subagent's file also the one beside it, which says whose it is."""
+    """The size and time of a file, and of the `.meta.json` next to a subagent's file, which names its call."""
     for path in (file, file.with_suffix(".meta.json")):
         try:
             status = path.stat()

@@ -1,1 +1,1 @@
-"""The CLI in a terminal: started on a PTY, typed into, read from its transcript and its hooks."""
+"""Drives the CLI in a terminal: starts it on a PTY, types prompts, and reads its transcript and its hooks."""

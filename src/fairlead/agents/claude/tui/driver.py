@@ -1,8 +1,8 @@
 """The driver of Claude Code in a terminal: its keys go through a PTY, its records come from its transcript.
 
-It answers no dialog. What it knows beside the transcript (hooks, the screen) it tells the interpreter by markers of
-ours. The order that everybody may rely on is that of agent.py: records reach the sink in order, and `exited` comes
-once, after the last record, for every process that was recorded.
+It answers no dialog. Facts from other sources than the transcript (hooks, the screen) reach the interpreter as markers.
+The order is guaranteed as in `stdio.driver`: records reach the sink in order, and `exited` comes once, after the last
+record, for every process that was recorded.
 """
 
 import asyncio
@@ -41,16 +41,17 @@ from fairlead.terminals.api import Terminal
 logger = logging.getLogger("fairlead.agents.claude")
 
 START_SECONDS: Final = 60.0
-"""Until its prompt, or a dialog, is on the screen: 2.1.37 takes some 3 s on an idle machine."""
+"""Time until its prompt, or a dialog, is on the screen: 2.1.37 takes some 3 s on an idle machine."""
 STILL_SECONDS: Final = 0.3
 DRAWING_SECONDS: Final = 3.0
-"""A screen that does not change for the one, or has been there for the other, is drawn."""
+"""A screen counts as drawn when it has not changed for `STILL_SECONDS`, or after `DRAWING_SECONDS` at the latest."""
 IDLE_SECONDS: Final = 0.7
-"""Back at its prompt for so long, with nothing written, it has ended its turn: rows lag a tenth of a second behind."""
+"""The turn is over when the CLI is back at its prompt this long and writes nothing: rows lag a tenth of a second
+behind."""
 LEFT_SECONDS: Final = 10.0
-"""And after so long it has ended one that brought no answer."""
+"""After this long, a turn without an answer is over too."""
 ROW_SECONDS: Final = 1.5
-"""A hook may come before the row of its call; the row then follows within tenths of a second."""
+"""How long a hook waits for the row of its call, which may come later; it follows within tenths of a second."""
 ESCAPES: Final = 3
 ESCAPE_SECONDS: Final = 3.0
 LAST_LINES: Final = 12
@@ -78,20 +79,20 @@ class ClaudeTerminal:
         self._resumed = asyncio.Event()
         self._up = False
         self.at_work = False
-        """A prompt of ours was handed over, and its turn is not over."""
+        """Whether a prompt of ours was typed and its turn is not over."""
         self.permits = HookPermissions(sink, self.deliver, version)
         self.moved: Callable[[str], None] = lambda agent_session: None
-        """Told when a person goes on with another conversation in the terminal."""
+        """Called when a person continues with another conversation in the terminal."""
 
     # --- its life ------------------------------------------------------------------------------------------
 
     async def start(
         self, rows: TranscriptTail, post: HookEndpoint, ready: TerminalMarker, *, resume: str = "", forked: str = ""
     ) -> None:
-        """Begin to watch, and wait until its prompt is there or it asks a person something. AgentGone.
+        """Start watching, and wait until its prompt is there or it asks a person something. Raises AgentNotRunning.
 
-        `resume`: this version takes up a conversation by a command of its own alone. `forked`: the conversation that
-        it goes on from, which 2.1.37 names when it begins."""
+        `resume`: the conversation to resume, in versions that do so only by their own command. `forked`: the
+        conversation that was forked, whose id 2.1.37 reports when it starts."""
         self._rows, self._post, self._ready, self._forked = rows, post, ready, forked
         self._life = asyncio.create_task(self._live())
         try:
@@ -121,7 +122,7 @@ class ClaudeTerminal:
             await self._show(self._typist.view)
 
     async def _until_drawn(self) -> None:
-        """The first prompt may be drawn over once more, with what was typed into it."""
+        """Wait until the screen is drawn: the first prompt may be drawn again, over text that was typed into it."""
         end = self._clock.monotonic() + DRAWING_SECONDS
         while self._terminal.running and self._clock.monotonic() < end:
             try:
@@ -147,7 +148,7 @@ class ClaudeTerminal:
             await asyncio.wait({ending, asyncio.ensure_future(failed)}, return_when=asyncio.FIRST_COMPLETED)
             for task in watching:
                 if task.done() and not task.cancelled() and task.exception() is not None:
-                    # The store's side failed: what the agent says cannot be kept, so it must not go on.
+                    # The store failed: the agent's records cannot be stored, so it must not continue.
                     logger.error("the agent's records could not be handed on", exc_info=task.exception())
         finally:
             for task in watching:
@@ -180,7 +181,7 @@ class ClaudeTerminal:
         lines = [line.strip() for line in self._terminal.screen.lines if line.strip()]
         return "\n".join(lines[-LAST_LINES:])
 
-    # --- what it shows and writes --------------------------------------------------------------------------
+    # --- screen and transcript -----------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         version = 0
@@ -196,7 +197,7 @@ class ClaudeTerminal:
             self._rows.nudge()
 
     async def records(self, batch: Sequence[Record]) -> None:
-        """Rows of the transcript."""
+        """Deliver rows of the transcript, and note typed prompts and calls that have arrived."""
         await self.deliver(batch)
         for record in batch:
             row = decode_row(record.raw) if b'"user"' in record.raw and record.origin == "transcript" else None
@@ -216,7 +217,9 @@ class ClaudeTerminal:
         await self.deliver([Record(screen_marker(named), "gateway")])
 
     async def _show(self, view: ScreenState) -> None:
-        """Tell the others what only a person at the terminal can see to; once, whichever choice they are moving to."""
+        """Emit a notice about a screen that only a person at the terminal can answer.
+
+        It is emitted once, even if the person moves between its choices."""
         looks = "".join(view.lines).replace("❯", "").split()
         if (view.state, looks) == self._shown:
             return
@@ -225,7 +228,7 @@ class ClaudeTerminal:
         await self._mark(TerminalMarker(what="shows", kind=kind, text=text, lines=view.lines))
 
     async def _settle(self) -> None:
-        """Ends turns that the agent has ended: back at its prompt, with nothing more to come. Tells of dialogs."""
+        """End a turn when the agent is back at its prompt with nothing more to come. Emits notices about dialogs."""
         while True:
             await self._stirred.wait()
             if not await self._quiet(IDLE_SECONDS):
@@ -235,7 +238,7 @@ class ClaudeTerminal:
             if not self._rests():
                 continue
             if self._interrupted and self._typist.view.state == "typed":
-                await self._typist.erase()  # an interrupt before the first word puts the prompt back into the box
+                await self._typist.erase()  # an interrupt before the first output puts the prompt back into the box
             await self._over("idle")
             if await self._quiet(LEFT_SECONDS) and self._rests():
                 await self._over("left")
@@ -244,7 +247,7 @@ class ClaudeTerminal:
         return not self._typist.typing and self._typist.view.state in ("prompt", "typed")
 
     async def _quiet(self, seconds: float) -> bool:
-        """Nothing happens for a while."""
+        """Whether nothing happens for this long, on the screen or in the transcript."""
         self._stirred.clear()
         try:
             await within(self._clock, seconds, self._stirred.wait())
@@ -275,13 +278,13 @@ class ClaudeTerminal:
             return not_understood(error)
         await self._row_of(check.call)
         if self._version < ASK_BINDS_SINCE and check.tool in ALWAYS_ASKED:
-            # This version asks a person at its screen, whatever a hook answers: the screen's notice tells of it.
+            # This version asks a person on its screen, whatever a hook answers: `_settle` emits a notice about that.
             verdict = await judge(self._sink, check)
             return of_verdict(verdict, self._version) if verdict.behavior is Behavior.DENY else HookAnswer()
         return await self.permits.pre_tool_use(given)
 
     async def _row_of(self, call: CallId) -> None:
-        """The row of a call is told before anything is asked about it."""
+        """Wait for the row of a call, so that clients see the call before its permission request."""
         if not call:
             return
         self._calls[call] = None
@@ -305,7 +308,7 @@ class ClaudeTerminal:
         return HookAnswer()
 
     async def began(self, given: Mapping[str, Any]) -> HookAnswer:
-        """A conversation was cleared or taken up: ours by a command, or another one by a person."""
+        """Handle SessionStart: our command resumed our conversation, or a person cleared or resumed one."""
         conversation, source = given.get("session_id"), given.get("source")
         if source == "resume" and conversation == self._ready.agent_session:
             self._resumed.set()
@@ -314,7 +317,7 @@ class ClaudeTerminal:
         return HookAnswer()
 
     def _follow(self, given: Mapping[str, Any]) -> None:
-        """Every hook names the file of its conversation: a person may have gone on with another one."""
+        """Follow the conversation that a hook names: a person may have continued with another one."""
         path, conversation = given.get("transcript_path"), given.get("session_id")
         if not isinstance(path, str) or not isinstance(conversation, str) or Path(path) == self._rows.path:
             return
@@ -337,7 +340,7 @@ class ClaudeTerminal:
         if not isinstance(error, AgentFailed):
             logger.error("a terminal's driver failed", exc_info=error)
 
-    # --- what we say ---------------------------------------------------------------------------------------
+    # --- the port `model.agents.Agent` ---------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
@@ -360,13 +363,13 @@ class ClaudeTerminal:
         return abilities(self._version).modes
 
     async def write(self, record: Record) -> None:
-        """Type a prompt. Returns when the CLI has it, or when the log says why not."""
+        """Type a prompt. Returns when the CLI has it, or when the reason for a failure is in the log."""
         prompt = decode(record.raw)
         if not isinstance(prompt, TypedPrompt):
             raise BadRequest("Only a prompt is typed into the agent's terminal.")
         content = content_blocks(prompt.content)
         if not plain_text(content).strip() or not all(isinstance(block, TextBlock) for block in content):
-            return  # told as failed already
+            return  # already reported as failed
         self.at_work = True
         self._prompts += 1
         self._stirred.set()
@@ -387,13 +390,13 @@ class ClaudeTerminal:
             self._start(self._escape())
 
     async def _escape(self) -> None:
-        """Esc, until it stops. Never at the prompt: twice there, it would open a menu. A prompt that was just entered
-        shows as work a moment later."""
+        """Press Esc until the CLI stops. Never at the prompt: there, pressing it twice would open a menu. A prompt that
+        was just entered shows as work a moment later."""
         prompt = self._prompts
         for _ in range(ESCAPES):
             await self._for_a_while(lambda: not self._is_still() or not self.at_work)
             if self._is_still() or self._prompts != prompt:
-                break  # it has stopped, and what works now is another turn
+                break  # it has stopped, or another turn is running now
             await self._terminal.write(keys.ESCAPE)
             await self._for_a_while(self._is_still)
             if self._is_still():
@@ -432,5 +435,5 @@ class ClaudeTerminal:
 
 
 def no_steering() -> FairleadError:
-    """What is typed while it works waits in the CLI's own queue, where nobody sees to it: not into the turn."""
+    """The error for a message into a running turn: the CLI would put it into its own queue, which we do not control."""
     return AgentRefused("In a terminal nothing can be put into a running turn: wait for its end, or interrupt it.")

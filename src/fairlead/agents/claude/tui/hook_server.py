@@ -1,23 +1,23 @@
-"""Hooks of a CLI that come to us over HTTP: its command hooks run `fairlead hook`, which posts here and prints our
-answer. This is how an agent without a control wire (one in a terminal) asks for permission and tells of its turns.
+"""Receives a CLI's hooks over HTTP: its command hooks run `fairlead hook`, which posts here and prints our answer.
+This is how an agent without a control wire (one in a terminal) requests permissions and reports its turns.
 
-How a driver uses it (`desk` is the kind's own, `permits.HookPermits` decides about tools):
+How a driver uses it (`hooks` belongs to the agent kind, `tool_hooks.HookPermissions` decides about tools):
 
-    permits = HookPermits(sink, deliver, version)
-    post = desk.open(session, {"pre-tool-use": permits.pre_tool_use, "stop": self._stopped})
+    permits = HookPermissions(sink, deliver, version)
+    post = hooks.open(session, {"pre-tool-use": permits.pre_tool_use, "stop": self._stopped})
     env |= post.variables                       # URL and token: by the environment, never in argv
     argv.append(f"--settings={post.settings()}")  # one hook for each event that has a handler
     ...
     async def answer(self, request, decision): await permits.answer(request, decision)
     ...
-    await post.close("The agent has ended.")    # before sink.exited: what is open ends, PreToolUse with a denial
+    await post.close("The agent has ended.")    # before sink.exited: open hooks end, PreToolUse with a denial
     await permits.settled()
 
-A handler gets the hook's input (`session_id`, `transcript_path`, `cwd`, `hook_event_name`, and what the event has of
-its own) and returns a `control.HookAnswer`; the empty one lets things go on. It may take as long as it likes: the CLI
-waits for it. It is cancelled when the hook's process is gone and has not come back for a while (the CLI ended it:
-an interrupt), and when the post is closed. A handler that fails denies a tool and says nothing otherwise. The same
-call is handled once, however often its hook reconnects.
+A handler gets the hook's input (`session_id`, `transcript_path`, `cwd`, `hook_event_name`, and the event's own fields)
+and returns a `control.HookAnswer`; an empty answer lets the CLI continue. It may take as long as it likes: the CLI
+waits for it. It is cancelled when the hook's process is gone and has not reconnected for a while (the CLI ended it:
+an interrupt), and when the endpoint is closed. A handler that fails denies a tool; for other events the answer is then
+empty. The same call is handled once, however often its hook reconnects.
 
 Measured on 2.1.37, 2.1.120 and 2.1.325: see docs/how-to/hooks.md and tests/e2e/test_real_command_hooks.py.
 """
@@ -51,7 +51,7 @@ URL_VARIABLE: Final = "FAIRLEAD_HOOK_URL"
 TOKEN_VARIABLE: Final = "FAIRLEAD_HOOK_TOKEN"
 CERTIFICATE_VARIABLE: Final = "FAIRLEAD_HOOK_CERT"
 DELIVERY: Final = "fairlead-delivery"
-"""The header by which a hook that is of no tool is known again when it reconnects."""
+"""The header that identifies a reconnecting hook whose event has no tool call."""
 
 EVENTS: Final = {
     "pre-tool-use": "PreToolUse",
@@ -63,19 +63,19 @@ EVENTS: Final = {
     "session-start": "SessionStart",
     "session-end": "SessionEnd",
 }
-"""Our word for each event, as it stands in the path and on the command line, and the CLI's."""
+"""Our name of each event, as used in the path and on the command line, and the CLI's name."""
 
 _OF_TOOLS: Final = ("pre-tool-use", "post-tool-use")
 
 LONGEST_SECONDS: Final = 2_147_000
-"""How long the CLI waits for a hook: measured, 2 147 483 s (24.8 days) is the most; one more is no wait at all for
-2.1.37 and 2.1.120, which then run the tool."""
+"""How long the CLI waits for a hook. Measured: 2 147 483 s (24.8 days) is the maximum; with one second more, 2.1.37 and
+2.1.120 do not wait at all and run the tool."""
 GONE_SECONDS: Final = 3.0
-"""A hook whose connection broke comes back in a tenth of a second; after this the CLI has ended it."""
+"""A hook whose connection broke reconnects in a tenth of a second; after this long, the CLI has ended it."""
 MOST_OPEN: Final = 1000
 """Hooks that may wait at once; the CLI runs a handful of tools at a time."""
 KEPT_BYTES: Final = 1 << 20
-"""Answers kept for a hook that comes back because it did not get them: the last one, and others up to this size."""
+"""Answers kept for hooks that reconnect because they did not get them: the last one, and others up to this size."""
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[HookAnswer]]
 
@@ -83,8 +83,8 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[HookAnswer]]
 def command(event: str) -> str:
     """The shell line of a hook: this installation's own program.
 
-    The interpreter looks neither at the project's folder nor at variables of Python, which a project can set. A
-    program that cannot run or is killed must not let a tool run: exit code 2 is the one that blocks it."""
+    The interpreter ignores the project's folder and Python's environment variables, which a project can set. If the
+    program cannot run or is killed, the tool must not run: only exit code 2 blocks it."""
     words = [sys.executable, "-P", "-E", "-m", "fairlead.cli.hook", event]
     return shlex.join(words) + (" || exit 2" if event == "pre-tool-use" else "")
 
@@ -92,8 +92,8 @@ def command(event: str) -> str:
 def settings_json(url: str, events: Sequence[str], certificate: str = "") -> str:
     """The CLI's `--settings` with our hooks for these events of `EVENTS`.
 
-    These settings stand above the project's. Measured on all three versions: without them a project's own turn our
-    hooks off (`disableAllHooks`), or lead them to another gateway (`env`)."""
+    These settings override the project's. Measured on all three versions: without `disableAllHooks` and `env` here, a
+    project's settings can turn our hooks off (`disableAllHooks`), or redirect them to another gateway (`env`)."""
     named = {URL_VARIABLE: url, CERTIFICATE_VARIABLE: certificate}
     hooks: dict[str, Any] = {}
     for event in events:
@@ -105,7 +105,7 @@ def settings_json(url: str, events: Sequence[str], certificate: str = "") -> str
 
 
 class RunHook(ServiceCall, frozen=True):
-    """-> the answer's bytes. A hook of a session's agent, waited for as long as it takes."""
+    """-> the answer's bytes. Run a hook of a session's agent; there is no timeout."""
 
     session: SessionId
     event: str
@@ -114,8 +114,8 @@ class RunHook(ServiceCall, frozen=True):
 
 
 class HookServer:
-    """Where the hooks of all our agents come in. `gateway` is our own address, `http://host:port`; with `https` the
-    hooks trust our `certificate`, by its file, since no authority signs for loopback."""
+    """Receives the hooks of all our agents. `gateway` is our own address, `http://host:port`; with `https` the hooks
+    trust the file `certificate`, since no authority signs for loopback."""
 
     def __init__(self, tokens: DialInTokens, gateway: str, clock: Clock, certificate: str = "") -> None:
         self._tokens = tokens
@@ -125,7 +125,7 @@ class HookServer:
         self._posts: dict[SessionId, HookEndpoint] = {}
 
     def open(self, session: SessionId, handlers: Mapping[str, Handler]) -> "HookEndpoint":
-        """From now on the hooks of this session's agent are heard, until the post is closed."""
+        """Accept the hooks of this session's agent until the endpoint is closed. ValueError for unknown events."""
         unknown = handlers.keys() - EVENTS.keys()
         if unknown:
             raise ValueError(f"no such hooks: {sorted(unknown)}")
@@ -140,7 +140,7 @@ class HookServer:
         return post
 
     def _shut(self, session: SessionId, post: "HookEndpoint") -> None:
-        if self._posts.get(session) is post:  # not if another agent of this session is expected by now
+        if self._posts.get(session) is post:  # not if the session's next agent has its endpoint already
             del self._posts[session]
             self._tokens.revoke(session)
 
@@ -176,14 +176,14 @@ def _hook(request: Request) -> Steps:
     name = given.get("tool_use_id") if event in _OF_TOOLS else request.head.first(DELIVERY)
     if not isinstance(name, str) or not name:
         raise BadRequest(f"A hook of a tool needs its tool_use_id, another the header {DELIVERY}.")
-    # With the body: another question under the name of one that was answered is another question.
+    # The key includes the body: a different question that reuses the name of an answered one is a new question.
     key = f"{event} {name} {hashlib.sha256(request.body).hexdigest()}"
     answer = yield RunHook(session_id(request.params["session"]), event, key, given)
     return Response(body=answer)
 
 
 class _Call:
-    """A hook that has no answer yet, and how many connections wait for it."""
+    """A hook without an answer yet, and the number of connections that wait for it."""
 
     def __init__(self, event: str, handle: Callable[["_Call"], Coroutine[Any, Any, None]]) -> None:
         self.event = event
@@ -194,13 +194,13 @@ class _Call:
 
 
 class HookEndpoint:
-    """The hooks of one agent, for as long as it lives."""
+    """Receives the hooks of one agent during its lifetime."""
 
     def __init__(
         self, handlers: Mapping[str, Handler], variables: Mapping[str, str], clock: Clock, shut: Callable[[], None]
     ) -> None:
         self.variables: Final = dict(variables)
-        """What the CLI's environment needs."""
+        """Environment variables for the CLI."""
         self._handlers = dict(handlers)
         self._clock = clock
         self._shut = shut
@@ -215,7 +215,7 @@ class HookEndpoint:
         return settings_json(self.variables[URL_VARIABLE], events, self.variables[CERTIFICATE_VARIABLE])
 
     async def take(self, event: str, key: str, given: Mapping[str, Any]) -> bytes:
-        """The answer to a hook. `key` is the same when it asks again."""
+        """Answer a hook. `key` is the same when the hook reconnects."""
         if key in self._answered:
             return self._answered[key]
         call = self._open.get(key)
@@ -235,7 +235,7 @@ class HookEndpoint:
                 call.giving_up = self._clock.call_later(GONE_SECONDS, call.work.cancel)
 
     async def close(self, reason: str) -> None:
-        """The agent has ended, or is about to: nothing waits any more. Returns when all handlers have ended."""
+        """Answer all open hooks, because the agent has ended or is about to. Returns when all handlers have ended."""
         self._closed = reason
         self._shut()
         calls = list(self._open.values())
@@ -279,5 +279,5 @@ class HookEndpoint:
 
 
 def _refusal(event: str, reason: str) -> bytes:
-    """What can stop a tool stops it; what only tells us something goes on."""
+    """A denial for the event that can stop a tool; an empty answer for the others."""
     return msgspec.json.encode(denial(reason) if event == "pre-tool-use" else HookAnswer())

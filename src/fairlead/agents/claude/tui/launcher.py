@@ -1,7 +1,7 @@
-"""Puts the interactive CLI on a terminal: its hooks, its arguments, where its transcript is read from.
+"""Launches the interactive CLI on a terminal: its hooks, its arguments, and the transcript that is read.
 
-We write nothing into the user's own configuration. What the CLI asks at its start (trust in a folder, a key, its
-setting up) a person answers once, in the terminal; the CLI remembers it.
+We write nothing into the user's own configuration. A person answers the CLI's questions at its first start (trust in a
+folder, a key, its setup) once, in the terminal; the CLI remembers the answers.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from fairlead.system.clock import Clock
 from fairlead.terminals.api import Program, Size, Terminal, Terminals, session_terminal
 
 SIZE = Size(120, 40)
-"""As wide as its hints need; whoever types there with a smaller screen makes it smaller."""
+"""Wide enough for its hints; a smaller screen of a person who types there makes it smaller."""
 
 
 class TuiLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known before it is started."""
+    """Everything that is needed to start the CLI in a terminal."""
 
     launch: Launch
     version: Version
@@ -39,10 +39,10 @@ class TuiLaunch(msgspec.Struct, frozen=True, kw_only=True):
     transcript: Path
     spill: OversizeSpill | None
 
-    async def open(self, terminals: Terminals, desk: HookServer, sink: AgentSink, clock: Clock) -> "TuiProcess":
-        """Start it. TooMany, Busy, BadSetting."""
+    async def open(self, terminals: Terminals, hooks: HookServer, sink: AgentSink, clock: Clock) -> "TuiProcess":
+        """Start it. Raises TooMany, Busy, BadAgentSetting."""
         made: asyncio.Future[ClaudeTerminal] = asyncio.get_running_loop().create_future()
-        post = desk.open(self.launch.session, self._handlers(made))
+        post = hooks.open(self.launch.session, self._handlers(made))
         try:
             words = in_terminal(self.launch, self.version, self.agent_session, _settings(post))
             env = {**terminal_environment(self.env, self.launch, self.version), **post.variables}
@@ -65,7 +65,7 @@ class TuiLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def takes_up(self) -> str:
-        """The conversation that must be taken up by a command."""
+        """The conversation that must be resumed by a typed command; empty if none."""
         return self.launch.resume if resumes_by_command(self.version) else ""
 
     def marker(self) -> TerminalMarker:
@@ -91,7 +91,8 @@ class TuiLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _settings(post: HookEndpoint) -> str:
-    """A start is told only where a conversation changes: 2.1.37 writes a file for every other that it is told of."""
+    """The settings, with SessionStart hooked for `clear` and `resume` only: 2.1.37 writes an extra file for any other
+    start that is hooked."""
     given = msgspec.json.decode(post.settings())
     for hook in given["hooks"]["SessionStart"]:
         hook["matcher"] = "clear|resume"
@@ -99,7 +100,7 @@ def _settings(post: HookEndpoint) -> str:
 
 
 class TuiProcess:
-    """It runs, and nobody has been told yet."""
+    """A running CLI whose process is not recorded yet, and whose driver has not started."""
 
     def __init__(
         self, terminal: Terminal, agent: ClaudeTerminal, rows: TranscriptTail, post: HookEndpoint, stage: TuiLaunch
@@ -111,7 +112,7 @@ class TuiProcess:
         self._stage = stage
 
     async def start(self) -> ClaudeTerminal:
-        """When it takes prompts, or a person has to see to it. AgentGone."""
+        """Return when it accepts prompts, or needs an answer from a person. Raises AgentNotRunning."""
         stage, launch = self._stage, self._stage.launch
         forked = launch.resume if launch.fork else ""
         await self._agent.start(self._rows, self._post, stage.marker(), resume=stage.takes_up, forked=forked)

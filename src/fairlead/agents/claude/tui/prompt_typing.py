@@ -1,7 +1,7 @@
-"""Types prompts into a terminal: only while the prompt is there, never over a person's words, until it is taken.
+"""Types prompts into a terminal: only while the prompt is there, never over a person's text, until the CLI accepts it.
 
-It waits for what it does to show: the text in the box before Enter, the row in the transcript after it. What does not
-show within bounds is a failure that says so; what was typed of it is removed again.
+It waits for the effect of each step: the text in the box before Enter, the row in the transcript after it. If that does
+not show in time, it raises `TypingFailed` with the reason, and removes the text that it typed.
 """
 
 import asyncio
@@ -16,26 +16,27 @@ from fairlead.system.clock import Clock, within
 from fairlead.terminals.api import Terminal
 
 ECHO_SECONDS: Final = 10.0
-"""Within so long what was typed must show in the box."""
+"""How long typed text may take to show in the box."""
 STEADY_SECONDS: Final = 0.15
-"""The box shows all of it when it does not change for so long."""
+"""The box shows the whole text when it has not changed for this long."""
 TAKEN_SECONDS: Final = 3.0
-"""After Enter the row comes within tenths of a second; a box that still has the text then did not hear the Enter."""
+"""After Enter the row comes within tenths of a second; a box that still has the text after this did not get the
+Enter."""
 ROW_SECONDS: Final = 30.0
-"""With the box empty again the row must come: hooks of the user's own may run before it, or refuse the prompt."""
+"""How long the row may take once the box is empty: the user's own hooks may run before it, or reject the prompt."""
 ENTERS: Final = 3
 TYPINGS: Final = 3
 PATIENCE_SECONDS: Final = 20.0
-"""How long a person may leave their words in the box, or a dialog open, before others are told what is waited for."""
+"""How long a person may leave text in the box, or a dialog open, before a notice about the wait is emitted."""
 ERASING: Final = 40
 
 
 class TypingFailed(Exception):
-    """Says why, to a person."""
+    """A prompt could not be typed. The message gives the reason, for people to read."""
 
 
 class PromptTyper:
-    """`shows` is told what stands in the way, once for each thing."""
+    """`shows` is called with each screen that blocks typing, once per screen."""
 
     def __init__(
         self, terminal: Terminal, clock: Clock, version: Version, shows: Callable[[ScreenState], Awaitable[None]]
@@ -49,34 +50,34 @@ class PromptTyper:
         self._withdrawn = asyncio.Event()
         self.view = ScreenState("starting")
         self.text = ""
-        """What was typed last; empty when nothing was."""
+        """The text that was typed last; empty if none was."""
         self.typing = self.entered = False
-        """Whether a prompt is on its way, and whether Enter was pressed for it."""
+        """Whether a prompt is being typed, and whether Enter was pressed for it."""
 
-    # --- what it is told -----------------------------------------------------------------------------------
+    # --- input ---------------------------------------------------------------------------------------------
 
     def seen(self, view: ScreenState) -> None:
         self.view = view
         self._stir()
 
     def written(self, text: str) -> None:
-        """The CLI has taken up a prompt."""
+        """Note a prompt that the CLI wrote to its transcript."""
         if self.text and keys.same(self.text, text):
             self._taken.set()
             self._stir()
 
     def withdraw(self) -> None:
-        """What is not typed yet shall not be."""
+        """Cancel a prompt that was not entered yet."""
         self._withdrawn.set()
         self._stir()
 
     def _stir(self) -> None:
         self._changed.set()
 
-    # --- what it does --------------------------------------------------------------------------------------
+    # --- typing --------------------------------------------------------------------------------------------
 
     async def prompt(self, text: str) -> None:
-        """Until the CLI has it. NotTyped, AgentGone."""
+        """Type a prompt and wait until the CLI has it. Raises TypingFailed, AgentNotRunning."""
         self.typing, self.entered = True, False
         self._withdrawn.clear()
         self._taken.clear()
@@ -99,14 +100,14 @@ class PromptTyper:
             self.typing = False
 
     async def command(self, line: str) -> None:
-        """A command of the CLI's own, which we mean as one."""
+        """Type one of the CLI's own commands, unguarded."""
         await self._until_free()
         await self._terminal.write(line.encode())
         await self._until(lambda: keys.same(self.view.text, line), ECHO_SECONDS)
         await self._terminal.write(keys.ENTER)
 
     async def erase(self) -> None:
-        """Our own words leave the box; a person's stay."""
+        """Remove our own text from the box; leave a person's text."""
         for _ in range(ERASING):
             if self.view.state != "typed" or not self._is_ours(self.view.text):
                 return
@@ -117,19 +118,19 @@ class PromptTyper:
                 await within(self._clock, 1.0, self._until_other(before))
 
     def _is_ours(self, shown: str) -> bool:
-        # Some of it may be erased already, and a long paste is shown as a mark alone.
+        # Part of the text may be erased already, and a long paste is shown only as a placeholder.
         return bool(self.text) and (keys.begins(self.text, shown) or shown.startswith("[Pasted text"))
 
     async def _until_free(self) -> None:
-        told: ScreenState | None = None
+        shown_view: ScreenState | None = None
         while self.view.state != "prompt":
             self._check()
             try:
-                await within(self._clock, PATIENCE_SECONDS if told is None else ROW_SECONDS, self._next())
+                await within(self._clock, PATIENCE_SECONDS if shown_view is None else ROW_SECONDS, self._next())
             except TimeoutError:
-                if self.view.state in ("typed", "dialog", "starting") and self.view != told:
-                    told = self.view
-                    await self._shows(told)
+                if self.view.state in ("typed", "dialog", "starting") and self.view != shown_view:
+                    shown_view = self.view
+                    await self._shows(shown_view)
 
     async def _until_echoed(self) -> None:
         if not await self._until(lambda: bool(self.view.text) or self._taken.is_set(), ECHO_SECONDS):
@@ -141,7 +142,7 @@ class PromptTyper:
                 return
 
     async def _enter(self) -> bool:
-        """False: what was typed is gone from the box, and nobody has entered it."""
+        """Press Enter. False if the text has disappeared from the box without being entered."""
         for _ in range(ENTERS):
             if not await self._until_box():
                 return self._taken.is_set()
@@ -155,8 +156,8 @@ class PromptTyper:
         raise TypingFailed("The agent did not take what was typed into its terminal.")
 
     async def _until_box(self) -> bool:
-        """Enter goes to our words in the box alone: not to a dialog, nor to work that began meanwhile, which would
-        queue it. False if they are gone: a CLI that still starts may draw an empty box over them."""
+        """Wait until our text is in the box: Enter must not go to a dialog, nor to a turn that began meanwhile, which
+        would queue the text. False if the text is gone: a CLI that is still starting may draw an empty box over it."""
         while self.view.state != "typed":
             self._check()
             if self.view.state == "dialog":
@@ -172,7 +173,7 @@ class PromptTyper:
         return True
 
     async def _until_row(self) -> None:
-        """While it works, the prompt may wait in the CLI's own queue; back at its prompt, the row must come."""
+        """Wait for the row. While the CLI works, the prompt may be in its own queue; otherwise the row must come."""
         while not self._taken.is_set():
             self._check()
             try:
@@ -190,7 +191,7 @@ class PromptTyper:
     # --- waiting -------------------------------------------------------------------------------------------
 
     async def _next(self) -> None:
-        """Something has changed."""
+        """Wait for the next change."""
         self._changed.clear()
         await self._changed.wait()
 
@@ -212,7 +213,7 @@ class PromptTyper:
 
 
 def words(view: ScreenState) -> tuple[str, str]:
-    """(kind, text) of the notice about what stands in the way."""
+    """Return (kind, text) of the notice about a screen that blocks typing."""
     how = "Answer it in the terminal: fairlead terminal SESSION."
     if view.state == "typed":
         return "occupied", "Somebody's words are in the terminal's box: a message waits until they are sent or removed."

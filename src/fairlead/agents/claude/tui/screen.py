@@ -1,9 +1,9 @@
-"""What a screen of the interactive CLI shows: whether its prompt is there, a person's text in it, work, or a dialog.
+"""Recognizes the state of the interactive CLI from its screen: a prompt, a person's text in it, work, or a dialog.
 
-Pure. Only the lowest box counts: the conversation above it may say anything. Seen on 2.1.37, 2.1.120 and 2.1.325
+Pure. Only the lowest box counts: the conversation above it may contain any text. Seen on 2.1.37, 2.1.120 and 2.1.325
 (tests/golden/claude-screens): the prompt is a line of `❯` between two rules, drawn at the bottom; below it are hints,
-`esc to interrupt` among them while it works and nothing is typed; above it, at the left edge, is what it is doing. A
-dialog takes the place of the box. Nothing here answers a dialog: a person does.
+with `esc to interrupt` among them while it works and nothing is typed; above it, at the left edge, is its current
+activity. A dialog replaces the box. Nothing here answers a dialog: a person does.
 """
 
 import re
@@ -17,7 +17,7 @@ from fairlead.terminals.api import Screen
 State = Literal["starting", "prompt", "typed", "working", "dialog"]
 
 _RULE: Final = re.compile(r"─{12,}")
-"""At the left edge, where nothing of the conversation begins with one. A word may stand in it, at its right end."""
+"""A rule at the left edge, where no line of the conversation begins with one. Its right end may contain a word."""
 _CHOICE: Final = re.compile(r"\s*❯\s*(?:\d+\.|Yes\b|No\b)")
 _NEEDS_ANSWER: Final = re.compile(
     r"\b(?:enter to (?:confirm|select|continue)|press enter|esc to (?:cancel|close))\b", re.IGNORECASE
@@ -26,9 +26,9 @@ _WORKS: Final = re.compile(r"\besc to interrupt\b", re.IGNORECASE)
 _DOING: Final = re.compile(r"[·✢✳✶✻✽*∗] \S.*…")
 """A turning star and a word, at the left edge: `✶ Cerebrating… (1s · ↓ 9 tokens)`. When it is done, there is no `…`."""
 _PLACEHOLDERS: Final = ('Try "', "Press up to edit queued messages")
-"""What an empty box may show."""
+"""Texts that an empty box may show."""
 ABOVE: Final = 8
-"""Lines above the box among which it says what it does: the line itself, tips and queued messages."""
+"""Lines above the box that are searched for its activity: the activity itself, tips and queued messages."""
 
 _KINDS: Final = (
     ("trust", ("trust the files", "do you trust", "trust this folder", "quick safety check")),
@@ -38,8 +38,8 @@ _KINDS: Final = (
 
 
 class ScreenState(msgspec.Struct, frozen=True):
-    """`text` is what the box holds, as far as the screen shows it; `lines` those of a dialog; `kind` what dialog it
-    is, `other` where we do not know it."""
+    """`text` is the content of the box, as far as the screen shows it; `lines` are the lines of a dialog; `kind` is the
+    kind of dialog, `other` if unknown."""
 
     state: State
     text: str = ""
@@ -55,7 +55,7 @@ def read(screen: Screen) -> ScreenState:
     top, bottom = box
     below = lines[bottom + 1 :]
     if any(_CHOICE.match(line) for line in below) or any(_NEEDS_ANSWER.search(line) for line in below):
-        # The box is one of the conversation's own, and a dialog lies below it.
+        # The box is part of the conversation, and a dialog is below it.
         return _dialog(lines[bottom + 1 :])
     text = _text(lines[top + 1 : bottom])
     doing = any(_DOING.match(line) for line in lines[max(0, top - ABOVE) : top])
@@ -82,13 +82,13 @@ def _is_rule(line: str) -> bool:
 def _text(inside: tuple[str, ...]) -> str:
     first = inside[0]
     if not first.startswith("❯"):
-        return "\n".join(inside)  # a mode of the box that a person chose: `!` takes a command of the shell
+        return "\n".join(inside)  # a mode of the box that a person chose: `!` runs a shell command
     text = "\n".join([first[1:].strip("\xa0 "), *(line.strip() for line in inside[1:])]).strip()
     return "" if text.startswith(_PLACEHOLDERS) else text
 
 
 def _joined(lines: tuple[str, ...]) -> str:
-    """Hints are wrapped where the screen is narrow."""
+    """The lines as one: hints are wrapped on a narrow screen."""
     return re.sub(r"\s+", " ", " ".join(lines))
 
 

@@ -1,7 +1,7 @@
-"""The transcript of a CLI in a terminal, handed on as it grows: its own rows and its subagents', each once.
+"""Delivers the transcript of a CLI in a terminal as it grows: its own rows and its subagents', each once.
 
-Where the file is not there yet (the CLI makes it at the first prompt), it is waited for. A fork's file has a copy of
-its parent's rows, by the same ids: those are passed over.
+It waits for a file that does not exist yet (the CLI creates it at the first prompt). A fork's file has a copy of its
+parent's rows, with the same ids: those are skipped.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from fairlead.system.tail import FileTail
 logger = logging.getLogger("fairlead.agents.claude")
 
 LOOK_SECONDS: Final = 0.05
-"""The least time between two looks, however often the screen changes."""
+"""The least time between two reads, however often the screen changes."""
 
 EARLY_SECONDS: Final = 3.0
-"""How long a row may wait for the one that it follows."""
+"""How long a row may wait for its parent row."""
 
 Give = Callable[[list[Record]], Awaitable[None]]
 
 
 class TranscriptTail:
-    """`give` gets the rows in order. One look at a time. `ordered`: the CLI writes them so."""
+    """Calls `give` with the rows in order, one call at a time. `ordered`: the CLI writes them in order."""
 
     def __init__(
         self,
@@ -66,18 +66,18 @@ class TranscriptTail:
         return SessionReader(self._session, self.path, spill=lambda: self._spill)
 
     def pass_over(self) -> None:
-        """What is in the file now is known."""
+        """Skip the current content of the file: it is known already."""
         if self.path.exists():
             self._reader.to_end()
             if self._order is not None:
                 self._order = RowOrdering(last_rows(self.path, REMEMBERED))
 
     def pass_over_copies(self, parent: Path) -> None:
-        """The rows of `parent` are known."""
+        """Skip copies of the rows of `parent`: they are known already."""
         self._copied = _ids(parent)
 
     def move(self, path: Path) -> None:
-        """The CLI goes on in another file (a person cleared the conversation, or took another up)."""
+        """Continue with another file (a person cleared the conversation, or resumed another)."""
         self.path = path
         self._reader.close()
         self._reader = self._open()
@@ -85,11 +85,11 @@ class TranscriptTail:
         self.nudge()
 
     def nudge(self) -> None:
-        """There may be something new: a subagent's file, of which nobody tells us."""
+        """Look for new rows soon: subagents' files are not watched, so any sign of activity may mean new rows."""
         self._wanted.set()
 
     async def look(self) -> bool:
-        """Hand on what is there. Whether there was anything."""
+        """Deliver all new rows. Return whether there were any."""
         found = False
         async with self._looking:
             while (rows := await self._read()) is not None:
@@ -101,7 +101,7 @@ class TranscriptTail:
         return found
 
     async def finish(self) -> None:
-        """The CLI has ended: also a last line without its end."""
+        """Deliver the rest after the CLI has ended, including a last line without a newline."""
         await self.look()
         async with self._looking:
             rows = await self._reader.finish()
@@ -114,7 +114,7 @@ class TranscriptTail:
             self._reader.close()
 
     async def follow(self) -> None:
-        """Until it is cancelled."""
+        """Deliver rows until cancelled."""
         while True:
             self._moved.clear()
             with FileTail(self.path, clock=self._clock) as tail:
@@ -153,11 +153,11 @@ class TranscriptTail:
         order = self._order
         if order is not None:
             records = [ready for record in records for ready in order.put(record)]
-        told = [ready for record in records for ready in self._last_words.put(record)]
+        ready_rows = [ready for record in records for ready in self._last_words.put(record)]
         waits = self._last_words.waits or (order is not None and order.waits)
         if waits and self._patience is None:
             self._patience = self._clock.call_later(EARLY_SECONDS, self._waited)
-        return told
+        return ready_rows
 
     def _give_up(self) -> list[Record]:
         early = [] if self._order is None else self._order.give_up()
@@ -169,7 +169,8 @@ class TranscriptTail:
         self.nudge()
 
     def _is_copy(self, record: Record) -> bool:
-        """Some versions write a row of their own before the copies, so each copy is known by its id."""
+        """Whether a row is a copy from the parent. Some versions write a row of their own before the copies, so each
+        copy is recognized by its id."""
         if self._copied is None:
             return False
         row = named(record.raw)
