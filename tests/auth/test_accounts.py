@@ -275,7 +275,7 @@ async def test_somebody_who_is_not_there_costs_as_much_as_somebody_who_is(
     def counting(self: Passwords, kept: str, password: str) -> bool:
         checked.append(kept[:9])
         found = real(self, kept, password)
-        assert self._nobodys.startswith("$argon2id$")
+        assert self._dummy_hash.startswith("$argon2id$")
         return found
 
     monkeypatch.setattr(Passwords, "_fits", counting)

@@ -12,7 +12,8 @@ Link = Literal["stdio", "dial-in", "terminal"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a session runs with. They take effect before a turn: by request where the agent can, else by a restart."""
+    """The settings of a session. A change takes effect before the next turn: by a control request if the agent supports
+    it, else by a restart."""
 
     model: str = ""
     mode: str = "default"
@@ -44,7 +45,8 @@ class Create(CommandBase, frozen=True, kw_only=True, tag="create"):
 
 
 class Send(CommandBase, frozen=True, kw_only=True, tag="send"):
-    """A prompt: a turn of its own, queued while the agent works; with `wait` false it is refused then, Busy."""
+    """Send a prompt. It starts its own turn and is queued while the agent works; with `wait` false it is rejected
+    instead (Busy)."""
 
     content: tuple[Content, ...]
     message: MessageId | None = None
@@ -52,7 +54,7 @@ class Send(CommandBase, frozen=True, kw_only=True, tag="send"):
 
 
 class Steer(CommandBase, frozen=True, kw_only=True, tag="steer"):
-    """A word into the running turn."""
+    """Send a message into the running turn."""
 
     content: tuple[Content, ...]
     message: MessageId | None = None
@@ -63,7 +65,7 @@ class Interrupt(CommandBase, frozen=True, kw_only=True, tag="interrupt"):
 
 
 class AnswerPermission(CommandBase, frozen=True, kw_only=True, tag="answer"):
-    """To a permission, a question or a plan. The first answer wins."""
+    """Answer a permission request, a question or a plan. The first answer wins."""
 
     request: RequestId
     behavior: Literal["allow", "deny"]
@@ -75,14 +77,14 @@ class AnswerPermission(CommandBase, frozen=True, kw_only=True, tag="answer"):
 
 
 class SetMode(CommandBase, frozen=True, kw_only=True, tag="set_mode"):
-    """`request`: the client's own name of this request, told to everybody with the change."""
+    """Set the permission mode. `request`: the client's own id of this request, sent to all clients with the change."""
 
     mode: str
     request: str = ""
 
 
 class SetModel(CommandBase, frozen=True, kw_only=True, tag="set_model"):
-    """An empty model is the agent's default."""
+    """Set the model; an empty one is the agent's default."""
 
     model: str
 
@@ -92,16 +94,16 @@ class SetThinking(CommandBase, frozen=True, kw_only=True, tag="set_thinking"):
 
 
 class SetRules(CommandBase, frozen=True, kw_only=True, tag="set_rules"):
-    """The rules for tools that a client keeps and brings along, in place of those that were brought before. What may
-    not be a session's rule is left out: the answer's data has it in `refused`, with the reason. A tool of files
-    without a path (`Write`) means the session's folder: `narrowed` has the rule that stands for it."""
+    """Replace the tool rules that clients sent before. A rule that a session may not have is left out and listed with
+    the reason in `refused` of the reply's data. A file tool without a path (`Write`) applies to the session's folder:
+    `narrowed` has the rule that is used instead."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
 
 class Configure(CommandBase, frozen=True, kw_only=True, tag="configure"):
-    """The settings that need a restart of the agent; it happens before the next turn."""
+    """Change settings, including those that need a restart of the agent; it happens before the next turn."""
 
     settings: Settings
 
@@ -112,7 +114,7 @@ class Rewind(CommandBase, frozen=True, kw_only=True, tag="rewind"):
 
 
 class Fork(CommandBase, frozen=True, kw_only=True, tag="fork"):
-    """A new session `child` that goes on from here, or from just after the turn of `at` (a message id)."""
+    """Create a session `child` that continues from here, or from the end of the turn of `at` (a message id)."""
 
     child: SessionId
     at: MessageId | None = None
@@ -137,7 +139,7 @@ class ArchiveSession(CommandBase, frozen=True, kw_only=True, tag="archive"):
 
 
 class ShareSession(CommandBase, frozen=True, kw_only=True, tag="share"):
-    """Let another user, or everybody, see and steer the session; with `remove` no more. Its owner's or an admin's."""
+    """Let another user, or everybody, see and steer the session; `remove` revokes that. For its owner or an admin."""
 
     user: str = ""
     everybody: bool = False
@@ -149,26 +151,27 @@ class Close(CommandBase, frozen=True, kw_only=True, tag="close"):
 
 
 class Delete(CommandBase, frozen=True, kw_only=True, tag="delete"):
-    """Leaves a tombstone, and the agent's own file unless `files`."""
+    """Delete the session. A tombstone stays; the agent's own file stays unless `files` is set."""
 
     files: bool = False
 
 
 class Control(CommandBase, frozen=True, kw_only=True, tag="control"):
-    """A request of the agent's own control protocol, for what has no command of ours."""
+    """Send a request of the agent's own control protocol, for functions without a command here."""
 
     subtype: str
     fields: dict[str, Any] = {}
 
 
 class DialIn(CommandBase, frozen=True, kw_only=True, tag="dial_in"):
-    """Expect an agent that a person starts by hand. The answer's data says how: url, token and command, shown once."""
+    """Invite an agent that a person starts by hand. The reply's data has url, token and command, shown once."""
 
 
 class StartHandover(CommandBase, frozen=True, kw_only=True, tag="hand_over"):
-    """Go on over another link, with the history: when the turn is over, or `now`, which interrupts it.
+    """Move the session to another link, with its history: at the end of the turn, or `now`, which interrupts it.
 
-    While something runs the wish waits and is told as an event; with `wait` false it is refused instead, Busy."""
+    While work is running the request waits and is logged as an event; with `wait` false it is rejected instead (Busy).
+    """
 
     link: Link
     when: Literal["turn_end", "now"] = "turn_end"
@@ -176,11 +179,11 @@ class StartHandover(CommandBase, frozen=True, kw_only=True, tag="hand_over"):
 
 
 class WithdrawHandover(CommandBase, frozen=True, kw_only=True, tag="withdraw_hand_over"):
-    """The session stays where it is; Stale once it is being moved."""
+    """Withdraw a waiting hand-over: the session keeps its link. Stale if the hand-over has begun."""
 
 
 class SetVariables(CommandBase, frozen=True, kw_only=True, tag="set_variables"):
-    """Environment variables for the running agent, of the names that the configuration allows."""
+    """Set environment variables of the running agent; the configuration lists the allowed names."""
 
     variables: dict[str, str]
 
@@ -214,7 +217,8 @@ Command = (
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to a command: durable when given. `repeated`: this key was seen before, nothing was done again."""
+    """The reply to a command, which is durable when the reply is sent. `repeated`: the key was used before, and nothing
+    was done again."""
 
     session: SessionId
     seq: int = 0

@@ -35,7 +35,7 @@ class ToolResultBlock(Block, frozen=True, tag="tool_result"):
 
 
 class OtherBlock(Block, frozen=True, tag="other"):
-    """A block of a kind we do not know, or with fields of the wrong type: kept as it came."""
+    """A block of unknown kind, or with fields of the wrong type: stored unchanged."""
 
     data: Any
 

@@ -42,7 +42,7 @@ class SessionOpened(EventBase, frozen=True, kw_only=True, tag="session.opened"):
 
 
 class SessionForked(EventBase, frozen=True, kw_only=True, tag="session.forked"):
-    """This session goes on from `parent` at `seq`; what the parent said up to there is its own history."""
+    """This session continues from `parent` at `seq`; the parent's entries up to there are its own history."""
 
     parent: SessionId
     seq: int
@@ -53,15 +53,14 @@ class SessionForked(EventBase, frozen=True, kw_only=True, tag="session.forked"):
 
 
 class SessionResumed(EventBase, frozen=True, kw_only=True, tag="session.resumed"):
-    """A new process goes on with this session's history; `agent_session` is the agent's id of it."""
+    """A new process continues this session's history; `agent_session` is the agent's session id."""
 
     agent_session: str
     message: MessageId | None = None
 
 
 class SessionChanged(EventBase, frozen=True, kw_only=True, tag="session.changed"):
-    """Title, archive flag, settings, the rules that clients brought along, whose it is or with whom it is shared; only
-    what changed is set."""
+    """Title, archive flag, settings, rules sent by clients, owner or shared users; only changed fields are set."""
 
     title: str | None = None
     archived: bool | None = None
@@ -82,7 +81,7 @@ class SessionClosed(EventBase, frozen=True, kw_only=True, tag="session.closed"):
 
 
 class AgentStarted(EventBase, frozen=True, kw_only=True, tag="agent.started"):
-    """A process was started; with `resumed` it goes on with the history of the one before."""
+    """A process was started; with `resumed` it continues the history of the previous process."""
 
     agent: str
     pid: int
@@ -92,7 +91,7 @@ class AgentStarted(EventBase, frozen=True, kw_only=True, tag="agent.started"):
 
 
 class AgentReady(EventBase, frozen=True, kw_only=True, tag="agent.ready"):
-    """What the agent said of itself at the start of a turn, told once and again when it changed."""
+    """Facts that the agent reported about itself at the start of a turn; sent once, and again when they change."""
 
     agent_session: str
     version: str = ""
@@ -105,7 +104,8 @@ class AgentReady(EventBase, frozen=True, kw_only=True, tag="agent.ready"):
 
 
 class AgentExited(EventBase, frozen=True, kw_only=True, tag="agent.exited"):
-    """`expected`: we ended it (idle, closed, restarted for settings). Else it crashed; `stderr` has its last words."""
+    """`expected`: the gateway ended it (idle, closed, restarted for settings). Else it crashed; `stderr` has the end of
+    its error output."""
 
     reason: str
     expected: bool
@@ -115,7 +115,7 @@ class AgentExited(EventBase, frozen=True, kw_only=True, tag="agent.exited"):
 
 
 class HandoverRequested(EventBase, frozen=True, kw_only=True, tag="handover.asked"):
-    """The session is to go on over another link. `waits_for` says in words what it waits for, if anything."""
+    """A hand-over to another link was requested. `waits_for` describes the work that it waits for, if any."""
 
     link: Link
     when: Literal["turn_end", "now"] = "turn_end"
@@ -124,7 +124,7 @@ class HandoverRequested(EventBase, frozen=True, kw_only=True, tag="handover.aske
 
 
 class HandoverSettled(EventBase, frozen=True, kw_only=True, tag="handover.settled"):
-    """`link` is the one that the session has now; `reason` says why it is not the one that was asked for."""
+    """`link` is the session's current link; `reason` explains why it is not the requested one."""
 
     link: Link
     outcome: Literal["moved", "withdrawn", "failed"]
@@ -136,7 +136,7 @@ class HandoverSettled(EventBase, frozen=True, kw_only=True, tag="handover.settle
 
 
 class ModelUsage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens and money of one model in one turn."""
+    """Tokens and cost of one model in one turn."""
 
     input: int = 0
     output: int = 0
@@ -151,14 +151,14 @@ TurnStatus = Literal["completed", "failed", "cancelled"]
 
 
 class TurnStarted(EventBase, frozen=True, kw_only=True, tag="turn.started"):
-    """`trigger`: a prompt of ours, or the agent by itself (background work that reports back)."""
+    """`trigger`: a prompt, or the agent itself (background work that reports back)."""
 
     trigger: Literal["prompt", "agent"] = "prompt"
 
 
 class TurnEnded(EventBase, frozen=True, kw_only=True, tag="turn.ended"):
-    """`closed` names the calls that were still open and are over with it; `model_turns` counts the model's answers
-    as the agent does."""
+    """`closed` names the calls that were still open and end with the turn; `model_turns` is the agent's count of the
+    model's answers."""
 
     status: TurnStatus
     reason: str = ""
@@ -177,8 +177,8 @@ class TurnEnded(EventBase, frozen=True, kw_only=True, tag="turn.ended"):
 
 
 class UserMessage(EventBase, frozen=True, kw_only=True, tag="user.message"):
-    """Handed to the agent. `via` steer went into a running turn; `synthetic` was made by the agent itself. `record` is
-    the agent's own id of it, where it chose one of its own (a prompt that was typed into its terminal)."""
+    """A message that was sent to the agent. `via` steer: it went into a running turn. `synthetic`: the agent made it
+    itself. `record` is the agent's id of it, if the agent chose one (a prompt that was typed into its terminal)."""
 
     message: MessageId
     content: tuple[Content, ...]
@@ -189,7 +189,7 @@ class UserMessage(EventBase, frozen=True, kw_only=True, tag="user.message"):
 
 
 class TextDelta(EventBase, frozen=True, kw_only=True, tag="text.delta"):
-    """`offset` counts the characters of this block before this piece."""
+    """`offset` is the number of characters of this block before this piece."""
 
     message: MessageId
     block: int
@@ -217,7 +217,7 @@ class InputDelta(EventBase, frozen=True, kw_only=True, tag="input.delta"):
 
 
 class TokenCount(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one answer of the model took, as far as the agent knew when it told it. The turn's end has the sum."""
+    """Tokens of one model answer, as far as the agent knew when it reported it. The turn's end has the sum."""
 
     input: int = 0
     output: int = 0
@@ -231,9 +231,9 @@ Mark = tuple[int, int]
 
 
 class Text(EventBase, frozen=True, kw_only=True, tag="text"):
-    """A whole block of the answer. With marks it was streamed before; its deltas are gone from the log.
+    """A complete block of the answer. With marks it was streamed before; its deltas are gone from the log.
 
-    `tokens` are on the last block of a record, be it text, thinking or a call."""
+    `tokens` are on the last block of a record, whether text, thinking or a call."""
 
     message: MessageId
     block: int
@@ -276,9 +276,10 @@ class ToolProgress(EventBase, frozen=True, kw_only=True, tag="tool.progress"):
 
 
 class ToolEnded(EventBase, frozen=True, kw_only=True, tag="tool.ended"):
-    """`content` is what the model gets, `data` the agent's own structured result: both whole. `background`: the
-    subagent that the call started goes on; without it, `subagent.ended` follows the end of such a call. A call that
-    the model began to write and never made (there were only `input.delta` of it) ends so, too, as interrupted."""
+    """`content` is the result for the model, `data` the agent's own structured result: both complete. `background`: the
+    subagent that the call started continues; without it, `subagent.ended` follows the end of such a call. A call that
+    the model began to write and never made (it has only `input.delta` events) also ends with this event, as
+    interrupted."""
 
     call: CallId
     name: str = ""
@@ -290,7 +291,7 @@ class ToolEnded(EventBase, frozen=True, kw_only=True, tag="tool.ended"):
 
 
 class SubagentStarted(EventBase, frozen=True, kw_only=True, tag="subagent.started"):
-    """Its own `subagent` is the one that started it, or none; `child` is the new one."""
+    """`child` is the new subagent; `subagent` is the one that started it, if any."""
 
     child: SubagentId
     call: CallId
@@ -308,7 +309,7 @@ class SubagentEnded(EventBase, frozen=True, kw_only=True, tag="subagent.ended"):
 
 
 class SubagentResolved(EventBase, frozen=True, kw_only=True, tag="subagent.resolved"):
-    """What was told in the main thread, as unresolved, is `child`'s: all of these messages and calls. Its call came."""
+    """These messages and calls, sent earlier as unresolved in the main thread, belong to `child`: its call arrived."""
 
     child: SubagentId
     call: CallId
@@ -320,7 +321,7 @@ class SubagentResolved(EventBase, frozen=True, kw_only=True, tag="subagent.resol
 
 
 class PermissionRequested(EventBase, frozen=True, kw_only=True, tag="permission.asked"):
-    """`suggestions` are rules that an "always allow" would remember, in our notation."""
+    """`suggestions` are rules that an "always allow" would remember, in Fairlead's notation."""
 
     request: RequestId
     call: CallId
@@ -344,7 +345,7 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question.asked"):
 
 
 class PlanProposed(EventBase, frozen=True, kw_only=True, tag="plan.proposed"):
-    """ExitPlanMode: approving it lets the agent begin."""
+    """ExitPlanMode: approval lets the agent start."""
 
     tool: ClassVar[str] = "ExitPlanMode"
     request: RequestId
@@ -357,7 +358,8 @@ Decider = Literal["person", "rule", "mode", "fence", "default"]
 
 
 class PermissionResolved(EventBase, frozen=True, kw_only=True, tag="permission.resolved"):
-    """Decided, once. `by` names the person, `how` what decided, `rule` the rule. `asked`: a client was asked before."""
+    """A request was decided; this happens once. `by` is the person, `how` the kind of decision, `rule` the rule.
+    `asked`: clients had been asked."""
 
     request: RequestId
     call: CallId
@@ -383,7 +385,7 @@ class PermissionCancelled(EventBase, frozen=True, kw_only=True, tag="permission.
 
 
 class ModeChanged(EventBase, frozen=True, kw_only=True, tag="mode.changed"):
-    """`request` is the asking client's own name of its request, where its protocol has such."""
+    """`request` is the requesting client's own id of its request, if its protocol has one."""
 
     mode: str
     by: str = ""
@@ -424,7 +426,7 @@ class HookProgress(EventBase, frozen=True, kw_only=True, tag="hook.progress"):
 
 
 class Notice(EventBase, frozen=True, kw_only=True, tag="notice"):
-    """Said beside the conversation: a retry, a local command's output, a sign-in, files kept."""
+    """A message outside the conversation: a retry, a local command's output, a sign-in, stored files."""
 
     kind: str
     text: str = ""
@@ -441,7 +443,7 @@ class MessageQueued(EventBase, frozen=True, kw_only=True, tag="message.queued"):
 
 
 class MessageDequeued(EventBase, frozen=True, kw_only=True, tag="message.dequeued"):
-    """Its turn has come: it leaves the queue and `user.message` follows."""
+    """The message leaves the queue; `user.message` follows."""
 
     message: MessageId
 
@@ -466,7 +468,7 @@ class InterruptRequested(EventBase, frozen=True, kw_only=True, tag="interrupt.as
 
 
 class Rewound(EventBase, frozen=True, kw_only=True, tag="rewound"):
-    """The agent put files back as they were before `message`."""
+    """The agent restored files to their content before `message`."""
 
     message: MessageId
     by: str = ""
@@ -474,7 +476,7 @@ class Rewound(EventBase, frozen=True, kw_only=True, tag="rewound"):
 
 
 class ErrorRaised(EventBase, frozen=True, kw_only=True, tag="error"):
-    """Something of ours or the agent's went wrong; `code` is one of the error tree's."""
+    """An error of the gateway or the agent; `code` is one of the error tree."""
 
     code: str
     message: str
@@ -482,10 +484,10 @@ class ErrorRaised(EventBase, frozen=True, kw_only=True, tag="error"):
 
 
 class RecordStored(EventBase, frozen=True, kw_only=True, tag="record"):
-    """A record that means nothing to us (`known` false) or nothing new: only its bytes are of interest.
+    """A record that is unknown (`known` false) or adds nothing new: it is stored only for its bytes.
 
-    `of`: the bytes are the transcript's own copy of the record with this uuid, which history serves from now on. A row
-    that never crossed the wire is its own copy."""
+    `of`: the bytes are the transcript's copy of the record with this uuid; the history uses this copy from now on. A
+    row that never came over the wire is its own copy."""
 
     record: str
     subtype: str = ""

@@ -192,15 +192,15 @@ class PendingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class CommandPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One command of a shell line. `hidden`: another one would run it (`sh -c`, `env`, `xargs`)."""
+    """One command of a shell line. `hidden`: another command would run it (`sh -c`, `env`, `xargs`)."""
 
     text: str
     hidden: bool = False
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file as it is and as it would be. `whole` false: only the parts that are replaced (the file is outside of the
-    session's folders, too large, or no text). `new`: there is none yet. `outside`: not in the session's folders."""
+    """A file before and after the change. `whole` false: only the replaced parts (the file is outside the session's
+    folders, too large, or not text). `new`: the file does not exist yet. `outside`: not in the session's folders."""
 
     path: str
     before: str
@@ -211,8 +211,8 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RuleScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a rule would allow from now on, in words. `enough`: with it, this very call would not be asked again.
-    `problem`: why it cannot be saved."""
+    """A description of the calls that a rule would allow. `enough`: the rule covers this call. `problem`: why the rule
+    cannot be saved."""
 
     rule: str
     covers: str
@@ -221,8 +221,8 @@ class RuleScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PermissionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`commands` of a shell line, `writes` what it redirects into, `doubts` what of it cannot be known before it runs.
-    `suggested` rules are saved together."""
+    """`commands` of a shell line, `writes` are the targets of its redirections, `doubts` are its parts that are unknown
+    before it runs. `suggested` rules are saved together."""
 
     session: SessionId
     seq: int
@@ -245,7 +245,7 @@ class QueuedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HandoverView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A hand-over that was asked for and has not happened yet."""
+    """A hand-over that was requested and has not happened yet."""
 
     link: str
     when: str
@@ -255,7 +255,7 @@ class HandoverView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One session as it stands, with the cursor from which a subscription goes on without a gap."""
+    """The current state of one session, with the cursor from which a subscription continues without a gap."""
 
     summary: Summary
     log_id: str
@@ -270,7 +270,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`events` are whole event lines (with seq and session); `next` is the place of the next page, if any."""
+    """`events` are complete event lines (with seq and session); `next` is the position of the next page, if any."""
 
     session: SessionId
     log_id: str
@@ -280,7 +280,7 @@ class EventPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TranscriptPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """`events` have no seq: they are in no log, and what began before them is not known."""
+    """`events` have no seq: they are in no log, and the turns and calls that began before them are not known."""
 
     session: SessionId
     events: tuple[msgspec.Raw, ...]

@@ -84,7 +84,7 @@ class ForkPoint(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What lists show of a session, written with the entries that changed it."""
+    """A session's data in lists, written with the entries that changed it."""
 
     session: SessionId
     title: str = ""
@@ -214,7 +214,7 @@ class SessionPage(msgspec.Struct, frozen=True):
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """A place that full-text search found; `snippet` has the words between `\\x02` and `\\x03`."""
+    """An entry found by full-text search; `snippet` has the words between `\\x02` and `\\x03`."""
 
     session: SessionId
     seq: int

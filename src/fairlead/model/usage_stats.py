@@ -10,7 +10,7 @@ import msgspec
 
 
 class CostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens and money of one model in one project on one day. `day` is `2026-11-15`; `project` is a folder."""
+    """Tokens and cost of one model in one project on one day. `day` is `2026-11-15`; `project` is a folder."""
 
     day: str
     project: str
@@ -34,8 +34,8 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls of one tool that are over; `total_ms` from call to end, waiting for a person included. `denied`: refused by
-    a person, a rule or a mode."""
+    """Finished calls of one tool; `total_ms` is from call to end, including the wait for a person. `denied`: by a
+    person, a rule or a mode."""
 
     tool: str
     calls: int
@@ -46,7 +46,7 @@ class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The last word of the agent about one of its limits, with when it said it; `info` is its own."""
+    """The agent's last report about one of its limits, and its time; `info` is the agent's data."""
 
     kind: str
     at: int
@@ -54,7 +54,7 @@ class LimitWindow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageStats(msgspec.Struct, frozen=True, kw_only=True):
-    """`spent` and `turns` by day, ascending; `tools` the most used first; `limits` whatever the span was."""
+    """`spent` and `turns` by day, ascending; `tools` most used first; `limits` are independent of the time span."""
 
     since: int
     until: int

@@ -33,8 +33,8 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FolderPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The folders inside one, by name; hidden ones are left out. `parent` where that is inside the roots, too. `more`:
-    there are more than are told."""
+    """The folders inside a folder, by name, without hidden ones. `parent` is set if it is inside the roots, too.
+    `more`: the list was cut."""
 
     path: str
     folders: tuple[Folder, ...]
@@ -63,7 +63,7 @@ class TrustedFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a project's own settings would do, shown before it is trusted. `digest` names exactly this content."""
+    """The effects of a project's own settings, shown before it is trusted. `digest` identifies exactly this content."""
 
     path: str
     digest: str

@@ -26,14 +26,14 @@ class AnnounceSession(ServiceCall, frozen=True):
 
 
 class Announced(msgspec.Struct, frozen=True, kw_only=True):
-    """`listed`: something was said in it already. Else it is when its file has come."""
+    """`listed`: it already contains messages. Else it will be listed when its file appears."""
 
     session: str
     listed: bool
 
 
 class DamageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A kind of damage that was found, in which file, and how often."""
+    """A kind of damage, the file, and the number of occurrences."""
 
     kind: str
     path: str
@@ -42,7 +42,7 @@ class DamageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import came to. `events` are new in the log: 0 if all of it was there before."""
+    """The result of an import. `events` is the number of new events in the log: 0 if all were there before."""
 
     session: str
     title: str = ""
@@ -52,8 +52,8 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArchiveView(msgspec.Struct, frozen=True, kw_only=True):
-    """`on` null: nobody was asked yet. How many sessions are archived, and the bytes of their files: at most `limit`,
-    the oldest go first."""
+    """`on` null: not decided yet. Number of archived sessions, and the bytes of their files: at most `limit`; the
+    oldest are deleted first."""
 
     on: bool | None = None
     sessions: int = 0
