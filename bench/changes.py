@@ -55,7 +55,7 @@ ADMIN = Identity("", "", "", frozenset({"admin"}))
 async def encodings(peers: int) -> int:
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         store = await SqliteStore.open(Path(folder))
-        feed, codec = ChangeFeed(store.shelf, SystemClock()), Counted()
+        feed, codec = ChangeFeed(store.resources, SystemClock()), Counted()
         await feed.start()
         for _ in range(peers):
             feed.join(ADMIN, codec).attached(Pit())

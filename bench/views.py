@@ -137,7 +137,7 @@ async def _counted(core: SessionGateway, cwd: str, subscribers: int, count: int)
         await asyncio.sleep(0.005)
     for _, view in SHOWN.values():
         if view:
-            await core.registry.views.get(session, view).level(state.log.head, lambda level: level.head)
+            await core.registry.views.get(session, view).wait_until(state.log.head, lambda level: level.head)
     for watch in watches:
         watch.close()
     entries = core.registry.feed(session).head - before

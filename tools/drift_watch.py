@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.agents.claude.wire.control import ASKED_BY_CLI
+from fairlead.agents.claude.wire.control import REQUESTS_FROM_CLI
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
 from fairlead.agents.claude.wire.records import InvalidRecord, UnknownRecord
@@ -41,7 +41,7 @@ class Watch:
             return
         if kind == "control_request":
             asked = json.loads(raw).get("request", {}).get("subtype", "")
-            if asked not in ASKED_BY_CLI:
+            if asked not in REQUESTS_FROM_CLI:
                 self.requests.add(str(asked))
         elif isinstance(decode(raw), UnknownRecord | InvalidRecord):
             self.wire.add(kind)

@@ -39,12 +39,12 @@ from fairlead.notifications.service import NotificationService
 from fairlead.plugins.manager import PluginManager, PluginSettings, plugin_environment
 from fairlead.server import limits as serving
 from fairlead.server.app import App, AppConfig
-from fairlead.server.discovery import discover, views_of
-from fairlead.server.dispatch import Leaving, Performer, trust_performers
+from fairlead.server.discovery import discover, projections_of
+from fairlead.server.dispatch import RemovalCleanup, ServiceHandler, trust_handlers
 from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
-from fairlead.server.listeners import Binding, house_of, open_sockets, urls
+from fairlead.server.listeners import Binding, allowed_origins, open_sockets, urls
 from fairlead.server.logging import Redactor, configure_logging
-from fairlead.server.plugin_pages import page_performers
+from fairlead.server.plugin_pages import page_handlers
 from fairlead.server.runner import ServerRunner
 from fairlead.server.shares import CredentialShares
 from fairlead.server.webui import WebUi
@@ -180,32 +180,32 @@ class RunningGateway:
         agents = agents_sandbox(config, self._env, sandbox)
         terminals = TerminalRegistry(self._clock, config.max_terminals, agents=agents, people=sandbox)
         stack.push_async_callback(terminals.close)
-        house = house_of(binding, sockets)
+        house = allowed_origins(binding, sockets)
         address = urls(binding, sockets)[0]
         kinds = agent_kinds(config, self._env, self._clock, credentials.agents, address, terminals, agents)
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
         closed = (data, plugins_folder(config), *settings_places(self._file, self._env))
         fences = _fences(closed, uploads, house, doors)
-        news = SessionChanges(self._clock, lambda who, session: self._gateway.owning.sees(who, session))
+        news = SessionChanges(self._clock, lambda who, session: self._gateway.ownership.sees(who, session))
         notices = self._notices(store, data, credentials)
         await notices.begin()
 
         def told(session: SessionId, what: What) -> None:
-            news.tell(session, what)
-            notices.news(session, what)
+            news.notify(session, what)
+            notices.session_changed(session, what)
 
-        shown = ReadState(store.documents, news.tell, lambda session: self._registry.watching(session))
+        shown = ReadState(store.documents, news.notify, lambda session: self._registry.watching(session))
         stack.push_async_callback(shown.close)
         services = msgspec.structs.replace(
             self._services(store, kinds, chosen.name, fences, transcripts),
-            views=views_of(protocols),
+            views=projections_of(protocols),
             owner=owner,
             news=told,
             committed=notices.committed,
             is_user=lambda name: credentials.users.get(name) is not None,
-            sight_lost=credentials.sight_lost,
-            looked=shown.looked,
+            sight_lost=credentials.ask_to_reconnect,
+            looked=shown.mark_read,
         )
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = TranscriptImporter(
@@ -225,21 +225,21 @@ class RunningGateway:
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         page = invitations_page(protocols, doors, config.public_url or address)
         inbound.append(shell.protocol())
-        people = CredentialActions(credentials, page).performers()
-        owning = gateway.owning
+        people = CredentialActions(credentials, page).handlers()
+        owning = gateway.ownership
         folders = KnownFolders(store.documents, services.policy, gateway.resolve_folder)
         preferences = UserPreferences(store.documents)
         kept = (shown.forget, preferences.forget)
-        leaving = Leaving(
+        leaving = RemovalCleanup(
             store.documents,
             services.is_user,
             (notices.revoked, gateway.revoked, *kept),
             (owning.forget, shells.forget, uploads.forget, notices.forget, folders.forget, *kept),
         )
-        performers: dict[type[ServiceCall], Performer] = {
+        performers: dict[type[ServiceCall], ServiceHandler] = {
             **leaving.performers(people),
-            **SessionKeys(store.documents).performers(),
-            **trust_performers(self._trust),
+            **SessionKeys(store.documents).handlers(),
+            **trust_handlers(self._trust),
             **keeper.performers(),
             **shown.performers(),
             **news.performers(),
@@ -253,8 +253,8 @@ class RunningGateway:
             **self._workspace(services.policy.roots, gateway.resolve_folder, fences.folders).performers(),
             **notices.performers(),
             **plugins.performers(),
-            **page_performers(plugins),
-            **shell.performers(),
+            **page_handlers(plugins),
+            **shell.handlers(),
             **uploads.performers(),
         }
         performers = owning.guarded(performers)
@@ -264,9 +264,9 @@ class RunningGateway:
             protocols=protocols,
             inbound=inbound,
             gateway=gateway,
-            performers=performers,
+            handlers=performers,
             credentials=credentials,
-            house=house,
+            allowed_origins=house,
             clock=self._clock,
             version=version("fairlead"),
             base=config.public_url,
@@ -355,7 +355,7 @@ class RunningGateway:
             return summary.title, tuple(filter(None, (summary.owner, *summary.shared)))
 
         return NotificationService(
-            store.shelf,
+            store.resources,
             store.documents,
             lambda: self._gateway,
             data,

@@ -256,7 +256,7 @@ async def test_outside_of_tests_a_password_costs_what_the_rfc_says(monkeypatch: 
     monkeypatch.undo()
     kept = await Passwords().hash(PASSWORD)
     assert kept.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
-    assert await Passwords().fits(kept, PASSWORD)
+    assert await Passwords().verify(kept, PASSWORD)
 
 
 async def test_everybody_who_is_wrong_hears_the_same(credentials: Credentials, ann: SignedIn) -> None:
@@ -296,16 +296,16 @@ async def test_odd_passwords_are_refused(credentials: Credentials, ann: SignedIn
 
 async def test_a_flood_of_passwords_waits_in_a_short_line() -> None:
     passwords = Passwords()
-    tried = await asyncio.gather(*(passwords.fits("", "x") for _ in range(60)), return_exceptions=True)
+    tried = await asyncio.gather(*(passwords.verify("", "x") for _ in range(60)), return_exceptions=True)
     refused = [found for found in tried if isinstance(found, TooManyAttempts)]
     assert len(refused) == 60 - 32
-    assert not await passwords.fits("", "x"), "and is over afterwards"
+    assert not await passwords.verify("", "x"), "and is over afterwards"
 
 
 async def test_a_password_that_is_replaced_while_it_is_checked_opens_nothing(
     credentials: Credentials, ann: SignedIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Passwords.fits
+    real = Passwords.verify
 
     async def slowly(self: Passwords, kept: str, password: str) -> bool:
         found = await real(self, kept, password)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fairlead.auth.api.accounts import TooManyAttempts
-from fairlead.auth.login_throttle import KEPT, LINE, PAUSE_S, PER_ADDRESS, PER_NAME, PER_PAIR, LoginThrottle
+from fairlead.auth.login_throttle import KEPT, PAUSE_S, PER_ADDRESS, PER_NAME, PER_PAIR, QUEUE_LENGTH, LoginThrottle
 from fairlead.testing.clock import ManualClock
 
 HERE = "203.0.113.7"
@@ -37,7 +37,7 @@ async def test_an_address_with_many_failures_is_slow_and_not_locked_out(clock: M
     for number in range(PER_ADDRESS):
         await attempts.begin(HERE, f"stranger{number}")
     await attempts.begin(HERE, "regular")
-    waiting = [asyncio.create_task(attempts.begin(HERE, f"user{number}")) for number in range(LINE)]
+    waiting = [asyncio.create_task(attempts.begin(HERE, f"user{number}")) for number in range(QUEUE_LENGTH)]
     while clock.waiting < 1:
         await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
@@ -45,7 +45,7 @@ async def test_an_address_with_many_failures_is_slow_and_not_locked_out(clock: M
         await attempts.begin(HERE, "one too many")
     await clock.advance(PAUSE_S)
     assert [task.done() for task in waiting].count(True) == 1, "one a second"
-    await clock.advance(PAUSE_S * LINE)
+    await clock.advance(PAUSE_S * QUEUE_LENGTH)
     await asyncio.gather(*waiting)
 
 

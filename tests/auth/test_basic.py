@@ -20,7 +20,7 @@ class Slow:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        fits = Passwords.fits
+        fits = Passwords.verify
 
         async def counted(own: Passwords, kept: str, password: str) -> bool:
             self.count += 1

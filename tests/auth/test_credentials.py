@@ -143,7 +143,7 @@ async def test_a_token_needs_known_scopes_and_a_known_user(credentials: Credenti
 async def test_the_given_token_is_an_admins_and_is_not_stored(
     credentials: Credentials, documents: MemoryDocuments
 ) -> None:
-    credentials.give("swordfish")
+    credentials.accept_environment_token("swordfish")
     found = credentials.bearer("swordfish")
     assert found is not None and found.may("admin")
     assert credentials.bearer("swordfish2") is None
@@ -156,14 +156,14 @@ async def test_the_given_token_is_an_admins_and_is_not_stored(
 
 async def test_a_given_token_in_our_own_form_works_too(credentials: Credentials) -> None:
     token = "fl_abcdefgh_" + "a" * 52
-    credentials.give(token)
+    credentials.accept_environment_token(token)
     assert credentials.bearer(token) is not None
 
 
 async def test_a_given_token_that_no_header_can_carry_is_refused(credentials: Credentials) -> None:
     for odd in ("two words", "schlüssel", "line\nbreak"):
         with pytest.raises(BadRequest):
-            credentials.give(odd)
+            credentials.accept_environment_token(odd)
 
 
 async def test_the_last_use_reaches_the_store_later_and_once(

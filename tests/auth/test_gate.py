@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, asks_for_basic, decide
+from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, basic_to_check, decide
 from fairlead.auth.origins import AllowedOrigins, Origin
 from fairlead.model.auth import SCOPES, Identity, Scope
 from fairlead.model.requests import Head
@@ -393,7 +393,7 @@ def test_what_the_browser_adds_by_itself_is_no_credential_for_other_pages(
         request = head(credential, *marks, method=method, socket=socket)
         found = verdict(request, demand)
         assert isinstance(found, AccessRefused) and found.status == 403, "and no browser asks in its name"
-        assert asks_for_basic(request, demand, HOUSE) is None, "it costs no attempt"
+        assert basic_to_check(request, demand, HOUSE) is None, "it costs no attempt"
 
 
 def test_a_link_of_another_site_may_be_followed_to_a_page_and_to_nothing_else() -> None:
@@ -407,8 +407,8 @@ def test_a_link_of_another_site_may_be_followed_to_a_page_and_to_nothing_else() 
 
 
 def test_a_password_is_looked_at_only_where_all_else_is_right() -> None:
-    assert asks_for_basic(head(typed()), BASIC, HOUSE) == ("ann", "pâss:w")
+    assert basic_to_check(head(typed()), BASIC, HOUSE) == ("ann", "pâss:w")
     for request in (head(typed(), ("host", "attacker.test")), head(typed(), ("origin", "http://evil")), head()):
-        assert asks_for_basic(request, BASIC, HOUSE) is None
+        assert basic_to_check(request, BASIC, HOUSE) is None
     for demand in (VIEW, AccessRequirement(access="public", basic=True), AccessRequirement(access="agent", basic=True)):
-        assert asks_for_basic(head(typed()), demand, HOUSE) is None
+        assert basic_to_check(head(typed()), demand, HOUSE) is None

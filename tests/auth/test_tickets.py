@@ -15,8 +15,8 @@ def test_a_ticket_is_spent_once() -> None:
     ticket = tickets.issue("a").ticket
     assert tickets.owner(ticket) == "a"
     assert tickets.owner(ticket) == "a"
-    assert tickets.spend(ticket)
-    assert not tickets.spend(ticket)
+    assert tickets.redeem(ticket)
+    assert not tickets.redeem(ticket)
     assert tickets.owner(ticket) is None
 
 
@@ -28,14 +28,14 @@ async def test_a_ticket_is_over_after_30_seconds() -> None:
     assert tickets.owner(issued.ticket) == "a"
     await clock.advance(0.1)
     assert tickets.owner(issued.ticket) is None
-    assert not tickets.spend(issued.ticket)
+    assert not tickets.redeem(issued.ticket)
 
 
 def test_nobody_owns_a_ticket_that_was_not_issued() -> None:
     tickets, _ = make()
     tickets.issue("a")
     assert tickets.owner("") is None
-    assert not tickets.spend("guess")
+    assert not tickets.redeem("guess")
 
 
 def test_one_credential_cannot_push_out_anothers_tickets() -> None:

@@ -4,7 +4,7 @@ import re
 from secrets import token_bytes
 
 from auth.fakes import Dice
-from fairlead.auth.tokens import CredentialRecord, digest, id_in, in_order, mint
+from fairlead.auth.tokens import CredentialRecord, digest, in_order, mint, parse_token_id
 
 
 def record(secret: str) -> CredentialRecord:
@@ -16,7 +16,7 @@ def record(secret: str) -> CredentialRecord:
 def test_a_token_names_its_id_and_has_256_bits_of_its_own() -> None:
     name, token = mint(Dice())
     assert re.fullmatch(r"fl_[a-z2-7]{8}_[a-z2-7]{52}", token)
-    assert id_in(token) == name
+    assert parse_token_id(token) == name
 
 
 def test_no_two_tokens_are_equal() -> None:
@@ -26,15 +26,15 @@ def test_no_two_tokens_are_equal() -> None:
 def test_another_form_names_no_id() -> None:
     _, token = mint(Dice())
     for odd in ("", "fl__", "secret", token[:-1], token + "a", token.upper(), " " + token, token + "\n"):
-        assert id_in(odd) is None
+        assert parse_token_id(odd) is None
 
 
 def test_only_the_whole_secret_fits() -> None:
     _, token = mint(Dice())
     kept = record(token)
-    assert kept.fits(token)
+    assert kept.matches(token)
     for wrong in ("", token[:-1], token + "a", token.replace("fl_", "fl-")):
-        assert not kept.fits(wrong)
+        assert not kept.matches(wrong)
 
 
 def test_a_view_holds_no_digest() -> None:

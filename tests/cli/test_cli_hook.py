@@ -19,7 +19,7 @@ import pytest
 
 from agents.claude_driver.hook_harness import SESSION, HookHarness, HookProcess, decided, house, run_hook, tool_use
 from cli.conftest import Fairlead
-from fairlead.agents.claude.stdio.tool_hooks import denial
+from fairlead.agents.claude.stdio.tool_hooks import deny
 from fairlead.agents.claude.tui import hook_server
 from fairlead.agents.claude.tui.hook_server import HookEndpoint
 from fairlead.agents.claude.wire.control import HookAnswer
@@ -48,7 +48,7 @@ class Decider:
         except asyncio.CancelledError:
             self.ended.set()
             raise
-        return denial("by a person")
+        return deny("by a person")
 
 
 @pytest.fixture

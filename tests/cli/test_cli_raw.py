@@ -19,7 +19,7 @@ from fairlead.terminals.attachment import TerminalActions
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.screen.emulator import Emulator
 from fairlead.terminals.screen.modes import DEFAULTS
-from fairlead.terminals.screen.snapshot import picture
+from fairlead.terminals.screen.snapshot import take_snapshot
 from patience import PATIENCE
 from server.fakes import OTHER, SESSION, Served, serving
 
@@ -125,7 +125,7 @@ async def test_every_mode_of_the_program_is_undone(desk: Desk) -> None:
     assert desk.restored()
     await person.stop()
     await watching
-    left = picture(shows.vt)
+    left = take_snapshot(shows.vt)
     assert left.modes == DEFAULTS
     assert (left.alternate, left.region, left.main.keys) == (None, b"", ())
 

@@ -109,7 +109,7 @@ class RealCli:
         await self.prompt(content)
         return await self.until("result")
 
-    async def ask(self, request: control.Ask) -> Message:
+    async def ask(self, request: control.OurRequest) -> Message:
         """The whole inner answer: `subtype` success or error."""
         name = str(uuid.uuid4())
         await self.write(control.request_line(name, request))
@@ -118,7 +118,7 @@ class RealCli:
         )
         return dict(answer["response"])
 
-    async def got(self, request: control.Ask) -> Any:
+    async def got(self, request: control.OurRequest) -> Any:
         """The answer to a request that must succeed."""
         answer = await self.ask(request)
         assert answer["subtype"] == "success", answer

@@ -16,7 +16,7 @@ from e2e.cli_wire import ASKING, BASE, RealCli, real_cli
 from e2e.gateway_harness import settings, sitting
 from e2e.harness import on_versions
 from fairlead.agents.claude.launch import arguments
-from fairlead.agents.claude.stdio.tool_hooks import HookPermissions, denial
+from fairlead.agents.claude.stdio.tool_hooks import HookPermissions, deny
 from fairlead.agents.claude.tui import hook_server
 from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint
 from fairlead.agents.claude.versions import Version
@@ -84,7 +84,7 @@ class Desk:
 
     async def close(self) -> None:
         await self.post.close("over")
-        await self.permits.settled()
+        await self.permits.wait_finished()
 
 
 def project(cwd: Path, told: Any) -> None:
@@ -170,7 +170,7 @@ async def test_over_stdio_a_project_cannot_turn_the_policy_hook_off(start: Start
     async with start(*flags, base=(*BASE, *ASKING)) as cli:
         hook = control.HookMatcher(hookCallbackIds=("h1",), timeout=30)
         await cli.set_up(hooks={"PreToolUse": (hook,)})
-        cli.hook = lambda request: denial("by our rules")
+        cli.hook = lambda request: deny("by our rules")
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert len(cli.all("control_request", "hook_callback")) == 1
     assert not (cli_cwd / "a").exists()

@@ -17,7 +17,7 @@ from clients.mylifedb.test_mylifedb_socket import level
 from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import API_KEY, NEWEST, on_versions
 from e2e.test_real_transcripts import by_hand
-from fairlead.clients.mylifedb.kinds import had, kinds_of
+from fairlead.clients.mylifedb.kinds import has_kind, kinds_of
 from fairlead.testing.mylifedb_client import MyLifeDbClient, build_tree
 from fairlead.testing.threads import walk
 from patience import PATIENCE
@@ -245,7 +245,7 @@ async def test_a_page_for_an_old_cli_is_clean_with_the_newest_one(desk: GatewayH
         kinds = {next(iter(kinds_of(json.dumps(frame).encode()))) for frame in old.frames}
         newer = {kind for frame in whole.frames if (kind := next(iter(kinds_of(json.dumps(frame).encode()))))} - kinds
     assert "command_lifecycle" in newer
-    assert all(had((2, 1, 37), json.dumps(frame).encode()) for frame in old.frames if frame["type"] not in OURS)
+    assert all(has_kind((2, 1, 37), json.dumps(frame).encode()) for frame in old.frames if frame["type"] not in OURS)
     told = [frame for frame in old.frames if "error" not in frame and frame["type"] not in (*OURS, "stream_event")]
     records = [frame["type"] for frame in told]
     assert records[-1] == "result", records

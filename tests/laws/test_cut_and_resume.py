@@ -46,7 +46,7 @@ def history_of(inputs: Iterable[dict[str, Any]]) -> History:
         outcome = feed(interpreter, said, number)
         for event in outcome.events:
             placed, entry = stage.add(event)
-            interpreter.placed(placed, entry.seq)
+            interpreter.assign_seq(placed, entry.seq)
         head, at = stage.seq, stage.at
         for new in stage.entries:
             prev = history.live[-1].seq if history.live else 0

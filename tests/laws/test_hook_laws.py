@@ -48,7 +48,7 @@ class World:
     async def do(self, step: str, what: Any) -> None:
         match step:
             case "come":
-                asking = self.post.take("pre-tool-use", what, {"call": what})
+                asking = self.post.answer_hook("pre-tool-use", what, {"call": what})
                 self.connections[what].append(asyncio.create_task(asking))
             case "leave" if self.connections[what]:
                 self.connections[what].pop().cancel()

@@ -81,7 +81,7 @@ def test_counts_are_those_of_the_log_whatever_the_restarts(
             for place, (session, at, event) in enumerate(happened):
                 await logs[session].tell(at, event)
                 if place in stops:
-                    await store.indexed()
+                    await store.wait_indexed()
                     await store.close()
                     store = await SqliteStore.open(Path(folder))
                     for log in logs:

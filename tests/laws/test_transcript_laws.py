@@ -37,10 +37,10 @@ class Told:
                 self.raws.append(record.raw)
             for event in self.interpreter.step(record).events:
                 self.events.append(event)
-                self.interpreter.placed(event, len(self.events))
+                self.interpreter.assign_seq(event, len(self.events))
 
     def end(self) -> "Told":
-        self.events.extend(self.interpreter.settle().events)
+        self.events.extend(self.interpreter.end_quiet_turn().events)
         self.events.extend(self.interpreter.exited("over", "end").events)
         return self
 

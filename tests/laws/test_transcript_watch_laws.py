@@ -82,7 +82,7 @@ async def look(rig: TranscriptHarness) -> None:
 async def told(rig: TranscriptHarness) -> list[Any]:
     """All that happened, in no order: when it was noticed depends on how it was written."""
     await look(rig)
-    await rig.keeper.settling.settle(FOUND)
+    await rig.keeper.turn_timeouts.settle(FOUND)
     events = await rig.log(FOUND)
     assert len({event.id for event in events}) == len(events)
     kept = (ev.RecordStored, ev.SessionOpened, ev.SessionResumed)

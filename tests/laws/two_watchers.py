@@ -11,7 +11,7 @@ from clients.mylifedb.view_offline import ViewRecorder, unframed
 from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
-from fairlead.clients.cognova.chat_frames import VARIANT as COGNOVA
+from fairlead.clients.cognova.chat_frames import ENCODER as COGNOVA
 from fairlead.clients.direct.view import DirectEncoder
 from fairlead.clients.happy.encryption import unseal
 from fairlead.clients.happy.mapper import HappyReducer
@@ -24,7 +24,7 @@ from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor, FrameEncoder
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page, ProjectionRow
-from fairlead.model.views import NewRow, ReplaceRow, Resumable, Transient, passing_entry, row_entry
+from fairlead.model.views import NewRow, ReplaceRow, Resumable, Transient, row_entry, transient_entry
 from fairlead.sessions.fanout.hub import Hub, Subscription
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 from fairlead.testing.claudecodeui_client import Shown as CcuiShown
@@ -94,12 +94,12 @@ class ViewScene:
         self.feed = Hub(SESSION, self)
         self.rows: list[ProjectionRow] = []
         self._fold = fold
-        self.feed.welcome = self._running
+        self.feed.on_live = self._running
 
     def _running(self, anew: bool) -> list[Entry]:
         if not isinstance(self._fold, Resumable):
             return []
-        return [passing_entry(len(self.rows), 0, item.data) for item in self._fold.running(anew=anew)]
+        return [transient_entry(len(self.rows), 0, item.data) for item in self._fold.running(anew=anew)]
 
     async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 0) -> Page:
         return Page("log", tuple(map(row_entry, self.rows[after:]))[:limit], len(self.rows))
@@ -116,7 +116,7 @@ class ViewScene:
                     place = next(n for n, row in enumerate(self.rows) if row.key == made.key)
                     self.rows[place] = msgspec.structs.replace(self.rows[place], data=made.data)
                 case Transient():
-                    self.feed.pass_on(passing_entry(len(self.rows), entry.at, made.data))
+                    self.feed.publish_transient(transient_entry(len(self.rows), entry.at, made.data))
 
 
 Scene = LogScene | ViewScene
@@ -334,7 +334,7 @@ class ClaudeCodeUiWatcher(Watcher):
     def _go_on(self) -> None:
         assert self.watcher is not None
         self.watcher.close()
-        self.open(self.watcher.place)
+        self.open(self.watcher.cursor)
 
     def seen(self) -> Any:
         """All, but for the halves of texts that it was told when it looked away: those have no id, history has them."""

@@ -138,7 +138,7 @@ class NotificationsHarness:
         self.people: dict[str, Identity | None] = {}
         self._numbers = iter(range(1, 100_000))
         self.room = NotificationService(
-            store.shelf,
+            store.resources,
             store.documents,
             lambda: gateway,
             folder,
@@ -174,7 +174,7 @@ class NotificationsHarness:
 
     async def told(self) -> list[Any]:
         """Everything in the feed."""
-        return [entry.told for entry in (await self.room.feed.read(0, 1000)).entries]
+        return [entry.item for entry in (await self.room.feed.read(0, 1000)).entries]
 
 
 @contextlib.asynccontextmanager

@@ -19,7 +19,7 @@ HOURLY = "0 * * * *"
 
 async def added(rig: NotificationsHarness, **more: Any) -> ScheduledAgent:
     agent = ScheduledAgent(**{"id": "a", "name": "Tidy", "schedule": HOURLY, "prompt": "Tidy up."} | more)
-    return await rig.room.desk.add(agent)
+    return await rig.room.resources.add(agent)
 
 
 async def finish(rig: NotificationsHarness, session: SessionId, event: ev.Event) -> None:
@@ -38,7 +38,7 @@ async def agent_changes(rig: NotificationsHarness) -> list[tuple[str, str, Any]]
 
 
 async def only_run(rig: NotificationsHarness) -> AgentRun:
-    (run,) = await rig.room.desk.list(AgentRun)
+    (run,) = await rig.room.resources.list(AgentRun)
     return run
 
 
@@ -46,7 +46,7 @@ async def only_run(rig: NotificationsHarness) -> AgentRun:
 async def test_an_agent_runs_on_time_as_a_session_with_its_limits(rig: NotificationsHarness) -> None:
     await added(rig, max_turns=7, max_budget_usd=0.5)
     await rig.clock.advance(3600)
-    await rig.room.alarms.rung()
+    await rig.room.scheduler.wait_fired()
     (create,), (send,) = rig.gateway.of(cmd.Create), rig.gateway.of(cmd.Send)
     assert (create.title, create.settings.max_turns, create.settings.max_budget_usd) == ("Tidy", 7, 0.5)
     assert (send.session, send.content[0].text) == (create.session, "Tidy up.")
@@ -64,7 +64,7 @@ async def test_it_runs_again_at_its_next_time_and_not_before(rig: NotificationsH
     await added(rig)
     for hours in (1, 2):
         await rig.clock.advance(3600)
-        await rig.room.alarms.rung()
+        await rig.room.scheduler.wait_fired()
         (*_, create) = rig.gateway.of(cmd.Create)
         assert len(rig.gateway.of(cmd.Create)) == hours
         await finish(rig, create.session, ended())
@@ -74,20 +74,20 @@ async def test_a_time_that_comes_while_it_still_runs_is_left_out(rig: Notificati
     await added(rig)
     for _ in range(3):
         await rig.clock.advance(3600)
-        await rig.room.alarms.rung()
+        await rig.room.scheduler.wait_fired()
     (create,) = rig.gateway.of(cmd.Create)
     await finish(rig, create.session, ended())
     await rig.clock.advance(3600)
-    await rig.room.alarms.rung()
+    await rig.room.scheduler.wait_fired()
     assert len(rig.gateway.of(cmd.Create)) == 2
 
 
 async def test_one_that_is_off_or_deleted_does_not_run(rig: NotificationsHarness) -> None:
     await added(rig, id="off", enabled=False)
     await added(rig, id="gone")
-    await rig.room.desk.remove(ScheduledAgent, "gone")
+    await rig.room.resources.remove(ScheduledAgent, "gone")
     await rig.clock.advance(7200)
-    await rig.room.alarms.rung()
+    await rig.room.scheduler.wait_fired()
     assert rig.gateway.commands == []
 
 
@@ -119,7 +119,7 @@ async def test_one_that_cannot_be_started_fails_with_the_reason(rig: Notificatio
     action, message, status = (await agent_changes(rig))[-1]
     assert (action, status) == ("fail", "error") and "/elsewhere is outside" in message
     # And the next run is not held up by it.
-    await rig.room.runs.run(await rig.room.desk.get(ScheduledAgent, "a"))
+    await rig.room.runs.run(await rig.room.resources.get(ScheduledAgent, "a"))
 
 
 async def test_a_second_run_at_once_is_refused(rig: NotificationsHarness) -> None:
@@ -162,12 +162,12 @@ async def test_one_that_still_waits_is_taken_back(rig: NotificationsHarness) -> 
 
 async def test_deleting_the_agent_or_its_session_ends_the_run(rig: NotificationsHarness) -> None:
     await added(rig)
-    run = await rig.room.runs.run(await rig.room.desk.get(ScheduledAgent, "a"))
-    rig.room.news(run.session_id, "deleted")
+    run = await rig.room.runs.run(await rig.room.resources.get(ScheduledAgent, "a"))
+    rig.room.session_changed(run.session_id, "deleted")
     await rig.room.runs.stop()
     assert (await agent_changes(rig))[-1][0] == "cancel"
-    await rig.room.runs.run(await rig.room.desk.get(ScheduledAgent, "a"))
-    await rig.room.desk.remove(ScheduledAgent, "a")
+    await rig.room.runs.run(await rig.room.resources.get(ScheduledAgent, "a"))
+    await rig.room.resources.remove(ScheduledAgent, "a")
     await rig.room.runs.stop()
     assert [action for action, _, _ in await agent_changes(rig)][-2:] == ["delete", "cancel"]
 
@@ -203,7 +203,7 @@ async def test_a_run_that_a_gateway_left_behind_ends_as_its_log_says(
 async def test_a_run_whose_session_is_gone_is_cancelled_at_the_start(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.room.runs.run(await added(rig))
-        await rig.room.desk.remove(ScheduledAgent, "a")
+        await rig.room.resources.remove(ScheduledAgent, "a")
 
     class Empty(FakeGateway):
         async def ask(self, who: Any, query: q.Query) -> Any:
@@ -226,7 +226,7 @@ async def test_the_times_of_a_stopped_gateway_are_not_made_up_for(tmp_path: Path
     async with rigged(tmp_path) as rig:
         # The clock of this one begins where the other's began: it must wait for the hour like it.
         await rig.clock.advance(60)
-        await rig.room.alarms.rung()
+        await rig.room.scheduler.wait_fired()
         assert rig.gateway.commands == []
 
 
@@ -235,7 +235,7 @@ async def test_a_cancel_that_comes_before_there_is_anything_to_end_is_not_lost(t
         async def command(self, who: Any, command: cmd.Command) -> cmd.Reply:
             if isinstance(command, cmd.Create):
                 self.refuse |= {cmd.CancelMessage: NotFound("session", "x"), cmd.Interrupt: NotFound("session", "x")}
-                await rig.room.runs.cancel(await rig.room.desk.get(ScheduledAgent, "a"))
+                await rig.room.runs.cancel(await rig.room.resources.get(ScheduledAgent, "a"))
             return await super().command(who, command)
 
     async with rigged(tmp_path, Early()) as rig:

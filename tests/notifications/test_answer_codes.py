@@ -80,40 +80,40 @@ def asked(kind: str = "permission.asked", **meta: Any) -> FeedNotice:
 
 
 async def test_a_code_answers_once_for_its_device_alone(rig: NotificationsHarness) -> None:
-    codes = rig.room.outgoing.codes
+    codes = rig.room.outbox.codes
     made = await codes.make(SESSION, R, "phone")
     assert set(made) == {"allow", "deny"} and made["allow"] != made["deny"]
     for device, code in (("laptop", made["allow"]), ("phone", "never was"), ("phone", made["allow"][:-1])):
         with pytest.raises(BadAnswerCode):
-            await codes.spend(code, device)
-    assert await codes.spend(made["allow"], "phone") == AnswerOf(session=SESSION, request=R, behavior="allow")
+            await codes.redeem(code, device)
+    assert await codes.redeem(made["allow"], "phone") == AnswerOf(session=SESSION, request=R, behavior="allow")
     with pytest.raises(BadAnswerCode):
-        await codes.spend(made["allow"], "phone")
-    assert (await codes.spend(made["deny"], "phone")).behavior == "deny"
+        await codes.redeem(made["allow"], "phone")
+    assert (await codes.redeem(made["deny"], "phone")).behavior == "deny"
 
 
 async def test_of_many_who_spend_it_at_once_one_does(rig: NotificationsHarness) -> None:
-    codes = rig.room.outgoing.codes
+    codes = rig.room.outbox.codes
     code = (await codes.make(SESSION, R, "phone"))["allow"]
-    outcomes = await asyncio.gather(*(codes.spend(code, "phone") for _ in range(8)), return_exceptions=True)
+    outcomes = await asyncio.gather(*(codes.redeem(code, "phone") for _ in range(8)), return_exceptions=True)
     assert sum(isinstance(outcome, AnswerOf) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, BadAnswerCode) for outcome in outcomes) == 7
 
 
 async def test_a_code_does_not_live_for_ever_and_is_not_kept_in_the_clear(rig: NotificationsHarness) -> None:
-    codes = rig.room.outgoing.codes
+    codes = rig.room.outbox.codes
     code = (await codes.make(SESSION, R, "phone"))["allow"]
     assert code not in str(await rig.store.documents.list(codes_module.SPACE))
     await rig.clock.advance(LIFETIME_MS / 1000)
     with pytest.raises(BadAnswerCode):
-        await codes.spend(code, "phone")
+        await codes.redeem(code, "phone")
     await codes.make(SESSION, R, "phone")
     assert len(await rig.store.documents.list(codes_module.SPACE)) == 2, "the old ones are forgotten"
 
 
 async def test_open_codes_are_bounded(rig: NotificationsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes_module, "OPEN_AT_MOST", 2)
-    codes = rig.room.outgoing.codes
+    codes = rig.room.outbox.codes
     assert await codes.make(SESSION, R, "phone")
     assert await codes.make(SESSION, RequestId("other"), "phone") == {}
 
@@ -125,7 +125,7 @@ async def test_a_push_about_a_permission_carries_codes_for_its_device(
     target = Destination(
         id="t", kind="push", url=hook.url, topics=("permission",), device="phone", approves=True, **browser.keys
     )
-    await rig.room.outgoing.add(target)
+    await rig.room.outbox.add(target)
     await rig.room.feed.write(
         asked(requestId="r", toolName="Bash"), asked(requestId="q"), asked("permission.settled", requestId="r")
     )
@@ -140,7 +140,7 @@ async def test_a_push_about_a_permission_carries_codes_for_its_device(
 
 async def test_a_device_that_may_not_approve_gets_no_codes(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     browser = Browser()
-    await rig.room.outgoing.add(
+    await rig.room.outbox.add(
         Destination(id="t", kind="push", url=hook.url, topics=("permission",), device="phone", **browser.keys)
     )
     await rig.room.feed.write(asked(requestId="r", toolName="Bash"))
@@ -150,7 +150,7 @@ async def test_a_device_that_may_not_approve_gets_no_codes(rig: NotificationsHar
 
 async def test_topics_that_change_hold_from_then_on(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     browser = Browser()
-    await rig.room.outgoing.add(Destination(id="t", kind="push", url=hook.url, topics=("turn",), **browser.keys))
+    await rig.room.outbox.add(Destination(id="t", kind="push", url=hook.url, topics=("turn",), **browser.keys))
     await rig.room.performers()[EditItem](who("phone"), EditItem(Destination, "t", {"topics": ("permission",)}))
     turn = FeedNotice(topic="turn", kind="turn.failed", session=SESSION, title="Turn failed", message="x")
     await rig.room.feed.write(turn, asked(requestId="q"))

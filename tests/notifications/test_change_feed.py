@@ -74,7 +74,7 @@ async def test_changes_come_in_the_order_in_which_they_happened(rig: Notificatio
     _, socket = rig.peer()
     await asyncio.gather(*(rig.room.feed.write(task(str(number))) for number in range(50)))
     page = await rig.room.feed.read(0, 100)
-    assert names(socket) == [entry.told.name for entry in page.entries if isinstance(entry.told, Change)]
+    assert names(socket) == [entry.item.name for entry in page.entries if isinstance(entry.item, Change)]
     assert [entry.seq for entry in page.entries] == list(range(1, 51))
 
 
@@ -83,7 +83,7 @@ async def test_who_has_gone_is_not_kept(rig: NotificationsHarness) -> None:
     for _ in range(1000):
         peer, _ = rig.peer()
         peer.detached(1006)
-    assert rig.room.feed.peers == set()
+    assert rig.room.feed.subscribers == set()
     await rig.room.feed.write(task("a"))
 
 
@@ -121,7 +121,7 @@ async def test_a_peer_that_was_away_is_told_what_it_missed_then_what_comes(rig: 
 async def test_a_place_that_means_nothing_or_is_gone_is_a_gap(rig: NotificationsHarness, cursor: str) -> None:
     for number in range(6):
         # So few are kept here that the first ones are gone.
-        await rig.store.shelf.write(1, told=[task(str(number))], keep=3)
+        await rig.store.resources.write(1, told=[task(str(number))], keep=3)
     await rig.room.begin()
     peer, socket = rig.peer()
     rig.say(peer, type="subscribe", topics=[], cursor=cursor.format(feed=rig.room.feed.id))
@@ -150,7 +150,7 @@ async def test_one_that_is_further_behind_than_the_feed_is_kept_has_to_come_agai
     stuck.stuck = 1 << 20
     await rig.room.feed.write(task("a"))
     for number in range(6):
-        await rig.store.shelf.write(1, told=[task(str(number))], keep=3)
+        await rig.store.resources.write(1, told=[task(str(number))], keep=3)
     await rig.room.begin()
     stuck.stuck = 0
     slow.drained()
@@ -181,7 +181,7 @@ async def test_subscriptions_are_taken_one_at_a_time(rig: NotificationsHarness) 
 async def test_what_was_stored_without_a_word_is_told_with_the_next(rig: NotificationsHarness) -> None:
     """A request that was cut off between the store and the peers."""
     _, socket = rig.peer()
-    await rig.store.shelf.write(1, told=[task("a")])
+    await rig.store.resources.write(1, told=[task("a")])
     await rig.room.feed.write(task("b"))
     await until(lambda: len(names(socket)) == 2)
     assert names(socket) == ["a", "b"]

@@ -9,7 +9,7 @@ from fairlead.model.ids import CallId, EventId, RequestId, SessionId
 from fairlead.notifications import payloads
 from fairlead.notifications.api import KINDS, TOPICS, Change, FeedEntry, FeedNotice
 from fairlead.notifications.from_events import NoticeBuilder
-from fairlead.notifications.session_bridge import _TOLD
+from fairlead.notifications.session_bridge import _REPORTED
 from notifications.harness import ended
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
@@ -42,7 +42,7 @@ def kinds(told: object) -> list[str]:
 
 @pytest.mark.parametrize(("event", "wanted"), EVENTS)
 def test_an_event_is_told_as(event: ev.Event, wanted: list[str]) -> None:
-    told = NoticeBuilder(SESSION, "Work", ("ann",)).event(event)
+    told = NoticeBuilder(SESSION, "Work", ("ann",)).for_event(event)
     assert kinds(told) == wanted
     for one in told:
         if isinstance(one, FeedNotice):
@@ -53,24 +53,24 @@ def test_an_event_is_told_as(event: ev.Event, wanted: list[str]) -> None:
 
 def test_every_event_that_is_told_is_passed_on() -> None:
     """The set that is asked for every delta, against what the teller has words for."""
-    assert {type(event) for event, wanted in EVENTS if wanted} == _TOLD
+    assert {type(event) for event, wanted in EVENTS if wanted} == _REPORTED
 
 
 def test_sessions_that_are_made_and_deleted() -> None:
     teller = NoticeBuilder(SESSION, "", ("ann",))
-    assert kinds(teller.news("created")) == ["conversation/create", "session.created"]
-    assert kinds(teller.news("deleted")) == ["conversation/delete", "session.deleted"]
-    assert teller.news("read") == ()
-    assert [one.message for one in teller.news("created")][1] == "New: a session"
+    assert kinds(teller.for_session_change("created")) == ["conversation/create", "session.created"]
+    assert kinds(teller.for_session_change("deleted")) == ["conversation/delete", "session.deleted"]
+    assert teller.for_session_change("read") == ()
+    assert [one.message for one in teller.for_session_change("created")][1] == "New: a session"
 
 
 @pytest.mark.parametrize("name", ["my password is hunter2", 'a "quoted" hunter2', "session hunter2", "\0 hunter2"])
 def test_no_word_of_a_prompt_leaves_the_house(name: str) -> None:
     """A session that nobody named is called by its first prompt."""
     teller = NoticeBuilder(SESSION, name, ("ann",))
-    told = [*teller.news("created"), *teller.news("deleted")]
+    told = [*teller.for_session_change("created"), *teller.for_session_change("deleted")]
     for event, _ in EVENTS:
-        told += teller.event(event)
+        told += teller.for_event(event)
     told.append(Change(resource="agent", action="fail", id="a", name="nightly", said="It failed at hunter2"))
     assert any("hunter2" in one.message for one in told), "who sees the session is told its name"
     assert all(one.seen == ("ann",) for one in told[:-1])
@@ -79,7 +79,7 @@ def test_no_word_of_a_prompt_leaves_the_house(name: str) -> None:
         sent = [
             payloads.webhook("https://a.example", "s", entry, "feed", 1).body,
             payloads.ntfy("https://a.example/topic", "", entry, "feed", "").body,
-            str(payloads.words(entry, "feed")).encode(),
+            str(payloads.entry_json(entry, "feed")).encode(),
         ]
         for body in sent:
             assert b"hunter2" not in body and b"password" not in body

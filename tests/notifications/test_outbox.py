@@ -67,7 +67,7 @@ async def rested(rig: NotificationsHarness, number: int) -> None:
 
 
 async def kept(rig: NotificationsHarness) -> Destination:
-    return await rig.room.desk.get(Destination, "t")
+    return await rig.room.resources.get(Destination, "t")
 
 
 async def handled(rig: NotificationsHarness, seq: int) -> Destination:
@@ -81,7 +81,7 @@ async def handled(rig: NotificationsHarness, seq: int) -> Destination:
 async def test_a_webhook_is_signed_and_told_in_order_what_it_asked_for(
     rig: NotificationsHarness, hook: WebhookReceiver
 ) -> None:
-    made, secret = await rig.room.outgoing.add(target(hook.url))
+    made, secret = await rig.room.outbox.add(target(hook.url))
     assert secret and secret not in made.secret
     other = Change(resource="project", action="create", id="p", name="p")
     await rig.room.feed.write(task("a"), other, turn(), task("b"))
@@ -107,7 +107,7 @@ async def test_a_webhook_is_signed_and_told_in_order_what_it_asked_for(
 
 
 async def test_a_target_may_ask_for_some_actions_and_kinds(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    await rig.room.outgoing.add(target(hook.url, topics=("task.delete", "turn.failed")))
+    await rig.room.outbox.add(target(hook.url, topics=("task.delete", "turn.failed")))
     failed = structs.replace(turn(), kind="turn.failed", title="Turn failed")
     deleted = structs.replace(task("a"), action="delete")
     await rig.room.feed.write(task("a"), turn(), deleted, failed)
@@ -116,7 +116,7 @@ async def test_a_target_may_ask_for_some_actions_and_kinds(rig: NotificationsHar
 
 
 async def test_it_is_tried_again_with_growing_pauses(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    await rig.room.outgoing.add(target(hook.url))
+    await rig.room.outbox.add(target(hook.url))
     hook.answers = ["500 No", "503 No", "429 No"]
     await rig.room.feed.write(task("a"))
     for number, pause in enumerate(PAUSES_S[:3], 1):
@@ -135,7 +135,7 @@ async def test_it_is_tried_again_with_growing_pauses(rig: NotificationsHarness, 
 async def test_a_target_that_stays_away_is_left_out_of_that_entry_and_told_the_next(
     rig: NotificationsHarness, hook: WebhookReceiver
 ) -> None:
-    await rig.room.outgoing.add(target(hook.url))
+    await rig.room.outbox.add(target(hook.url))
     hook.answers = ["500 No"] * (len(PAUSES_S) + 1)
     await rig.room.feed.write(task("a"))
     for number, pause in enumerate(PAUSES_S, 1):
@@ -151,7 +151,7 @@ async def test_a_target_that_stays_away_is_left_out_of_that_entry_and_told_the_n
 async def test_a_refusal_or_a_redirect_is_an_end_and_is_not_followed(
     rig: NotificationsHarness, hook: WebhookReceiver, answer: str
 ) -> None:
-    await rig.room.outgoing.add(target(hook.url))
+    await rig.room.outbox.add(target(hook.url))
     hook.answers = [answer]
     await rig.room.feed.write(task("a"))
     assert (await handled(rig, 1)).failed == f"It answered {answer[:3]}."
@@ -159,8 +159,8 @@ async def test_a_refusal_or_a_redirect_is_an_end_and_is_not_followed(
 
 
 async def test_nobody_waits_for_a_target(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    await rig.room.outgoing.add(target(hook.url))
-    await rig.room.outgoing.add(target(hook.url, id="other"))
+    await rig.room.outbox.add(target(hook.url))
+    await rig.room.outbox.add(target(hook.url, id="other"))
     hook.answers = ["500 No"]
     _, socket = rig.peer()
     await rig.room.feed.write(task("a"), task("b"))
@@ -172,10 +172,10 @@ async def test_nobody_waits_for_a_target(rig: NotificationsHarness, hook: Webhoo
 
 async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path, hook: WebhookReceiver) -> None:
     async with rigged(tmp_path) as rig:
-        await rig.room.outgoing.add(target(hook.url))
+        await rig.room.outbox.add(target(hook.url))
         await rig.room.feed.write(task("a"))
         await handled(rig, 1)
-        await rig.room.outgoing.stop()
+        await rig.room.outbox.stop()
         await rig.room.feed.write(task("b"))
     async with rigged(tmp_path) as rig:
         await hook.until(2)
@@ -184,20 +184,20 @@ async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path, hook: Web
 
 async def test_what_is_old_is_not_told_any_more(tmp_path: Path, hook: WebhookReceiver) -> None:
     async with rigged(tmp_path) as rig:
-        await rig.room.outgoing.add(target(hook.url))
-        await rig.room.outgoing.stop()
+        await rig.room.outbox.add(target(hook.url))
+        await rig.room.outbox.stop()
         await rig.room.feed.write(task("a"))
         await rig.clock.advance(3601)
         await rig.room.feed.write(task("b"))
-        await rig.room.outgoing.start()
+        await rig.room.outbox.start()
         await hook.until(1)
         assert [one.json()["resourceName"] for one in hook.taken] == ["b"]
 
 
 async def test_a_deleted_target_is_told_nothing(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    await rig.room.outgoing.add(target(hook.url))
-    await rig.room.outgoing.add(target(hook.url, id="other"))
-    await rig.room.desk.remove(Destination, "t")
+    await rig.room.outbox.add(target(hook.url))
+    await rig.room.outbox.add(target(hook.url, id="other"))
+    await rig.room.resources.remove(Destination, "t")
     await rig.room.feed.write(task("a"))
     await hook.until(1)
     assert len(hook.taken) == 1
@@ -207,7 +207,7 @@ async def test_ntfy_is_told_as_json_with_a_link_that_only_opens(
     rig: NotificationsHarness, hook: WebhookReceiver
 ) -> None:
     url = f"http://127.0.0.1:{hook.port}/base/my-topic"
-    await rig.room.outgoing.add(target(url, kind="ntfy", secret="tk_1"))
+    await rig.room.outbox.add(target(url, kind="ntfy", secret="tk_1"))
     await rig.room.feed.write(turn())
     (one,) = await hook.until(1)
     assert (one.path, one.headers["authorization"]) == ("/base/", "Bearer tk_1")
@@ -342,7 +342,7 @@ async def test_a_name_without_an_address_is_refused() -> None:
 
 async def test_a_name_that_flips_after_it_was_checked_reaches_nothing(rig: NotificationsHarness) -> None:
     rig.names["hook.example"] = [(PUBLIC_ADDRESS,), ("10.0.0.1",)]
-    await rig.room.outgoing.add(target("https://hook.example/x"))
+    await rig.room.outbox.add(target("https://hook.example/x"))
     await rig.room.feed.write(task("a"))
     assert "10.0.0.1, which is no public address" in ((await handled(rig, 1)).failed or "")
 
@@ -395,35 +395,35 @@ async def test_a_target_that_does_not_answer_is_given_its_time_and_no_more(rig: 
 
 
 async def test_a_port_where_nobody_listens_is_a_failure_that_is_told(rig: NotificationsHarness) -> None:
-    await rig.room.outgoing.add(target("http://127.0.0.1:1/"))
+    await rig.room.outbox.add(target("http://127.0.0.1:1/"))
     with pytest.raises(TargetFailed, match="could not be told"):
-        await rig.room.outgoing.test("t")
+        await rig.room.outbox.test("t")
 
 
 async def test_the_test_of_a_target_says_what_it_answered(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    await rig.room.outgoing.add(target(hook.url))
-    await rig.room.outgoing.test("t")
+    await rig.room.outbox.add(target(hook.url))
+    await rig.room.outbox.test("t")
     hook.answers = ["418 Teapot"]
     with pytest.raises(TargetFailed, match="418"):
-        await rig.room.outgoing.test("t")
+        await rig.room.outbox.test("t")
     with pytest.raises(NotFound):
-        await rig.room.outgoing.test("unknown")
+        await rig.room.outbox.test("unknown")
 
 
 async def test_a_push_subscription_that_was_taken_back_is_forgotten(
     rig: NotificationsHarness, hook: WebhookReceiver
 ) -> None:
     keys = {"p256dh": VECTOR["p256dh"], "auth": VECTOR["auth"]}
-    await rig.room.outgoing.add(target(hook.url, kind="push", **keys))
+    await rig.room.outbox.add(target(hook.url, kind="push", **keys))
     hook.answers = ["201 Created", "410 Gone"]
     await rig.room.feed.write(turn(), turn())
     first, _ = await hook.until(2)
     assert (first.headers["content-encoding"], first.headers["ttl"]) == ("aes128gcm", "86400")
-    key = await rig.room.outgoing.push_key()
+    key = await rig.room.outbox.push_key()
     assert first.headers["authorization"].startswith("vapid t=") and first.headers["authorization"].endswith(f"k={key}")
 
     async def gone() -> bool:
-        return await rig.room.desk.list(Destination) == ()
+        return await rig.room.resources.list(Destination) == ()
 
     async with asyncio.timeout(PATIENCE):
         while not await gone():
@@ -432,13 +432,13 @@ async def test_a_push_subscription_that_was_taken_back_is_forgotten(
 
 async def test_our_key_for_push_services_stays_the_same_and_sealed(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
-        key = await rig.room.outgoing.push_key()
+        key = await rig.room.outbox.push_key()
         assert key not in str(await rig.store.documents.list("push"))
     async with rigged(tmp_path) as rig:
-        assert await rig.room.outgoing.push_key() == key
+        assert await rig.room.outbox.push_key() == key
 
 
 @pytest.mark.parametrize("keys", [("x", "y"), ("", ""), (VECTOR["p256dh"], "AAAA"), (VECTOR["auth"], VECTOR["auth"])])
 async def test_keys_that_no_browser_gave_are_refused(rig: NotificationsHarness, keys: tuple[str, str]) -> None:
     with pytest.raises(BadRequest):
-        await rig.room.outgoing.add(target("http://127.0.0.1/", kind="push", p256dh=keys[0], auth=keys[1]))
+        await rig.room.outbox.add(target("http://127.0.0.1/", kind="push", p256dh=keys[0], auth=keys[1]))

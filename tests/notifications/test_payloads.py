@@ -15,7 +15,7 @@ ENTRY = FeedEntry(7, 1_700_000_000_000, Change(resource="task", action="create",
 
 def test_a_message_is_encrypted_byte_for_byte_as_pywebpush_does() -> None:
     once = payloads._private(VECTOR["once"])
-    body = payloads.encrypted(
+    body = payloads.encrypt(
         VECTOR["text"].encode(), VECTOR["p256dh"], VECTOR["auth"], once, payloads._bytes(VECTOR["salt"])
     )
     assert payloads._text(body) == VECTOR["body"]

@@ -17,7 +17,7 @@ NOON = 1_699_963_200_000  # 2023-11-14 12:00 UTC
 
 
 async def test_a_secret_is_sealed_at_rest_with_a_key_that_only_its_owner_can_read(rig: NotificationsHarness) -> None:
-    await rig.room.desk.add(Secret(id="1", key="API_KEY"), "s3cret")
+    await rig.room.resources.add(Secret(id="1", key="API_KEY"), "s3cret")
     key = rig.folder / FILE
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     await rig.store.close()
@@ -28,63 +28,63 @@ async def test_a_secret_is_sealed_at_rest_with_a_key_that_only_its_owner_can_rea
 
 async def test_a_secret_is_opened_after_a_restart_and_another_key_does_not_open_it(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
-        await rig.room.desk.add(Secret(id="1", key="API_KEY"), "s3cret")
+        await rig.room.resources.add(Secret(id="1", key="API_KEY"), "s3cret")
     async with rigged(tmp_path) as rig:
-        assert await rig.room.desk.reveal("API_KEY") == "s3cret"
+        assert await rig.room.resources.reveal("API_KEY") == "s3cret"
     (tmp_path / FILE).write_bytes(bytes(32))
     async with rigged(tmp_path) as rig:
         with pytest.raises(Damaged, match="put back the key file"):
-            await rig.room.desk.reveal("API_KEY")
+            await rig.room.resources.reveal("API_KEY")
     (tmp_path / FILE).write_bytes(b"short")
     async with rigged(tmp_path) as rig:
         with pytest.raises(Damaged, match="is no key"):
-            await rig.room.desk.reveal("API_KEY")
+            await rig.room.resources.reveal("API_KEY")
 
 
 async def test_one_sealed_text_does_not_look_like_another(rig: NotificationsHarness) -> None:
-    one = await rig.room.desk.add(Secret(id="1", key="A"), "same")
-    other = await rig.room.desk.add(Secret(id="2", key="B"), "same")
+    one = await rig.room.resources.add(Secret(id="1", key="A"), "same")
+    other = await rig.room.resources.add(Secret(id="2", key="B"), "same")
     assert one.sealed != other.sealed
 
 
 async def test_two_who_want_one_name_get_it_once(rig: NotificationsHarness) -> None:
     made = await asyncio.gather(
-        *(rig.room.desk.add(Secret(id=str(number), key="A"), "x") for number in range(5)), return_exceptions=True
+        *(rig.room.resources.add(Secret(id=str(number), key="A"), "x") for number in range(5)), return_exceptions=True
     )
     assert sum(isinstance(one, Secret) for one in made) == 1
     assert sum(isinstance(one, Stale) for one in made) == 4
 
 
 async def test_two_changes_at_once_are_both_kept(rig: NotificationsHarness) -> None:
-    await rig.room.desk.add(Task(id="t", title="a"))
+    await rig.room.resources.add(Task(id="t", title="a"))
     await asyncio.gather(
-        rig.room.desk.edit(Task, "t", {"title": "b"}), rig.room.desk.edit(Task, "t", {"description": "d"})
+        rig.room.resources.edit(Task, "t", {"title": "b"}), rig.room.resources.edit(Task, "t", {"description": "d"})
     )
-    task = await rig.room.desk.get(Task, "t")
+    task = await rig.room.resources.get(Task, "t")
     assert (task.title, task.description) == ("b", "d")
 
 
 async def test_a_task_is_completed_when_it_is_done_and_not_any_more_when_it_is_not(rig: NotificationsHarness) -> None:
-    await rig.room.desk.add(Task(id="t", title="a", status="done"))
-    first = (await rig.room.desk.get(Task, "t")).completed_at
+    await rig.room.resources.add(Task(id="t", title="a", status="done"))
+    first = (await rig.room.resources.get(Task, "t")).completed_at
     await rig.clock.advance(60)
-    assert (await rig.room.desk.edit(Task, "t", {"title": "b"})).completed_at == first
-    assert (await rig.room.desk.edit(Task, "t", {"status": "todo"})).completed_at is None
-    assert (await rig.room.desk.edit(Task, "t", {"status": "done"})).completed_at == rig.clock.now_ms()
+    assert (await rig.room.resources.edit(Task, "t", {"title": "b"})).completed_at == first
+    assert (await rig.room.resources.edit(Task, "t", {"status": "todo"})).completed_at is None
+    assert (await rig.room.resources.edit(Task, "t", {"status": "done"})).completed_at == rig.clock.now_ms()
 
 
 async def test_there_is_an_end_to_what_is_kept(rig: NotificationsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desks, "MOST", 3)
     for number in range(5):
         # Those that come by themselves: the oldest go.
-        await rig.room.desk.add(HookEvent(id=str(number), event_type="SessionStart"))
-    assert [one.id for one in await rig.room.desk.list(HookEvent)] == ["4", "3", "2"]
+        await rig.room.resources.add(HookEvent(id=str(number), event_type="SessionStart"))
+    assert [one.id for one in await rig.room.resources.list(HookEvent)] == ["4", "3", "2"]
     for number in range(3):
-        await rig.room.desk.add(MemoryResource(id=str(number), content="c", chunk_type="fact"))
+        await rig.room.resources.add(MemoryResource(id=str(number), content="c", chunk_type="fact"))
     with pytest.raises(TooMany):
-        await rig.room.desk.add(MemoryResource(id="9", content="c", chunk_type="fact"))
-    await rig.room.desk.remove(MemoryResource, "0")
-    await rig.room.desk.add(MemoryResource(id="9", content="c", chunk_type="fact"))
+        await rig.room.resources.add(MemoryResource(id="9", content="c", chunk_type="fact"))
+    await rig.room.resources.remove(MemoryResource, "0")
+    await rig.room.resources.add(MemoryResource(id="9", content="c", chunk_type="fact"))
 
 
 async def test_a_long_shelf_is_read_in_pages_in_order(
@@ -92,21 +92,21 @@ async def test_a_long_shelf_is_read_in_pages_in_order(
 ) -> None:
     monkeypatch.setattr(desks, "PAGE", 2)
     for number in range(7):
-        await rig.room.desk.add(Task(id=str(number), title="t"))
-    await rig.room.desk.remove(Task, "3")
-    assert [one.id for one in await rig.room.desk.list(Task)] == ["6", "5", "4", "2", "1", "0"]
-    assert [one.id for one in await rig.room.desk.list(Task, lambda one: int(one.id) % 2 == 0, 2)] == ["6", "4"]
-    assert len(await rig.room.desk.list(Task, deleted=True)) == 7
+        await rig.room.resources.add(Task(id=str(number), title="t"))
+    await rig.room.resources.remove(Task, "3")
+    assert [one.id for one in await rig.room.resources.list(Task)] == ["6", "5", "4", "2", "1", "0"]
+    assert [one.id for one in await rig.room.resources.list(Task, lambda one: int(one.id) % 2 == 0, 2)] == ["6", "4"]
+    assert len(await rig.room.resources.list(Task, deleted=True)) == 7
 
 
 async def test_a_reminder_that_came_due_while_nobody_was_here_fires_at_the_start_once(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
-        await rig.room.alarms.stop()
-        await rig.room.desk.add(Reminder(id="r", message="m", remind_at=rig.clock.now_ms() - 1000))
+        await rig.room.scheduler.stop()
+        await rig.room.resources.add(Reminder(id="r", message="m", remind_at=rig.clock.now_ms() - 1000))
     for _ in range(2):
         async with rigged(tmp_path) as rig:
             await rig.clock.advance(0)
-            await rig.room.alarms.rung()
+            await rig.room.scheduler.wait_fired()
             fired = [told for told in await rig.told() if told.action == "complete"]
             assert len(fired) == 1
 
@@ -114,27 +114,27 @@ async def test_a_reminder_that_came_due_while_nobody_was_here_fires_at_the_start
 async def test_an_alarm_that_goes_wrong_does_not_stop_the_others(rig: NotificationsHarness) -> None:
     """Its reminder was removed behind its back."""
     now = rig.clock.now_ms()
-    await rig.room.desk.add(Reminder(id="gone", message="m", remind_at=now + 1000))
-    await rig.room.desk.add(Reminder(id="there", message="m", remind_at=now + 1000))
-    await rig.store.shelf.write(1, removes=[("reminder", "gone")])
+    await rig.room.resources.add(Reminder(id="gone", message="m", remind_at=now + 1000))
+    await rig.room.resources.add(Reminder(id="there", message="m", remind_at=now + 1000))
+    await rig.store.resources.write(1, removes=[("reminder", "gone")])
     await rig.clock.advance(1)
-    await rig.room.alarms.rung()
-    assert (await rig.room.desk.get(Reminder, "there")).notified
+    await rig.room.scheduler.wait_fired()
+    assert (await rig.room.resources.get(Reminder, "there")).notified
 
 
 async def test_with_nothing_due_no_timer_is_set(rig: NotificationsHarness) -> None:
     assert rig.clock.waiting == 0
-    await rig.room.desk.add(Reminder(id="r", message="m", remind_at=rig.clock.now_ms() + 9_000_000))
+    await rig.room.resources.add(Reminder(id="r", message="m", remind_at=rig.clock.now_ms() + 9_000_000))
     assert rig.clock.waiting == 1
-    await rig.room.desk.remove(Reminder, "r")
+    await rig.room.resources.remove(Reminder, "r")
     assert rig.clock.waiting == 0
 
 
 async def test_a_bad_schedule_makes_no_agent(rig: NotificationsHarness) -> None:
     with pytest.raises(BadRequest):
-        await rig.room.desk.add(ScheduledAgent(id="a", name="n", schedule="never", prompt="p"))
+        await rig.room.resources.add(ScheduledAgent(id="a", name="n", schedule="never", prompt="p"))
     with pytest.raises(NotFound):
-        await rig.room.desk.get(ScheduledAgent, "a")
+        await rig.room.resources.get(ScheduledAgent, "a")
     assert await rig.told() == []
 
 

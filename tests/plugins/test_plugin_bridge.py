@@ -7,7 +7,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from fairlead.plugins.ws_proxy import MESSAGE_COST, UNHEARD_BYTES, WebSocketProxy
+from fairlead.plugins.ws_proxy import MESSAGE_COST, PLUGIN_BACKLOG_BYTES, WebSocketProxy
 from fairlead.testing.clock import ManualClock
 from plugins.harness import until
 
@@ -61,7 +61,7 @@ async def test_empty_messages_count_too_and_all_come_in_the_end() -> None:
     async with serve(plugin, "127.0.0.1", 0) as server:
         bridge = await open_bridge(server.sockets[0].getsockname()[1], gone, clock)
         bridge.attached(wire)
-        enough = UNHEARD_BYTES // MESSAGE_COST
+        enough = PLUGIN_BACKLOG_BYTES // MESSAGE_COST
         for number in range(enough + 10):
             bridge.received(b"", text=bool(number % 2))
         assert wire.story == ["pause"] and bridge.waiting == (enough + 10) * MESSAGE_COST

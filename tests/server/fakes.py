@@ -27,10 +27,10 @@ from fairlead.model.routes import ClientProtocol
 from fairlead.model.store import Entry, SessionPage, Summary
 from fairlead.server.app import App, AppConfig
 from fairlead.server.discovery import discover
-from fairlead.server.dispatch import trust_performers
+from fairlead.server.dispatch import trust_handlers
 from fairlead.server.doors import OpenDoor
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits
-from fairlead.server.listeners import Binding, house_of, open_sockets
+from fairlead.server.listeners import Binding, allowed_origins, open_sockets
 from fairlead.server.runner import ServerRunner
 from fairlead.server.webui import WebUi
 from fairlead.sessions.api.folders import FolderReport, ListFolders, TrustedFolder
@@ -267,11 +267,11 @@ async def serving(
     shell = WebUi(Path("no such folder"))
     sockets = open_sockets(chosen)
     performers: Mapping[Any, Callable[..., Any]] = {
-        **CredentialActions(credentials).performers(),
-        **trust_performers(FakeTrust()),
+        **CredentialActions(credentials).handlers(),
+        **trust_handlers(FakeTrust()),
         **doors.performers(),
         **hooks.performers(),
-        **shell.performers(),
+        **shell.handlers(),
         ImportTranscript: nothing,
         ListFolders: nothing,
         ArchiveTranscripts: nothing,
@@ -283,9 +283,9 @@ async def serving(
         protocols=parts.pop("protocols", None) or discover(),
         inbound=(doors.protocol(), ClientProtocol(name="hooks", routes=hooks.routes()), shell.protocol()),
         gateway=gateway,
-        performers=performers,
+        handlers=performers,
         credentials=credentials,
-        house=house_of(chosen, sockets),
+        allowed_origins=allowed_origins(chosen, sockets),
         clock=clock,
         version="1.2.3",
         limits=limits,

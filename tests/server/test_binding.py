@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.auth.origins import Origin
 from fairlead.server.errors import BadServerSetting, BadTls, CannotServe, PortInUse, UnsafeBind
-from fairlead.server.listeners import Binding, check_binding, house_of, open_sockets, urls
+from fairlead.server.listeners import Binding, allowed_origins, check_binding, open_sockets, urls
 
 TLS = Path(__file__).parent / "tls"
 PAIR: dict[str, Any] = {"tls_cert": TLS / "cert.pem", "tls_key": TLS / "key.pem"}
@@ -86,7 +86,7 @@ def test_the_house_knows_its_port_its_name_and_its_friends() -> None:
         host="localhost", port=0, public_url="https://GW.example:8443/", origins=("https://friend.example",)
     )
     listeners = open_sockets(binding)
-    house = house_of(binding, listeners)
+    house = allowed_origins(binding, listeners)
     assert house.ports == {listeners[0].getsockname()[1]}
     assert house.names == {"localhost"}
     assert house.public == Origin("https", "gw.example", 8443)
@@ -98,7 +98,7 @@ def test_the_house_knows_its_port_its_name_and_its_friends() -> None:
 def test_a_wildcard_is_no_name() -> None:
     binding = Binding(host="0.0.0.0", port=0, insecure_lan=True)
     listeners = open_sockets(binding)
-    assert house_of(binding, listeners).names == frozenset()
+    assert allowed_origins(binding, listeners).names == frozenset()
     assert urls(binding, listeners) == (f"http://127.0.0.1:{listeners[0].getsockname()[1]}",)
     for listener in listeners:
         listener.close()

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from fairlead.server.http import HEAD_LIMIT
-from fairlead.server.limits import ServerLimits, backlog, storm
+from fairlead.server.limits import ServerLimits, backlog, unauthenticated_hard_limit
 from patience import PATIENCE
 from server.fakes import Served, raw_request, serving, until
 
@@ -49,12 +49,12 @@ async def test_idle_upgrades_are_bounded_and_a_good_client_still_connects() -> N
     async with serving(SMALL) as served:
         idle = Idle()
         await idle.open(served.port, 300, HALF)
-        assert len(served.runner.room) <= 160
+        assert len(served.runner.unauthenticated) <= 160
         assert await good(served) == 200
-        await until(lambda: len(served.runner.room) <= 20)
+        await until(lambda: len(served.runner.unauthenticated) <= 20)
         assert await good(served) == 200
         await idle.close()
-        await until(lambda: len(served.runner.room) == 0)
+        await until(lambda: len(served.runner.unauthenticated) == 0)
 
 
 UNFINISHED = {
@@ -68,11 +68,11 @@ async def test_unfinished_bodies_of_strangers_are_bounded_as_silence_is(said: by
     async with serving(SMALL) as served:
         idle = Idle()
         await idle.open(served.port, 300, said % served.port)
-        assert len(served.runner.room) <= 160
+        assert len(served.runner.unauthenticated) <= 160
         assert await good(served) == 200
         await until(lambda: idle.held() <= 20)
         await idle.close()
-        await until(lambda: len(served.runner.room) == 0)
+        await until(lambda: len(served.runner.unauthenticated) == 0)
 
 
 async def test_an_upgrade_waits_until_its_credential_was_looked_at() -> None:
@@ -88,22 +88,22 @@ async def test_an_upgrade_waits_until_its_credential_was_looked_at() -> None:
         request = "\r\n".join(lines)
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(request.encode())
-        await until(lambda: len(served.runner.room) == 1)
+        await until(lambda: len(served.runner.unauthenticated) == 1)
         writer.write(f"\r\nAuthorization: Bearer {served.admin}\r\n\r\n".encode())
         assert b" 101 " in await reader.readline()
-        assert len(served.runner.room) == 0
+        assert len(served.runner.unauthenticated) == 0
         writer.close()
         await writer.wait_closed()
         assert b" 401 " in await raw_request(served.port, f"{request}\r\n\r\n".encode())
-        await until(lambda: len(served.runner.room) == 0)
+        await until(lambda: len(served.runner.unauthenticated) == 0)
 
 
 def test_those_who_wait_never_take_all_descriptors() -> None:
     for descriptors in (64, 256, 1024, 4096, 1 << 20):
         limits = ServerLimits(descriptors=descriptors)
-        assert storm(limits) < descriptors / 2
-        assert storm(limits) + 2 * backlog(limits) < descriptors * 4 / 5
-    assert (storm(ServerLimits()), backlog(ServerLimits())) == (1024, 512)
+        assert unauthenticated_hard_limit(limits) < descriptors / 2
+        assert unauthenticated_hard_limit(limits) + 2 * backlog(limits) < descriptors * 4 / 5
+    assert (unauthenticated_hard_limit(ServerLimits()), backlog(ServerLimits())) == (1024, 512)
 
 
 async def test_an_endless_head_is_cut_off() -> None:
@@ -121,11 +121,11 @@ async def test_who_was_let_in_once_waits_no_more() -> None:
     async with serving() as served:
         async with served.client() as client:
             await client.get("/v1/me")
-            assert len(served.runner.room) == 0
+            assert len(served.runner.unauthenticated) == 0
         async with served.client(None) as nobody:
             await nobody.get("/health")
-            assert len(served.runner.room) == 1
-        await until(lambda: len(served.runner.room) == 0)
+            assert len(served.runner.unauthenticated) == 1
+        await until(lambda: len(served.runner.unauthenticated) == 0)
 
 
 async def test_a_refused_request_gets_no_second_one_on_its_connection() -> None:

@@ -12,7 +12,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.views import Reducer
 from fairlead.server import discovery
-from fairlead.server.errors import CannotServe, ViewClash
+from fairlead.server.errors import CannotServe, ProjectionClash
 
 
 def test_the_native_protocol_is_found() -> None:
@@ -63,7 +63,7 @@ def test_views_are_gathered_and_two_of_one_name_stop_the_start() -> None:
     first, second = Named("happy.messages"), Named("mylifedb.pages")
     ours = ClientProtocol(name="happy", views=(first,))
     theirs = ClientProtocol(name="mylifedb", views=(second,))
-    assert discovery.views_of([ours, theirs]) == {"happy.messages": first, "mylifedb.pages": second}
+    assert discovery.projections_of([ours, theirs]) == {"happy.messages": first, "mylifedb.pages": second}
     twice = ClientProtocol(name="copy", views=(Named("happy.messages"),))
-    with pytest.raises(ViewClash, match=r"happy\.messages is declared twice, by happy and by copy"):
-        discovery.views_of([ours, theirs, twice])
+    with pytest.raises(ProjectionClash, match=r"happy\.messages is declared twice, by happy and by copy"):
+        discovery.projections_of([ours, theirs, twice])

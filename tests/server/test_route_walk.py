@@ -11,7 +11,7 @@ from fairlead.agents.claude.tui.hook_server import PATH, RunHook
 from fairlead.auth.api import accounts, credentials
 from fairlead.model.auth import SCOPES
 from fairlead.model.requests import ServiceCall
-from fairlead.server.app import App, demand_of
+from fairlead.server.app import App, access_requirement
 from fairlead.server.discovery import discover
 from fairlead.server.doors import Door, OpenDoor, open_door
 from fairlead.server.listeners import Binding
@@ -99,7 +99,7 @@ async def test_public_routes_are_the_named_ones(served: Served) -> None:
     public = {f"{route.method} {route.path}" for route in served.app.table.routes if route.access == "public"}
     assert public == PUBLIC
     doors = {"agent", *SCOPES}
-    assert all(demand_of(socket, {}).access in doors for socket in served.app.table.sockets)
+    assert all(access_requirement(socket, {}).access in doors for socket in served.app.table.sockets)
 
 
 async def test_without_a_credential_everything_is_401(served: Served) -> None:
@@ -194,7 +194,7 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
 async def test_every_action_has_somebody_who_performs_it(served: Served) -> None:
     rooms = {module.__name__ for module in (accounts, credentials, folders, transcripts)}
     declared = {kind for kind in ServiceCall.__subclasses__() if kind.__module__ in rooms}
-    assert set(served.app.doer._performers) == {*declared, AcceptPost, ReadAsset, RunHook}
+    assert set(served.app.dispatcher._performers) == {*declared, AcceptPost, ReadAsset, RunHook}
 
 
 async def test_an_agents_token_opens_its_own_doors_and_nothing_else(served: Served) -> None:

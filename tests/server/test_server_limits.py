@@ -22,14 +22,14 @@ class Crowd:
         self.out: list[str] = []
 
     def come(self, address: str, name: str) -> None:
-        self.room.enter(address, partial(self.out.append, name))
+        self.room.add(address, partial(self.out.append, name))
 
 
 async def test_who_shows_nothing_for_ten_seconds_is_put_out() -> None:
     clock = ManualClock()
     crowd = Crowd(UnauthenticatedConnections(clock))
     crowd.come("a", "first")
-    leave = crowd.room.enter("a", partial(crowd.out.append, "good"))
+    leave = crowd.room.add("a", partial(crowd.out.append, "good"))
     leave()
     leave()
     await clock.advance(9.4)

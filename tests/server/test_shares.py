@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.auth.gate import NOBODY
+from fairlead.auth.gate import ANONYMOUS
 from fairlead.model.auth import Identity
 from fairlead.model.errors import TooMany
 from fairlead.server.limits import ServerLimits, open_per_credential
@@ -107,7 +107,7 @@ def test_connections_are_counted_by_credential_and_given_back() -> None:
     other()
     assert len(shares) == 1, "nothing is kept of those who left"
     for _ in range(5):
-        shares.take(NOBODY)
+        shares.take(ANONYMOUS)
 
 
 def test_no_credential_has_more_than_a_quarter_of_the_descriptors() -> None:
@@ -165,12 +165,12 @@ def test_a_large_answer_is_counted_while_its_client_is_behind_and_cut_off_beyond
     share = CredentialShare(MOST)
     line = Line()
     with HeldBody(share, line) as body:
-        body.left(5 * MOST)
+        body.set_remaining(5 * MOST)
         assert (share.held, line.gone) == (0, False), "who reads gets as much as there is"
         line.congested = True
-        body.left(MOST // 2)
+        body.set_remaining(MOST // 2)
         assert (share.held, line.gone) == (MOST // 2, False)
-        body.left(2 * MOST)
+        body.set_remaining(2 * MOST)
         assert line.gone
     assert share.held == 0
 

@@ -159,7 +159,7 @@ async def test_a_full_house_of_commands_stops_the_reading_until_some_are_done() 
     room.take()
     assert room.wire.pauses == [True]
     room.gateway.release.set()
-    await room.doer.settled()
+    await room.doer.wait_idle()
     await asyncio.sleep(0)
     assert room.wire.pauses == [True, False]
     assert [tag for tag, _ in room.script.heard] == ["t"] * 3
@@ -169,7 +169,7 @@ async def test_a_watch_starts_after_its_verdict_was_written() -> None:
     room = Room(sub=(Subscribe("s", SESSION, None, CODEC),))
     room.open()
     room.say("sub")
-    await room.doer.settled()
+    await room.doer.wait_idle()
     assert room.wire.sent == [b"hello", b"<s>"]
     room.gateway.say("now")
     assert len(room.wire.sent) == 3
@@ -179,7 +179,7 @@ async def test_a_drained_socket_tells_its_watches() -> None:
     room = Room(sub=(Subscribe("s", SESSION, None, CODEC), Subscribe("o", OTHER, None, CODEC)))
     room.open()
     room.say("sub")
-    await room.doer.settled()
+    await room.doer.wait_idle()
     room.take()
     assert [watch.drains for watch in room.gateway.watches] == [1, 1]
 
@@ -190,7 +190,7 @@ async def test_leaving_while_a_watch_is_being_opened_leaves_nothing_behind() -> 
     room.say("sub")
     await asyncio.sleep(0)
     room.endpoint.on_close(room.wire, 1006)
-    await room.doer.settled()
+    await room.doer.wait_idle()
     assert room.gateway.watches == []
     assert room.script.heard == []
 
@@ -200,7 +200,7 @@ async def test_subscribing_after_leaving_does_nothing() -> None:
     room.open()
     room.say("sub")
     room.endpoint.on_close(room.wire, 1006)
-    await room.doer.settled()
+    await room.doer.wait_idle()
     assert room.gateway.watches == []
 
 
@@ -208,7 +208,7 @@ async def test_unsubscribing_waits_for_the_subscription_before_it() -> None:
     room = Room(both=(Subscribe("s", SESSION, None, CODEC), Unsubscribe("u", SESSION)))
     room.open()
     room.say("both")
-    await room.doer.settled()
+    await room.doer.wait_idle()
     assert [tag for tag, _ in room.script.heard] == ["s", "u"]
     assert room.gateway.watches == []
 
@@ -251,14 +251,14 @@ async def test_telling_needs_a_watch_of_ones_own() -> None:
     room.say("tell")
     assert room.script.heard == [("t", "busy")]
     room.say("sub")
-    await room.doer.settled()
+    await room.doer.wait_idle()
     room.say("tell")
     assert room.gateway.signals == [("admin", SESSION, "typing", None)]
 
 
 async def test_a_credential_revoked_before_the_socket_is_open_ends_it_at_once() -> None:
     room = Room()
-    room.endpoint.revoked()
+    room.endpoint.on_revoked()
     room.open()
     assert (room.wire.sent, room.wire.code) == ([], REVOKED)
 
@@ -271,7 +271,7 @@ async def test_too_many_messages_are_answered_and_not_acted_on() -> None:
     assert ("throttled", "too_many") in room.script.heard
     await room.clock.advance(0.5)
     room.say("a")
-    await room.doer.settled()
+    await room.doer.wait_idle()
     assert len(room.gateway.commands) == 3
 
 
@@ -359,7 +359,7 @@ async def test_a_relay_is_told_the_kind_of_each_message_and_the_words_of_the_end
     room.take()
     room.wire.reason = "enough"
     room.endpoint.on_close(room.wire, 4001)
-    room.endpoint.over()
+    room.endpoint.abandon()
     assert passer.story == ["attached", (b"text", True), (b"bytes", False), "drained", (4001, "enough")]
 
 
@@ -367,7 +367,7 @@ async def test_a_relay_hears_of_a_client_that_left_before_its_socket_was_open() 
     early, late = Passer(), Passer()
     room = Room(give=(AttachProxy(late),))
     room.endpoint.begin_with((AttachProxy(early),))
-    room.endpoint.over()
+    room.endpoint.abandon()
     assert early.story == [(1006, "")]
     room.open()
     room.endpoint.on_close(room.wire, 1001)

@@ -325,7 +325,7 @@ async def test_a_command_happens_though_its_client_left(served: Served) -> None:
         await client.call(type="subscribe", session=SESSION)
     await until(lambda: served.gateway.watches == [])
     served.gateway.release.set()
-    await served.app.doer.settled()
+    await served.app.dispatcher.wait_idle()
 
 
 async def test_a_message_over_the_limit_ends_the_connection(served: Served) -> None:

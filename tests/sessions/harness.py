@@ -146,7 +146,7 @@ class FakeAgent:
     async def ask(self, request: str, call: str, tool: str = "Bash", **tool_input: Any) -> None:
         body = {"subtype": "can_use_tool", "tool_name": tool, "input": tool_input, "tool_use_id": call}
         await self.say({"type": "control_request", "request_id": request, "request": body})
-        await self.sink.asked(PermissionRequest(RequestId(request), CallId(call), tool, tool_input))
+        await self.sink.permission_requested(PermissionRequest(RequestId(request), CallId(call), tool, tool_input))
 
     async def check(self, call: str, tool: str = "Bash", **tool_input: Any) -> Verdict:
         return await self.sink.check(ToolCheck(CallId(call), tool, tool_input))
@@ -328,9 +328,9 @@ class CoreHarness:
             is_folder=os.path.isdir,
             limits=self.limits,
             views=self.views,
-            news=self.news,
+            on_change=self.news,
             committed=self.committed,
-            looked=self.looked,
+            on_read=self.looked,
             session_env=frozenset({"TEAM"}),
         )
         self.registry = Registry(self.services)

@@ -69,7 +69,7 @@ async def test_what_somebody_uses_is_not_let_go(tmp_path: Path) -> None:
         await rig.start()
         await rig.keeper.listing.scan()
         await rig.keeper.archive.round()
-        await rig.keeper.settling.settle(SESSIONS[0])
+        await rig.keeper.turn_timeouts.settle(SESSIONS[0])
         await rig.do(Send(session=SESSIONS[0], content=(TextBlock("go on"),)))
         agent = await rig.kind.launched()
         await agent.prompted()

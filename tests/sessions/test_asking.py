@@ -156,8 +156,8 @@ async def test_modes_are_enforced_by_us(rig: CoreHarness) -> None:
 
 async def test_a_request_that_the_agent_withdraws_is_cancelled(rig: CoreHarness) -> None:
     agent = await asking(rig)
-    await agent.sink.ask_cancelled(R1)
-    await agent.sink.ask_cancelled(R1)
+    await agent.sink.permission_cancelled(R1)
+    await agent.sink.permission_cancelled(R1)
     assert await cancelled(rig) == [("r1", "the agent withdrew it")]
     with pytest.raises(Stale):
         await rig.do(answer())

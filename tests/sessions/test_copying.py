@@ -359,13 +359,13 @@ async def test_a_row_that_is_written_before_the_wire_has_brought_it_is_no_other_
         await eventually(lambda: level(rig, 4))
         await rig.send("again")
         prompt = await agent.prompted()
-        core, copying = rig.loaded().core, rig.keeper.copying
+        core, copying = rig.loaded().core, rig.keeper.mirror
         block = {"type": "text", "text": "quick"}
         said: Row = {"type": "assistant", "uuid": "0b0b0b0b-0000-4000-8000-000000000001", "parent_tool_use_id": None}
         said["message"] = {"id": "m9", "role": "assistant", "model": "opus", "content": [block]}
         rig.home.write([{**said, "sessionId": SESSION, "isSidechain": False}], SESSION)
-        await copying.bring_level(core)
-        await copying.bring_level(core)
+        await copying.catch_up(core)
+        await copying.catch_up(core)
         assert len(await copies(rig)) == 4, prompt
         await agent.say({**said, "session_id": SESSION})
         await agent.result()

@@ -68,7 +68,7 @@ async def test_a_rule_is_explained_by_who_asks_and_what_waits_is_gone_when_answe
 async def test_insight_is_asked_of_the_store(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.result(total_cost_usd=0.5, modelUsage={"opus": {"inputTokens": 3, "outputTokens": 4, "costUSD": 0.5}})
-    await rig.store.indexed()
+    await rig.store.wait_indexed()
     now = rig.clock.now_ms()
     found = await rig.gateway.ask(BOB, q.ReadUsageStats(now - 86_400_000, now + 86_400_000))
     assert [(row.project, row.model, row.input, row.output) for row in found.spent] == [(str(rig.cwd), "opus", 3, 4)]

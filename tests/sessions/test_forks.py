@@ -85,7 +85,7 @@ async def test_forks_share_their_beginning_whoever_is_opened_first(
         await rig.start()
         await rig.keeper.listing.scan()
         for session in order:
-            await rig.keeper.bring_in(SessionId(session))
+            await rig.keeper.import_session(SessionId(session))
         assert await rig.said(FOUND) == [*SAID, "> asked mine", "mine"]
         assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
         assert await rig.said(THIRD_ID) == ["> one", "first", "> asked third", "third"]
@@ -113,7 +113,7 @@ async def test_which_of_two_is_the_parent_is_told_by_which_went_on(tmp_path: Pat
             await rig.start()
             await rig.keeper.listing.scan()
             for session in order:
-                await rig.keeper.bring_in(SessionId(session))
+                await rig.keeper.import_session(SessionId(session))
             assert (await rig.view(FOUND)).summary.parent is None
             assert (await rig.view(OTHER_ID)).summary.parent == (SESSION if order[0] == SESSION else None)
             assert await rig.said(FOUND) == SAID
@@ -128,11 +128,11 @@ async def test_a_parent_that_is_written_after_its_fork_was_opened(tmp_path: Path
         rig.home.write([*forked(rows, parent=SESSION), *later(OTHER, "other")], OTHER)
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.bring_in(OTHER_ID)
+        await rig.keeper.import_session(OTHER_ID)
         assert (await rig.view(OTHER_ID)).summary.parent == SESSION
         rig.home.write(rows)
         await rig.keeper.listing.now(FOUND)
-        await rig.keeper.bring_in(FOUND)
+        await rig.keeper.import_session(FOUND)
         assert (await rig.said(FOUND), own_rows(rig, SESSION)) == (SAID, 0)
         assert (await rig.view(FOUND)).summary.parent is None
 
@@ -168,9 +168,9 @@ async def test_a_turn_that_was_found_to_be_over_is_not_ended_again(tmp_path: Pat
         rig.home.write([*forked(rows), *later(OTHER, "other")], OTHER)
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.bring_in(FOUND)
+        await rig.keeper.import_session(FOUND)
         assert isinstance((await rig.log(FOUND))[-1], ev.TurnEnded)
-        await rig.keeper.bring_in(OTHER_ID)
+        await rig.keeper.import_session(OTHER_ID)
         well_formed(await rig.log(OTHER_ID))
         assert own_rows(rig, OTHER) == 2
 
@@ -185,8 +185,8 @@ async def test_what_only_the_fork_has_between_is_its_own(tmp_path: Path) -> None
         rig.home.write([summary, *copied[:2], aside, *copied[2:], *later(OTHER, "other")], OTHER)
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.bring_in(FOUND)
-        await rig.keeper.bring_in(OTHER_ID)
+        await rig.keeper.import_session(FOUND)
+        await rig.keeper.import_session(OTHER_ID)
         assert own_rows(rig, OTHER) == 4
         assert (await rig.view(OTHER_ID)).summary.title == "about the fork"
         assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
@@ -199,13 +199,13 @@ async def test_a_fork_outlives_its_parent(tmp_path: Path) -> None:
         rig.home.write(forked(rows), OTHER)
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.bring_in(FOUND)
-        await rig.keeper.bring_in(OTHER_ID)
+        await rig.keeper.import_session(FOUND)
+        await rig.keeper.import_session(OTHER_ID)
         await rig.do(Delete(session=FOUND))
         assert await rig.said(OTHER_ID) == SAID
         rig.home.write([*forked(rows, THIRD), *later(THIRD, "third")], THIRD)
         await rig.keeper.listing.now(THIRD_ID)
-        await rig.keeper.bring_in(THIRD_ID)
+        await rig.keeper.import_session(THIRD_ID)
         assert (await rig.said(THIRD_ID), own_rows(rig, THIRD)) == ([*SAID, "> asked third", "third"], 2)
 
 
@@ -214,12 +214,12 @@ async def test_a_family_is_known_after_a_restart_and_when_a_file_is_gone(tmp_pat
     async with running(tmp_path) as rig:
         path = rig.home.write(rows)
         await rig.start()
-        await rig.keeper.bring_in(FOUND)
+        await rig.keeper.import_session(FOUND)
         await rig.stop()
         path.unlink()
         rig.home.write([*forked(rows), *later(OTHER, "other")], OTHER)
         await rig.start()
-        await rig.keeper.bring_in(OTHER_ID)
+        await rig.keeper.import_session(OTHER_ID)
         assert own_rows(rig, OTHER) == 2
         assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
 
@@ -236,7 +236,7 @@ async def test_a_fork_by_hand_of_a_session_that_ran_here(tmp_path: Path) -> None
         await rig.until(lambda: rigs.SESSION not in rig.keeper._driven)
         rig.home.write([*forked(rows), *later(OTHER, "other")], OTHER)
         await rig.keeper.listing.scan()
-        await rig.keeper.bring_in(OTHER_ID)
+        await rig.keeper.import_session(OTHER_ID)
         assert own_rows(rig, OTHER) == 2
         assert await rig.said(OTHER_ID) == ["> hello", "all done", "> asked other", "other"]
         well_formed(await rig.log(OTHER_ID))
@@ -251,8 +251,8 @@ async def test_a_file_with_only_its_first_row_in_common_shares_that(tmp_path: Pa
         rig.home.write([*forked(rows[:1]), *other], OTHER)
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.bring_in(FOUND)
-        await rig.keeper.bring_in(OTHER_ID)
+        await rig.keeper.import_session(FOUND)
+        await rig.keeper.import_session(OTHER_ID)
         assert own_rows(rig, OTHER) == 2
         assert (await rig.said(OTHER_ID))[0] == "> one"
         well_formed(await rig.log(OTHER_ID))
@@ -268,8 +268,8 @@ async def test_a_large_fork_of_a_large_file(tmp_path: Path, monkeypatch: Any) ->
         rig.home.path(OTHER).write_bytes(lines([*forked(rows), *later(OTHER, "other")]))
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.bring_in(FOUND)
-        await rig.keeper.bring_in(OTHER_ID)
+        await rig.keeper.import_session(FOUND)
+        await rig.keeper.import_session(OTHER_ID)
         assert own_rows(rig, OTHER) == 2
         assert (await rig.said(OTHER_ID))[-3:] == ["answer 2499", "> asked other", "other"]
         assert (await rig.view(OTHER_ID)).summary.turns == 2501

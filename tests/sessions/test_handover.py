@@ -37,7 +37,7 @@ async def of_kind(rig: CoreHarness, kind: type[T]) -> list[T]:
 
 
 async def settled(rig: CoreHarness) -> ev.HandoverSettled:
-    await rig.until(lambda: rig.state().handover is None and not rig.loaded().runner.starting.locked())
+    await rig.until(lambda: rig.state().handover is None and not rig.loaded().supervisor.starting.locked())
     return (await of_kind(rig, ev.HandoverSettled))[-1]
 
 
@@ -383,7 +383,7 @@ async def test_a_gateway_that_died_in_the_middle_of_it_goes_on_with_it(tmp_path:
     moving = asyncio.create_task(to(rig))
     await rig.until(lambda: rig.state().settings.link == "terminal")
     moving.cancel()
-    dispatching = rig.loaded().runner._dispatching
+    dispatching = rig.loaded().supervisor._dispatching
     assert dispatching is not None
     dispatching.cancel()
     await asyncio.wait({moving, dispatching})
@@ -497,7 +497,7 @@ async def test_whoever_asked_is_told_when_somebody_else_withdraws_it(rig: CoreHa
     rig.kind.launch_when.clear()
     await rig.open()
     await rig.send("one")
-    await rig.until(lambda: rig.loaded().runner.starting.locked())
+    await rig.until(lambda: rig.loaded().supervisor.starting.locked())
     moving = asyncio.create_task(to(rig))
     await rig.until(lambda: rig.state().handover is not None)
     await rig.do(cmd.WithdrawHandover(session=SESSION))
@@ -512,7 +512,7 @@ async def test_whoever_asked_is_told_when_a_turn_begins_before_it_is_moved(rig: 
     agent = await rig.kind.launched()
     await agent.prompted()
     await agent.result()
-    async with rig.loaded().runner.starting:
+    async with rig.loaded().supervisor.starting:
         moving = asyncio.create_task(to(rig))
         await rig.until(lambda: rig.state().handover is not None)
         await agent.text("I go on by myself")

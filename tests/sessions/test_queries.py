@@ -170,7 +170,7 @@ async def test_sessions_are_listed_and_what_was_said_is_found(rig: CoreHarness) 
     await finished(rig)
     page = await rig.gateway.ask(ANN, q.ListSessions(SessionFilter()))
     assert [summary.session for summary in page.sessions] == [SESSION]
-    await rig.store.indexed()
+    await rig.store.wait_indexed()
     hits = await rig.gateway.ask(ANN, q.SearchText("answer"))
     assert [hit.session for hit in hits] == [SESSION]
 

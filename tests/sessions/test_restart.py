@@ -36,7 +36,7 @@ async def working(tmp_path: Path) -> tuple[CoreHarness, FakeAgent]:
 
 
 async def ended(rig: CoreHarness) -> ev.TurnEnded:
-    await rig.until(lambda: rig.state().turn is None and not rig.loaded().runner.following)
+    await rig.until(lambda: rig.state().turn is None and not rig.loaded().supervisor.following)
     ends = [event for event in await rig.log() if isinstance(event, ev.TurnEnded)]
     assert len(ends) == 1
     return ends[0]
@@ -147,7 +147,7 @@ async def test_no_second_process_runs_while_a_child_is_followed(tmp_path: Path) 
 async def test_what_was_queued_is_not_lost(tmp_path: Path) -> None:
     rig = await CoreHarness(tmp_path).start()
     await rig.open()
-    rig.loaded().runner._closing = True  # killed before it was handed over
+    rig.loaded().supervisor._closing = True  # killed before it was handed over
     reply = await rig.send("one")
     rig = await restarted(rig)
     agent = await rig.kind.launched()

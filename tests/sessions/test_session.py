@@ -488,7 +488,7 @@ async def test_idle_processes_are_ended_and_busy_ones_never(rig: CoreHarness) ->
     lived.append(not agent.gone)
     assert lived == [True, True, False], "a turn was open; it was used just now; it has idled"
     # The gateway's own sweep may have been first, and be still at it.
-    await rig.until(lambda: rig.loaded().runner.agent is None)
+    await rig.until(lambda: rig.loaded().supervisor.agent is None)
     exited = (await rig.log())[-1]
     assert isinstance(exited, ev.AgentExited)
     assert (exited.reason, exited.expected) == ("idle", True)

@@ -40,7 +40,7 @@ async def test_it_goes_with_the_session(rig: CoreHarness) -> None:
 async def test_what_one_device_of_a_user_was_shown_is_read_on_all_of_theirs(rig: CoreHarness) -> None:
     phone = Identity("cred-phone", ANN.user, "phone", ANN.scopes)
     book = ReadState(rig.store.documents, lambda session, what: None, lambda session: {phone})
-    book.looked(SESSION, {phone}, 2)
+    book.mark_read(SESSION, {phone}, 2)
     await book.close()
     read = book.performers()[GetReadState]
     assert await read(ANN, GetReadState((SESSION,))) == TurnsRead({SESSION: 2}, frozenset({SESSION}))

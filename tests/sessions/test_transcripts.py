@@ -314,7 +314,7 @@ async def test_sending_to_one_resumes_it(tmp_path: Path) -> None:
         await rig.start()
         await rig.keeper.listing.scan()
         await rig.view()
-        await rig.keeper.settling.settle(FOUND)
+        await rig.keeper.turn_timeouts.settle(FOUND)
         await rig.do(Send(session=FOUND, content=(TextBlock("go on"),)))
         agent = await rig.kind.launched()
         assert (agent.launch.resume, agent.launch.cwd) == (SESSION, str(rig.cwd))
@@ -342,8 +342,8 @@ async def test_a_large_one_is_there_at_once_and_fills_by_itself(tmp_path: Path, 
         await rig.keeper.listing.scan()
         watch = await rig.gateway.watch(ANN, FOUND, None, Lines(), Socket())
         watch.start()
-        assert rig.loaded(FOUND).runner.following
-        await rig.until(lambda: not rig.loaded(FOUND).runner.following)
+        assert rig.loaded(FOUND).supervisor.following
+        await rig.until(lambda: not rig.loaded(FOUND).supervisor.following)
         assert sum(isinstance(event, ev.Text) for event in await rig.log(FOUND)) == 500
         watch.close()
 
@@ -557,7 +557,7 @@ async def test_our_own_session_is_left_to_its_wire(tmp_path: Path) -> None:
         await asyncio.sleep(0.05)
         assert "from the file" not in await rig.said(session)
         await agent.die(Exit(code=0))
-        await rig.until(lambda: rig.loaded(session).runner.agent is None and session not in rig.keeper._driven)
+        await rig.until(lambda: rig.loaded(session).supervisor.agent is None and session not in rig.keeper._driven)
         assert [summary.session for summary in await rig.listed()] == [session]
         rig.home.write([write.prompt("by hand"), write.text("in a terminal")], session)
         await eventually(lambda: _has(rig, session, "in a terminal"))
@@ -618,7 +618,7 @@ async def _resolved(rig: TranscriptHarness) -> bool:
 
 async def _pass(rig: TranscriptHarness, seconds: float) -> None:
     """Let time go by for a session whose rest is waited for, until all that was begun by it is done."""
-    await rig.until(lambda: FOUND in rig.keeper.settling._due)
+    await rig.until(lambda: FOUND in rig.keeper.turn_timeouts._due)
     working = set(rig.keeper._tasks)
     await rig.clock.advance(seconds)
     if begun := rig.keeper._tasks - working:
@@ -635,7 +635,7 @@ def test_the_end_of_a_turn_has_the_same_id_whoever_notices_it() -> None:
         for row in rows:
             events.extend(interpreter.step(Record(line(row)[:-1], "transcript")).events)
             if settled:
-                events.extend(interpreter.settle().events)
+                events.extend(interpreter.end_quiet_turn().events)
         ids.append([event.id for event in events])
     assert ids[0] == ids[1]
 
@@ -662,7 +662,7 @@ async def test_damage_is_read_around_kept_and_reported(tmp_path: Path) -> None:
         rig.home.write(damaged)
         await rig.start()
         await rig.keeper.listing.scan()
-        imported = await rig.keeper.actions.bring_in(ANN, ImportTranscript(session=SESSION))
+        imported = await rig.keeper.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
         assert {problem.kind: problem.count for problem in imported.problems} == {
             "joined": 1, "nul": 1, "spliced": 1, "garbage": 1, "torn": 1,
         }  # fmt: skip
@@ -673,7 +673,7 @@ async def test_damage_is_read_around_kept_and_reported(tmp_path: Path) -> None:
             b"no row at all",
             b'{"type":"user',
         ]
-        again = await rig.keeper.actions.bring_in(ANN, ImportTranscript(session=SESSION))
+        again = await rig.keeper.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
         assert again.events == 0
         rig.home.write(line(write.prompt("whole after all"))[len(b'{"type":"user') :])
 
@@ -728,12 +728,12 @@ async def test_a_torn_line_that_is_completed_later_is_read_whole(tmp_path: Path)
         rig.home.write(line(write.prompt("first")) + last[:50])
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.bring_in(FOUND)
+        await rig.keeper.import_session(FOUND)
         rig.home.write(last[50:-1])
-        await rig.keeper.bring_in(FOUND)
+        await rig.keeper.import_session(FOUND)
         assert await rig.said() == ["> first", "> last"]
         rig.home.write(b"\n" + line(write.text("more")))
-        await rig.keeper.bring_in(FOUND)
+        await rig.keeper.import_session(FOUND)
         assert await rig.said() == ["> first", "> last", "more"]
 
 
@@ -742,10 +742,10 @@ async def test_a_file_elsewhere_is_imported_by_its_path(tmp_path: Path) -> None:
         await rig.start()
         saved = tmp_path / "saved.jsonl"
         saved.write_bytes(lines(conversation("from a backup")))
-        imported = await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(saved)))
+        imported = await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path=str(saved)))
         assert (imported.session, imported.title) == (SESSION, "from a backup")
         assert await rig.said() == ["> from a backup", "answer to from a backup"]
-        again = await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(saved)))
+        again = await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path=str(saved)))
         assert again.events == 0
 
 
@@ -753,22 +753,22 @@ async def test_what_cannot_be_imported_says_why(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         await rig.start()
         with pytest.raises(BadRequest):
-            await rig.keeper.actions.bring_in(ANN, ImportTranscript())
+            await rig.keeper.actions.import_transcript(ANN, ImportTranscript())
         with pytest.raises(BadRequest):
-            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path="relative.jsonl"))
+            await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path="relative.jsonl"))
         with pytest.raises(OutsideRoots):
-            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path="/etc/passwd"))
+            await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path="/etc/passwd"))
         with pytest.raises(BadRequest, match="unreadable"):
-            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
+            await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
         with pytest.raises(NotFound):
-            await rig.keeper.actions.bring_in(ANN, ImportTranscript(session=SESSION))
+            await rig.keeper.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
         escaping = tmp_path / "x.jsonl"
         escaping.write_bytes(lines(conversation("bad", "../../etc/passwd")))
         with pytest.raises(BadRequest, match="bad id"):
-            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(escaping)))
+            await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path=str(escaping)))
         empty = tmp_path / f"{OTHER}.jsonl"
         empty.write_bytes(b"")
-        nothing = await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(empty)))
+        nothing = await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path=str(empty)))
         assert [problem.kind for problem in nothing.problems] == ["nothing said"]
 
 
@@ -778,7 +778,7 @@ async def test_a_running_session_is_not_imported(tmp_path: Path) -> None:
         agent = await rig.working()
         rig.home.write(conversation("hello", agent.launch.session), agent.launch.session)
         with pytest.raises(Busy):
-            await rig.keeper.bring_in(agent.launch.session)
+            await rig.keeper.import_session(agent.launch.session)
 
 
 async def test_nothing_is_archived_without_consent_and_all_with_it(tmp_path: Path) -> None:
@@ -824,7 +824,7 @@ async def test_search_finds_messages_calls_and_results(tmp_path: Path) -> None:
         )
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.bring_in(FOUND)
-        await rig.store.indexed()
+        await rig.keeper.import_session(FOUND)
+        await rig.store.wait_indexed()
         kinds = {word: [hit.kind for hit in await rig.store.search(word)] for word in ("walrus", "pelican", "heron")}
         assert kinds == {"walrus": ["user.message"], "pelican": ["text", "tool.called"], "heron": ["tool.ended"]}

@@ -22,7 +22,7 @@ from fairlead.model.views import PASSING, Made, NewRow, ReplaceRow, Transient
 from fairlead.sessions.dependencies import CoreDependencies, SessionLimits
 from fairlead.sessions.fanout import projections as views
 from fairlead.sessions.fanout.hub import Hub, Subscription
-from fairlead.sessions.fanout.projections import LET_GO_S, ProjectionFailed, Projections, Projector
+from fairlead.sessions.fanout.projections import UNLOAD_AFTER_S, ProjectionFailed, Projections, Projector
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 from fairlead.testing.store_conformance import batch, new_session
@@ -139,7 +139,7 @@ class Desk:
             self.feed.publish(told)
 
     async def level(self) -> int:
-        return await asyncio.wait_for(self.projector.level(self.head, lambda level: level.head), PATIENCE)
+        return await asyncio.wait_for(self.projector.wait_until(self.head, lambda level: level.head), PATIENCE)
 
     async def rows(self) -> list[tuple[int, int, bytes, str]]:
         await self.level()
@@ -324,7 +324,7 @@ async def test_another_writer_of_the_same_view_is_taken_up(desk: Desk, more: int
     await until(socket, b"1:1 text\n")
     other = Projections(desk.services, lambda session: Hub(SESSION, desk.store), lambda session: None)
     await desk.append("text", "text", publish=False)
-    await other.get(SESSION, "tally").level(desk.head, lambda level: None)
+    await other.get(SESSION, "tally").wait_until(desk.head, lambda level: None)
     await other.stop()
     await desk.append(*["text"] * more)
     last = 3 + more
@@ -351,7 +351,7 @@ async def test_a_fault_in_a_view_is_told_to_those_who_ask_and_those_who_watch(
 async def test_a_memory_that_is_not_understood_is_made_again(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     await desk.append(*["text"] * 300)
     before = await desk.rows()
-    folded = await desk.store.folded(SESSION, "tally")
+    folded = await desk.store.projection_state(SESSION, "tally")
     assert folded.memory is not None
     bad = ProjectionWrite(
         made=(), seq=folded.seq, head=folded.head, memory=msgspec.structs.replace(folded.memory, data=b"?")
@@ -384,10 +384,10 @@ async def test_a_view_that_nobody_uses_is_let_go_and_goes_on_from_its_memory(des
     first = desk.projector
     await desk.projections.sweep()
     assert desk.projector is first
-    await desk.clock.advance(LET_GO_S)
+    await desk.clock.advance(UNLOAD_AFTER_S)
     await desk.projections.sweep()
     assert desk.feed.empty, "it listens to the session no more"
-    folded = await desk.store.folded(SESSION, "tally")
+    folded = await desk.store.projection_state(SESSION, "tally")
     assert folded.memory is not None
     assert (folded.memory.seq, folded.memory.head) == (3, 2)
     await desk.append("text")
@@ -407,12 +407,12 @@ async def test_many_views_that_nobody_watches_are_not_all_kept(desk: Desk, monke
     watcher = Subscription(watched.feed, ANN, Shown(), Socket(), cursor=Cursor(0), head=0, log_id="", verdict="ok")
     watcher.start()
     for session in sessions:
-        assert await projections.get(session, "tally").level(1, lambda level: level.head) == 1
+        assert await projections.get(session, "tally").wait_until(1, lambda level: level.head) == 1
         await desk.clock.advance(1)
     async with asyncio.timeout(PATIENCE):
         while [session for session in sessions if not feeds[session].empty] != [sessions[0], *sessions[-3:]]:
             await asyncio.sleep(0.002)
-    assert await projections.get(sessions[1], "tally").level(1, lambda level: level.head) == 1, "and come back"
+    assert await projections.get(sessions[1], "tally").wait_until(1, lambda level: level.head) == 1, "and come back"
     await projections.stop()
     assert all(feed.empty for feed in feeds.values())
 
@@ -420,7 +420,7 @@ async def test_many_views_that_nobody_watches_are_not_all_kept(desk: Desk, monke
 async def test_a_view_that_is_watched_is_not_let_go(desk: Desk) -> None:
     await desk.level()
     found = desk.watch(Socket(), 0)
-    await desk.clock.advance(2 * LET_GO_S)
+    await desk.clock.advance(2 * UNLOAD_AFTER_S)
     await desk.projections.sweep()
     assert not desk.feed.empty
     found.close()
@@ -443,7 +443,7 @@ async def test_a_restart_reads_on_from_the_memory_and_not_from_the_first_entry(d
     desk.store.read = counted  # type: ignore[method-assign]  # counted
     await desk.append(*["text"] * 10)
     assert await desk.level() == 1010
-    assert sum(read) <= 10 + views.MEMORY_EVERY
+    assert sum(read) <= 10 + views.CHECKPOINT_EVERY
 
 
 async def test_a_long_log_is_folded_while_others_have_their_turn(desk: Desk) -> None:
@@ -488,20 +488,20 @@ async def test_wherever_it_is_killed_the_rows_are_the_same(steps: list[Any], tmp
                 await desk.restart()
             elif step == "kill in the derive":
                 log.append("tool")
-                desk.projector.touch()
+                desk.projector.mark_used()
                 call = asyncio.create_task(desk.append("tool"))
                 await asyncio.sleep(0)
                 await call
                 await desk.restart()
             elif step == "let go":
-                await desk.clock.advance(LET_GO_S)
+                await desk.clock.advance(UNLOAD_AFTER_S)
                 await desk.projections.sweep()
             elif step == "read":
                 for ordinal, seq, _, key in await desk.rows():
                     assert seen.setdefault(ordinal, f"{seq} {key}".encode()) == f"{seq} {key}".encode()
             else:
                 log.extend(step)
-                desk.projector.touch()
+                desk.projector.mark_used()
                 await desk.append(*step)
         assert await desk.rows() == whole(log)
     finally:

@@ -61,7 +61,7 @@ async def test_a_backup_restores_everything_under_new_log_ids(store: SqliteStore
         assert await second.summary(session) == said.summary
         assert await second.documents.get("space", "key") == {"a": 1}
         assert await second.owner(session) is None
-        await second.indexed()
+        await second.wait_indexed()
         assert [hit.seq for hit in await second.search("large")] == [2]
         async with following(second, session, 2, log_id) as live:
             assert await take(live, 1) == [Reset("new_log", page.log_id)]

@@ -14,7 +14,7 @@ import pytest
 from fairlead.model.errors import BadRequest, Conflict, Damaged, Fenced, NoOwner, Unavailable
 from fairlead.model.store import Batch, Lease, NewEntry, SessionFilter, Summary
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.stores.sqlite.errors import in_our_words, translated
+from fairlead.stores.sqlite.errors import translate, translating
 from fairlead.stores.sqlite.writer import Outcome, WriteJob, _WriterSignal
 from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
 
@@ -190,13 +190,13 @@ async def test_a_command_to_a_stopped_handler_has_no_owner(store: SqliteStore) -
 
 
 def test_errors_of_ours_are_not_dressed_up(tmp_path: Path) -> None:
-    with pytest.raises(sqlite3.OperationalError), translated(tmp_path):
+    with pytest.raises(sqlite3.OperationalError), translating(tmp_path):
         sqlite3.connect(":memory:").execute("no statement")
-    assert in_our_words(sqlite3.ProgrammingError("closed"), tmp_path) is None
-    with pytest.raises(Unavailable), translated(tmp_path):
+    assert translate(sqlite3.ProgrammingError("closed"), tmp_path) is None
+    with pytest.raises(Unavailable), translating(tmp_path):
         sqlite3.connect(f"file:{tmp_path}/absent?mode=ro", uri=True)
     (tmp_path / "garbage").write_bytes(b"x" * 5000)
-    with pytest.raises(Damaged), translated(tmp_path):
+    with pytest.raises(Damaged), translating(tmp_path):
         sqlite3.connect(tmp_path / "garbage").execute("select * from sqlite_master")
 
 

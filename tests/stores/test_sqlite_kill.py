@@ -73,7 +73,7 @@ async def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path, rng: rando
     for _ in range(ROUNDS):
         await killed_while_writing(tmp_path, rng.uniform(0.0, 0.15), acknowledged)
         store = await SqliteStore.open(tmp_path, node="looking")
-        await store.indexed()
+        await store.wait_indexed()
         for session in SESSIONS:
             log = await read_all(store, session, limit=500)
             assert_chained(log)

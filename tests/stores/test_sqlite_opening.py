@@ -45,7 +45,7 @@ async def test_a_closed_store_leaves_whole_files_and_answers_nothing(tmp_path: P
         waiting,
         store.append(lease, batch(2), 1),
         store.read(session, 0, 1),
-        store.indexed(),
+        store.wait_indexed(),
         store.documents.put("s", "k", 1),
     ):
         await refusal(Unavailable, call)
@@ -118,7 +118,7 @@ async def test_a_file_of_the_first_schema_opens_with_its_logs(tmp_path: Path) ->
         page = await store.read(session, 0, 10)
         assert (page.log_id, page.head) == ("the-log", 2)
         assert (page.entries[0].event, page.entries[0].raw) == (b'{"type":"text","text":"old words"}', b"line")
-        await store.indexed()
+        await store.wait_indexed()
         assert [hit.seq for hit in await store.search("old")] == [2]
         lease, _, head = await store.claim(session)
         assert (lease.epoch, await store.append(lease, batch(3), head)) == (10, 3)

@@ -102,7 +102,7 @@ def test_no_call_of_the_live_path_walks_through_a_table(opened: Opened, tmp_path
         sessions.list_sessions(db, SessionFilter(archived=None))
         rows = [row(n, f"k{n}") for n in range(1, 101)]
         projections.Derive(fork.session, "v", derived(*rows, RowReplacement("k7", b""), seq=5, head=100), 0)(db)
-        projections.folded(db, fork.session, "v")
+        projections.read_state(db, fork.session, "v")
         projections.page_forward(db, fork.session, "v", 50, 10, 1 << 20)
         projections.page_backward(db, fork.session, "v", None, 10, 1 << 20)
         projections.row_of(db, fork.session, "v", "k9")

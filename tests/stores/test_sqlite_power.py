@@ -9,7 +9,7 @@ import pytest
 from fairlead.model.store import Reset
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.connections import Durability
-from fairlead.stores.sqlite.crash_detection import begin_running
+from fairlead.stores.sqlite.crash_detection import mark_open
 from fairlead.testing.store_conformance import batch, following, new_session, seqs, take
 
 
@@ -74,8 +74,8 @@ async def test_a_power_cut_that_can_have_lost_nothing_changes_nothing(tmp_path: 
 def test_a_machine_that_does_not_tell_its_boot(tmp_path: Path) -> None:
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.execute("create table meta (name text primary key, value text)")
-    assert not begin_running(db, "process", tmp_path / "absent")
-    assert not begin_running(db, "process", tmp_path / "absent")
+    assert not mark_open(db, "process", tmp_path / "absent")
+    assert not mark_open(db, "process", tmp_path / "absent")
 
 
 async def test_a_cursor_above_the_head_is_told(tmp_path: Path) -> None:

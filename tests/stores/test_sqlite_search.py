@@ -18,7 +18,7 @@ from fairlead.model.store import Batch, NewEntry
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite import search as search_module
 from fairlead.stores.sqlite.open import Opened, open_folder
-from fairlead.stores.sqlite.search import INDEXED, words_of
+from fairlead.stores.sqlite.search import INDEXED, text_of
 from fairlead.testing.store_conformance import batch, entry, new_session, refusal
 from patience import PATIENCE
 
@@ -50,12 +50,12 @@ MESSAGE = MessageId("m")
 )
 def test_words_of_each_indexed_event(event: events.Event, words: str) -> None:
     assert events.kind_of(event) in INDEXED
-    assert words_of(events.encode(event)) == words
+    assert text_of(events.encode(event)) == words
 
 
 @pytest.mark.parametrize("data", [b"", b"no json", b"[]", b'{"text":7}', b'{"content":[{"type":"text","text":7}]}'])
 def test_an_event_that_cannot_be_read_says_nothing(data: bytes) -> None:
-    assert words_of(data) == ""
+    assert text_of(data) == ""
 
 
 async def test_thinking_and_the_queue_are_left_out(store: SqliteStore) -> None:
@@ -64,7 +64,7 @@ async def test_thinking_and_the_queue_are_left_out(store: SqliteStore) -> None:
     kinds = ("thinking", "message.queued", "turn.ended", "text.delta", "record")
     said = tuple(entry(n, "zebra", kind=kind) for n, kind in enumerate(kinds, 1))
     await store.append(lease, Batch(entries=said), head)
-    await store.indexed()
+    await store.wait_indexed()
     assert await store.search("zebra") == ()
 
 
@@ -79,7 +79,7 @@ async def test_what_tools_say_is_found_after_what_was_said(store: SqliteStore) -
     told: tuple[events.Event, ...] = (called, ended, said)
     entries = tuple(NewEntry(n, n, events.kind_of(event), events.encode(event)) for n, event in enumerate(told, 1))
     await store.append(lease, Batch(entries=entries), head)
-    await store.indexed()
+    await store.wait_indexed()
     assert (await store.search("zebra"))[0].kind == "text"
     assert {hit.kind for hit in await store.search("zebra")} == {"text", "tool.called", "tool.ended"}
     assert [hit.kind for hit in await store.search("okapi")] == ["tool.called"]
@@ -89,7 +89,7 @@ async def test_the_last_word_may_be_a_beginning(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     await store.append(lease, Batch(entries=(entry(1, "renaming the Größe"),)), head)
-    await store.indexed()
+    await store.wait_indexed()
     assert len(await store.search("the rena")) == 1
     assert len(await store.search("rena the")) == 0
     assert len(await store.search("grosse")) == 0
@@ -105,7 +105,7 @@ async def test_better_hits_come_first(store: SqliteStore) -> None:
         entry(3, "nothing"),
     )
     await store.append(lease, Batch(entries=said), head)
-    await store.indexed()
+    await store.wait_indexed()
     assert [hit.seq for hit in await store.search("walrus")] == [2, 1]
 
 
@@ -123,20 +123,20 @@ async def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Monke
     session = new_session()
     lease, _, head = await store.claim(session)
     head = await store.append(lease, batch(*range(1, 31)), head)
-    await store.indexed()
+    await store.wait_indexed()
     await store.close()
     taken: list[bytes] = []
 
     def counted(event: bytes) -> str:
         taken.append(event)
-        return words_of(event)
+        return text_of(event)
 
     monkeypatch.setattr(search_module, "words_of", counted)
     monkeypatch.setattr(search_module, "_SLICE", 2)
     store = await SqliteStore.open(tmp_path)
     lease, _, _ = await store.claim(session)
     await store.append(lease, batch(31, 32, 33, 34, 35), head)
-    await store.indexed()
+    await store.wait_indexed()
     assert len(taken) == 5
     assert len(await store.search("entry", limit=100)) == 35
     await store.close()
@@ -148,7 +148,7 @@ async def test_words_whose_entries_were_lost_with_the_power_go_too(tmp_path: Pat
     lease, _, head = await store.claim(session)
     head = await store.append(lease, batch(1, 2), head)
     await store.append(lease, Batch(entries=(entry(3, "lost"),)), head)
-    await store.indexed()
+    await store.wait_indexed()
     await store.close()
     db = sqlite3.connect(tmp_path / "fairlead.db")
     db.execute("delete from entries where seq = 3")
@@ -157,7 +157,7 @@ async def test_words_whose_entries_were_lost_with_the_power_go_too(tmp_path: Pat
     store = await SqliteStore.open(tmp_path)
     lease, _, head = await store.claim(session)
     await store.append(lease, Batch(entries=(entry(3, "found"),)), head)
-    await store.indexed()
+    await store.wait_indexed()
     assert await store.search("lost") == ()
     assert [hit.seq for hit in await store.search("found")] == [3]
     await store.close()
@@ -189,11 +189,11 @@ async def test_an_index_that_cannot_be_used_is_made_again(tmp_path: Path, how: s
     store = await SqliteStore.open(tmp_path)
     lease, _, head = await store.claim(new_session())
     await store.append(lease, batch(1, 2, 3), head)
-    await store.indexed()
+    await store.wait_indexed()
     await store.close()
     spoil(tmp_path / "search.db", how)
     store = await SqliteStore.open(tmp_path)
-    await store.indexed()
+    await store.wait_indexed()
     assert len(await store.search("entry")) == 3
     await store.close()
 
@@ -204,10 +204,10 @@ async def test_an_index_that_cannot_be_written_is_told_and_tried_again(store: Sq
     store._maintenance._index._db.execute("pragma busy_timeout = 0")
     other.execute("begin immediate")
     await store.append(lease, batch(1), head)
-    assert "search.db" in (await refusal(Unavailable, store.indexed())).message
+    assert "search.db" in (await refusal(Unavailable, store.wait_indexed())).message
     other.execute("rollback")
     other.close()
-    await store.indexed()
+    await store.wait_indexed()
     assert len(await store.search("entry")) == 1
 
 
@@ -223,15 +223,15 @@ async def test_a_slice_of_the_index_is_taken_wholly_or_not_at_all(
     with monkeypatch.context() as patch:
         patch.setattr(search_module, "words_of", broken)
         with pytest.raises(RuntimeError, match="a mistake"):
-            await store.indexed()
-    await store.indexed()
+            await store.wait_indexed()
+    await store.wait_indexed()
     assert len(await store.search("entry")) == 3
 
 
 async def test_what_is_gone_from_the_log_is_not_found(store: SqliteStore) -> None:
     lease, _, head = await store.claim(new_session())
     head = await store.append(lease, batch(1, 2), head)
-    await store.indexed()
+    await store.wait_indexed()
     await store.append(lease, batch(drop=(1,)), head)
     assert [hit.seq for hit in await store.search("entry")] == [2]
 
@@ -293,8 +293,8 @@ async def test_an_entry_after_a_dropped_one_is_found(store: SqliteStore) -> None
     first, other = [(await store.claim(new_session()))[0] for _ in range(2)]
     await store.append(first, batch(1, 2), 0)
     await store.append(other, batch(1), 0)
-    await store.indexed()
+    await store.wait_indexed()
     await store.erase(other.session)
     await store.append(first, Batch(entries=(entry(3, "afterwards"),)), 2)
-    await store.indexed()
+    await store.wait_indexed()
     assert [hit.seq for hit in await store.search("afterwards")] == [3]

@@ -16,52 +16,52 @@ def made(number: int) -> Change:
 
 async def test_a_change_and_the_word_about_it_are_written_together(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
-    (entry,) = await store.shelf.write(7, puts=[StoredResource("task", "a", b'{"n":1}')], told=[made(1)])
-    assert (entry.seq, entry.at, entry.told) == (1, 7, made(1))
+    (entry,) = await store.resources.write(7, puts=[StoredResource("task", "a", b'{"n":1}')], told=[made(1)])
+    assert (entry.seq, entry.at, entry.item) == (1, 7, made(1))
     with pytest.raises(Exception, match="constraint"):
         # The row cannot be written: nothing is told either.
-        await store.shelf.write(8, puts=[StoredResource("task", None, b"{}")], told=[made(2)])  # type: ignore[arg-type]  # the fault
-    assert (await store.shelf.feed(0, 10)).head == 1
+        await store.resources.write(8, puts=[StoredResource("task", None, b"{}")], told=[made(2)])  # type: ignore[arg-type]  # the fault
+    assert (await store.resources.feed(0, 10)).head == 1
     await store.close()
 
 
 async def test_lists_go_by_place_newest_first_and_an_edit_keeps_its_place(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     for name in "abc":
-        await store.shelf.write(1, puts=[StoredResource("task", name, name.encode())])
-    await store.shelf.write(1, puts=[StoredResource("task", "a", b"A"), StoredResource("project", "a", b"other")])
-    rows = await store.shelf.scan("task", None, 2)
+        await store.resources.write(1, puts=[StoredResource("task", name, name.encode())])
+    await store.resources.write(1, puts=[StoredResource("task", "a", b"A"), StoredResource("project", "a", b"other")])
+    rows = await store.resources.scan("task", None, 2)
     assert [data for _, data in rows] == [b"c", b"b"]
-    assert [data for _, data in await store.shelf.scan("task", rows[-1][0], 2)] == [b"A"]
-    assert (await store.shelf.get("task", "a"), await store.shelf.get("task", "z")) == (b"A", None)
-    await store.shelf.write(1, removes=[("task", "b")])
-    assert await store.shelf.count("task") == 2
+    assert [data for _, data in await store.resources.scan("task", rows[-1][0], 2)] == [b"A"]
+    assert (await store.resources.get("task", "a"), await store.resources.get("task", "z")) == (b"A", None)
+    await store.resources.write(1, removes=[("task", "b")])
+    assert await store.resources.count("task") == 2
     await store.close()
 
 
 async def test_the_feed_keeps_the_last_and_says_what_is_gone(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     for number in range(1, 8):
-        await store.shelf.write(number, told=[made(number)], keep=3)
-    page = await store.shelf.feed(0, 10)
+        await store.resources.write(number, told=[made(number)], keep=3)
+    page = await store.resources.feed(0, 10)
     assert ([entry.seq for entry in page.entries], page.first, page.head) == ([5, 6, 7], 5, 7)
-    assert [entry.seq for entry in (await store.shelf.feed(5, 1)).entries] == [6]
+    assert [entry.seq for entry in (await store.resources.feed(5, 1)).entries] == [6]
     await store.close()
     # Places go on after a restart, and the feed is the same one.
     again = await SqliteStore.open(tmp_path)
-    (entry,) = await again.shelf.write(9, told=[made(8)])
-    assert (entry.seq, (await again.shelf.feed(7, 1)).feed) == (8, page.feed)
+    (entry,) = await again.resources.write(9, told=[made(8)])
+    assert (entry.seq, (await again.resources.feed(7, 1)).feed) == (8, page.feed)
     await again.close()
 
 
 async def test_lost_or_restored_places_make_another_feed(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
-    before = (await store.shelf.feed(0, 1)).feed
+    before = (await store.resources.feed(0, 1)).feed
     await store.close()
     db = sqlite3.connect(tmp_path / "fairlead.db")
     new_log_ids(db)
     db.commit()
     db.close()
     store = await SqliteStore.open(tmp_path)
-    assert (await store.shelf.feed(0, 1)).feed != before
+    assert (await store.resources.feed(0, 1)).feed != before
     await store.close()

@@ -16,11 +16,11 @@ from fairlead.uploads.api import (
     BLOCK_BYTES,
     FILE_BYTES,
     NAME,
+    ClaimedUpload,
     ClaimUploads,
     Intake,
     OpenIntake,
     ReadUpload,
-    StoredUploads,
     Upload,
 )
 from fairlead.uploads.service import AT_ONCE, Uploads
@@ -199,8 +199,8 @@ async def test_what_cannot_be_written_is_told(uploads: Uploads) -> None:
 # --- out
 
 
-async def taken(uploads: Uploads, *given: Upload, who: Identity = ANN) -> tuple[StoredUploads, ...]:
-    found: tuple[StoredUploads, ...] = await do(uploads, ClaimUploads(given), who)
+async def taken(uploads: Uploads, *given: Upload, who: Identity = ANN) -> tuple[ClaimedUpload, ...]:
+    found: tuple[ClaimedUpload, ...] = await do(uploads, ClaimUploads(given), who)
     return found
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fairlead.terminals.screen.emulator import HISTORY_BYTES, Emulator
 from fairlead.terminals.screen.ghostty import Vt
-from fairlead.terminals.screen.snapshot import ScreenSnapshot, picture
+from fairlead.terminals.screen.snapshot import ScreenSnapshot, take_snapshot
 
 FOLDER = Path(__file__).parents[1] / "golden" / "terminals"
 RECORDED = sorted(path.stem for path in FOLDER.glob("*.bin"))
@@ -25,7 +25,7 @@ def watcher(columns: int, rows: int) -> Vt:
 def state(terminal: Emulator | Vt) -> ScreenSnapshot:
     """All that can be told apart by whatever a program does next, but for blanks at the end of a line: whether they
     were printed is not seen."""
-    seen = picture(terminal.vt if isinstance(terminal, Emulator) else terminal)
+    seen = take_snapshot(terminal.vt if isinstance(terminal, Emulator) else terminal)
     upper = seen.alternate
     return seen._replace(
         history=_unended(seen.history),

@@ -138,7 +138,7 @@ async def test_what_is_printed_soon_after_an_output_waits_for_more(
     assert (await asyncio.wait_for(anext(watching), PATIENCE)).size == Size(40, 5)
     following = asyncio.create_task(anext(watching))
     for word in ("one ", "two ", "three"):
-        terminal.say(word)
+        terminal.print_notice(word)
         for _ in range(10):
             await asyncio.sleep(0)
     assert not following.done()
@@ -151,7 +151,7 @@ async def test_what_has_gathered_comes_together(terminals: TerminalRegistry) -> 
     watching = terminal.watch("me", raw=True)
     await anext(watching)
     for word in ("one ", "two ", "three"):
-        terminal.say(word)
+        terminal.print_notice(word)
     assert (await asyncio.wait_for(anext(watching), PATIENCE)).data == b"one two three"
     await watching.aclose()
 
@@ -159,7 +159,7 @@ async def test_what_has_gathered_comes_together(terminals: TerminalRegistry) -> 
 async def test_a_word_of_the_gateway_is_seen_by_all_and_by_who_comes_later(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", program("read x"))
     touched = terminal.touched
-    terminal.say("\r\n[hello]\r\n")
+    terminal.print_notice("\r\n[hello]\r\n")
     assert "[hello]" in terminal.screen.lines and terminal.touched == touched
     late = terminal.watch("late")
     assert b"[hello]" in (await anext(late)).data
@@ -265,8 +265,8 @@ async def test_a_disk_that_is_too_slow_ends_the_recording_alone(
     monkeypatch.setattr(recording, "UNWRITTEN_BYTES", 300)
     path = tmp_path / "one.cast"
     terminal = await terminals.open("one", program("read x; exit 8", recording=str(path)))
-    terminal.say("x" * 400)
-    terminal.say("after")
+    terminal.print_notice("x" * 400)
+    terminal.print_notice("after")
     await terminal.write(b"\r")
     assert await ended(terminal) == Exit(code=8)
     assert "a recording of a terminal ends" in caplog.text

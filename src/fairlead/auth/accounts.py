@@ -67,7 +67,7 @@ class Accounts:
             return None
         claimed = self._claims(token, b"", verify=False)
         number = None if claimed is None else claimed["userId"]
-        record = self._users.numbered(number) if type(number) is int else None
+        record = self._users.by_number(number) if type(number) is int else None
         claims = None if record is None else self._claims(token, self._key_of(record), verify=True)
         if record is None or claims is None or claims["username"] != record.name:
             return None
@@ -80,7 +80,7 @@ class Accounts:
     def user(self, credential: str) -> Identity | None:
         """Return the identity behind a credential id of the form `user:<number>`, or None."""
         kind, _, number = credential.partition(":")
-        record = self._users.numbered(int(number)) if kind == "user" and number.isdecimal() else None
+        record = self._users.by_number(int(number)) if kind == "user" and number.isdecimal() else None
         return None if record is None else Identity(credential, record.name, record.name, frozenset(record.scopes))
 
     def renew(self, who: Identity, *, now: bool) -> SignedIn | None:
@@ -113,7 +113,7 @@ class Accounts:
         """Return the user with this name and password. Raises WrongPassword or TooManyAttempts."""
         await self._attempts.begin(peer, name)
         record = self._users.get(name)
-        fits = await self._passwords.fits(record.password if record else "", password)
+        fits = await self._passwords.verify(record.password if record else "", password)
         if record is None or not fits or self._users.get(name) is not record:
             log.info("sign-in refused", extra={"peer": peer, "user": name if record else ""})
             raise WrongPassword
@@ -128,7 +128,7 @@ class Accounts:
         """Create a user. Errors in name or password are raised before the invitation is used up, and only for callers
         with a valid invitation."""
         try:
-            await self._invitations.look(code)
+            await self._invitations.peek(code)
             self._users.check_free(name)
             check_password(password)
             hashed = await self._passwords.hash(password)

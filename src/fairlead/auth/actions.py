@@ -44,7 +44,7 @@ class CredentialActions:
         self._accounts = credentials.accounts
         self._page = page
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
             AcceptInvitation: self.accept,
             AddUser: self.add_user,

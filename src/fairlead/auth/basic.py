@@ -15,7 +15,7 @@ from typing import Final
 
 from fairlead.auth.accounts import Accounts
 from fairlead.auth.api.accounts import WrongPassword
-from fairlead.auth.tokens import id_in
+from fairlead.auth.tokens import parse_token_id
 from fairlead.auth.users import Users, salt_of
 from fairlead.model.auth import Identity
 
@@ -38,7 +38,7 @@ class BasicSignIn:
     def identity(self, name: str, password: str) -> Identity | None:
         """Return, without waiting, the identity of a token, or of a password that `check` found to be right."""
         token = self._bearer(password)
-        if token is not None or id_in(password):
+        if token is not None or parse_token_id(password):
             return token
         record = self._users.get(name)
         if record is None or not self._known(self._digest(name, password), salt_of(record)):
@@ -47,7 +47,7 @@ class BasicSignIn:
 
     async def check(self, name: str, password: str, peer: str) -> None:
         """Check a password and remember the result for `identity`. Raises TooManyAttempts, like every sign-in."""
-        if id_in(password) or self._bearer(password) is not None:
+        if parse_token_id(password) or self._bearer(password) is not None:
             return
         digest = self._digest(name, password)
         if self._known(digest, salt_of(self._users.get(name))) is not None:

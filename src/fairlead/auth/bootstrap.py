@@ -17,12 +17,12 @@ async def bootstrap_admin(credentials: Credentials, data: Path, given: str | Non
     """
     token = (given or "").strip()
     if token:
-        credentials.give(token)
+        credentials.accept_environment_token(token)
         return token
     path = data / FILE
     kept = _read(path)
     if kept:
-        record = await credentials.restore(kept)
+        record = await credentials.find_by_secret(kept)
         if record is not None and not record.revoked:
             return kept
     new = await credentials.create("token", "admin", ("admin",))

@@ -21,7 +21,7 @@ from fairlead.auth.api.credentials import NewCredential, SignedUrl
 from fairlead.auth.basic import BasicSignIn
 from fairlead.auth.login_codes import LoginCodes
 from fairlead.auth.tickets import Tickets
-from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, digest, id_in, in_order, mint
+from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, digest, in_order, mint, parse_token_id
 from fairlead.auth.users import Users
 from fairlead.model.auth import OWNER, SCOPES, Identity, Scope
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
@@ -32,7 +32,7 @@ SPACE: Final = "credentials"
 USED: Final = "credentials.used"
 """Times of last use: separate from the records, so that storing one changes nothing else of a record."""
 INVITATIONS: Final = "invitations"
-GIVEN: Final = "given"
+ENVIRONMENT_TOKEN_ID: Final = "given"
 """The id of the token from the environment: valid while it is set there, never stored."""
 _HEADER_SAFE: Final = re.compile(r"[!-~]+")
 _NAME_LENGTH: Final = 100
@@ -102,12 +102,12 @@ class Credentials:
         await asyncio.gather(*self._flushing)
         await self.flush()
 
-    def give(self, token: str) -> None:
+    def accept_environment_token(self, token: str) -> None:
         """Accept the token from the environment as an admin's, as long as this process lives."""
         if not _HEADER_SAFE.fullmatch(token):
             raise BadRequest("FAIRLEAD_TOKEN must consist of printable ASCII characters without spaces.")
         self._given = CredentialRecord(
-            id=GIVEN,
+            id=ENVIRONMENT_TOKEN_ID,
             kind="token",
             name="admin",
             user=OWNER,
@@ -119,11 +119,11 @@ class Credentials:
     # --- lookups: without waiting, and a failed one reveals no reason
 
     def bearer(self, secret: str) -> Identity | None:
-        name = id_in(secret)
+        name = parse_token_id(secret)
         record = self._records.get(name) if name else None
         if record is None:
             record = self._given
-        if record is None or not record.fits(secret) or record.revoked:
+        if record is None or not record.matches(secret) or record.revoked:
             return None
         self._touch(record)
         return self._known(record)
@@ -150,7 +150,7 @@ class Credentials:
         user = self.accounts.user(credential)
         if user is not None:
             return user
-        record = self._given if credential == GIVEN else self._records.get(credential)
+        record = self._given if credential == ENVIRONMENT_TOKEN_ID else self._records.get(credential)
         return None if record is None or record.revoked else self._known(record)
 
     def _known(self, record: CredentialRecord) -> Identity:
@@ -185,10 +185,10 @@ class Credentials:
                 log.info("credential made", extra={"credential": key, "kind": kind, "user": user, "scopes": scopes})
                 return NewCredential(secret=secret, credential=record.view())
 
-    async def restore(self, secret: str) -> CredentialRecord | None:
+    async def find_by_secret(self, secret: str) -> CredentialRecord | None:
         """Return the record of this token, valid or not. Used for the file with the first admin token."""
-        record = self._records.get(id_in(secret) or "")
-        return record if record is not None and record.fits(secret) else None
+        record = self._records.get(parse_token_id(secret) or "")
+        return record if record is not None and record.matches(secret) else None
 
     def list(self, kind: Kind) -> tuple[CredentialRecord, ...]:
         """Return all credentials of a kind, oldest first, including revoked ones."""
@@ -257,7 +257,7 @@ class Credentials:
 
         return detach
 
-    def sight_lost(self, lost: Callable[[Identity], bool]) -> None:
+    def ask_to_reconnect(self, lost: Callable[[Identity], bool]) -> None:
         """Make the clients of all identities that match `lost` reconnect."""
         for who, again in tuple(self._again.values()):
             if lost(who):
@@ -275,7 +275,7 @@ class Credentials:
     # --- last use
 
     def _touch(self, record: CredentialRecord) -> None:
-        if record.id == GIVEN:
+        if record.id == ENVIRONMENT_TOKEN_ID:
             return
         self._records[record.id] = msgspec.structs.replace(record, last_used=self._clock.now_ms())
         self._dirty.add(record.id)

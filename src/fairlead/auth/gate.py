@@ -18,7 +18,7 @@ from fairlead.model.errors import BadRequest
 from fairlead.model.requests import Head, parse_query
 from fairlead.model.routes import Access
 
-NOBODY: Final = Identity(credential="", user="", name="", scopes=frozenset())
+ANONYMOUS: Final = Identity(credential="", user="", name="", scopes=frozenset())
 """The identity of the caller on a public route."""
 
 _LONGEST_BASIC: Final = 4096
@@ -102,7 +102,7 @@ def decide(
     if refused is not None:
         return refused
     if demand.access == "public":
-        return AccessAllowed(NOBODY)
+        return AccessAllowed(ANONYMOUS)
     if demand.access == "agent":
         return _agent(head, demand, keys)
     ambient = _ambient(head, demand)
@@ -139,7 +139,7 @@ def _check_place(head: Head, house: AllowedOrigins) -> AccessRefused | None:
     return None
 
 
-def asks_for_basic(head: Head, demand: AccessRequirement, house: AllowedOrigins) -> tuple[str, str] | None:
+def basic_to_check(head: Head, demand: AccessRequirement, house: AllowedOrigins) -> tuple[str, str] | None:
     """Return the name and password that the decision will depend on, unless another check rejects the request."""
     if demand.access in ("public", "agent") or not _ambient(head, demand):
         return None

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from fairlead.auth.api.credentials import LoginCode
-from fairlead.auth.tokens import SECRET_BYTES, Random, digest, spell
+from fairlead.auth.tokens import SECRET_BYTES, Random, digest, encode_base32
 from fairlead.model.auth import Scope
 from fairlead.model.errors import NotAllowed, TooMany
 from fairlead.model.store import Documents
@@ -51,13 +51,13 @@ class LoginCodes:
 
     async def create(self, name: str, user: str, scopes: tuple[Scope, ...]) -> LoginCode:
         await self._forget_expired()
-        code = spell(self._random(SECRET_BYTES))
+        code = encode_base32(self._random(SECRET_BYTES))
         expires = self._clock.now_ms() + self._lifetime
         pending = PendingLogin(name, user, scopes, expires)
         await self._documents.put(self._space, digest(code), msgspec.to_builtins(pending))
         return LoginCode(code=code, expires=expires)
 
-    async def look(self, code: str) -> PendingLogin:
+    async def peek(self, code: str) -> PendingLogin:
         """Return the pending login without spending the code. Raises BadCode."""
         found = await self._documents.get(self._space, digest(code))
         if found is None:
@@ -69,7 +69,7 @@ class LoginCodes:
 
     async def redeem(self, code: str) -> PendingLogin:
         """Spend the code and return its pending login. Raises BadCode."""
-        pending = await self.look(code)
+        pending = await self.peek(code)
         if not await self._documents.delete(self._space, digest(code)):
             raise BadCode
         return pending

@@ -25,7 +25,7 @@ out."""
 PER_ADDRESS: Final = 10
 """Failures after which the attempts of an address are queued."""
 PAUSE_S: Final = 1.0
-LINE: Final = 16
+QUEUE_LENGTH: Final = 16
 FORGET_S: Final = 30.0
 """Seconds after which one failure is forgotten."""
 KEPT: Final = 4096
@@ -50,8 +50,8 @@ class LoginThrottle:
         if wait > 0:
             raise TooManyAttempts(max(1, round(wait * FORGET_S)))
         waits = self._level(here) >= PER_ADDRESS and pair not in self._known
-        if waits and self._lines[here] >= LINE:
-            raise TooManyAttempts(round(LINE * PAUSE_S))
+        if waits and self._lines[here] >= QUEUE_LENGTH:
+            raise TooManyAttempts(round(QUEUE_LENGTH * PAUSE_S))
         for key in (pair, of_name, here):
             self._put(key, self._level(key) + 1)
         if waits:

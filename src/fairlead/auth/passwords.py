@@ -42,7 +42,7 @@ class Passwords:
     async def hash(self, password: str) -> str:
         return await self._turn(lambda: self._hasher.hash(_bytes(password)))
 
-    async def fits(self, kept: str, password: str) -> bool:
+    async def verify(self, kept: str, password: str) -> bool:
         """Check a password. It takes as long for an unknown user (`kept` is empty) as for any other."""
         return await self._turn(lambda: self._fits(kept, password))
 

@@ -23,7 +23,7 @@ class SessionKeys:
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {ReadKey: self.read, SetKey: self.set, DropKey: self.drop}
 
     async def read(self, who: Identity, action: ReadKey) -> SessionKey | None:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import Final
 
 from fairlead.auth.api.credentials import Ticket
-from fairlead.auth.tokens import SECRET_BYTES, Random, digest, spell
+from fairlead.auth.tokens import SECRET_BYTES, Random, digest, encode_base32
 from fairlead.system.clock import Clock
 
 LIFETIME_S: Final = 30.0
@@ -30,7 +30,7 @@ class Tickets:
             del self._open[own[0]]
         elif len(self._open) >= IN_ALL:
             self._open.popitem(last=False)
-        ticket = spell(self._random(SECRET_BYTES))
+        ticket = encode_base32(self._random(SECRET_BYTES))
         self._open[digest(ticket)] = (credential, self._clock.monotonic() + LIFETIME_S)
         return Ticket(ticket=ticket, expires=self._clock.now_ms() + round(LIFETIME_S * 1000))
 
@@ -39,7 +39,7 @@ class Tickets:
         found = self._open.get(digest(ticket))
         return None if found is None or self._clock.monotonic() >= found[1] else found[0]
 
-    def spend(self, ticket: str) -> bool:
+    def redeem(self, ticket: str) -> bool:
         """Spend a ticket. Returns True for the first caller."""
         live = self.owner(ticket) is not None
         self._open.pop(digest(ticket), None)

@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead.auth.api.credentials import CredentialView
-from fairlead.model.auth import SCOPES, Identity, Scope, shown_name
+from fairlead.model.auth import SCOPES, Identity, Scope, display_name
 
 Random = Callable[[int], bytes]
 """Returns the given number of random bytes; `secrets.token_bytes` outside of tests."""
@@ -24,18 +24,18 @@ _ID_BYTES: Final = 5
 _FORM: Final = re.compile(r"fl_([a-z2-7]{8})_[a-z2-7]{52}")
 
 
-def spell(data: bytes) -> str:
+def encode_base32(data: bytes) -> str:
     """Encode bytes as letters and digits: a double click selects all of it, and URLs and shells need no quoting."""
     return b32encode(data).decode("ascii").rstrip("=").lower()
 
 
 def mint(random: Random) -> tuple[str, str]:
     """Create a token; returns (id, token)."""
-    name = spell(random(_ID_BYTES))
-    return name, f"fl_{name}_{spell(random(SECRET_BYTES))}"
+    name = encode_base32(random(_ID_BYTES))
+    return name, f"fl_{name}_{encode_base32(random(SECRET_BYTES))}"
 
 
-def id_in(token: str) -> str | None:
+def parse_token_id(token: str) -> str | None:
     """Return the id in one of our tokens; None for a token in another format."""
     found = _FORM.fullmatch(token)
     return found[1] if found else None
@@ -58,7 +58,7 @@ class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_used: int = 0
     revoked: int = 0
 
-    def fits(self, secret: str) -> bool:
+    def matches(self, secret: str) -> bool:
         """Compare in constant time."""
         return hmac.compare_digest(self.digest, digest(secret))
 
@@ -75,7 +75,7 @@ class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def identity(self) -> Identity:
-        name = shown_name(self.user, self.name)
+        name = display_name(self.user, self.name)
         return Identity(credential=self.id, user=self.user, name=name, scopes=frozenset(self.scopes))
 
 

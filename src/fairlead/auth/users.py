@@ -59,7 +59,7 @@ class Users:
     def get(self, name: str) -> StoredUser | None:
         return self._records.get(name)
 
-    def numbered(self, number: int) -> StoredUser | None:
+    def by_number(self, number: int) -> StoredUser | None:
         """Return the user with this number, if that user can sign in."""
         return self._numbers.get(number)
 

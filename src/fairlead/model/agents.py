@@ -46,7 +46,7 @@ class Interpreter(Protocol):
     event, so that the block that repeats the deltas can refer to them in its marks."""
 
     def step(self, record: Record) -> Interpretation: ...
-    def placed(self, event: Event, seq: int) -> None: ...
+    def assign_seq(self, event: Event, seq: int) -> None: ...
     def exited(self, reason: str, cause: str) -> Interpretation:
         """End the open calls, subagents and turn: the process is gone. Event ids derive from `cause`.
 
@@ -54,19 +54,19 @@ class Interpreter(Protocol):
         interrupt was requested."""
         ...
 
-    def settle(self) -> Interpretation:
+    def end_quiet_turn(self) -> Interpretation:
         """End a turn whose final answer was seen: the transcript has not grown for a while.
 
         A transcript has no record of a turn's end; without this call, the next prompt would end the turn."""
         ...
 
-    def give_up(self, cause: str) -> Interpretation:
+    def flush_unresolved(self, cause: str) -> Interpretation:
         """Emit the deferred records whose subagent is still unknown, in the main thread. Event ids derive from
         `cause`."""
         ...
 
     @property
-    def waiting(self) -> int:
+    def deferred_count(self) -> int:
         """Number of deferred records: their subagent is not known yet."""
         ...
 
@@ -82,7 +82,7 @@ class Interpreter(Protocol):
         ...
 
     @property
-    def background(self) -> int:
+    def background_tasks(self) -> int:
         """Number of background tasks (subagents and shells) that run outside the turn."""
         ...
 
@@ -136,8 +136,8 @@ class AgentSink(Protocol):
 
     async def records(self, batch: Sequence[Record]) -> None: ...
     async def check(self, call: ToolCheck) -> Verdict: ...
-    async def asked(self, ask: PermissionRequest) -> None: ...
-    async def ask_cancelled(self, request: RequestId) -> None: ...
+    async def permission_requested(self, ask: PermissionRequest) -> None: ...
+    async def permission_cancelled(self, request: RequestId) -> None: ...
     async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
     async def exited(self, exit: Exit) -> None: ...
 
@@ -240,7 +240,7 @@ class AgentKind(Protocol):
         """Our line for a prompt; `agent_session` is empty until the agent has sent its id."""
         ...
 
-    def interrupting(self, cause: str) -> Record:
+    def interrupt_record(self, cause: str) -> Record:
         """A record that informs the interpreter of a requested interrupt; it is logged by the core and never sent."""
         ...
 
@@ -289,7 +289,7 @@ class InvitedAgent(Protocol):
         """Wait until it has dialed in and accepts prompts. AgentNotRunning if it is cancelled or fails before that."""
         ...
 
-    async def call_off(self) -> None:
+    async def cancel(self) -> None:
         """Cancel the invitation."""
         ...
 

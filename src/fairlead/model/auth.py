@@ -44,6 +44,6 @@ class Identity(msgspec.Struct, frozen=True):
         return "admin" in self.scopes or (bool(self.user) and self.user == owner)
 
 
-def shown_name(user: str, device: str) -> str:
+def display_name(user: str, device: str) -> str:
     """The display name of an actor: the person, and the device or token."""
     return device if not user or device == user else f"{user} ({device})"

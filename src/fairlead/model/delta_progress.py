@@ -8,7 +8,7 @@ BLOCKS: Final = 256
 """Maximum number of incomplete blocks: one per thread, and some that were abandoned."""
 
 
-def streamed(event: ev.Event, position: int | None = None) -> int:
+def streamed_chars(event: ev.Event, position: int | None = None) -> int:
     """Number of characters of a block that were streamed as deltas: in all, or up to the seq `position`."""
     if not isinstance(event, ev.Text | ev.ToolCalled):
         return 0
@@ -22,7 +22,7 @@ class DeltaProgress:
         self._position = position
         self._read: dict[tuple[str, int], int] = {}
 
-    def told(self, event: ev.Event) -> int:
+    def chars_seen(self, event: ev.Event) -> int:
         """Number of characters of this block that the client has; 0 for other events. Called with each event, in
         order."""
         match event:
@@ -34,6 +34,6 @@ class DeltaProgress:
                     del self._read[next(iter(self._read))]
                 return 0
             case ev.Text() | ev.ToolCalled():
-                return max(self._read.pop((event.message, event.block), 0), streamed(event, self._position))
+                return max(self._read.pop((event.message, event.block), 0), streamed_chars(event, self._position))
             case _:
                 return 0

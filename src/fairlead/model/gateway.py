@@ -76,7 +76,7 @@ class ResumableEncoder(Protocol):
     A live subscription has received every piece, and `encode` relies on that. A subscription that reads the log may
     have received some of them: the pieces are gone from the log once the block is in it."""
 
-    def reading(self, position: int, frame: int) -> CatchUpEncoder:
+    def catch_up(self, position: int, frame: int) -> CatchUpEncoder:
         """An encoder for a subscription that has received all entries up to `position`, and the frames up to `frame`
         (see `Cursor`). It encodes the entries that remain after that."""
         ...
@@ -97,7 +97,7 @@ class SubscriptionHandle(Protocol):
         ...
 
     @property
-    def place(self) -> Cursor:
+    def cursor(self) -> Cursor:
         """The cursor from which another subscription can continue this one."""
         ...
 

@@ -8,7 +8,7 @@ _ESCAPES: Final = re.compile(
 )
 
 
-def mend(raw: bytes) -> bytes:
+def repair_json(raw: bytes) -> bytes:
     """Replace invalid text with U+FFFD; everything else stays as it is."""
     text = raw.decode("utf-8", "replace").encode()
     return _ESCAPES.sub(lambda found: rb"\ufffd" if len(found[0]) == 6 else found[0], text)

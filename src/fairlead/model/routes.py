@@ -53,7 +53,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """The body as `kind`; an empty body is an empty object. BadRequest describes a fault."""
         return read_json(self.body or b"{}", kind)
 
-    def whole(self, name: str, default: int, least: int, most: int) -> int:
+    def query_int(self, name: str, default: int, least: int, most: int) -> int:
         """A whole number from the query, within bounds."""
         text = self.query.get(name)
         if text is None:

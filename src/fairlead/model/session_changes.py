@@ -20,7 +20,7 @@ class SessionChangeNotice(msgspec.Struct, frozen=True):
 class ChangeListenerHandle(Protocol):
     """One listener. Bounded: equal waiting notices of the same session count as one."""
 
-    async def hear(self) -> Sequence[SessionChangeNotice]:
+    async def next_notices(self) -> Sequence[SessionChangeNotice]:
         """Wait for notices and return those since the last call; empty after `close`."""
         ...
 

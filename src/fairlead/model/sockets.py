@@ -109,7 +109,7 @@ class AttachOwner(msgspec.Struct, frozen=True):
     """Give the socket to an owner that writes at any time (an agent's link). From now on messages go to the owner, and
     do not count as commands."""
 
-    holder: SocketOwner
+    owner: SocketOwner
 
 
 class SocketProxy(Protocol):
@@ -126,13 +126,13 @@ class SocketProxy(Protocol):
 class AttachProxy(msgspec.Struct, frozen=True):
     """Give the socket to a proxy, as `AttachOwner` gives it to an owner."""
 
-    relay: SocketProxy
+    proxy: SocketProxy
 
 
 class EnterChannel(msgspec.Struct, frozen=True):
     """Join a broadcast channel (`model.broadcast`) until the socket closes, in addition to all other traffic."""
 
-    hall: BroadcastChannel
+    channel: BroadcastChannel
 
 
 Do = Write | Perform | Subscribe | Unsubscribe | Signal | CloseSocket | AttachOwner | AttachProxy | EnterChannel

@@ -279,14 +279,14 @@ class Store(Protocol):
 
     # --- derived tables: the rows of projections, all of which can be made again from the log
 
-    async def derive(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
+    async def write_projection(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         """Store the rows if the projection has been reduced up to `expected` and no further; Conflict otherwise.
 
         Ordinals follow the projection's last one, without a hole. A key belongs to the first row that has it. Durable
         when it returns; repeating the same call stores nothing twice. NotFound for a session without a log."""
         ...
 
-    async def folded(self, session: SessionId, view: str) -> ProjectionState: ...
+    async def projection_state(self, session: SessionId, view: str) -> ProjectionState: ...
 
     async def rows(self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20) -> RowPage:
         """Up to `limit` rows with ordinal > after, ascending; at least one if there is any, else until `max_bytes`."""
@@ -355,7 +355,7 @@ class Store(Protocol):
         only in sessions that this user sees."""
         ...
 
-    async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> UsageStats:
+    async def usage_stats(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> UsageStats:
         """Usage statistics of the log entries between two times, by days in a time zone `offset` minutes east of
         Greenwich; the last appended entries may not be counted yet. `seen_by`: only of sessions that this user sees."""
         ...

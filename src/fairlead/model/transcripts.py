@@ -109,11 +109,11 @@ class MirroredRow(msgspec.Struct, frozen=True, kw_only=True):
 class MirrorMatcher(Protocol):
     """Matches rows of a transcript with the records that came over the wire. Pure."""
 
-    def told(self, record: Record) -> None:
+    def add_record(self, record: Record) -> None:
         """Take a record of the log, in log order: from the wire, our own, or a row of the transcript."""
         ...
 
-    def row(self, record: Record) -> MirroredRow | None:
+    def match_row(self, record: Record) -> MirroredRow | None:
         """Match a row of the transcript, in file order; None for a row that is in the log already."""
         ...
 
@@ -179,7 +179,7 @@ class Transcripts(Protocol):
         shared."""
         ...
 
-    def copies(self, session: SessionId) -> MirrorMatcher:
+    def mirror_matcher(self, session: SessionId) -> MirrorMatcher:
         """A matcher for the rows of a session whose agent runs here."""
         ...
 
@@ -191,6 +191,6 @@ class Transcripts(Protocol):
         """Summarise a file at a given path."""
         ...
 
-    async def glance(self, session: SessionId, limit: int) -> Sequence[Record]:
+    async def last_rows(self, session: SessionId, limit: int) -> Sequence[Record]:
         """The last rows; the cost does not depend on the size of the file."""
         ...

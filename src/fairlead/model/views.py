@@ -77,7 +77,7 @@ def row_entry(row: ProjectionRow) -> Entry:
     return Entry(row.ordinal, row.ordinal - 1, row.at, ROW, row.data)
 
 
-def passing_entry(head: int, at: int, data: bytes) -> Entry:
+def transient_entry(head: int, at: int, data: bytes) -> Entry:
     return Entry(head, head, at, PASSING, data)
 
 
@@ -93,6 +93,6 @@ __all__ = [
     "Resumable",
     "RowPage",
     "Transient",
-    "passing_entry",
     "row_entry",
+    "transient_entry",
 ]

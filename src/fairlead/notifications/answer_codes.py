@@ -52,7 +52,7 @@ class AnswerCodes:
             if kept["device"] == device:
                 await self._documents.delete(SPACE, key)
 
-    async def spend(self, code: str, device: str) -> AnswerOf:
+    async def redeem(self, code: str, device: str) -> AnswerOf:
         """Use up a code and return its answer. Raises the same BadAnswerCode for a code that is unknown, used, expired
         or another device's."""
         key = _digest(code)

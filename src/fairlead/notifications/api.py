@@ -20,12 +20,12 @@ from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.requests import ServiceCall
 
 ResourceKind = Literal["task", "reminder", "agent", "hook", "memory", "document", "project", "conversation", "secret"]
-Doing = Literal["create", "edit", "delete", "restore", "run", "cancel", "complete", "fail"]
+ChangeAction = Literal["create", "edit", "delete", "restore", "run", "cancel", "complete", "fail"]
 Color = Literal["success", "info", "warning", "error"]
 Topic = Literal["session", "permission", "turn"]
 
 RESOURCES: Final[tuple[ResourceKind, ...]] = get_args(ResourceKind)
-DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
+CHANGE_ACTIONS: Final[tuple[ChangeAction, ...]] = get_args(ChangeAction)
 TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
 
 KINDS: Final = (
@@ -42,7 +42,7 @@ KINDS: Final = (
 )
 """Kinds of notices: `<topic>.<what happened>`."""
 
-VERBS: Final[dict[Doing, str]] = {
+VERBS: Final[dict[ChangeAction, str]] = {
     "create": "created",
     "edit": "updated",
     "delete": "deleted",
@@ -52,7 +52,7 @@ VERBS: Final[dict[Doing, str]] = {
     "complete": "completed",
     "fail": "failed",
 }
-COLORS: Final[dict[Doing, Color]] = {
+COLORS: Final[dict[ChangeAction, Color]] = {
     "create": "success",
     "restore": "success",
     "complete": "success",
@@ -72,7 +72,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defau
     message."""
 
     resource: ResourceKind
-    action: Doing
+    action: ChangeAction
     id: str = ""
     name: str = ""
     said: str = ""
@@ -110,19 +110,19 @@ class FeedNotice(msgspec.Struct, frozen=True, kw_only=True, tag="notice", omit_d
     seen: tuple[str, ...] | None = None
 
 
-Told = Change | FeedNotice
+FeedItem = Change | FeedNotice
 """`seen`: the users who receive it, apart from the admins, or `auth.EVERYBODY`, at the time of the event; None: it is
 on the board that all users share."""
 
 
-def is_for(who: Identity, item: Told) -> bool:
+def is_visible_to(who: Identity, item: FeedItem) -> bool:
     return item.seen is None or who.sees("", item.seen)
 
 
 class FeedEntry(msgspec.Struct, frozen=True):
     seq: int
     at: int
-    told: Told
+    item: FeedItem
 
 
 class FeedPage(msgspec.Struct, frozen=True):
@@ -167,7 +167,7 @@ class ResourceStore(Protocol):
         at: int,
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
-        told: Sequence[Told] = (),
+        told: Sequence[FeedItem] = (),
         keep: int = 10_000,
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:

@@ -16,14 +16,14 @@ from fairlead.notifications.api import (
     Change,
     FeedCodec,
     FeedEntry,
+    FeedItem,
     FeedPage,
     FeedPing,
     FeedRequest,
     ResourceStore,
     StoredResource,
-    Told,
     cursor_text,
-    is_for,
+    is_visible_to,
     read_cursor,
 )
 from fairlead.system.clock import Clock
@@ -42,7 +42,7 @@ class ChangeFeed:
         self._shelf = shelf
         self._clock = clock
         self._writing = asyncio.Lock()
-        self.peers: set[FeedSubscriber] = set()
+        self.subscribers: set[FeedSubscriber] = set()
         self.listeners: list[Callable[[], None]] = []
         """Called after every entry, for readers that continue from the store."""
         self.id = ""
@@ -54,7 +54,7 @@ class ChangeFeed:
 
     async def write(
         self,
-        *items: Told,
+        *items: FeedItem,
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
         most: Mapping[str, int] | None = None,
@@ -80,15 +80,15 @@ class ChangeFeed:
         self.head = entry.seq
         encoded: dict[tuple[str, bool], bytes] = {}
         # A copy: a subscriber whose socket fails leaves during the send.
-        for peer in tuple(self.peers):
+        for peer in tuple(self.subscribers):
             if peer.wants(entry):
-                variant = peer.variant
+                variant = peer.encoding_key
                 frames = encoded.get(variant)
                 if frames is None:
                     frames = encoded[variant] = peer.encode(entry)
-                peer.tell(entry.seq, frames)
+                peer.send_entry(entry.seq, frames)
             else:
-                peer.tell(entry.seq, b"")
+                peer.send_entry(entry.seq, b"")
         for listener in self.listeners:
             listener()
 
@@ -115,7 +115,7 @@ class FeedSubscriber:
         self._wire = wire
         self._seq = self._feed.head
         # Registered first: a change after `connected` is never missed.
-        self._feed.peers.add(self)
+        self._feed.subscribers.add(self)
         wire.send(self._codec.opened(self._clock.now_ms()))
         for data in self._early:
             self.received(data)
@@ -148,25 +148,25 @@ class FeedSubscriber:
 
     def detached(self, code: int) -> None:
         self._wire = None
-        self._feed.peers.discard(self)
+        self._feed.subscribers.discard(self)
         if self._reading is not None:
             self._reading.cancel()
 
     # --- called by the feed
 
     @property
-    def variant(self) -> tuple[str, bool]:
+    def encoding_key(self) -> tuple[str, bool]:
         return self._codec.key, self._ask is not None
 
     def wants(self, entry: FeedEntry) -> bool:
-        item = entry.told
+        item = entry.item
         asked = isinstance(item, Change) or (self._ask is not None and item.topic in self._ask.topics)
-        return asked and is_for(self._who, item)
+        return asked and is_visible_to(self._who, item)
 
     def encode(self, entry: FeedEntry) -> bytes:
         return self._codec.entry(entry, cursor_text(self._feed.id, entry.seq) if self._ask is not None else None)
 
-    def tell(self, seq: int, frames: bytes) -> None:
+    def send_entry(self, seq: int, frames: bytes) -> None:
         """Send an entry's frames. Empty frames: the entry is not for this subscriber, but its position advances."""
         wire = self._wire
         if wire is None or self._behind:
@@ -241,7 +241,7 @@ class FeedSubscriber:
         self._behind = False
 
 
-async def finished(task: asyncio.Task[None] | None) -> None:
+async def cancel_and_wait(task: asyncio.Task[None] | None) -> None:
     """Cancel a task and wait for its end."""
     if task is not None:
         task.cancel()

@@ -10,7 +10,7 @@ from typing import Any, Final
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.session_changes import What
-from fairlead.notifications.api import Change, Color, Doing, FeedNotice, Told, Topic
+from fairlead.notifications.api import Change, ChangeAction, Color, FeedItem, FeedNotice, Topic
 
 _ENDS: Final[dict[str, tuple[str, str, Color]]] = {
     "completed": ("Turn finished", "is finished", "success"),
@@ -29,7 +29,7 @@ class NoticeBuilder:
         self._name = name
         self._seen = seen
 
-    def news(self, what: What) -> Sequence[Told]:
+    def for_session_change(self, what: What) -> Sequence[FeedItem]:
         """The entries for a created or deleted session, for which its log has no event."""
         if what == "created":
             change = self._change("create", self._name)
@@ -39,7 +39,7 @@ class NoticeBuilder:
             return change, self._notice("session", "session.deleted", "Session deleted", f"Gone: {_CALLED}")
         return ()
 
-    def event(self, event: ev.Event) -> Sequence[Told]:
+    def for_event(self, event: ev.Event) -> Sequence[FeedItem]:
         match event:
             case ev.SessionChanged():
                 notice = self._notice("session", "session.changed", "Session updated", f"Changed: {_CALLED}")
@@ -86,7 +86,7 @@ class NoticeBuilder:
             "permission", "permission.settled", "Permission settled", message, requestId=request, **meta
         )
 
-    def _change(self, action: Doing, name: str) -> Change:
+    def _change(self, action: ChangeAction, name: str) -> Change:
         return Change(resource="conversation", action=action, id=self._session, name=name, seen=self._seen)
 
     def _notice(

@@ -23,14 +23,14 @@ from fairlead.notifications.api import (
     Change,
     Destination,
     FeedEntry,
+    FeedItem,
     FeedNotice,
     Resource,
     TargetFailed,
     TargetRefused,
-    Told,
-    is_for,
+    is_visible_to,
 )
-from fairlead.notifications.change_feed import ChangeFeed, finished
+from fairlead.notifications.change_feed import ChangeFeed, cancel_and_wait
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.resources import Resources
 from fairlead.notifications.secret_box import FieldCipher
@@ -92,7 +92,7 @@ class Outbox:
 
     async def stop(self) -> None:
         for courier in self._couriers.values():
-            await finished(courier)
+            await cancel_and_wait(courier)
         self._couriers.clear()
 
     # --- requests
@@ -170,7 +170,7 @@ class Outbox:
         )
         # The owner's current rights: they may be fewer than when the target was made, or the owner may be gone.
         who = self._whose(target) if wanted else None
-        wanted = who is not None and is_for(who, entry.told)
+        wanted = who is not None and is_visible_to(who, entry.item)
         if wanted:
             failed = await self._deliver(target, entry)
         done = structs.replace(target, seq=entry.seq, failed=failed)
@@ -213,20 +213,20 @@ class Outbox:
     async def _post(self, target: Destination, entry: FeedEntry) -> int:
         now, feed = self._clock.now_ms(), self._feed.id
         secret = self._seal.open(target.secret) if target.secret else ""
-        link = self._link(entry.told.session if isinstance(entry.told, FeedNotice) and entry.told.session else None)
+        link = self._link(entry.item.session if isinstance(entry.item, FeedNotice) and entry.item.session else None)
         if target.kind == "webhook":
             payload = payloads.webhook(target.url, secret, entry, feed, now)
         elif target.kind == "ntfy":
             payload = payloads.ntfy(target.url, secret, entry, feed, link)
         else:
             key = await self._own_key()
-            answers = await self._answers(target, entry.told)
+            answers = await self._answers(target, entry.item)
             payload = payloads.push(
                 target.url, target.p256dh, target.auth, key, entry, feed, link, now, os.urandom(16), answers
             )
         return await self._caller.post(payload.url, payload.body, payload.headers)
 
-    async def _answers(self, target: Destination, item: Told) -> dict[str, str]:
+    async def _answers(self, target: Destination, item: FeedItem) -> dict[str, str]:
         """Codes for the buttons of a permission's push message; questions and plans are answered on their card."""
         meta = item.meta or {}
         if not target.approves or not isinstance(item, FeedNotice) or item.kind != "permission.asked":
@@ -246,7 +246,7 @@ class Outbox:
 
 def _names(entry: FeedEntry) -> frozenset[str]:
     """The topics under which a target can subscribe to this entry."""
-    item = entry.told
+    item = entry.item
     if isinstance(item, Change):
         return frozenset((item.resource, f"{item.resource}.{item.action}"))
     return frozenset((item.topic, item.kind))

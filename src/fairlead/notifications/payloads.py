@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import structs
 
 from fairlead.model.errors import BadRequest
-from fairlead.notifications.api import Change, FeedEntry, FeedNotice, Told, cursor_text
+from fairlead.notifications.api import Change, FeedEntry, FeedItem, FeedNotice, cursor_text
 
 SHORT: Final = 400
 """Maximum characters of a title or message in a push: the whole stays far below the 4096 bytes that services accept."""
@@ -32,16 +32,16 @@ class Payload(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
-def outside(item: Told) -> Told:
+def redacted(item: FeedItem) -> FeedItem:
     """The version for external receivers: without a session's title and without an agent's failure message."""
     if isinstance(item, FeedNotice):
         return structs.replace(item, name="", message=item.outside or item.title)
     return structs.replace(item, said="", name="" if item.resource == "conversation" else item.name)
 
 
-def words(entry: FeedEntry, feed: str) -> dict[str, Any]:
+def entry_json(entry: FeedEntry, feed: str) -> dict[str, Any]:
     """An entry as JSON for an external receiver."""
-    item = outside(entry.told)
+    item = redacted(entry.item)
     at = datetime.fromtimestamp(entry.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     shown: dict[str, Any] = {
         "type": "change" if isinstance(item, Change) else "notice",
@@ -60,7 +60,7 @@ def words(entry: FeedEntry, feed: str) -> dict[str, Any]:
 
 def webhook(url: str, secret: str, entry: FeedEntry, feed: str, now: int) -> Payload:
     """A webhook signed according to the Standard Webhooks specification: HMAC-SHA256 of id, time and body."""
-    body = msgspec.json.encode(words(entry, feed))
+    body = msgspec.json.encode(entry_json(entry, feed))
     id, at = cursor_text(feed, entry.seq), str(now // 1000)
     signed = hmac.new(secret.encode(), b".".join((id.encode(), at.encode(), body)), hashlib.sha256).digest()
     signature = f"v1,{base64.b64encode(signed).decode()}"
@@ -71,7 +71,7 @@ def ntfy(url: str, token: str, entry: FeedEntry, feed: str, link: str) -> Payloa
     """An ntfy message, as JSON to the server's root: ntfy's headers allow only ASCII characters."""
     parts = urlsplit(url)
     base, _, topic = parts.path.rstrip("/").rpartition("/")
-    item = outside(entry.told)
+    item = redacted(entry.item)
     message = {
         "topic": topic,
         "title": item.title,
@@ -121,12 +121,12 @@ def push(
     answers: Mapping[str, str] | None = None,
 ) -> Payload:
     """An encrypted push message. `answers`: codes with which the receiving browser may answer the request."""
-    shown = words(entry, feed)
+    shown = entry_json(entry, feed)
     shown |= {"title": shown["title"][:SHORT], "message": shown["message"][:SHORT], "link": link, "meta": {}}
     if answers:
         shown["answers"] = dict(answers)
     shown |= {name: shown[name][:SHORT] for name in ("resourceName", "sessionName") if name in shown}
-    body = encrypted(msgspec.json.encode(shown), p256dh, auth, _private(new_key()), salt)
+    body = encrypt(msgspec.json.encode(shown), p256dh, auth, _private(new_key()), salt)
     headers = {
         "authorization": f"vapid t={_claim(endpoint, private, link, now)}, k={public_key(private)}",
         "content-encoding": "aes128gcm",
@@ -136,7 +136,7 @@ def push(
     return Payload(endpoint, body, headers)
 
 
-def encrypted(text: bytes, p256dh: str, auth: str, once: ec.EllipticCurvePrivateKey, salt: bytes) -> bytes:
+def encrypt(text: bytes, p256dh: str, auth: str, once: ec.EllipticCurvePrivateKey, salt: bytes) -> bytes:
     """Encrypt a message. `once` is a key for this message only."""
     theirs = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes(p256dh))
     ours = _point(once.public_key())

@@ -15,9 +15,9 @@ from fairlead.notifications.api import (
     PRIVATE,
     AgentRun,
     Change,
+    ChangeAction,
     Destination,
     Document,
-    Doing,
     HookEvent,
     MemoryResource,
     Project,
@@ -169,7 +169,7 @@ class Resources:
         await self._feed.write(*changes, puts=[_kept(item)], most=most)
         self.changed(item)
 
-    async def _write(self, item: Resource, action: Doing) -> None:
+    async def _write(self, item: Resource, action: ChangeAction) -> None:
         kind = KINDS[type(item)]
         changes = () if kind.resource is None else (_change(item, kind.resource, action),)
         if action == "delete" and not kind.soft:
@@ -183,7 +183,7 @@ def named(item: Resource) -> str:
     return str(getattr(item, KINDS[type(item)].label))
 
 
-def _change(item: Resource, resource: ResourceKind, action: Doing) -> Change:
+def _change(item: Resource, resource: ResourceKind, action: ChangeAction) -> Change:
     id, name = item.id, named(item)
     if action == "delete" and isinstance(item, Secret):
         id = ""

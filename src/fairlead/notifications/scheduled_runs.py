@@ -11,12 +11,12 @@ from msgspec import structs
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
-from fairlead.model.auth import OWNER, Identity, shown_name
+from fairlead.model.auth import OWNER, Identity, display_name
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import Busy, FairleadError, NotFound
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import MessageId, SessionId
-from fairlead.notifications.api import AgentRun, Change, Doing, RunStatus, ScheduledAgent
+from fairlead.notifications.api import AgentRun, Change, ChangeAction, RunStatus, ScheduledAgent
 from fairlead.notifications.resources import Resources
 from fairlead.system.clock import Clock
 
@@ -25,7 +25,7 @@ log = logging.getLogger("fairlead.notifications")
 OVER_BUDGET: Final = "error_max_budget_usd"
 """Claude Code's reason for a turn that used up its budget."""
 LOST: Final = "The gateway stopped while it ran."
-ACTIONS: Final[dict[RunStatus, Doing]] = {
+ACTIONS: Final[dict[RunStatus, ChangeAction]] = {
     "running": "run",
     "success": "complete",
     "error": "fail",
@@ -49,7 +49,7 @@ def identity(agent: ScheduledAgent) -> Identity:
     """The identity that an agent runs with: the rights that every creator of an agent has, and no right to approve,
     because no person is present. Its sessions belong to the user who made it."""
     user = agent.user or OWNER
-    return Identity(f"agent:{agent.id}", user, shown_name(user, agent.name), frozenset({"view", "chat"}))
+    return Identity(f"agent:{agent.id}", user, display_name(user, agent.name), frozenset({"view", "chat"}))
 
 
 class ScheduledRuns:

@@ -10,7 +10,7 @@ from typing import Final
 
 from fairlead.model.errors import FairleadError
 from fairlead.notifications.api import Reminder, Resource, ScheduledAgent
-from fairlead.notifications.change_feed import finished
+from fairlead.notifications.change_feed import cancel_and_wait
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.resources import Resources
 from fairlead.system.clock import Clock, Timer
@@ -42,14 +42,14 @@ class Scheduler:
     async def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await finished(self._ringing)
+        await cancel_and_wait(self._ringing)
 
     def changed(self, item: Resource) -> None:
         if isinstance(item, Reminder | ScheduledAgent):
             self._note(item)
             self._set()
 
-    async def rung(self) -> None:
+    async def wait_fired(self) -> None:
         """Wait until all items that were due have fired."""
         if self._ringing is not None:
             await asyncio.wait({self._ringing})

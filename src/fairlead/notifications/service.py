@@ -44,7 +44,7 @@ from fairlead.notifications.api import (
     ScheduledAgent,
     TryTarget,
     WriteFeedPreferences,
-    is_for,
+    is_visible_to,
     owned_by,
 )
 from fairlead.notifications.change_feed import ChangeFeed, FeedSubscriber
@@ -84,26 +84,26 @@ class NotificationService:
         self._public_url = public_url.rstrip("/")
         seal = FieldCipher(folder)
         self.feed = ChangeFeed(shelf, clock)
-        self.desk = Resources(shelf, self.feed, seal, clock)
-        self.outgoing = Outbox(self.desk, self.feed, documents, seal, caller, clock, self._link, who_is)
+        self.resources = Resources(shelf, self.feed, seal, clock)
+        self.outbox = Outbox(self.resources, self.feed, documents, seal, caller, clock, self._link, who_is)
         self.sessions = SessionBridge(self.feed, describe)
-        self.runs = ScheduledRuns(self.desk, gateway, clock, fresh)
-        self.alarms = Scheduler(self.desk, clock, self._ring)
-        self.desk.changed = self._changed
+        self.runs = ScheduledRuns(self.resources, gateway, clock, fresh)
+        self.scheduler = Scheduler(self.resources, clock, self._ring)
+        self.resources.changed = self._changed
 
     async def begin(self) -> None:
         await self.feed.start()
 
     async def start(self) -> None:
         await self.runs.start()
-        await self.alarms.start()
-        await self.outgoing.start()
+        await self.scheduler.start()
+        await self.outbox.start()
 
     async def stop(self) -> None:
-        await self.alarms.stop()
+        await self.scheduler.stop()
         await self.runs.stop()
         await self.sessions.stop()
-        await self.outgoing.stop()
+        await self.outbox.stop()
 
     # --- notifications from the core
 
@@ -111,30 +111,30 @@ class NotificationService:
         self.sessions.committed(session, events)
         self.runs.committed(session, events)
 
-    def news(self, session: SessionId, what: What) -> None:
-        self.sessions.news(session, what)
+    def session_changed(self, session: SessionId, what: What) -> None:
+        self.sessions.session_changed(session, what)
         if what == "deleted":
             self.runs.deleted(session)
 
     async def revoked(self, credential: str) -> None:
         """Remove a revoked credential's targets and disable its scheduled agents. A schedule stays stored, and another
         user may enable it again."""
-        for target in await self.desk.list(
+        for target in await self.resources.list(
             Destination, lambda target: credential in (target.device, target.credential)
         ):
-            await self.desk.remove(Destination, target.id)
-        for agent in await self.desk.list(ScheduledAgent, lambda agent: agent.credential == credential):
+            await self.resources.remove(Destination, target.id)
+        for agent in await self.resources.list(ScheduledAgent, lambda agent: agent.credential == credential):
             if agent.enabled:
-                await self.desk.edit(ScheduledAgent, agent.id, {"enabled": False})
+                await self.resources.edit(ScheduledAgent, agent.id, {"enabled": False})
             self.runs.abandon(agent)
-        await self.outgoing.codes.revoked(credential)
+        await self.outbox.codes.revoked(credential)
 
     async def forget(self, user: str) -> None:
         """Remove everything that belonged only to a deleted user."""
         await self.runs.forget(user)
         for kind in PRIVATE:
-            for item in await self.desk.list(kind, lambda item: item.user == user):
-                await self.desk.remove(kind, item.id)
+            for item in await self.resources.list(kind, lambda item: item.user == user):
+                await self.resources.remove(kind, item.id)
         await self._documents.delete(PREFERENCES, user)
         # Notices that were queued while the user still existed are written first.
         await self.sessions.stop()
@@ -170,46 +170,46 @@ class NotificationService:
         def accept(item: Resource) -> bool:
             return owned_by(who, item) and action.accept(item)
 
-        return await self.desk.list(action.kind, accept, action.limit, deleted=action.deleted)
+        return await self.resources.list(action.kind, accept, action.limit, deleted=action.deleted)
 
     async def _get(self, who: Identity, action: GetItem) -> Resource:
         return await self._theirs(who, action.kind, action.id)
 
     async def _theirs(self, who: Identity, kind: type[Resource], id: str, *, deleted: bool = False) -> Resource:
         """The item, if it belongs to this user. Raises NotFound, also for another user's item."""
-        item = await self.desk.get(kind, id, deleted=deleted)
+        item = await self.resources.get(kind, id, deleted=deleted)
         if not owned_by(who, item):
             raise NotFound(KINDS[kind].name, id)
         return item
 
     async def _add(self, who: Identity, action: AddItem) -> Resource:
-        return await self.desk.add(_made_by(who, action.item), action.value)
+        return await self.resources.add(_made_by(who, action.item), action.value)
 
     async def _edit(self, who: Identity, action: EditItem) -> Resource:
         await self._theirs(who, action.kind, action.id)
         changes = action.changes
         if action.kind is ScheduledAgent and changes.get("enabled"):
             changes = {**changes, "credential": who.credential}
-        return await self.desk.edit(action.kind, action.id, changes)
+        return await self.resources.edit(action.kind, action.id, changes)
 
     async def _remove(self, who: Identity, action: RemoveItem) -> Resource:
         await self._theirs(who, action.kind, action.id)
-        return await self.desk.remove(action.kind, action.id)
+        return await self.resources.remove(action.kind, action.id)
 
     async def _restore(self, who: Identity, action: RestoreItem) -> Resource:
         await self._theirs(who, action.kind, action.id, deleted=True)
-        return await self.desk.restore(action.kind, action.id)
+        return await self.resources.restore(action.kind, action.id)
 
     async def _reveal(self, who: Identity, action: RevealSecret) -> str:
-        return await self.desk.reveal(action.key)
+        return await self.resources.reveal(action.key)
 
     async def _run(self, who: Identity, action: RunAgent) -> AgentRun:
         await self._theirs(who, ScheduledAgent, action.id)
-        return await self.runs.run(await self.desk.get(ScheduledAgent, action.id))
+        return await self.runs.run(await self.resources.get(ScheduledAgent, action.id))
 
     async def _cancel(self, who: Identity, action: CancelAgent) -> int:
         await self._theirs(who, ScheduledAgent, action.id)
-        return await self.runs.cancel(await self.desk.get(ScheduledAgent, action.id))
+        return await self.runs.cancel(await self.resources.get(ScheduledAgent, action.id))
 
     async def _preferences(self, who: Identity, action: ReadFeedPreferences) -> Any:
         return await self._documents.get(PREFERENCES, who.user)
@@ -218,28 +218,28 @@ class NotificationService:
         await self._documents.put(PREFERENCES, who.user, action.value)
 
     async def _add_target(self, who: Identity, action: AddTarget) -> tuple[Destination, str]:
-        return await self.outgoing.add(_made_by(who, action.target))
+        return await self.outbox.add(_made_by(who, action.target))
 
     async def _try_target(self, who: Identity, action: TryTarget) -> None:
         await self._theirs(who, Destination, action.id)
-        await self.outgoing.test(action.id)
+        await self.outbox.test(action.id)
 
     async def _push_key(self, who: Identity, action: PushKey) -> str:
-        return await self.outgoing.push_key()
+        return await self.outbox.push_key()
 
     async def _read(self, who: Identity, action: ReadFeed) -> FeedPage:
         before = self.feed.head + 1 if action.before is None else action.before
         found: list[FeedEntry] = []
         while True:
             page = await self.feed.read(max(before - 1 - action.limit, 0), action.limit)
-            shown = [entry for entry in page.entries if entry.seq < before and is_for(who, entry.told)]
+            shown = [entry for entry in page.entries if entry.seq < before and is_visible_to(who, entry.item)]
             found = [*shown, *found][-action.limit :]
             before = max(before - action.limit, 1)
             if len(found) == action.limit or before <= max(page.first, 1):
                 return structs.replace(page, entries=tuple(found))
 
     async def _spend(self, who: Identity, action: RedeemAnswerCode) -> AnswerOf:
-        return await self.outgoing.codes.spend(action.code, who.credential)
+        return await self.outbox.codes.redeem(action.code, who.credential)
 
     # --- triggered inside the gateway
 
@@ -250,15 +250,15 @@ class NotificationService:
         return f"{self._public_url}/app/s/{session}" if session else f"{self._public_url}/"
 
     def _changed(self, item: Resource) -> None:
-        self.alarms.changed(item)
-        self.outgoing.changed(item)
+        self.scheduler.changed(item)
+        self.outbox.changed(item)
         if isinstance(item, ScheduledAgent) and item.deleted_at is not None:
             self.runs.abandon(item)
 
     async def _ring(self, item: Resource) -> None:
         if isinstance(item, Reminder):
             change = Change(resource="reminder", action="complete", id=item.id, name=item.message)
-            await self.desk.amend(Reminder, item.id, {"notified": True}, change)
+            await self.resources.amend(Reminder, item.id, {"notified": True}, change)
             log.info("reminder fired", extra={"reminder": item.id})
         elif isinstance(item, ScheduledAgent):
             try:

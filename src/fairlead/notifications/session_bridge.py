@@ -10,7 +10,7 @@ from fairlead.model import events as ev
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.session_changes import What
-from fairlead.notifications.api import Told
+from fairlead.notifications.api import FeedItem
 from fairlead.notifications.change_feed import ChangeFeed
 from fairlead.notifications.from_events import NoticeBuilder
 
@@ -23,7 +23,7 @@ BATCH: Final = 200
 Note = tuple[SessionId, What | ev.Event]
 Describe = Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]
 
-_TOLD: Final = frozenset(
+_REPORTED: Final = frozenset(
     {
         ev.SessionChanged,
         ev.TurnStarted,
@@ -50,10 +50,10 @@ class SessionBridge:
 
     def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
         for event in events:
-            if type(event) in _TOLD:
+            if type(event) in _REPORTED:
                 self._note(session, event)
 
-    def news(self, session: SessionId, what: What) -> None:
+    def session_changed(self, session: SessionId, what: What) -> None:
         if what in ("created", "deleted"):
             self._note(session, what)
 
@@ -75,10 +75,10 @@ class SessionBridge:
                     session: NoticeBuilder(session, *await self._describe(session))
                     for session in {note[0] for note in notes}
                 }
-                items: list[Told] = []
+                items: list[FeedItem] = []
                 for session, what in notes:
                     builder = builders[session]
-                    items += builder.news(what) if isinstance(what, str) else builder.event(what)
+                    items += builder.for_session_change(what) if isinstance(what, str) else builder.for_event(what)
                 if items:
                     await self._feed.write(*items)
             except FairleadError as error:

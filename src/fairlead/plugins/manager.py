@@ -112,7 +112,7 @@ class PluginManager:
             bridges = tuple(self._bridges)
             await asyncio.gather(*(runner.stop() for runner in self._runners.values()))
             for bridge in bridges:
-                bridge.cut()
+                bridge.abort()
             await asyncio.gather(*(bridge.closed() for bridge in bridges))
 
     # --- service calls and `PluginPages`

@@ -29,7 +29,7 @@ CLOSE_SECONDS: Final = 5.0
 """Time that a plugin has to read the last messages of a client that left, and to close its own side."""
 UNSENT_BYTES: Final = 128 * 1024
 """Maximum backlog for the client; above the mark at which a connection reports that it has drained."""
-UNHEARD_BYTES: Final = 256 * 1024
+PLUGIN_BACKLOG_BYTES: Final = 256 * 1024
 """Backlog for the plugin above which reading from the client stops."""
 MESSAGE_COST: Final = 64
 """Bytes counted for an empty message in the backlog, so that a flood of them is bounded too."""
@@ -108,7 +108,7 @@ class WebSocketProxy:
     def received(self, data: bytes, text: bool) -> None:
         self._messages.append((data, text))
         self._waiting += len(data) + MESSAGE_COST
-        if self._wire is not None and self._waiting > UNHEARD_BYTES and not self._paused:
+        if self._wire is not None and self._waiting > PLUGIN_BACKLOG_BYTES and not self._paused:
             self._paused = True
             self._wire.pause()
         self._filled.set()
@@ -124,9 +124,9 @@ class WebSocketProxy:
         if self._task is None:
             self._spawn(self._join())
         # Without a timeout, the remaining messages for a plugin that does not read would stay forever.
-        self._timer = self._clock.call_later(CLOSE_SECONDS, self.cut)
+        self._timer = self._clock.call_later(CLOSE_SECONDS, self.abort)
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Close the plugin's socket immediately."""
         self._plugin.transport.abort()
 
@@ -152,7 +152,7 @@ class WebSocketProxy:
         finally:
             speaking.cancel()
             await asyncio.wait({speaking})
-            self.cut()
+            self.abort()
             await self._plugin.wait_closed()
             if self._timer is not None:
                 self._timer.cancel()
@@ -185,7 +185,7 @@ class WebSocketProxy:
 
     def _on_sent(self, size: int) -> None:
         self._waiting -= size
-        if self._paused and self._wire is not None and self._waiting <= UNHEARD_BYTES:
+        if self._paused and self._wire is not None and self._waiting <= PLUGIN_BACKLOG_BYTES:
             self._paused = False
             self._wire.resume()
 

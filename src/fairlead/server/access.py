@@ -4,7 +4,7 @@ import logging
 
 from fairlead.auth.api.accounts import TooManyAttempts
 from fairlead.auth.credentials import Credentials
-from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, asks_for_basic, decide
+from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, basic_to_check, decide
 from fairlead.auth.origins import AllowedOrigins
 from fairlead.model.requests import Head
 
@@ -13,12 +13,12 @@ log = logging.getLogger("fairlead.gate")
 
 class AccessControl:
     def __init__(self, house: AllowedOrigins, credentials: Credentials) -> None:
-        self.house = house
+        self.allowed_origins = house
         self._credentials = credentials
 
     async def check_basic(self, head: Head, demand: AccessRequirement) -> AccessRefused | None:
         """Check a password, which is slow, before `admit`. Rejects only callers with too many failed attempts."""
-        given = asks_for_basic(head, demand, self.house)
+        given = basic_to_check(head, demand, self.allowed_origins)
         if given is not None:
             try:
                 await self._credentials.basic_sign_in.check(*given, head.peer)
@@ -27,11 +27,11 @@ class AccessControl:
         return None
 
     def admit(self, head: Head, demand: AccessRequirement) -> AccessAllowed | AccessRefused:
-        verdict = decide(head, demand, self.house, self._credentials)
+        verdict = decide(head, demand, self.allowed_origins, self._credentials)
         if isinstance(verdict, AccessAllowed):
             if verdict.ticket:
                 # Nothing was awaited since the decision, so no other request can have spent it.
-                self._credentials.tickets.spend(verdict.ticket)
+                self._credentials.tickets.redeem(verdict.ticket)
             return verdict
         return self._refused(head, verdict)
 

@@ -36,11 +36,11 @@ from fairlead.model.routes import (
 from fairlead.model.session_changes import ChangeListenerHandle
 from fairlead.model.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
 from fairlead.server.access import AccessControl
-from fairlead.server.dispatch import Dispatcher, Performers
+from fairlead.server.dispatch import Dispatcher, ServiceHandlers
 from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, open_per_credential
 from fairlead.server.multipart import FormBody
-from fairlead.server.responses import news_chunks, refusal, send_and_close, send_file, send_response, send_stream
+from fairlead.server.responses import change_chunks, refusal, send_and_close, send_file, send_response, send_stream
 from fairlead.server.route_table import RouteMatch, RouteTable, at_door, at_main_port
 from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
 from fairlead.server.sockets import SocketEndpoint, SocketHost
@@ -79,9 +79,9 @@ class AppConfig:
 
     protocols: Sequence[ClientProtocol]
     gateway: Gateway
-    performers: Performers
+    handlers: ServiceHandlers
     credentials: Credentials
-    house: AllowedOrigins
+    allowed_origins: AllowedOrigins
     clock: Clock
     version: str
     base: str = ""
@@ -100,17 +100,17 @@ class App:
         place = at_door if parts.door else at_main_port
         placed = [place(protocol) for protocol in parts.protocols]
         self.table = RouteTable([_own("" if parts.door else parts.version, served), *placed, *parts.inbound])
-        self.doer = Dispatcher(parts.gateway, parts.performers)
+        self.dispatcher = Dispatcher(parts.gateway, parts.handlers)
         # The requirement for unknown paths: to a caller without a credential they look like all other paths.
         accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
         self._unknown = AccessRequirement(access="any", accounts=accounts, basic=parts.basic)
         # A client of a door may understand only its own protocol's errors.
         self._worded = next((protocol.refused for protocol in placed if protocol.refused), None) if parts.door else None
         self._parts = parts
-        self._keeper = AccessControl(parts.house, parts.credentials)
+        self._keeper = AccessControl(parts.allowed_origins, parts.credentials)
         limits = parts.limits
         self._shares = parts.shares or CredentialShares(open_per_credential(limits), limits.bytes_per_credential)
-        self._sockets = SocketHost(self.doer, parts.clock, parts.limits, parts.fresh)
+        self._sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh)
         self._stopping = asyncio.Event()
         self._listening: set[ChangeListenerHandle] = set()
 
@@ -123,7 +123,9 @@ class App:
         raise RuntimeError(f"there is nothing to do for {scope['type']} here")
 
     def _demand(self, match: RouteMatch[Route] | RouteMatch[SocketRoute] | None) -> AccessRequirement:
-        return self._unknown if match is None else demand_of(match.route, match.params, basic=self._parts.basic)
+        return (
+            self._unknown if match is None else access_requirement(match.route, match.params, basic=self._parts.basic)
+        )
 
     def _admit(self, scope: Scope, head: Head, demand: AccessRequirement) -> AccessAllowed | AccessRefused:
         verdict = self._keeper.admit(head, demand)
@@ -176,7 +178,7 @@ class App:
             await send_and_close(send, receive, answer, self._parts.clock)
         else:
             with HeldBody(share, scope.get("extensions", {}).get(GUARD)) as held:
-                await send_response(send, answer, self._parts.clock.now_ms(), left=held.left)
+                await send_response(send, answer, self._parts.clock.now_ms(), left=held.set_remaining)
 
     async def _answer(self, match: RouteMatch[Route], head: Head, who: Identity, receive: Receive) -> Answer:
         parts, route = self._parts, match.route
@@ -197,7 +199,7 @@ class App:
             )
             if route.form:
                 return await self._answer_form(route, request, receive)
-            answering = self.doer.run(who, route.handle(request))
+            answering = self.dispatcher.drive(who, route.handle(request))
             return await (self._while_wanted(receive, answering) if route.waits else answering)
         except FairleadError as error:
             closing = (_CLOSE,) if isinstance(error, TooLarge) else ()
@@ -211,8 +213,8 @@ class App:
             return error_response(fault, self._worded)
 
     async def _answer_form(self, route: Route, request: Request, receive: Receive) -> Answer:
-        form = FormBody(request.head, receive, self.doer, self._parts.clock, self._parts.limits.form_s)
-        answer = await self.doer.run(request.who, route.handle(request), {AcceptForm: form.take})
+        form = FormBody(request.head, receive, self.dispatcher, self._parts.clock, self._parts.limits.form_s)
+        answer = await self.dispatcher.drive(request.who, route.handle(request), {AcceptForm: form.accept})
         if form.whole or not isinstance(answer, Response):
             return answer
         return structs.replace(answer, headers=(*answer.headers, _CLOSE))
@@ -267,7 +269,7 @@ class App:
         self._listening.add(listener)
         try:
             headers = {"content-type": answer.content_type}
-            await send_stream(scope, receive, send, news_chunks(answer, clock), headers, clock.now_ms())
+            await send_stream(scope, receive, send, change_chunks(answer, clock), headers, clock.now_ms())
         finally:
             self._listening.discard(listener)
             listener.close()
@@ -317,7 +319,7 @@ class App:
             del check, checked
             await run_endpoint(scope, receive, send, endpoint, options=options, subprotocol=subprotocol)
         finally:
-            endpoint.over()
+            endpoint.abandon()
             detach()
 
     def _open_socket(self, scope: Scope, head: Head, match: RouteMatch[SocketRoute] | None) -> Response | _Opened:
@@ -354,7 +356,7 @@ class App:
         endpoint = SocketEndpoint(conversation, who, self._sockets, name=route.name, peer=head.peer, compress=compress)
         most = route.message_limit or parts.limits.message_bytes
         options = ConnectionOptions(max_message=most, compress=compress, share=share)
-        detach = parts.credentials.attach(who, endpoint.revoked, endpoint.come_again)
+        detach = parts.credentials.attach(who, endpoint.on_revoked, endpoint.ask_to_reconnect)
 
         def leave() -> None:
             detach()
@@ -370,7 +372,7 @@ class App:
 
     async def _checked(self, who: Identity, check: Check, path: str) -> Response | AcceptedSubprotocol | None:
         try:
-            return await self.doer.run(who, check)
+            return await self.dispatcher.drive(who, check)
         except FairleadError as error:
             return error_response(error)
         except Exception as error:
@@ -391,7 +393,9 @@ def head_of(scope: Scope) -> Head:
     )
 
 
-def demand_of(route: Route | SocketRoute, params: Mapping[str, str], *, basic: bool = False) -> AccessRequirement:
+def access_requirement(
+    route: Route | SocketRoute, params: Mapping[str, str], *, basic: bool = False
+) -> AccessRequirement:
     signed = isinstance(route, Route) and route.signed
     session = params.get("session", "").lower()
     return AccessRequirement(

@@ -9,7 +9,7 @@ from typing import Final
 import fairlead.clients
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.views import Projection
-from fairlead.server.errors import CannotServe, ViewClash
+from fairlead.server.errors import CannotServe, ProjectionClash
 
 GROUP: Final = "fairlead.clients"
 
@@ -26,14 +26,14 @@ def discover() -> tuple[ClientProtocol, ...]:
     return tuple(found)
 
 
-def views_of(protocols: Iterable[ClientProtocol]) -> dict[str, Projection]:
+def projections_of(protocols: Iterable[ClientProtocol]) -> dict[str, Projection]:
     """Return all projections by name. Raises ViewClash, which names both owners of a duplicate name."""
     found: dict[str, Projection] = {}
     owners: dict[str, str] = {}
     for protocol in protocols:
         for view in protocol.views:
             if view.name in found:
-                raise ViewClash(view.name, owners[view.name], protocol.name)
+                raise ProjectionClash(view.name, owners[view.name], protocol.name)
             found[view.name], owners[view.name] = view, protocol.name
     return found
 

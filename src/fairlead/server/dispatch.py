@@ -16,13 +16,13 @@ from fairlead.sessions.api.folders import Admin, InspectFolder, ListTrusted, Tru
 
 T = TypeVar("T")
 
-Performer = Callable[[Identity, Any], Awaitable[Any]]
-Performers = Mapping[type[ServiceCall], Performer]
+ServiceHandler = Callable[[Identity, Any], Awaitable[Any]]
+ServiceHandlers = Mapping[type[ServiceCall], ServiceHandler]
 
-NOTHING_MORE: Final[Performers] = {}
+NO_HANDLERS: Final[ServiceHandlers] = {}
 
 
-def trust_performers(admin: Admin) -> Performers:
+def trust_handlers(admin: Admin) -> ServiceHandlers:
     """Return the handlers of the service calls on trusted folders, which use the core's `Admin` port."""
 
     async def listed(who: Identity, action: ListTrusted) -> Any:
@@ -45,11 +45,11 @@ def trust_performers(admin: Admin) -> Performers:
     }
 
 
-LEAVING: Final = "leaving"
+REMOVED_USERS: Final = "leaving"
 """Document space of removed users whose data may not be completely deleted yet."""
 
 
-class Leaving:
+class RemovalCleanup:
     """Notifies services that store data of a credential or a user when that credential or user is removed.
 
     The next user with the same name is a different person. If the gateway dies in between, it continues at its next
@@ -69,13 +69,13 @@ class Leaving:
         self._removed = removed
 
     async def start(self) -> None:
-        for name, credentials in (await self._documents.list(LEAVING)).items():
+        for name, credentials in (await self._documents.list(REMOVED_USERS)).items():
             if self._is_user(name):
-                await self._documents.delete(LEAVING, name)
+                await self._documents.delete(REMOVED_USERS, name)
             else:
                 await self._forget(name, credentials)
 
-    def performers(self, performers: Performers) -> Performers:
+    def performers(self, performers: ServiceHandlers) -> ServiceHandlers:
         """Return the same handlers, with cleanup after revoking a credential and removing a user."""
         revoke, remove = performers[RevokeCredential], performers[accounts.RemoveUser]
 
@@ -88,9 +88,9 @@ class Leaving:
             await self.start()
             if self._is_user(action.name):
                 # Stored before the user is removed, so that a gateway that dies here finishes at its next start.
-                await self._documents.put(LEAVING, action.name, [])
+                await self._documents.put(REMOVED_USERS, action.name, [])
             ended = await remove(who, action)
-            await self._documents.put(LEAVING, action.name, list(ended))
+            await self._documents.put(REMOVED_USERS, action.name, list(ended))
             await self._forget(action.name, ended)
             return ended
 
@@ -101,7 +101,7 @@ class Leaving:
             await self._forget_credential(credential)
         for notify in self._removed:
             await notify(name)
-        await self._documents.delete(LEAVING, name)
+        await self._documents.delete(REMOVED_USERS, name)
 
     async def _forget_credential(self, credential: str) -> None:
         for notify in self._revoked:
@@ -109,7 +109,7 @@ class Leaving:
 
 
 class Dispatcher:
-    def __init__(self, gateway: Gateway, performers: Performers) -> None:
+    def __init__(self, gateway: Gateway, performers: ServiceHandlers) -> None:
         self.gateway = gateway
         self._performers = performers
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,12 +121,12 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until all spawned work has finished."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def do(self, who: Identity, step: Step, more: Performers = NOTHING_MORE) -> Any:
+    async def dispatch(self, who: Identity, step: Step, more: ServiceHandlers = NO_HANDLERS) -> Any:
         if isinstance(step, ServiceCall):
             performer = more.get(type(step)) or self._performers[type(step)]
             return await performer(who, step)
@@ -136,14 +136,14 @@ class Dispatcher:
             return await self.gateway.command(who, step)
         return await self.gateway.ask(who, step)
 
-    async def run(self, who: Identity, steps: Generator[Step, Any, T], more: Performers = NOTHING_MORE) -> T:
+    async def drive(self, who: Identity, steps: Generator[Step, Any, T], more: ServiceHandlers = NO_HANDLERS) -> T:
         """Drive a route's generator to its response. An error of a step is raised inside the generator, which may
         catch it. `more`: additional handlers for this request alone."""
         try:
             step = next(steps)
             while True:
                 try:
-                    answer = await self.do(who, step, more)
+                    answer = await self.dispatch(who, step, more)
                 except Exception as error:
                     step = steps.throw(error)
                 else:

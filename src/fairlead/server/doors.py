@@ -18,7 +18,7 @@ from fairlead.model.errors import BadRequest
 from fairlead.model.routes import ClientProtocol, Login
 from fairlead.server.app import App, AppConfig
 from fairlead.server.errors import BadServerSetting, PortInUse, UnsafeBind
-from fairlead.server.listeners import Binding, house_of, open_sockets, urls
+from fairlead.server.listeners import Binding, allowed_origins, open_sockets, urls
 from fairlead.server.static import StaticFiles
 
 _OPTION: Final = "--door"
@@ -63,7 +63,7 @@ class OpenDoor:
             protocols=(self.protocol,),
             inbound=(),
             door=True,
-            house=house_of(self.binding, self.sockets),
+            house=allowed_origins(self.binding, self.sockets),
             base=self.binding.public_url,
             options=self.options,
             basic=self.login == "basic",
@@ -73,7 +73,7 @@ class OpenDoor:
         files = StaticFiles(self.static)
         # The pages need the credential too: a browser prompts its user when it requests one of them.
         served = files.protocol("any" if own.basic else "public")
-        return App(replace(own, inbound=(served,), performers={**parts.performers, **files.performers()}))
+        return App(replace(own, inbound=(served,), performers={**parts.handlers, **files.handlers()}))
 
 
 def check_doors(

@@ -76,7 +76,7 @@ class Stopping(FairleadError):
     status = 503
 
 
-class ViewClash(CannotServe):
+class ProjectionClash(CannotServe):
     code = "view_clash"
 
     def __init__(self, view: str, first: str, second: str) -> None:

@@ -35,7 +35,7 @@ class HeadTooLarge(Exception):
 class GuardedHttp(HttpToolsProtocol):
     """One connection. It counts as unauthenticated from its beginning until a request was admitted."""
 
-    room: ClassVar[UnauthenticatedConnections]
+    unauthenticated: ClassVar[UnauthenticatedConnections]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -46,7 +46,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._in_head = True
         self._lost = False
 
-    def prove(self) -> None:
+    def mark_authenticated(self) -> None:
         """Note that a request on this connection carried a valid credential."""
         self._proven = True
         self._go()
@@ -112,7 +112,7 @@ class GuardedHttp(HttpToolsProtocol):
         driver = self.transport.get_protocol()
         if isinstance(driver, WebSocketDriver):
             # The driver takes the connection over; it stays unauthenticated until its credential was checked.
-            driver.waiting(self._go)
+            driver.on_authenticated(self._go)
         else:
             self._go()
 
@@ -141,7 +141,7 @@ class GuardedHttp(HttpToolsProtocol):
         exists while its peer reads nothing."""
         if not self._proven and not self.transport.is_closing():
             self._go()
-            self._leave = self.room.enter(self.client[0] if self.client else "", self._put_out)
+            self._leave = self.unauthenticated.add(self.client[0] if self.client else "", self._put_out)
 
     def _go(self) -> None:
         if self._leave is not None:

@@ -49,7 +49,7 @@ connection is closed at once."""
 _BACKLOG: Final = 512
 
 
-def storm(limits: ServerLimits) -> int:
+def unauthenticated_hard_limit(limits: ServerLimits) -> int:
     """Return the hard limit of connections without a credential."""
     return max(1, min(limits.waiting * _STORM, limits.descriptors // 2 - 1))
 
@@ -100,7 +100,7 @@ class UnauthenticatedConnections:
     ) -> None:
         self._clock = clock
         self._limits = limits
-        self._storm = storm(limits)
+        self._storm = unauthenticated_hard_limit(limits)
         # A proxy's address stands for many clients: only the total limit applies to it.
         self._exempt = exempt
         self._numbers = count()
@@ -108,7 +108,7 @@ class UnauthenticatedConnections:
         self._by_address: dict[str, OrderedDict[int, None]] = {}
         self._timer: Timer | None = None
 
-    def enter(self, address: str, put_out: Callable[[], None]) -> Callable[[], None]:
+    def add(self, address: str, put_out: Callable[[], None]) -> Callable[[], None]:
         """Add a connection. `put_out` is called when it must close; the returned function removes it."""
         if len(self._all) >= self._storm:
             self._expire(next(iter(self._all)))

@@ -104,7 +104,7 @@ def open_sockets(binding: Binding) -> list[socket.socket]:
     return opened
 
 
-def house_of(binding: Binding, sockets: Sequence[socket.socket]) -> AllowedOrigins:
+def allowed_origins(binding: Binding, sockets: Sequence[socket.socket]) -> AllowedOrigins:
     """Return the host names, ports and origins that the gate accepts for these sockets."""
     name = parse_authority(binding.host)
     return AllowedOrigins(

@@ -34,7 +34,7 @@ class FormBody:
         self._seconds = seconds
         self.whole = False
 
-    async def take(self, who: Identity, action: AcceptForm) -> tuple[Upload, ...]:
+    async def accept(self, who: Identity, action: AcceptForm) -> tuple[Upload, ...]:
         form = action.form
         boundary = _boundary(self._head)
         # Besides the files, room for the heads of as many parts and of one part that is not a file.
@@ -42,7 +42,7 @@ class FormBody:
         length = self._head.first("content-length")
         if length.isdigit() and len(length) < 19 and int(length) > most:
             raise TooLarge("form", int(length), most)
-        intake: Intake = await self._doer.do(who, OpenIntake())
+        intake: Intake = await self._doer.dispatch(who, OpenIntake())
         try:
             parts = FileParts(boundary, form, intake)
             try:

@@ -14,7 +14,7 @@ from fairlead.model.errors import NotFound
 from fairlead.model.requests import Response, ServiceCall
 from fairlead.model.routes import FileStream
 from fairlead.plugins.api import PluginPages, ReadPluginFile
-from fairlead.server.dispatch import Performer
+from fairlead.server.dispatch import ServiceHandler
 from fairlead.server.static import TYPES, ReadStatic, StaticFiles
 
 POLICY: Final = (
@@ -25,7 +25,7 @@ POLICY: Final = (
 _LIBRARIES: Final = "node_modules"
 
 
-def page_performers(pages: PluginPages) -> Mapping[type[ServiceCall], Performer]:
+def page_handlers(pages: PluginPages) -> Mapping[type[ServiceCall], ServiceHandler]:
     async def read(who: Identity, action: ReadPluginFile) -> Response | FileStream:
         folder = await pages.page(action.name)
         path = PurePosixPath(action.path)

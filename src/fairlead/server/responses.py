@@ -132,13 +132,13 @@ async def send_stream(
     await response(scope, receive, send)
 
 
-async def news_chunks(answer: ChangeStream, clock: Clock) -> AsyncIterator[bytes]:
+async def change_chunks(answer: ChangeStream, clock: Clock) -> AsyncIterator[bytes]:
     """Yield encoded changes, and beats in between. The first beat comes at once, so that the client sees that it is
     connected."""
     yield answer.beat
     while True:
         try:
-            changes = await within(clock, answer.every, answer.listener.hear())
+            changes = await within(clock, answer.every, answer.listener.next_notices())
         except TimeoutError:
             yield answer.beat
             continue

@@ -81,8 +81,8 @@ class ServerRunner:
         self._clock = clock
         self._sockets = [*sockets, *(listener for door, _ in doors for listener in door.sockets)]
         self.urls = urls(binding, sockets)
-        self.room = UnauthenticatedConnections(clock, limits, frozenset(binding.trusted_proxies))
-        http = guarded_http(self.room)
+        self.unauthenticated = UnauthenticatedConnections(clock, limits, frozenset(binding.trusted_proxies))
+        http = guarded_http(self.unauthenticated)
         config = uvicorn.Config(
             Ports(app, {door.port: own for door, own in doors}) if doors else app,
             http=http,
@@ -122,7 +122,7 @@ class ServerRunner:
 
     async def _settled(self) -> None:
         for app in self._apps:
-            await app.doer.settled()
+            await app.dispatcher.wait_idle()
 
     async def ready(self) -> None:
         """Wait until the server accepts connections."""

@@ -140,7 +140,7 @@ class HeldBody:
     def __exit__(self, *_: object) -> None:
         self._share.forget(self)
 
-    def left(self, size: int) -> None:
+    def set_remaining(self, size: int) -> None:
         self._left = size
         if self._carrier is not None and self._carrier.congested:
             self._share.note(self, size)

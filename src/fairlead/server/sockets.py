@@ -49,7 +49,7 @@ log = logging.getLogger("fairlead.server")
 REVOKED = 4401
 """Close code of a socket whose credential was revoked: like 401, in the range for applications."""
 
-AGAIN = 1012
+RECONNECT = 1012
 """Close code of a socket whose credential could see more when it was opened. It asks the client to connect again, and
 is from RFC 6455's registry."""
 
@@ -71,7 +71,7 @@ class _Slot:
 class SocketHost:
     """Dependencies shared by all sockets of a server."""
 
-    doer: Dispatcher
+    dispatcher: Dispatcher
     clock: Clock
     limits: ServerLimits
     fresh: Callable[[], str]
@@ -140,22 +140,22 @@ class SocketEndpoint:
         """Run these effects on open, instead of those that the protocol's `opened` returns."""
         self._begin = things
 
-    def over(self) -> None:
+    def abandon(self) -> None:
         """Notify the proxy that was to get the socket if the client left before it was open."""
         begin, self._begin = self._begin, None
         for thing in begin or ():
             if isinstance(thing, AttachProxy):
-                thing.relay.detached(ABNORMAL, "")
+                thing.proxy.detached(ABNORMAL, "")
 
-    def revoked(self) -> None:
+    def on_revoked(self) -> None:
         """Close the socket because its credential is no longer valid."""
         self._revoked = True
         if self._connection is not None:
             self._hang_up(REVOKED, "the credential was revoked")
 
-    def come_again(self) -> None:
+    def ask_to_reconnect(self) -> None:
         """Close the socket because its credential sees less than before; the client is to reconnect."""
-        self._hang_up(AGAIN, "what you may see has changed: connect again")
+        self._hang_up(RECONNECT, "what you may see has changed: connect again")
 
     # --- callbacks of the connection
 
@@ -241,11 +241,11 @@ class SocketEndpoint:
                     self._signal(thing)
                 case CloseSocket(code=code, reason=reason):
                     self._hang_up(code, reason)
-                case AttachOwner(holder=holder):
+                case AttachOwner(owner=holder):
                     self._attach(holder)
-                case AttachProxy(relay=relay):
+                case AttachProxy(proxy=relay):
                     self._pass_on(relay)
-                case EnterChannel(hall=channel):
+                case EnterChannel(channel=channel):
                     self._enter(channel)
                 case _:
                     assert_never(thing)
@@ -288,7 +288,7 @@ class SocketEndpoint:
 
     def _signal(self, signal: Signal) -> None:
         if any(session == signal.session for session, _ in self._watches):
-            self._host.doer.gateway.signal(self._who, signal.session, signal.kind, signal.data)
+            self._host.dispatcher.gateway.signal(self._who, signal.session, signal.kind, signal.data)
         else:
             self._do(
                 self._conversation.failed(signal.tag, Busy("Subscribe to the session first.", session=signal.session))
@@ -307,7 +307,7 @@ class SocketEndpoint:
 
     async def _perform(self, run: Perform, slot: _Slot) -> None:
         try:
-            answer = await self._host.doer.do(self._who, run.step)
+            answer = await self._host.dispatcher.dispatch(self._who, run.step)
         except Exception as error:
             failure = self._known(error, type(run.step).__name__)
             slot.settle = lambda: self._conversation.failed(run.tag, failure)
@@ -345,14 +345,14 @@ class SocketEndpoint:
 
     async def _subscribe(self, wanted: Subscribe) -> None:
         before = self._stop_watching((wanted.session, wanted.view))
-        cursor = before.place if wanted.keep and before is not None else wanted.cursor
+        cursor = before.cursor if wanted.keep and before is not None else wanted.cursor
         if len(self._watches) >= self._host.limits.watches_per_socket:
             raise TooMany(f"One socket watches at most {self._host.limits.watches_per_socket} sessions.")
         connection = self._connection
         if connection is None:
             return
         sink = ConnectionSink(connection, self._compress, partial(self._watch_failed, wanted))
-        watch = await self._host.doer.gateway.watch(
+        watch = await self._host.dispatcher.gateway.watch(
             self._who, wanted.session, cursor, wanted.variant, sink, wanted.view
         )
         if self._connection is None:
@@ -384,7 +384,7 @@ class SocketEndpoint:
     # --- the limit on work in flight
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._host.doer.spawn(work)
+        task = self._host.dispatcher.spawn(work)
         self._running += 1
         task.add_done_callback(self._finished)
         if self._running >= self._host.limits.in_flight:

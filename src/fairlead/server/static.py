@@ -81,7 +81,7 @@ class StaticFiles:
         )
         return ClientProtocol(name="static files", routes=(route,))
 
-    def performers(self) -> Mapping[type[ServiceCall], Any]:
+    def handlers(self) -> Mapping[type[ServiceCall], Any]:
         return {ReadStatic: self._perform}
 
     async def _perform(self, who: Identity, action: ReadStatic) -> Response | FileStream:

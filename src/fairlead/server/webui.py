@@ -71,7 +71,7 @@ class WebUi:
         )
         return ClientProtocol(name="web UI", routes=routes)
 
-    def performers(self) -> Mapping[type[ServiceCall], Any]:
+    def handlers(self) -> Mapping[type[ServiceCall], Any]:
         return {ReadAsset: self._perform}
 
     async def _perform(self, who: Identity, action: ReadAsset) -> Response | FileStream:

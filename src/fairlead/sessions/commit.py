@@ -18,7 +18,7 @@ from fairlead.model.commands import Reply
 from fairlead.model.errors import Unavailable
 from fairlead.model.ids import RequestId, SessionId, event_id
 from fairlead.model.store import Checkpoint, NewEntry, Origin, StoredReply
-from fairlead.sessions.decide import adopts
+from fairlead.sessions.decide import follows_agent_mode
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.log import PendingEntries, SessionLog
 from fairlead.sessions.state import SessionState, encode_state, evolve
@@ -56,8 +56,8 @@ class Commit:
         self.state = core.state
         self.events: list[ev.Event] = []
         self.replies: list[StoredReply] = []
-        self.places: list[Checkpoint] = []
-        self.turning = False
+        self.offsets: list[Checkpoint] = []
+        self.force_checkpoint = False
         """Force a checkpoint: the cause of this commit is not a record, so replaying the log would not reproduce the
         interpreter's state."""
 
@@ -65,7 +65,7 @@ class Commit:
         event, entry = self.stage.add(event, origin, raw, at)
         self.state = evolve(self.state, event, entry.seq, entry.event)
         self.events.append(event)
-        self._core.interpreter.placed(event, entry.seq)
+        self._core.interpreter.assign_seq(event, entry.seq)
         if isinstance(event, ev.ToolEnded):
             self.cancel([item.request for item in self.state.pending if item.call == event.call], "the tool has ended")
         elif isinstance(event, ev.TurnEnded):
@@ -87,16 +87,16 @@ class Commit:
                 continue
             if by and isinstance(event, ev.UserMessage):
                 event = msgspec.structs.replace(event, by=by)
-            self.add(self._core.seen(event, self.state), record.origin if raw is not None else "", raw, record.at)
+            self.add(self._core.enrich(event, self.state), record.origin if raw is not None else "", raw, record.at)
             raw = None
         self.stage.drop.update(outcome.drop)
 
-    def keep_place(self, name: str, data: bytes) -> None:
+    def save_offset(self, name: str, data: bytes) -> None:
         """Store the read position of a source together with the events read, so that nothing is read twice or
         skipped."""
-        self.places.append(Checkpoint(name, self.stage.seq, data))
+        self.offsets.append(Checkpoint(name, self.stage.seq, data))
 
-    def keep_reply(self, key: str, reply: Reply) -> None:
+    def save_reply(self, key: str, reply: Reply) -> None:
         self.replies.append(StoredReply(key, msgspec.json.encode(reply)))
 
     def cancel(self, requests: Iterable[RequestId], reason: str) -> None:
@@ -136,9 +136,9 @@ class SessionCore:
         self._stalled = _future()
         """Completed with the store's error while a patient commit waits for the store."""
         self.listener: CommitListener | None = None
-        self.mode_asked: RequestedMode | None = None
+        self.requested_mode: RequestedMode | None = None
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
-        self.hurried = False
+        self.shutting_down = False
         """The gateway is shutting down: commits do not wait for an unavailable store. The next start recovers the
         missing events."""
         self.found_at: int | None = None
@@ -156,7 +156,7 @@ class SessionCore:
         return Commit(self)
 
     @contextlib.asynccontextmanager
-    async def for_client(self) -> AsyncIterator[None]:
+    async def client_lock(self) -> AsyncIterator[None]:
         """Take the lock for a client's command. Raises Unavailable if the holder waits for an unavailable store."""
         taking = asyncio.ensure_future(self.lock.acquire())
         either: set[asyncio.Future[Any]] = {taking, self._stalled}
@@ -182,7 +182,7 @@ class SessionCore:
         summary = state.summary() if state is not self.state else None
         if summary is not None and self.found_at is not None:
             summary = msgspec.structs.replace(summary, state="idle", updated=self.found_at)
-        checkpoints = (*self._checkpoints(transition), *transition.places)
+        checkpoints = (*self._checkpoints(transition), *transition.offsets)
         write = partial(self.log.write, stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
         cancelled = False
         while True:
@@ -197,12 +197,12 @@ class SessionCore:
             except Unavailable as error:
                 if cancelled:
                     raise asyncio.CancelledError from error
-                if not patient or self.hurried:
+                if not patient or self.shutting_down:
                     raise
                 logger.error("store unavailable", extra={"session": self.session, "error": error.message})
                 await self._wait_out(error)
         self.state = state
-        if len(checkpoints) > len(transition.places):
+        if len(checkpoints) > len(transition.offsets):
             self._since_checkpoint = 0
         if self.listener is not None and transition.events:
             self.listener.committed(transition.events)
@@ -221,7 +221,7 @@ class SessionCore:
         # A large checkpoint (a long stream) is written less often, so that its cost per event stays the same.
         enough = max(self.services.limits.checkpoint_every, self._checkpoint_bytes // BYTES_PER_EVENT)
         due = (
-            transition.turning
+            transition.force_checkpoint
             or self._since_checkpoint >= enough
             or any(
                 isinstance(event, ev.TurnEnded | ev.AgentExited | ev.SessionOpened | ev.SessionForked)
@@ -235,7 +235,7 @@ class SessionCore:
         self._checkpoint_bytes = len(state) + len(memory)
         return Checkpoint(STATE, seq, state), Checkpoint(INTERPRETER, seq, memory)
 
-    def seen(self, event: ev.Event, state: SessionState) -> ev.Event:
+    def enrich(self, event: ev.Event, state: SessionState) -> ev.Event:
         """Complete or replace an interpreted event with facts that only the core has: the sender of a message, the
         requester of a mode, whether that mode is new and whether the policy follows it, and the rules that would answer
         a request permanently."""
@@ -247,9 +247,9 @@ class SessionCore:
             return event
         if event.mode == state.settings.mode:
             return ev.RecordStored(id=event.id, turn=event.turn, record="system", subtype="status")
-        if self.mode_asked is not None and self.mode_asked.mode == event.mode:
-            return msgspec.structs.replace(event, by=self.mode_asked.by, request=self.mode_asked.request)
-        if adopts(event.mode, allow_bypass=self.services.policy.allow_bypass):
+        if self.requested_mode is not None and self.requested_mode.mode == event.mode:
+            return msgspec.structs.replace(event, by=self.requested_mode.by, request=self.requested_mode.request)
+        if follows_agent_mode(event.mode, allow_bypass=self.services.policy.allow_bypass):
             return event
         text = f"The agent went into the mode {event.mode} by itself; the gateway's policy stays as it was."
         return ev.Notice(id=event.id, turn=event.turn, kind="mode.ignored", text=text)

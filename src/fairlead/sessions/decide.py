@@ -87,7 +87,7 @@ def hand_over(
     )
 
 
-def handed_over(
+def handover_settled(
     state: SessionState, outcome: Literal["moved", "withdrawn", "failed"], by: str, cause: str, reason: str = ""
 ) -> ev.HandoverSettled:
     return ev.HandoverSettled(
@@ -95,7 +95,7 @@ def handed_over(
     )
 
 
-def relinked(state: SessionState, link: cmd.Link, by: str, cause: str) -> ev.SessionChanged | None:
+def link_changed(state: SessionState, link: cmd.Link, by: str, cause: str) -> ev.SessionChanged | None:
     if state.settings.link == link:
         return None
     settings = msgspec.to_builtins(msgspec.structs.replace(state.settings, link=link))
@@ -138,7 +138,9 @@ def answer(
     return resolved, decision_of(resolved)
 
 
-def by_policy(state: SessionState, pending: PendingRequest, verdict: Verdict, cause: str) -> ev.PermissionResolved:
+def resolve_by_policy(
+    state: SessionState, pending: PendingRequest, verdict: Verdict, cause: str
+) -> ev.PermissionResolved:
     """Resolve a request by the policy, without a person. Only for allow and deny."""
     return ev.PermissionResolved(
         id=event_id(cause, "permission.resolved"),
@@ -182,7 +184,7 @@ def _updated_input(pending: PendingRequest, command: cmd.AnswerPermission) -> di
     return {**pending.input, **(command.updated_input or {}), "answers": command.answers}
 
 
-def adopts(mode: str, *, allow_bypass: bool) -> bool:
+def follows_agent_mode(mode: str, *, allow_bypass: bool) -> bool:
     """Whether our policy follows a mode that the agent entered by itself: never into bypassPermissions, unless that is
     allowed."""
     return allow_bypass or mode != PermissionMode.BYPASS_PERMISSIONS

@@ -67,7 +67,7 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """Called when a session's agent has exited and all its output is in the log."""
     turn_ended: Callable[[SessionId], None] = lambda session: None
     """Called when the end of a turn is in the log."""
-    news: Callable[[SessionId, What], None] = lambda session, what: None
+    on_change: Callable[[SessionId, What], None] = lambda session, what: None
     """Called when a session's entry in lists changes."""
     committed: Callable[[SessionId, Sequence[Event]], None] = lambda session, events: None
     """Called with the events of each commit. It returns at once."""
@@ -75,7 +75,7 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
     sight_lost: Callable[[Callable[[Identity], bool]], None] = lambda lost: None
     """Called when some identities may see less than before: their sockets are closed, so that they reconnect."""
     requests: RequestIndex = msgspec.field(default_factory=RequestIndex)
-    looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
+    on_read: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
     """Called with the identities that were shown a session, and its number of finished turns. It returns at once."""
     limits: SessionLimits = SessionLimits()
     transcripts: Transcripts | None = None

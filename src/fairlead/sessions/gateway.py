@@ -44,8 +44,8 @@ class SessionGateway:
     def __init__(self, services: CoreDependencies, registry: Registry) -> None:
         self.services = services
         self.registry = registry
-        self.answers = QueryHandler(services, registry)
-        self.owning = SessionOwnership(services, registry)
+        self.queries = QueryHandler(services, registry)
+        self.ownership = SessionOwnership(services, registry)
 
     @property
     def store(self) -> Store:
@@ -56,26 +56,26 @@ class SessionGateway:
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         check_scopes(who, command)
         if not isinstance(command, cmd.Create):
-            command = structs.replace(command, session=await self.owning.seen(who, command.session))
+            command = structs.replace(command, session=await self.ownership.require_visible(who, command.session))
         match command:
             case cmd.Create():
                 return await self._create(who, command)
             case cmd.Fork():
                 return await self._fork(who, command)
             case cmd.ShareSession():
-                return await self.owning.share(who, command)
+                return await self.ownership.share(who, command)
             case cmd.Delete():
-                await self.owning.check_owner(who, command.session, "delete")
+                await self.ownership.check_owner(who, command.session, "delete")
                 reply = await self._delete(who, command)
                 logger.info("session deleted", extra={"session": command.session, "user": who.user, "who": who.name})
-                self.services.news(command.session, "deleted")
+                self.services.on_change(command.session, "deleted")
                 return reply
             case cmd.Configure():
                 self._check_settings(command.settings)
             case _:
                 pass
         session = await self.registry.get(command.session)
-        if isinstance(command, cmd.Send | cmd.StartHandover) and session.runner.agent is None:
+        if isinstance(command, cmd.Send | cmd.StartHandover) and session.supervisor.agent is None:
             # A session found in a transcript may have worked anywhere.
             self.resolve_folder(session.core.state.cwd)
         return await session.command(who, command)
@@ -84,7 +84,7 @@ class SessionGateway:
         kind = self.services.kind(command.agent)
         self._check_settings(command.settings)
         if command.resume:
-            await self.owning.check_resumed(who, command.resume)
+            await self.ownership.check_resumed(who, command.resume)
         if command.settings.link == "terminal":
             await self._check_terminal(kind)
         cwd = self.resolve_folder(command.cwd)
@@ -106,7 +106,7 @@ class SessionGateway:
         feed = self.registry.feed(command.session)
         core = await loading.create(self.services, feed, command.session, opened, command.settings, command.resume)
         self.registry.adopt(core)
-        self.services.news(command.session, "created")
+        self.services.on_change(command.session, "created")
         return cmd.Reply(session=command.session, seq=core.log.head)
 
     async def revoked(self, credential: str) -> None:
@@ -150,7 +150,7 @@ class SessionGateway:
         parent = await self.registry.get(command.session)
         if await self.store.summary(command.child) is not None:
             raise Stale(f"There is a session {command.child} already.", session=command.child)
-        async with parent.core.for_client():
+        async with parent.core.client_lock():
             state = parent.core.state
             if command.at is None and parent.core.interpreter.turn is not None:
                 raise Busy("A turn is running: fork at an earlier message, or wait for its end.")
@@ -160,7 +160,7 @@ class SessionGateway:
         feed = self.registry.feed(command.child)
         core = await loading.fork(self.services, feed, state, command, point, uuid, who)
         self.registry.adopt(core)
-        self.services.news(command.child, "created")
+        self.services.on_change(command.child, "created")
         return cmd.Reply(session=command.child, seq=core.log.head)
 
     async def _turn_of(self, session: SessionId, message: MessageId) -> tuple[ForkPoint, str]:
@@ -227,8 +227,8 @@ class SessionGateway:
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
         session = getattr(query, "session", None)
         if session is not None:
-            query = structs.replace(query, session=await self.owning.seen(who, session))
-        return await self.answers.ask(who, query)
+            query = structs.replace(query, session=await self.ownership.require_visible(who, session))
+        return await self.queries.ask(who, query)
 
     async def watch(
         self,
@@ -241,14 +241,14 @@ class SessionGateway:
     ) -> Subscription:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
-        session = await self.owning.seen(who, session)
-        await self.answers.existing(session)
-        log_id, head = await self.registry.place(session)
+        session = await self.ownership.require_visible(who, session)
+        await self.queries.existing(session)
+        log_id, head = await self.registry.log_position(session)
         left: Callable[[], None] = partial(self.registry.drop_feed, session)
         if view:
             projector = self.registry.views.get(session, view)
-            head = await projector.level(head, lambda level: level.head)
-            feed, left = projector.feed, projector.touch
+            head = await projector.wait_until(head, lambda level: level.head)
+            feed, left = projector.feed, projector.mark_used
         else:
             # Nothing is awaited from here on: the registry may drop a hub that has no subscriptions yet.
             feed = self.registry.feed(session)
@@ -274,7 +274,7 @@ class SessionGateway:
     async def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
-        session = await self.owning.seen(who, session)
+        session = await self.ownership.require_visible(who, session)
         after = 0
         while True:
             page = await self.store.read(session, after, 500)

@@ -84,7 +84,7 @@ def _see(interpreter: Interpreter, entry: Entry) -> None:
         interpreter.step(Record(entry.raw, entry.origin))
     if isinstance(event, ev.AgentExited):
         interpreter.exited(event.reason, event.id)
-    interpreter.placed(event, entry.seq)
+    interpreter.assign_seq(event, entry.seq)
 
 
 def is_copy(event: ev.Event) -> bool:
@@ -223,7 +223,7 @@ async def _recall(store: Store, session: SessionId, kind: AgentKind, holder: Ses
             _see(interpreter, entry)
             if isinstance(event, ev.TurnEnded) and interpreter.turn == event.turn:
                 # No record ended this turn: it ended after a period of silence, or because its process was lost.
-                interpreter.settle()
+                interpreter.end_quiet_turn()
             if isinstance(event, ev.TurnEnded) and interpreter.turn == event.turn:
                 interpreter.exited(event.reason, event.id)
         if not page.entries:

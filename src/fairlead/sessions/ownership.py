@@ -34,7 +34,7 @@ class SessionOwnership:
 
     # --- seeing
 
-    async def ours(self, session: SessionId) -> SessionId:
+    async def resolve_id(self, session: SessionId) -> SessionId:
         """Resolve to the gateway's session id: clients may also use the agent's id of the session, where it differs."""
         store = self._services.store
         if self._registry.loaded(session) is not None or await store.summary(session) is not None:
@@ -53,9 +53,9 @@ class SessionOwnership:
         owned = await self.owned(session)
         return owned is not None and who.sees(*owned)
 
-    async def seen(self, who: Identity, session: SessionId) -> SessionId:
+    async def require_visible(self, who: Identity, session: SessionId) -> SessionId:
         """The gateway's id of the session. NotFound if there is no such session, or if `who` may not see it."""
-        found = await self.ours(session)
+        found = await self.resolve_id(session)
         if not await self.sees(who, found):
             raise NotFound("session", session)
         return found
@@ -63,7 +63,7 @@ class SessionOwnership:
     async def check_resumed(self, who: Identity, agent_session: str) -> None:
         """Check that `who` may resume an agent's conversation. A known one belongs to its session; any other is a file
         of the machine's owner."""
-        found = await self.ours(SessionId(agent_session))
+        found = await self.resolve_id(SessionId(agent_session))
         owned = await self.owned(found) or (OWNER, ())
         if not who.sees(*owned):
             raise NotFound("session", agent_session)
@@ -76,7 +76,7 @@ class SessionOwnership:
             async def guarded(who: Identity, action: Any) -> Any:
                 named = getattr(action, "session", "")
                 if named:
-                    found = await self.ours(SessionId(named))
+                    found = await self.resolve_id(SessionId(named))
                     owned = await self.owned(found)
                     if owned is not None and not who.sees(*owned):
                         raise NotFound("session", named)

@@ -21,7 +21,7 @@ from fairlead.sessions.state import PendingRequest, SessionState
 T = TypeVar("T")
 
 # Event kinds in the history: all that are meaningful alone. Deltas, bare records and progress are not.
-TELLING = (
+HISTORY_KINDS = (
     "session.opened",
     "session.resumed",
     "session.forked",
@@ -72,7 +72,7 @@ class QueryHandler:
                 return await self._session(query.session)
             case q.ReadMessages():
                 await self.existing(query.session)
-                page = await store.tail(query.session, query.before, query.limit, TELLING)
+                page = await store.tail(query.session, query.before, query.limit, HISTORY_KINDS)
                 more = len(page.entries) == query.limit
                 return self._page(query.session, page, page.entries[0].seq if more else None)
             case q.ReadEvents():
@@ -94,7 +94,7 @@ class QueryHandler:
                 await self.existing(query.session)
                 opener = self.registry.opener
                 if opener is not None and query.wait:
-                    await opener.whole(query.session)
+                    await opener.wait_loaded(query.session)
                 return opener is None or not opener.is_filling(query.session)
             case q.WaitDelivered():
                 return await (await self.registry.get(query.session)).deliveries.wait(MessageId(query.message))
@@ -104,14 +104,14 @@ class QueryHandler:
                 await self._level(query, lambda projector: None)
                 return await store.row_of(query.session, query.view, query.key)
             case q.ReadProjection():
-                return await self._level(query, lambda projector: projector.memory())
+                return await self._level(query, lambda projector: projector.snapshot())
             case q.FindPermission():
                 found, pending = await self._asked(who, query.request)
                 return _pending(found.core.session, pending)
             case q.ExplainPermission():
                 return await explain(*await self._asked(who, query.request), query)
             case q.ReadUsageStats():
-                return await store.insight(query.since, query.until, query.offset, who.seen_by)
+                return await store.usage_stats(query.since, query.until, query.offset, who.seen_by)
             case _:
                 assert_never(query)
 
@@ -128,8 +128,8 @@ class QueryHandler:
     async def _level(self, query: q.ReadRows | q.FindRow | q.ReadProjection, then: Callable[[Projector], T]) -> T:
         """Apply `then` to the projector once it has caught up with the current head of the log."""
         await self.existing(query.session)
-        _, head = await self.registry.place(query.session)
-        return await self.registry.views.get(query.session, query.view).level(head, then)
+        _, head = await self.registry.log_position(query.session)
+        return await self.registry.views.get(query.session, query.view).wait_until(head, then)
 
     async def existing(self, session: SessionId) -> Summary:
         summary = await self.services.store.summary(session)
@@ -146,10 +146,10 @@ class QueryHandler:
             raise NotFound("transcript of session", query.session)
         interpreter = self.services.kind(source.agent).interpreter(query.session)
         shown: list[ev.Event] = []
-        for record in await source.glance(query.session, query.limit):
+        for record in await source.last_rows(query.session, query.limit):
             events = interpreter.step(record).events
             shown.extend(msgspec.structs.replace(event, at=record.at) for event in events)
-        lines = [msgspec.Raw(ev.encode(event)) for event in shown if ev.kind_of(event) in TELLING]
+        lines = [msgspec.Raw(ev.encode(event)) for event in shown if ev.kind_of(event) in HISTORY_KINDS]
         return q.TranscriptPreview(session=query.session, events=tuple(lines))
 
     async def _state(self, session: SessionId) -> SessionState:

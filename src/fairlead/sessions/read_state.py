@@ -39,7 +39,7 @@ class ReadState:
     def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {MarkRead: self._mark, GetReadState: self._read}
 
-    def looked(self, session: SessionId, who: Collection[Identity], turns: int) -> None:
+    def mark_read(self, session: SessionId, who: Collection[Identity], turns: int) -> None:
         """Record that these identities were shown `turns` turns of the session. Returns at once."""
         readers = {reader_of(one) for one in who}
         if readers:

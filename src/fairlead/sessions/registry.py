@@ -27,7 +27,7 @@ class TranscriptOpener(Protocol):
     """Opens a session that is only listed so far, from its transcript."""
 
     async def open(self, session: SessionId) -> Session | None: ...
-    async def whole(self, session: SessionId) -> None: ...
+    async def wait_loaded(self, session: SessionId) -> None: ...
     def is_filling(self, session: SessionId) -> bool: ...
 
 
@@ -52,14 +52,14 @@ class Registry:
     def watching(self, session: SessionId) -> frozenset[Identity]:
         """Identities with a live subscription to the session now."""
         feed = self._feeds.get(session)
-        return frozenset() if feed is None else feed.level
+        return frozenset() if feed is None else feed.live_identities
 
     def left(self, session: SessionId, who: Identity) -> None:
         """Mark the session as read for a live subscription that closes. Turns that ended before the session was loaded
         were shown to it already."""
         found = self._sessions.get(session)
         if found is not None:
-            found.looked((who,))
+            found.mark_read((who,))
 
     def drop_feed(self, session: SessionId) -> None:
         """Drop a hub that has no subscriptions and no loaded session. Called when a subscription closes."""
@@ -73,7 +73,7 @@ class Registry:
     def all_loaded(self) -> tuple[Session, ...]:
         return tuple(self._sessions.values())
 
-    async def place(self, session: SessionId) -> tuple[str, int]:
+    async def log_position(self, session: SessionId) -> tuple[str, int]:
         """The log_id and head of a session's log."""
         found = self._sessions.get(session)
         if found is not None:
@@ -118,27 +118,27 @@ class Registry:
 
     async def make_room(self, starting: str) -> None:
         """Stop the least recently used agent if the maximum number is running. Never a busy one: TooMany."""
-        running = [s for s in self._sessions.values() if s.runner.agent is not None and s.core.session != starting]
+        running = [s for s in self._sessions.values() if s.supervisor.agent is not None and s.core.session != starting]
         if len(running) < self.services.limits.max_agents:
             return
-        free = [session for session in running if not session.runner.busy]
+        free = [session for session in running if not session.supervisor.busy]
         if not free:
             raise TooMany(
                 f"{len(running)} agents are at work, as many as may run: wait for one, or raise --max-agents.",
                 limit=self.services.limits.max_agents,
             )
-        oldest = min(free, key=lambda session: session.runner.last_used)
-        await oldest.runner.stop("ended for another session")
+        oldest = min(free, key=lambda session: session.supervisor.last_used)
+        await oldest.supervisor.stop("ended for another session")
 
     async def _unload_some(self, keep: SessionId) -> None:
         """Unload the least recently used sessions without a process; the next use loads them again."""
         idle = [
             s
             for s in self._sessions.values()
-            if s.runner.agent is None and not s.runner.busy and s.core.session != keep
+            if s.supervisor.agent is None and not s.supervisor.busy and s.core.session != keep
         ]
         excess = len(idle) - self.services.limits.loaded_sessions
-        for session in sorted(idle, key=lambda s: s.runner.last_used)[: max(0, excess)]:
+        for session in sorted(idle, key=lambda s: s.supervisor.last_used)[: max(0, excess)]:
             del self._sessions[session.core.session]
             await session.core.log.store.release(session.core.log.lease)
             self.drop_feed(session.core.session)
@@ -147,7 +147,7 @@ class Registry:
         """Stop the agents that have been idle too long."""
         now = self.services.clock.monotonic()
         for session in list(self._sessions.values()):
-            runner = session.runner
+            runner = session.supervisor
             if runner.agent is None or runner.busy or now - runner.last_used < self.services.limits.idle_s:
                 continue
             await runner.stop("idle")
@@ -193,15 +193,15 @@ class Registry:
         except FairleadError as error:
             logger.warning("cannot follow a child", extra={"session": child.session, "error": error.message})
             return
-        session.runner.following = True
-        self._spawn(session.runner.follow(child, end=kill))
+        session.supervisor.following = True
+        self._spawn(session.supervisor.follow(child, end=kill))
 
     async def _recover(self, session_id: SessionId) -> None:
         try:
             session = await self.get(session_id)
             if session.core.state.pending or session.core.state.queue or await self._was_ours(session_id):
-                await session.runner.ledger.close_lost()
-            session.runner.pump()
+                await session.supervisor.process_log.close_lost()
+            session.supervisor.schedule_next()
         except FairleadError as error:
             logger.warning("cannot recover a session", extra={"session": session_id, "error": error.message})
 

@@ -22,7 +22,7 @@ from fairlead.model.policy import Behavior
 from fairlead.model.scopes import check_difference
 from fairlead.sessions import decide
 from fairlead.sessions.commit import RequestedMode, SessionCore
-from fairlead.sessions.fanout.session_changes import news_of
+from fairlead.sessions.fanout.session_changes import changes_of
 from fairlead.sessions.permissions.policy import ModePolicy
 from fairlead.sessions.permissions.requests import PermissionRequests
 from fairlead.sessions.process.delivery import DeliveryWaiters
@@ -44,8 +44,8 @@ class Session:
         self.kind = kind
         self.asking = PermissionRequests(core)
         core.suggest = self.asking.suggest
-        self.runner = AgentSupervisor(core, kind, self.asking)
-        self.handovers = self.runner.errand = Handovers(core, self.runner)
+        self.supervisor = AgentSupervisor(core, kind, self.asking)
+        self.handovers = self.supervisor.pending_task = Handovers(core, self.supervisor)
         self.deliveries = DeliveryWaiters(core)
         core.listener = self
         for item in core.state.pending:
@@ -55,23 +55,23 @@ class Session:
         self.core.services.requests.committed(self.core.session, events)
         self.deliveries.committed(events)
         self.core.services.committed(self.core.session, events)
-        for what in news_of(events):
-            self.core.services.news(self.core.session, what)
+        for what in changes_of(events):
+            self.core.services.on_change(self.core.session, what)
         if any(isinstance(event, ev.AgentExited) for event in events):
             self.core.services.agent_ended(self.core.session)
         elif any(isinstance(event, ev.TurnEnded) for event in events):
             self.core.services.turn_ended(self.core.session)
         if any(isinstance(event, ev.TurnEnded) for event in events):
-            self.looked(self.core.log.feed.level)
+            self.mark_read(self.core.log.feed.live_identities)
         self.handovers.noticed()
         wished = self.core.state.handover is not None
         if wished or any(isinstance(event, ev.TurnEnded | ev.MessageQueued) for event in events):
-            asyncio.get_running_loop().call_soon(self.runner.pump)
+            asyncio.get_running_loop().call_soon(self.supervisor.schedule_next)
 
-    def looked(self, who: Collection[Identity]) -> None:
+    def mark_read(self, who: Collection[Identity]) -> None:
         """Mark all finished turns as read for these identities."""
         state = self.core.state
-        self.core.services.looked(self.core.session, who, state.turns - (state.turn is not None))
+        self.core.services.on_read(self.core.session, who, state.turns - (state.turn is not None))
 
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         """Execute the command once: a repeated key gets the stored reply."""
@@ -91,7 +91,7 @@ class Session:
             case cmd.Interrupt():
                 return await self._interrupt(command, by)
             case cmd.AnswerPermission():
-                return await self.asking.answer(command, by, self.runner.agent, admin=who.may("admin"))
+                return await self.asking.answer(command, by, self.supervisor.agent, admin=who.may("admin"))
             case cmd.SetMode():
                 return await self._set_mode(command, by)
             case cmd.SetModel():
@@ -143,7 +143,7 @@ class Session:
             command = cmd.CancelMessage(session=self.core.session, message=item.message)
             await self._log(command, partial(self._cancelled, command))
         await self.handovers.drop("", reason)
-        await self.runner.stop(reason)
+        await self.supervisor.stop(reason)
 
     def _cancelled(self, command: cmd.CancelMessage, cause: str) -> ev.Event | None:
         if self.core.state.find_queued(command.message) is None:
@@ -153,7 +153,7 @@ class Session:
     async def _log(self, command: cmd.Command, decided: Any) -> cmd.Reply:
         """Execute a command that consists of one event, or of none if nothing changes."""
         core = self.core
-        async with core.for_client():
+        async with core.client_lock():
             event = decided(core.services.new_uuid())
             if event is None:
                 return cmd.Reply(session=core.session, seq=core.log.head)
@@ -161,7 +161,7 @@ class Session:
             entry = transition.add(event)
             reply = cmd.Reply(session=core.session, seq=entry.seq)
             if command.key:
-                transition.keep_reply(f"key:{command.key}", reply)
+                transition.save_reply(f"key:{command.key}", reply)
             await core.commit(transition)
         return reply
 
@@ -170,19 +170,19 @@ class Session:
     async def _send(self, command: cmd.Send, by: str) -> cmd.Reply:
         core = self.core
         message = command.message or MessageId(core.services.new_uuid())
-        async with core.for_client():
+        async with core.client_lock():
             transition = core.begin()
             entry = transition.add(decide.send(core.state, command, by, message))
             reply = cmd.Reply(session=core.session, seq=entry.seq, message=message)
             for key in _keys(command):
-                transition.keep_reply(key, reply)
+                transition.save_reply(key, reply)
             await core.commit(transition)
         return reply
 
     async def _steer(self, command: cmd.Steer, by: str) -> cmd.Reply:
         decide.steer(self.core.state, command)
         message = command.message or MessageId(self.core.services.new_uuid())
-        seq = await self.runner.steer(command.content, message, by)
+        seq = await self.supervisor.steer(command.content, message, by)
         reply = cmd.Reply(session=self.core.session, seq=seq, message=message)
         await self._keep(_keys(command), reply)
         return reply
@@ -191,27 +191,27 @@ class Session:
         if not keys:
             return
         core = self.core
-        async with core.for_client():
+        async with core.client_lock():
             transition = core.begin()
             for key in keys:
-                transition.keep_reply(key, reply)
+                transition.save_reply(key, reply)
             await core.commit(transition)
 
     async def _interrupt(self, command: cmd.Interrupt, by: str) -> cmd.Reply:
         core = self.core
-        async with core.for_client():
+        async with core.client_lock():
             reply = cmd.Reply(session=core.session, seq=core.log.head, data={"idle": True})
-            if core.interpreter.turn is None and not core.interpreter.background:
+            if core.interpreter.turn is None and not core.interpreter.background_tasks:
                 return reply
             transition = core.begin()
-            entry = self.runner.ledger.interrupted(transition, by)
+            entry = self.supervisor.process_log.interrupted(transition, by)
             # The end of a turn is an event; the end of background work is not published to all clients.
             data = {"background": True} if core.interpreter.turn is None else None
             reply = cmd.Reply(session=core.session, seq=entry.seq, data=data)
             if command.key:
-                transition.keep_reply(f"key:{command.key}", reply)
+                transition.save_reply(f"key:{command.key}", reply)
             await core.commit(transition, patient=True)
-        await self.runner.running().interrupt()
+        await self.supervisor.running().interrupt()
         return reply
 
     # --- settings ---------------------------------------------------------------------------------------
@@ -219,26 +219,26 @@ class Session:
     async def _set_mode(self, command: cmd.SetMode, by: str) -> cmd.Reply:
         self.modes().check(command.mode)
         core = self.core
-        core.mode_asked = RequestedMode(command.mode, by, command.request)
+        core.requested_mode = RequestedMode(command.mode, by, command.request)
         unchanged = core.state.settings.mode == command.mode
         try:
-            agent = self.runner.takes(mode=command.mode)
+            agent = self.supervisor.accepts_change(mode=command.mode)
             if agent is not None:
                 await agent.set_mode(command.mode)
             reply = await self._log(command, lambda cause: decide.set_mode(core.state, command, by, cause))
         finally:
-            core.mode_asked = None
+            core.requested_mode = None
         return msgspec.structs.replace(reply, data={"unchanged": True}) if unchanged else reply
 
     def modes(self) -> ModePolicy:
         policy = self.core.services.policy
-        if self.runner.agent is None:
+        if self.supervisor.agent is None:
             return ModePolicy(allow_bypass=policy.allow_bypass)
-        return ModePolicy.for_agent(self.runner.agent.modes, allow_bypass=policy.allow_bypass)
+        return ModePolicy.for_agent(self.supervisor.agent.modes, allow_bypass=policy.allow_bypass)
 
     async def _set_model(self, command: cmd.SetModel, by: str) -> cmd.Reply:
         check_word("model", command.model)
-        agent = self.runner.takes(model=command.model)
+        agent = self.supervisor.accepts_change(model=command.model)
         if agent is not None:
             await agent.set_model(command.model)
         return await self._log(
@@ -248,7 +248,7 @@ class Session:
     async def _set_thinking(self, command: cmd.SetThinking, by: str) -> cmd.Reply:
         if command.budget is not None and not 0 <= command.budget <= 1_000_000:
             raise BadRequest("A thinking budget is a number of tokens from 0 to 1000000, or null.")
-        agent = self.runner.takes(thinking=command.budget)
+        agent = self.supervisor.accepts_change(thinking=command.budget)
         if agent is not None:
             await agent.set_thinking(command.budget)
         return await self._log(
@@ -285,7 +285,7 @@ class Session:
     # --- the agent ----------------------------------------------------------------------------------------
 
     async def _rewind(self, command: cmd.Rewind, by: str) -> cmd.Reply:
-        agent = await self.runner.ensure()
+        agent = await self.supervisor.ensure_running()
         fields = {"user_message_id": command.message, "dry_run": command.dry_run}
         result = await agent.control("rewind_files", fields) or {}
         if command.dry_run or not result.get("canRewind", True):
@@ -302,13 +302,13 @@ class Session:
                 f"{command.subtype} is the gateway's own affair: there is a command for what it does.",
                 subtype=command.subtype,
             )
-        agent = await self.runner.ensure()
+        agent = await self.supervisor.ensure_running()
         data = await agent.control(command.subtype, command.fields)
         return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=data)
 
     async def _dial_in(self) -> cmd.Reply:
         """Invite an agent. The token is only in this reply, so a repeat cannot be answered from the log."""
-        invitation = await self.runner.invite()
+        invitation = await self.supervisor.invite()
         return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=msgspec.structs.asdict(invitation))
 
     async def _set_variables(self, command: cmd.SetVariables) -> cmd.Reply:
@@ -321,19 +321,19 @@ class Session:
                 )
         if not command.variables:
             raise BadRequest("Say which variables to set.")
-        await self.runner.running().set_variables(command.variables)
+        await self.supervisor.running().set_variables(command.variables)
         return cmd.Reply(session=self.core.session, seq=self.core.log.head)
 
     async def _close(self, command: cmd.Close, by: str) -> cmd.Reply:
         await self.handovers.drop(by, "the session was closed")
-        await self.runner.stop(f"closed by {by}" if by else "closed")
+        await self.supervisor.stop(f"closed by {by}" if by else "closed")
         return await self._log(
             command, lambda cause: ev.SessionClosed(id=event_id(cause, "session.closed"), reason="closed", by=by)
         )
 
     async def shutdown(self) -> None:
         try:
-            await self.runner.shutdown()
+            await self.supervisor.shutdown()
             await self.core.log.store.release(self.core.log.lease)
         except FairleadError as error:
             logger.warning("closing a session failed", extra={"session": self.core.session, "error": error.message})

@@ -118,7 +118,7 @@ class Terminal(Protocol):
         output as it was printed. A watcher that lags gets a redraw. A caller that leaves early closes the generator."""
         ...
 
-    def say(self, text: str) -> None:
+    def print_notice(self, text: str) -> None:
         """Show a text to all watchers as if the program had printed it; the program does not see it."""
         ...
 
@@ -165,7 +165,7 @@ class TerminalReply(msgspec.Struct, frozen=True):
     frames: bytes
 
 
-class TerminalInput(Protocol):
+class TerminalEncoder(Protocol):
     """Encodes terminal output as frames of a client protocol (`model.frames`); one object per socket, pure."""
 
     def output(self, output: TerminalOutput) -> bytes: ...
@@ -173,7 +173,7 @@ class TerminalInput(Protocol):
     def failed(self, error: FairleadError) -> bytes: ...
 
 
-class TerminalCodec(TerminalInput, Protocol):
+class TerminalCodec(TerminalEncoder, Protocol):
     """The same encoder, and the decoder of the client's frames."""
 
     def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
@@ -206,11 +206,11 @@ class ProgramAttached(msgspec.Struct, frozen=True, kw_only=True):
     lost: str = ""
 
 
-class LauncherCodec(TerminalInput, Protocol):
+class LauncherCodec(TerminalEncoder, Protocol):
     """The codec of a socket whose client requests programs, one after the other."""
 
     def read(self, data: bytes) -> ProgramRequest | TypedKeys | Size | TerminalReply: ...
-    def seated(self, seated: ProgramAttached) -> bytes:
+    def attached(self, seated: ProgramAttached) -> bytes:
         """Encode the attachment; sent before the first output of each program."""
         ...
 

@@ -21,7 +21,7 @@ from fairlead.terminals.api import (
     Size,
     Terminal,
     TerminalCodec,
-    TerminalInput,
+    TerminalEncoder,
     TerminalReply,
     Terminals,
     TerminalView,
@@ -45,7 +45,7 @@ class TerminalAttachment:
     def __init__(
         self,
         terminal: Terminal,
-        words: TerminalInput,
+        words: TerminalEncoder,
         who: str,
         *,
         raw: bool = False,
@@ -72,7 +72,7 @@ class TerminalAttachment:
         self._wire = wire
         self._spawn(self._show(wire))
 
-    def heard(self, message: TypedKeys | Size | TerminalReply) -> None:
+    def on_input(self, message: TypedKeys | Size | TerminalReply) -> None:
         match message:
             case TerminalReply(frames=frames):
                 self._send(frames)
@@ -182,7 +182,7 @@ class SocketAttachment(TerminalAttachment):
             self._early.append(data)
             return
         try:
-            self.heard(self._codec.read(data))
+            self.on_input(self._codec.read(data))
         except FairleadError as error:
             self._send(self._codec.failed(error))
 

@@ -159,13 +159,13 @@ class PtySession:
         self._sizes[who] = fit(size)
         self._fit()
 
-    def say(self, text: str) -> None:
+    def print_notice(self, text: str) -> None:
         self._show(text.encode())
         self._wake()
 
     async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[TerminalOutput, None]:
         watcher = TerminalSubscriber()
-        watcher.told([FoundUrl(url, open) for url, open in self._urls.items()])
+        watcher.add_urls([FoundUrl(url, open) for url, open in self._urls.items()])
         self._urls = dict.fromkeys(self._urls, False)
         self._watchers.add(watcher)
         self._left = None
@@ -183,7 +183,7 @@ class PtySession:
                 else:
                     await watcher.wake.wait()
                     continue
-                watcher.came()
+                watcher.caught_up()
                 self._eased.set()
                 if watcher.urls:
                     output = msgspec.structs.replace(output, urls=watcher.take_urls())
@@ -276,7 +276,7 @@ class PtySession:
             if len(self._urls) > MOST_URLS:
                 del self._urls[next(iter(self._urls))]
         for watcher in self._watchers if urls else ():
-            watcher.told(urls)
+            watcher.add_urls(urls)
 
     def _is_quiet(self) -> None:
         self._found(self._finder.flush())

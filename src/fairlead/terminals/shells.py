@@ -171,7 +171,7 @@ class UserShells:
 
     async def forget(self, user: str) -> None:
         """Stop all terminals of a user who was removed."""
-        own = (_own(user), desk_of(user))
+        own = (_own(user), launcher_prefix(user))
         names = [name for name in self._terminals.names() if name.startswith(own)]
         await asyncio.gather(*(terminal.stop() for name in names if (terminal := self.find(name)) is not None))
 
@@ -229,7 +229,7 @@ class UserShells:
                 return
             if quiet >= idle - ahead and warned != since:
                 warned = since
-                terminal.say(warning(ahead) if by_use else left_warning(ahead))
+                terminal.print_notice(warning(ahead) if by_use else left_warning(ahead))
             rest = idle - quiet if warned == since else idle - ahead - quiet
             with contextlib.suppress(TimeoutError):
                 await within(self._clock, rest, terminal.wait())
@@ -239,7 +239,7 @@ def _own(user: str) -> str:
     return f"{_PREFIX}{user}/"
 
 
-def desk_of(user: str) -> str:
+def launcher_prefix(user: str) -> str:
     """The name prefix of this user's programs in `launcher.service.ProgramLauncher`."""
     return f"desk/{user}/"
 

@@ -52,7 +52,7 @@ class TerminalSubscriber:
         self.bytes = 0
         return data
 
-    def told(self, urls: Sequence[FoundUrl]) -> None:
+    def add_urls(self, urls: Sequence[FoundUrl]) -> None:
         """Queue found URLs, even from output that is dropped; if there are too many, the first ones."""
         self.urls += urls[: MOST_URLS - len(self.urls)]
 
@@ -61,7 +61,7 @@ class TerminalSubscriber:
         self.urls.clear()
         return urls
 
-    def came(self) -> None:
+    def caught_up(self) -> None:
         """Note that the watcher has read its queue, or gets a redraw."""
         self.behind = False
         self.given_up = False

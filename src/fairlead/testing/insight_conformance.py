@@ -65,7 +65,7 @@ def called(call: str, name: str) -> ev.ToolCalled:
 
 async def counted(store: Store, offset: int = 0) -> UsageStats:
     await store.indexed()
-    return await store.insight(0, NOON + 1000 * 24 * HOUR, offset)
+    return await store.usage_stats(0, NOON + 1000 * 24 * HOUR, offset)
 
 
 class InsightConformance:
@@ -111,7 +111,7 @@ class InsightConformance:
         for hours in range(4):
             await log.tell(NOON + hours * HOUR, ended())
         await store.indexed()
-        assert [row.turns for row in (await store.insight(NOON + HOUR, NOON + 3 * HOUR)).turns] == [2]
+        assert [row.turns for row in (await store.usage_stats(NOON + HOUR, NOON + 3 * HOUR)).turns] == [2]
 
     async def test_tools_are_counted_when_they_end(self, make_store: Stores) -> None:
         store = await make_store()

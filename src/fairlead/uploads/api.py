@@ -40,7 +40,7 @@ class Upload(msgspec.Struct, frozen=True):
     size: int | None = None
 
 
-class StoredUploads(msgspec.Struct, frozen=True):
+class ClaimedUpload(msgspec.Struct, frozen=True):
     """A file that goes with a message. `block` is its content block for the agent; None: the agent may read it by its
     path."""
 
@@ -91,7 +91,7 @@ class Intake(Protocol):
         ...
 
 
-def own(folder: str, uploads: Sequence[Upload]) -> list[Upload]:
+def owned_uploads(folder: str, uploads: Sequence[Upload]) -> list[Upload]:
     """The uploads that are files directly in this folder, given by full path or by bare name; each once."""
     found: dict[str, Upload] = {}
     for upload in uploads:

@@ -24,14 +24,14 @@ from fairlead.uploads.api import (
     BLOCK_BYTES,
     FILE_BYTES,
     NAME,
+    ClaimedUpload,
     ClaimUploads,
     Intake,
     OpenIntake,
     ReadUpload,
-    StoredUploads,
     Upload,
     block_of,
-    own,
+    owned_uploads,
 )
 from fairlead.uploads.image_type import image_type
 
@@ -110,9 +110,9 @@ class Uploads:
 
     # --- out
 
-    async def _take(self, who: Identity, action: ClaimUploads) -> tuple[StoredUploads, ...]:
+    async def _take(self, who: Identity, action: ClaimUploads) -> tuple[ClaimedUpload, ...]:
         folder = self._of(who)
-        uploads = own(str(folder), action.uploads)
+        uploads = owned_uploads(str(folder), action.uploads)
         if len(uploads) < len(action.uploads):
             left_out = len(action.uploads) - len(uploads)
             log.warning(
@@ -218,7 +218,7 @@ def _extension(name: str) -> str:
     return end if _EXTENSION.fullmatch(end) else ""
 
 
-def _taken(uploads: list[Upload]) -> Iterator[StoredUploads]:
+def _taken(uploads: list[Upload]) -> Iterator[ClaimedUpload]:
     room = BLOCK_BYTES
     for upload in uploads:
         data = _whole(Path(upload.path))
@@ -227,7 +227,7 @@ def _taken(uploads: list[Upload]) -> Iterator[StoredUploads]:
             raise Stale(f"{shown} is not there any more: attach it again.", file=shown)
         block = block_of(data, shown) if len(data) <= room else None
         room -= len(data) if block is not None else 0
-        yield StoredUploads(
+        yield ClaimedUpload(
             upload if upload.size is not None else Upload(upload.path, shown, upload.mime, len(data)), block
         )
 

@@ -61,7 +61,7 @@ class Log:
         outcome = feed(self.interpreter, given, self._number)
         for event in outcome.events:
             self.told.append((len(self.told) + 1, event))
-            self.interpreter.placed(event, len(self.told))
+            self.interpreter.assign_seq(event, len(self.told))
         self.dropped.update(outcome.drop)
         return outcome
 

@@ -32,7 +32,7 @@ from fairlead.model.ids import EventId, turn_id
 
 def test_it_is_an_interpreter() -> None:
     port: Interpreter = ClaudeInterpreter(SESSION)
-    assert (port.turn, port.busy, port.background) == (None, False, 0)
+    assert (port.turn, port.busy, port.background_tasks) == (None, False, 0)
 
 
 # --- init and status -----------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def test_a_mode_that_differs_in_an_init_is_a_change() -> None:
 def test_a_mode_that_the_core_told_is_not_told_again() -> None:
     """2.1.37 sends no status: the core tells the mode by the answer to its request."""
     log = said(prompt(), init(), result())
-    log.interpreter.placed(ev.ModeChanged(id=EventId("core"), mode="plan"), 99)
+    log.interpreter.assign_seq(ev.ModeChanged(id=EventId("core"), mode="plan"), 99)
     log.run([prompt(), init(permissionMode="plan")])
     assert all_of(log, ev.ModeChanged) == []
     assert len(all_of(log, ev.AgentReady)) == 1

@@ -261,11 +261,11 @@ def test_orphans_that_follow_an_orphan_are_put_right_with_it() -> None:
 
 def test_what_waited_long_enough_is_told_as_nobodys() -> None:
     log = said(types("hi"), side(says(text("deep"), message="m2")))
-    assert log.interpreter.waiting == 1
+    assert log.interpreter.deferred_count == 1
     assert all_of(log, ev.Text) == []
-    events = log.interpreter.give_up("cause").events
+    events = log.interpreter.flush_unresolved("cause").events
     assert [ev.kind_of(event) for event in events] == ["notice", "text"]
-    assert (log.interpreter.waiting, log.interpreter.give_up("cause").events) == (0, ())
+    assert (log.interpreter.deferred_count, log.interpreter.flush_unresolved("cause").events) == (0, ())
 
 
 def test_a_results_own_words_tell_whose_an_id_is() -> None:
@@ -355,7 +355,7 @@ def test_the_only_subagent_that_waits_gets_a_root_that_was_asked_otherwise() -> 
     log.run([types("go"), says(use("toolu_1", "Task", prompt="look around"), stop_reason="tool_use")])
     root = types("Look around, and be quick.", isSidechain=True, parentUuid=None)
     log.run([root, says(text("Found."), message="msg_2", isSidechain=True, parentUuid=root["transcript"]["uuid"])])
-    told = log.interpreter.give_up("nothing more comes").events
+    told = log.interpreter.flush_unresolved("nothing more comes").events
     assert [event.subagent for event in told if isinstance(event, ev.Text | ev.UserMessage)] == [
         subagent_id("toolu_1"),
         subagent_id("toolu_1"),

@@ -12,7 +12,7 @@ from fairlead.agents.claude.wire import control as c
 from fairlead.agents.claude.wire.records import ControlRequest
 
 
-def request(ask: c.Ask) -> dict[str, Any]:
+def request(ask: c.OurRequest) -> dict[str, Any]:
     line = c.request_line("r1", ask)
     assert line.endswith(b"\n") and line.count(b"\n") == 1
     sent = json.loads(line)
@@ -32,7 +32,7 @@ def answer(line: bytes) -> Any:
 # --- what we ask -------------------------------------------------------------------------------------------
 
 SCHEMA = {"type": "object"}
-ASKS: list[tuple[c.Ask, dict[str, Any]]] = [
+ASKS: list[tuple[c.OurRequest, dict[str, Any]]] = [
     (c.Initialize(), {"subtype": "initialize"}),
     (
         c.Initialize(
@@ -109,7 +109,7 @@ ASKS: list[tuple[c.Ask, dict[str, Any]]] = [
 
 @pytest.mark.rules("S004-126", "S004-136", "S004-170", "S004-173", "S004-182", "S004-188", "S004-189")
 @pytest.mark.parametrize(("ask", "expected"), ASKS)
-def test_each_request_is_exact(ask: c.Ask, expected: dict[str, Any]) -> None:
+def test_each_request_is_exact(ask: c.OurRequest, expected: dict[str, Any]) -> None:
     assert request(ask) == expected
     assert c.subtype_of(ask) == expected["subtype"]
 
@@ -121,7 +121,7 @@ def test_an_interrupt_is_exactly_the_seeds_line() -> None:
 
 @pytest.mark.rules("S004-205")
 def test_there_are_thirteen_subtypes_and_one_travels_both_ways() -> None:
-    assert set(c.ASKED_OF_CLI) == {
+    assert set(c.REQUESTS_TO_CLI) == {
         "initialize",
         "interrupt",
         "set_permission_mode",
@@ -134,9 +134,9 @@ def test_there_are_thirteen_subtypes_and_one_travels_both_ways() -> None:
         "mcp_set_servers",
         "rewind_files",
     }
-    assert set(c.ASKED_BY_CLI) == {"can_use_tool", "hook_callback", "mcp_message"}
-    assert len(set(c.ASKED_OF_CLI) | set(c.ASKED_BY_CLI)) == 13
-    for subtype, kind in c.ASKED_OF_CLI.items():
+    assert set(c.REQUESTS_FROM_CLI) == {"can_use_tool", "hook_callback", "mcp_message"}
+    assert len(set(c.REQUESTS_TO_CLI) | set(c.REQUESTS_FROM_CLI)) == 13
+    for subtype, kind in c.REQUESTS_TO_CLI.items():
         assert kind.__struct_config__.tag == subtype
 
 
@@ -148,8 +148,8 @@ def test_fields_of_a_generic_request_cannot_change_its_subtype() -> None:
 # --- what the CLI asks ---------------------------------------------------------------------------------------
 
 
-def asked(**fields: Any) -> c.Asked:
-    return c.asked(ControlRequest(request_id="r1", request=fields))
+def asked(**fields: Any) -> c.CliRequest:
+    return c.parse_request(ControlRequest(request_id="r1", request=fields))
 
 
 @pytest.mark.rules("S004-151", "S004-152", "S004-153", "S004-154", "S004-156", "S004-157")
@@ -205,7 +205,7 @@ def test_an_unknown_subtype_is_kept_and_refused_in_words() -> None:
     made_up = asked(subtype="made_up", a=1)
     assert made_up == c.OtherRequest(subtype="made_up", fields={"a": 1})
     assert isinstance(made_up, c.OtherRequest)
-    problem = c.refusal(made_up)
+    problem = c.rejection_text(made_up)
     assert problem == "Unsupported control request subtype: made_up"
     assert answer(c.error_line("r1", problem)) == {"subtype": "error", "request_id": "r1", "error": problem}
     assert asked() == c.OtherRequest(subtype="")
@@ -223,7 +223,7 @@ def test_an_unknown_subtype_is_kept_and_refused_in_words() -> None:
 def test_a_malformed_request_is_refused_in_words(fields: dict[str, Any]) -> None:
     malformed = asked(**fields)
     assert isinstance(malformed, c.Malformed)
-    assert c.refusal(malformed).startswith(f"Malformed control request {fields['subtype']}: ")
+    assert c.rejection_text(malformed).startswith(f"Malformed control request {fields['subtype']}: ")
 
 
 # --- what we answer ------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, encode_line, stand_in
+from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, encode_line, oversize_placeholder
 from fairlead.agents.claude.wire.records import KeepAlive
 
 
@@ -128,7 +128,7 @@ def test_of_an_endless_line_only_so_much_is_spilled_and_the_next_one_is_whole(si
 
 
 def test_the_record_of_a_line_that_was_cut_says_where() -> None:
-    assert msgspec.json.decode(stand_in("f", 9, b"x", 5)) == {
+    assert msgspec.json.decode(oversize_placeholder("f", 9, b"x", 5)) == {
         "type": "fairlead_oversize", "subtype": "f", "size": 9, "cut": 5, "head": "x"
     }  # fmt: skip
-    assert "cut" not in msgspec.json.decode(stand_in("f", 9, b"x"))
+    assert "cut" not in msgspec.json.decode(oversize_placeholder("f", 9, b"x"))

@@ -81,9 +81,9 @@ def test_closing_fails_all_and_takes_nothing_more() -> None:
 def test_a_request_can_be_given_up() -> None:
     pending: PendingRequests[str] = PendingRequests()
     pending.add("r1", "interrupt", "a", now=0)
-    given_up = pending.give_up("r1")
+    given_up = pending.drop("r1")
     assert given_up is not None and given_up.token == "a"
-    assert pending.give_up("r1") is None
+    assert pending.drop("r1") is None
     assert pending.settle(success("r1")) is None
     assert pending.repeated == 1
 

@@ -41,5 +41,5 @@ def test_what_would_end_an_old_version_or_do_nothing_in_a_new_one_is_known() -> 
     assert [old.takes_cancel, middle.takes_cancel, new.takes_cancel] == [False, True, True]
     assert [old.answers_unknown, middle.answers_unknown, new.answers_unknown] == [False, True, True]
     assert [old.takes_environment, middle.takes_environment, new.takes_environment] == [True, True, False]
-    assert [old.tells_modes, middle.tells_modes, new.tells_modes] == [False, True, True]
+    assert [old.reports_modes, middle.reports_modes, new.reports_modes] == [False, True, True]
     assert [old.stops_in_transcript, middle.stops_in_transcript, new.stops_in_transcript] == [False, True, True]

@@ -16,7 +16,7 @@ from fairlead.auth.credentials import Credentials
 from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
-from fairlead.server.listeners import Binding, house_of, open_sockets
+from fairlead.server.listeners import Binding, allowed_origins, open_sockets
 from fairlead.server.runner import ServerRunner
 from fairlead.system.clock import Clock, SystemClock
 from patience import PATIENCE
@@ -59,9 +59,9 @@ async def house(
             protocols=(),
             inbound=(ClientProtocol(name="claude", routes=desk.routes()),),
             gateway=FakeGateway(),
-            performers=desk.performers(),
+            handlers=desk.performers(),
             credentials=credentials,
-            house=house_of(chosen, sockets),
+            allowed_origins=allowed_origins(chosen, sockets),
             clock=system,
             version="1.2.3",
         )

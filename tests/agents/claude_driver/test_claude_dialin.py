@@ -51,7 +51,7 @@ class Room:
         self.wire.expect()
         self.link = ClaudeDialIn(self.wire, version, self.clock, self.transcript)
         self.agent = ClaudeAgent(self.link, self.sink, self.clock, version)
-        self.link.tell, self.link.asked = self.agent.tell, self.agent.asked
+        self.link.deliver, self.link.open_calls = self.agent.deliver, self.agent.open_calls
         self.cli = Agent(self.wire)
 
     async def start(self) -> "Room":
@@ -147,9 +147,9 @@ async def test_a_request_that_comes_twice_is_asked_once_and_its_withdrawal_is_he
 
 def test_the_sieve_remembers_more_than_the_cli_keeps_and_not_for_ever() -> None:
     sieve = Deduplicator()
-    assert all(sieve.first(f"u{number}") for number in range(10_000))
-    assert not any(sieve.first(f"u{number}") for number in range(9_000, 10_000))
-    assert sieve.first("u0")
+    assert all(sieve.is_new(f"u{number}") for number in range(10_000))
+    assert not any(sieve.is_new(f"u{number}") for number in range(9_000, 10_000))
+    assert sieve.is_new("u0")
     assert [sieve.name(line) for line in (b"{", b"[]", b'{"type":"keep_alive"}', b'{"uuid":5}', b"\xff")] == [""] * 5
 
 
@@ -314,7 +314,7 @@ def interpreted(*records: Record) -> list[ev.Event]:
     for record in records:
         for event in interpreter.step(record).events:
             seq += 1
-            interpreter.placed(event, seq)
+            interpreter.assign_seq(event, seq)
             found.append(event)
     return found
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from agents.claude_driver.hook_harness import SESSION, HookHarness, decided, house, tool_use
-from fairlead.agents.claude.stdio.tool_hooks import denial
+from fairlead.agents.claude.stdio.tool_hooks import deny
 from fairlead.agents.claude.tui import hook_server
 from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint, HookServer, command, settings_json
 from fairlead.agents.claude.wire.control import HookAnswer
@@ -87,7 +87,7 @@ def post(desk: HookServer, held: Held) -> HookEndpoint:
 
 
 def take(post: HookEndpoint, key: str = "k", event: str = "pre-tool-use") -> asyncio.Task[bytes]:
-    return asyncio.create_task(post.take(event, key, tool_use()))
+    return asyncio.create_task(post.answer_hook(event, key, tool_use()))
 
 
 # --- what the CLI is given ------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_with_tls_the_hooks_know_the_gateway_s_certificate(tokens: FakeTokens, t
 
 
 async def test_the_handler_s_answer_is_the_hook_s(post: HookEndpoint, held: Held) -> None:
-    held.answers.put_nowait(denial("no"))
+    held.answers.put_nowait(deny("no"))
     assert decided(json.loads(await take(post))) == ("deny", "no")
     assert held.given == [tool_use()]
 
@@ -168,7 +168,7 @@ async def test_a_hook_that_comes_back_is_handled_once(post: HookEndpoint, held: 
     second, third = take(post), take(post)
     await settled()
     await clock.advance(1000)
-    held.answers.put_nowait(denial("once"))
+    held.answers.put_nowait(deny("once"))
     assert await second == await third
     assert await take(post) == await second, "its answer was lost on the way: it gets it again"
     assert len(held.given) == 1
@@ -178,8 +178,8 @@ async def test_another_call_is_another_question(post: HookEndpoint, held: Held) 
     first, second = take(post, "a"), take(post, "b")
     await settled()
     assert len(held.given) == 2
-    held.answers.put_nowait(denial("1"))
-    held.answers.put_nowait(denial("2"))
+    held.answers.put_nowait(deny("1"))
+    held.answers.put_nowait(deny("2"))
     assert {decided(json.loads(await hook))[1] for hook in (first, second)} == {"1", "2"}
 
 
@@ -235,10 +235,10 @@ async def test_answers_that_are_kept_are_few_in_bytes(
 ) -> None:
     monkeypatch.setattr(hook_server, "KEPT_BYTES", 5000)
     for number in range(20):
-        held.answers.put_nowait(denial("x" * 1000))
+        held.answers.put_nowait(deny("x" * 1000))
         await take(post, str(number))
     assert sum(map(len, post._answered.values())) <= 5000
-    held.answers.put_nowait(denial("x" * 100_000))
+    held.answers.put_nowait(deny("x" * 100_000))
     large = await take(post, "large")
     assert list(post._answered.values()) == [large], "the last one is always kept"
 
@@ -306,7 +306,7 @@ async def test_the_same_name_with_another_question_is_another_question(held: Hel
         post = open_house.open({"pre-tool-use": held})
         async with client(open_house, post) as http:
             for command_line, word in (("ls", "fine"), ("rm -rf /", "never")):
-                held.answers.put_nowait(denial(word))
+                held.answers.put_nowait(deny(word))
                 body = tool_use("toolu_1", command=command_line)
                 answer = await http.post(f"{SESSION}/pre-tool-use", json=body)
                 assert decided(answer.json())[1] == word

@@ -294,7 +294,7 @@ def test_what_the_kind_makes_of_our_words() -> None:
     session = new_session()
     assert kind.name == "claude"
     assert kind.interpreter(session).turn is None
-    marker = kind.interrupting("why")
+    marker = kind.interrupt_record("why")
     assert marker.origin == "gateway"
     assert json.loads(marker.raw)["cause"] == "why"
     prompt = kind.prompt([TextBlock("hi")], MessageId(session), "their-id")

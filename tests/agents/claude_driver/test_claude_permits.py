@@ -83,12 +83,12 @@ async def test_the_hook_is_held_until_the_person_has_decided_and_every_view_sees
         },
     }
     assert [kind for kind, _ in sink.story] == ["check", "record", "asked"], "in the log before anybody is asked"
-    assert held.calls() == ("toolu_9",)
+    assert held.open_calls() == ("toolu_9",)
     assert not hook.done()
     await held.answer(ask.request, Decision("allow", updated_input={"command": "touch y"}))
     output = written(await hook)["hookSpecificOutput"]
     assert (output["permissionDecision"], output["updatedInput"]) == ("allow", {"command": "touch y"})
-    assert held.calls() == ()
+    assert held.open_calls() == ()
     assert sink.all("cancelled") == []
 
 
@@ -132,7 +132,7 @@ async def test_a_hook_that_is_gone_withdraws_its_question(sink: MemorySink) -> N
     request = (await asked(sink)).request
     hook.cancel()
     await asyncio.wait({hook})
-    await held.settled()
+    await held.wait_finished()
     assert sink.all("cancelled") == [request]
     with pytest.raises(Stale):
         await held.answer(request, Decision("allow"))
@@ -148,7 +148,7 @@ async def test_what_was_begun_for_the_log_is_finished_before_it_is_withdrawn(sin
     assert not hook.done(), "the record is being stored"
     sink.gate.set()
     await asyncio.wait({hook})
-    await held.settled()
+    await held.wait_finished()
     assert [kind for kind, _ in sink.story] == ["check", "record", "asked", "cancelled"]
 
 

@@ -90,7 +90,7 @@ class House:
     async def hook(self, event: str, **given: Any) -> dict[str, Any]:
         facts = {"session_id": SESSION, "transcript_path": str(self.transcript), "cwd": "/w", **given}
         post = self.desk._posts[SESSION]
-        answer: dict[str, Any] = json.loads(await post.take(event, f"{event} {len(self.sink.story)}", facts))
+        answer: dict[str, Any] = json.loads(await post.answer_hook(event, f"{event} {len(self.sink.story)}", facts))
         return answer
 
 
@@ -202,7 +202,7 @@ async def test_what_is_never_taken_is_removed_and_told(house: House) -> None:
     (failed,) = house.marks("untyped")
     assert failed["message"] == MESSAGE and "did not take" in failed["text"]
     assert house.tui.box == "" and house.tui.writes.count(b"\r") == 3
-    assert not agent.at_work
+    assert not agent.is_busy
 
 
 async def test_what_is_taken_and_never_written_down_is_told(house: House) -> None:
@@ -323,7 +323,7 @@ async def test_images_are_not_typed(house: House) -> None:
     agent = await house.open()
     image = {"type": "image", "source": {}}
     await agent.write(Record(typed_prompt([{"type": "text", "text": "see"}, image], MESSAGE), "gateway"))
-    assert house.tui.writes == [] and not agent.at_work
+    assert house.tui.writes == [] and not agent.is_busy
 
 
 # --- the end of a turn
@@ -350,7 +350,7 @@ async def test_back_at_its_prompt_it_is_idle_and_after_a_while_it_has_left(house
     assert len(house.marks("idle")) == seen, "not while it works"
     house.tui.draw(working=False)
     await house.so(lambda: len(house.marks("idle")) > seen)
-    assert not agent.at_work
+    assert not agent.is_busy
     await house.so(lambda: house.marks("left"))
 
 

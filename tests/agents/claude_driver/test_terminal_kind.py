@@ -85,7 +85,7 @@ async def test_its_prompts_are_typed_while_it_runs_and_only_then(house: House) -
 async def test_nothing_is_put_into_a_running_turn(house: House) -> None:
     agent = await house.open()
     assert isinstance(agent, ClaudeTerminal)
-    agent.at_work = True
+    agent.is_busy = True
     with pytest.raises(AgentRefused, match="interrupt it"):
         house.kind_of_line()
     await house.end()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude_driver.fake_tui import FakeTui, passing
-from fairlead.agents.claude.transcripts.ordering import LastWords, RowOrdering
+from fairlead.agents.claude.transcripts.ordering import RowOrdering, SubagentResultBuffer
 from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
@@ -36,14 +36,14 @@ def test_whatever_the_order_of_writing_each_comes_after_the_one_it_follows(count
     chance.shuffle(written)
     order = RowOrdering()
     told = [ready for record in written for ready in order.put(record)]
-    assert names(told) == names(chain) and not order.waits
+    assert names(told) == names(chain) and not order.is_waiting
 
 
 def test_what_never_comes_holds_nobody_for_ever() -> None:
     order = RowOrdering()
     assert order.put(row("b", "never")) == []
-    assert names(order.give_up()) == ["b"]
-    assert order.give_up() == []
+    assert names(order.flush()) == ["b"]
+    assert order.flush() == []
     assert names(order.put(row("c", "b"))) == ["c"]
 
 
@@ -52,7 +52,7 @@ def test_a_subagents_result_waits_for_its_last_words_and_what_follows_waits_too(
     words = {"content": [{"type": "text", "text": "Found."}]}
     call = {"content": [{"type": "tool_use", "id": "t", "name": "Read", "input": {}}]}
     side = {"isSidechain": True, "agentId": "a1"}
-    order = LastWords()
+    order = SubagentResultBuffer()
     assert names(order.put(row("call", None, "assistant", message=call, **side))) == ["call"]
     assert order.put(row("result", None, toolUseResult=facts)) == []
     assert order.put(row("answer", "result", "assistant", message=words)) == []
@@ -64,7 +64,7 @@ def test_a_subagents_result_waits_for_its_last_words_and_what_follows_waits_too(
 
 def test_a_subagent_that_never_wrote_its_last_words_holds_nobody_for_ever() -> None:
     facts = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "Found."}]}
-    order = LastWords()
+    order = SubagentResultBuffer()
     assert order.put(row("result", None, toolUseResult=facts)) == []
     assert names(order.give_up()) == ["result"]
     for other in ({"status": "async_launched", "agentId": "a1"}, {"status": "completed", "agentId": "a1"}, "Error"):
@@ -134,7 +134,7 @@ async def test_at_the_end_nothing_is_kept_back(path: Path) -> None:
 async def test_what_was_there_is_known(path: Path) -> None:
     write(path, row("a", None), row("b", "a"))
     reading = Reading(path, ordered=False)
-    reading.rows.pass_over()
+    reading.rows.skip_existing()
     write(path, row("c", "b"))
     await reading.rows.look()
     assert names(reading.told) == ["c"], "and what follows it need not wait"
@@ -145,7 +145,7 @@ async def test_of_a_fork_only_its_own_rows(path: Path, tmp_path: Path, ordered: 
     parent = tmp_path / "parent.jsonl"
     write(parent, row("a", None), row("b", "a"))
     reading = Reading(path, ordered=ordered)
-    reading.rows.pass_over_copies(parent)
+    reading.rows.skip_copies(parent)
     snapshot = Record(b'{"type":"mode","mode":"x"}', "transcript")
     write(path, snapshot, row("a", None), row("b", "a"), row("c", "b"), row("d", "c"))
     await reading.rows.look()
@@ -157,7 +157,7 @@ async def test_a_fork_that_writes_its_answer_before_the_copies_repeats_none_of_t
     parent = tmp_path / "parent.jsonl"
     write(parent, row("a", None), row("b", "a"))
     reading = Reading(path, ordered=False)
-    reading.rows.pass_over_copies(parent)
+    reading.rows.skip_copies(parent)
     write(path, row("d", "c", "assistant"), row("a", None), row("b", "a"), row("c", "b"))
     await reading.rows.look()
     assert names(reading.told) == ["c", "d"]

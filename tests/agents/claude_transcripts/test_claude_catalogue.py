@@ -106,7 +106,7 @@ def test_the_bytes_read_do_not_depend_on_the_size(home: Home, monkeypatch: pytes
         return found
 
     monkeypatch.setattr("os.pread", counted)
-    found = index.look(path)
+    found = index.summarize_file(path)
     assert isinstance(found, FoundTranscript)
     assert (found.first_prompt, found.useful) == ("first", True)
     assert path.stat().st_size > 9_000_000
@@ -116,15 +116,15 @@ def test_the_bytes_read_do_not_depend_on_the_size(home: Home, monkeypatch: pytes
 def test_a_named_file_gets_its_id_from_its_rows(tmp_path: Path) -> None:
     saved = tmp_path / "saved.jsonl"
     saved.write_bytes(lines(conversation()))
-    found = index.look(saved)
+    found = index.summarize_file(saved)
     assert isinstance(found, FoundTranscript)
     assert found.session == SESSION
     saved.write_bytes(lines(conversation(session="../../../etc/passwd")))
-    assert index.look(saved) == TranscriptProblem("bad id", str(saved), detail="../../../etc/passwd")
-    assert isinstance(index.look(tmp_path), TranscriptProblem)
+    assert index.summarize_file(saved) == TranscriptProblem("bad id", str(saved), detail="../../../etc/passwd")
+    assert isinstance(index.summarize_file(tmp_path), TranscriptProblem)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert index.look(fifo) == TranscriptProblem("unreadable", str(fifo), detail="not a file")
+    assert index.summarize_file(fifo) == TranscriptProblem("unreadable", str(fifo), detail="not a file")
 
 
 async def test_a_file_that_moved_is_found_again(home: Home) -> None:

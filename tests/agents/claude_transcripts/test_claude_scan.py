@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from agents.claude_transcripts.transcript_files import SESSION, Writer, conversation, lines
-from fairlead.agents.claude.transcripts.summary import HEAD, TAIL, TranscriptSummary, facts, is_typed, prompt_of
+from fairlead.agents.claude.transcripts.summary import HEAD, TAIL, TranscriptSummary, is_typed, prompt_of, summarize
 
 
 def test_a_short_file_tells_everything() -> None:
-    told = facts(lines(conversation("fix the test")))
+    told = summarize(lines(conversation("fix the test")))
     assert (told.session, told.cwd, told.branch) == (SESSION, "/srv/project", "main")
     assert (told.title, told.first_prompt, told.prompts) == ("fix the test", "fix the test", 1)
     assert (told.model, told.version, told.useful, told.sidechain) == ("claude-opus-5-5", "2.1.325", True, False)
@@ -18,7 +18,7 @@ def test_a_short_file_tells_everything() -> None:
 
 
 def test_the_folder_is_that_of_the_rows() -> None:
-    assert facts(lines(conversation(cwd="/srv/my.app_x"))).cwd == "/srv/my.app_x"
+    assert summarize(lines(conversation(cwd="/srv/my.app_x"))).cwd == "/srv/my.app_x"
 
 
 def test_two_ends_tell_the_same_as_the_whole_file_but_for_the_count() -> None:
@@ -26,7 +26,7 @@ def test_two_ends_tell_the_same_as_the_whole_file_but_for_the_count() -> None:
     rows = [write.prompt("first words"), *(write.text("x" * 500) for _ in range(400)), write.prompt("last words")]
     data = lines(rows)
     assert len(data) > HEAD + TAIL
-    whole, ends = facts(data), facts(data[:HEAD], data[-TAIL:])
+    whole, ends = summarize(data), summarize(data[:HEAD], data[-TAIL:])
     assert ends.prompts == 0
     assert [getattr(whole, name) for name in TranscriptSummary.__struct_fields__ if name != "prompts"] == [
         getattr(ends, name) for name in TranscriptSummary.__struct_fields__ if name != "prompts"
@@ -37,14 +37,14 @@ def test_a_given_title_counts_more_than_a_summary_and_that_more_than_a_prompt() 
     rows = conversation("the prompt")
     summary = {"type": "summary", "summary": "the summary", "leafUuid": "l"}
     title = {"type": "custom-title", "customTitle": "the title", "sessionId": SESSION}
-    assert facts(lines([summary, *rows])).title == "the summary"
-    assert facts(lines([title, *rows, summary])).title == "the title"
-    assert facts(lines([title, *rows, {**title, "customTitle": "later"}])).title == "later"
+    assert summarize(lines([summary, *rows])).title == "the summary"
+    assert summarize(lines([title, *rows, summary])).title == "the title"
+    assert summarize(lines([title, *rows, {**title, "customTitle": "later"}])).title == "later"
 
 
 def test_what_it_cost_is_the_last_word_of_the_cli() -> None:
     costs = [{"type": "cost-state", "totalCostUSD": cost, "sessionId": SESSION} for cost in (0.5, 0.75, "much")]
-    assert facts(lines([*conversation(), *costs])).cost_usd == 0.75
+    assert summarize(lines([*conversation(), *costs])).cost_usd == 0.75
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_it_cost_is_the_last_word_of_the_cli() -> None:
 )
 def test_what_programs_say_is_no_prompt(text: str) -> None:
     assert not is_typed(text)
-    assert facts(lines([Writer().prompt(text)])).first_prompt == ""
+    assert summarize(lines([Writer().prompt(text)])).first_prompt == ""
 
 
 def test_a_command_with_words_of_a_person_is_a_prompt() -> None:
@@ -84,34 +84,34 @@ def _meta() -> list[dict[str, Any]]:
 
 def test_a_session_is_useful_if_something_was_said() -> None:
     write = Writer()
-    assert not facts(lines(_meta())).useful
-    assert not facts(b"").useful
-    assert not facts(lines([{"type": "summary", "summary": "s", "leafUuid": "l"}])).useful
-    assert facts(lines([*_meta(), write.text("hi")])).useful
-    assert facts(lines([*_meta(), write.result("toolu_1", data={"stdout": ""})])).useful
-    assert facts(lines([*_meta(), write.prompt("words")])).useful
+    assert not summarize(lines(_meta())).useful
+    assert not summarize(b"").useful
+    assert not summarize(lines([{"type": "summary", "summary": "s", "leafUuid": "l"}])).useful
+    assert summarize(lines([*_meta(), write.text("hi")])).useful
+    assert summarize(lines([*_meta(), write.result("toolu_1", data={"stdout": ""})])).useful
+    assert summarize(lines([*_meta(), write.prompt("words")])).useful
 
 
 def test_rows_of_other_types_that_carry_a_message_are_no_conversation() -> None:
     blob = {"type": "api-request-blob", "message": {"role": "user", "content": "hidden"}, "sessionId": SESSION}
-    assert not facts(lines([blob])).useful
+    assert not summarize(lines([blob])).useful
 
 
 def test_the_last_activity_is_a_persons() -> None:
     write = Writer()
     first = write.prompt("one")
     rows = [first, write.text("a"), write.result("t", data={"x": 1}), write.prompt("sum", isCompactSummary=True)]
-    told = facts(lines(rows))
+    told = summarize(lines(rows))
     assert (told.active, told.prompts, told.first_prompt) == (told.created, 1, "one")
 
 
 def test_a_sidechain_is_known_by_its_first_user_row() -> None:
     write = Writer()
-    assert facts(lines([write.prompt("do it", "toolu_a"), write.text("ok", "toolu_a")])).sidechain
-    assert not facts(lines([write.prompt("do it"), write.prompt("sub", "toolu_a")])).sidechain
+    assert summarize(lines([write.prompt("do it", "toolu_a"), write.text("ok", "toolu_a")])).sidechain
+    assert not summarize(lines([write.prompt("do it"), write.prompt("sub", "toolu_a")])).sidechain
 
 
 def test_fields_of_the_wrong_type_spoil_nothing() -> None:
     odd = {"type": "user", "uuid": "u", "sessionId": 5, "cwd": [], "timestamp": {}, "message": "hi", "summary": 1}
-    told = facts(lines([odd, {"type": 5}, *conversation()]))
+    told = summarize(lines([odd, {"type": 5}, *conversation()]))
     assert (told.session, told.first_prompt) == (SESSION, "hello")

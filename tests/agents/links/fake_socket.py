@@ -51,7 +51,7 @@ class Agent:
 
     def __init__(self, link: DialInLink, last: str = "") -> None:
         self.wire = FakeSocket()
-        self._holder = link.enter(last)
+        self._holder = link.accept_socket(last)
         self._holder.attached(self.wire)
 
     def say(self, *lines: str) -> None:

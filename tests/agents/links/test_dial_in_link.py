@@ -134,7 +134,7 @@ async def test_one_that_stays_away_is_gone_when_its_tries_are_over() -> None:
     with pytest.raises(AgentNotRunning):
         await room.link.send(LINE)
     with pytest.raises(Busy):
-        room.link.enter("")
+        room.link.accept_socket("")
 
 
 async def test_one_that_comes_back_has_all_its_tries_again() -> None:
@@ -161,7 +161,7 @@ async def test_stopping_hangs_up_with_the_code_that_ends_it() -> None:
 
 async def test_a_socket_that_comes_while_the_link_closes_is_turned_away() -> None:
     room = Room()
-    holder = room.link.enter("")
+    holder = room.link.accept_socket("")
     await room.link.stop()
     wire = FakeSocket()
     holder.attached(wire)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.links.dialin_state import TABLE, TAKES, DialInSignal, DialInState, UnconfirmedLines
+from fairlead.agents.links.dialin_state import ACCEPTING, TABLE, DialInSignal, DialInState, UnconfirmedLines
 from fairlead.model.errors import AgentTimeout
 
 
@@ -28,7 +28,7 @@ def test_nothing_leaves_closed_and_every_state_can_be_ended() -> None:
 
 
 def test_a_socket_is_taken_exactly_where_the_table_knows_of_one() -> None:
-    assert {state for (state, signal) in TABLE if signal is DialInSignal.OPENED} == TAKES
+    assert {state for (state, signal) in TABLE if signal is DialInSignal.OPENED} == ACCEPTING
 
 
 def test_a_dropped_socket_is_waited_for_and_then_not_any_more() -> None:
@@ -48,8 +48,8 @@ def test_the_outbox_has_exactly_the_lines_after_the_last_receipt(receipts: list[
         outbox.add(line)
     assert outbox.last == 20
     for number in receipts:
-        outbox.took(number)
-    assert outbox.lacking() == tuple(lines[max(receipts, default=0) :])
+        outbox.confirm(number)
+    assert outbox.unconfirmed() == tuple(lines[max(receipts, default=0) :])
 
 
 def test_the_outbox_is_bounded_but_takes_one_line_of_any_size() -> None:
@@ -57,6 +57,6 @@ def test_the_outbox_is_bounded_but_takes_one_line_of_any_size() -> None:
     outbox.add(b"x" * 100)
     with pytest.raises(AgentTimeout):
         outbox.add(b"y")
-    outbox.took(1)
+    outbox.confirm(1)
     outbox.add(b"y")
-    assert outbox.lacking() == (b"y",)
+    assert outbox.unconfirmed() == (b"y",)

@@ -13,10 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.clients.claudecodeui.chat.attachments import content, fields, named, shown
+from fairlead.clients.claudecodeui.chat.attachments import fields, message_blocks, named_uploads, split_message
 from fairlead.clients.claudecodeui.chat.messages import ChatError, SendMessage, read
 from fairlead.model.content import ImageBlock, OtherBlock, TextBlock
-from fairlead.uploads.api import BLOCK_BYTES, IMAGE_BYTES, PDF_BYTES, TEXT_BYTES, StoredUploads, Upload, block_of, own
+from fairlead.uploads.api import (
+    BLOCK_BYTES,
+    IMAGE_BYTES,
+    PDF_BYTES,
+    TEXT_BYTES,
+    ClaimedUpload,
+    Upload,
+    block_of,
+    owned_uploads,
+)
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-attachments"
 SESSION = "11111111-1111-4111-8111-111111111111"
@@ -34,7 +43,7 @@ def sent(options: Any) -> SendMessage:
 @pytest.mark.parametrize("case", sorted(path.stem for path in CASES.iterdir()))
 def test_the_filter_lets_through_what_the_case_says(case: str) -> None:
     known = json.loads((CASES / f"{case}.json").read_text())
-    accepted = own(known["folder"], sent(known["options"]).uploads)
+    accepted = owned_uploads(known["folder"], sent(known["options"]).uploads)
     assert [fields(upload) for upload in accepted] == known["accepted"]
 
 
@@ -47,7 +56,9 @@ def test_ten_files_go_with_a_message_and_no_more() -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda deeper: st.lists(deeper)))
 def test_whatever_a_client_names_nothing_of_it_leaves_the_store(given: Any) -> None:
-    for upload in own(STORE, named({"attachments": given, "images": [given], "files": [{"path": given}]})):
+    for upload in owned_uploads(
+        STORE, named_uploads({"attachments": given, "images": [given], "files": [{"path": given}]})
+    ):
         assert upload.path.startswith(f"{STORE}/") and "/" not in upload.path[len(STORE) + 1 :]
 
 
@@ -99,19 +110,19 @@ def test_the_limits_fit_what_the_api_takes() -> None:
 # --- messages and rows
 
 
-def taken(name: str, data: bytes, mime: str = "", end: str = "") -> StoredUploads:
+def taken(name: str, data: bytes, mime: str = "", end: str = "") -> ClaimedUpload:
     upload = Upload(f"{STORE}/{len(name):032x}{end}", name, mime, len(data))
-    return StoredUploads(upload, block_of(data, name))
+    return ClaimedUpload(upload, block_of(data, name))
 
 
 def test_a_prompt_without_files_is_its_text() -> None:
-    assert content("", ()) == (TextBlock(""),)
-    assert content("hello", ()) == (TextBlock("hello"),)
+    assert message_blocks("", ()) == (TextBlock(""),)
+    assert message_blocks("hello", ()) == (TextBlock("hello"),)
 
 
 def test_the_agent_gets_blocks_the_words_and_a_line_for_every_file() -> None:
     given = (taken("a.png", PNG, "image/png", ".png"), taken("an archive.zip", b"PK\0", end=".zip"))
-    picture, words, listed = content("what is this?", given)
+    picture, words, listed = message_blocks("what is this?", given)
     assert isinstance(picture, ImageBlock) and words == TextBlock("what is this?")
     assert isinstance(listed, TextBlock)
     first, *lines, last = listed.text.strip().split("\n")
@@ -120,14 +131,14 @@ def test_the_agent_gets_blocks_the_words_and_a_line_for_every_file() -> None:
 
 
 def test_files_alone_have_no_empty_text_beside_them() -> None:
-    assert [type(block) for block in content("  ", (taken("a.png", PNG),))] == [ImageBlock, TextBlock]
+    assert [type(block) for block in message_blocks("  ", (taken("a.png", PNG),))] == [ImageBlock, TextBlock]
 
 
 def test_a_row_has_the_words_the_pictures_and_the_files() -> None:
-    large = StoredUploads(Upload(f"{STORE}/{1:032x}.png", "large.png", "image/png", 9_000_000))
+    large = ClaimedUpload(Upload(f"{STORE}/{1:032x}.png", "large.png", "image/png", 9_000_000))
     drawn = taken("drawn.svg", b"<svg/>", "image/svg+xml", ".svg")
     photo, archive = taken("photo", PNG, "", ""), taken("archive.zip", b"PK\0", "application/zip", ".zip")
-    text, images, files = shown(content("look", (large, archive, photo, drawn)))
+    text, images, files = split_message(message_blocks("look", (large, archive, photo, drawn)))
     assert text == "look"
     data = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
     expected = [fields(large.upload), {**fields(photo.upload), "data": data}, fields(drawn.upload)]
@@ -138,7 +149,7 @@ def test_a_row_has_the_words_the_pictures_and_the_files() -> None:
 @given(st.text(), st.text(min_size=1).filter(lambda name: name.strip() != ""), st.binary(max_size=50))
 def test_what_was_sent_is_what_is_shown(text: str, name: str, data: bytes) -> None:
     attached = taken(name, data)
-    words, images, files = shown(content(text, (attached,)))
+    words, images, files = split_message(message_blocks(text, (attached,)))
     assert words == (text if text.strip() else "")
     assert [{key: value for key, value in told.items() if key != "data"} for told in (*images, *files)] == [
         fields(attached.upload)
@@ -157,11 +168,11 @@ def test_what_was_sent_is_what_is_shown(text: str, name: str, data: bytes) -> No
     ],
 )
 def test_a_text_that_only_looks_like_the_list_is_a_text(text: str) -> None:
-    assert shown((TextBlock(text),)) == (text, [], [])
+    assert split_message((TextBlock(text),)) == (text, [], [])
 
 
 def test_documents_that_came_by_another_way_have_their_names() -> None:
     pdf, odd = block_of(b"%PDF-", "plan.pdf"), OtherBlock({"type": "document", "source": 7})
     assert pdf is not None
-    _, images, files = shown((pdf, odd, OtherBlock({"type": "else"}), OtherBlock(7), TextBlock("read it")))
+    _, images, files = split_message((pdf, odd, OtherBlock({"type": "else"}), OtherBlock(7), TextBlock("read it")))
     assert (images, files) == ([], [{"name": "plan.pdf", "mimeType": "application/pdf"}, {"name": "document"}])

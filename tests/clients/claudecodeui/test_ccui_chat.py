@@ -279,7 +279,7 @@ async def test_an_end_that_is_told_again_ends_nothing(chats: ChatHarness) -> Non
         await agent.result()
         await peer.until("complete")
         await agent.die(Exit(code=1))
-        await chats.rig.until(lambda: chats.rig.loaded(name).runner.agent is None)
+        await chats.rig.until(lambda: chats.rig.loaded(name).supervisor.agent is None)
         assert (await peer.subscribe(name))["isProcessing"] is False
         assert peer.said() == ["complete", "text", "complete"]
 

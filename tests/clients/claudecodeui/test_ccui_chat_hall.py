@@ -7,7 +7,7 @@ import pytest
 
 from clients.claudecodeui.chat_harness import ChatHarness
 from clients.cognova.chat_harness import stream
-from fairlead.clients.claudecodeui.chat.session_list import CODEC, HALL, loading
+from fairlead.clients.claudecodeui.chat.session_list import CHANNEL, CODEC, loading
 from fairlead.clients.claudecodeui.rest.project_fields import project_id
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
@@ -15,7 +15,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.broadcast import Broadcast, JoinChannel
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Summary
-from fairlead.sessions.fanout.broadcast import OWED, Broadcasts
+from fairlead.sessions.fanout.broadcast import MAX_PENDING_SESSIONS, Broadcasts
 from fairlead.sessions.fanout.session_changes import SessionChanges
 from fairlead.testing.clock import ManualClock
 from laws.test_ccui_law import KINDS
@@ -59,17 +59,17 @@ async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: Cha
 
 @pytest.mark.rules("S003-024", "S003-128", "S003-133")
 async def test_a_socket_that_is_gone_is_told_nothing_and_hinders_nobody(chats: ChatHarness) -> None:
-    doer = chats.house.app.doer
+    doer = chats.house.app.dispatcher
     async with chats.peer() as stays:
         await stays.settled()
         async with chats.peer() as goes:
             await goes.settled()
-            assert await doer.do(ANN, Broadcast(HALL, loading(0, 2))) == 2, "both are open"
+            assert await doer.dispatch(ANN, Broadcast(CHANNEL, loading(0, 2))) == 2, "both are open"
         # A broadcast counts the sockets that it goes to: soon after the close it is one less.
         async with asyncio.timeout(PATIENCE):
-            while await doer.do(ANN, Broadcast(HALL, b"")) > 1:
+            while await doer.dispatch(ANN, Broadcast(CHANNEL, b"")) > 1:
                 await asyncio.sleep(0.01)
-        assert await doer.do(ANN, Broadcast(HALL, loading(1, 2))) == 1
+        assert await doer.dispatch(ANN, Broadcast(CHANNEL, loading(1, 2))) == 1
         await chats.session()
         told = await stays.until("session_upserted")
         assert told in stays.frames and not any(frame["kind"] == "session_upserted" for frame in goes.frames)
@@ -81,9 +81,9 @@ async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHarness) -> N
     async with chats.peer() as one, chats.peer() as two:
         await one.settled()
         await two.settled()
-        doer = chats.house.app.doer
+        doer = chats.house.app.dispatcher
         for current in (1, 2):
-            assert await doer.do(ANN, Broadcast(HALL, loading(current, 2, "work"))) == 2
+            assert await doer.dispatch(ANN, Broadcast(CHANNEL, loading(current, 2, "work"))) == 2
         for peer in (one, two):
             first, last = await peer.until("loading_progress"), await peer.until("loading_progress")
             assert first == {
@@ -95,7 +95,7 @@ async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHarness) -> N
             }
             assert last["phase"] == "complete"
             assert len(peer.client.progress) == 2
-        assert await doer.do(ANN, Broadcast("nobody", b"")) == 0
+        assert await doer.dispatch(ANN, Broadcast("nobody", b"")) == 0
 
 
 @pytest.mark.rules("S003-051", "S003-052", "S003-053")
@@ -103,7 +103,7 @@ async def test_whatever_a_chat_socket_is_sent_has_a_kind_of_the_list_and_no_type
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.subscribe(name)
-        await chats.house.app.doer.do(ANN, Broadcast(HALL, loading(1, 1)))
+        await chats.house.app.dispatcher.dispatch(ANN, Broadcast(CHANNEL, loading(1, 1)))
         await peer.send(name, "go")
         agent = await chats.agent()
         await stream(agent, "Hel", "lo.")
@@ -158,19 +158,19 @@ async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_i
     quick.waiting = 0
     member, other = hall.enter(slow), hall.enter(quick)
     for title in ("first", "last"):
-        for number in range(OWED + 10):
+        for number in range(MAX_PENDING_SESSIONS + 10):
             name = SessionId(f"{number:032x}")
             summaries[name] = Summary(session=name, title=title)
-            desk.tell(name, "updated")
-        count = len(quick.got) + OWED + 10
+            desk.notify(name, "updated")
+        count = len(quick.got) + MAX_PENDING_SESSIONS + 10
         async with asyncio.timeout(PATIENCE):
             while len(quick.got) < count:
                 await asyncio.sleep(0)
     assert slow.got == []
-    assert await halls.performers()[Broadcast](ANN, Broadcast(HALL, b"passes by")) == 2
+    assert await halls.performers()[Broadcast](ANN, Broadcast(CHANNEL, b"passes by")) == 2
     slow.waiting = 0
     member.drained()
-    assert len(slow.got) == OWED
+    assert len(slow.got) == MAX_PENDING_SESSIONS
     assert all(b'"last"' in frame for frame in slow.got)
     member.leave()
     other.leave()

@@ -8,7 +8,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 
 from clients.claudecodeui.test_ccui_plugins import House, hear, house_of
-from fairlead.plugins.ws_proxy import CLOSE_SECONDS, UNHEARD_BYTES, UNSENT_BYTES, WebSocketProxy
+from fairlead.plugins.ws_proxy import CLOSE_SECONDS, PLUGIN_BACKLOG_BYTES, UNSENT_BYTES, WebSocketProxy
 from fairlead.testing.clock import ManualClock
 from plugins.harness import ends, until, write_plugin
 
@@ -71,10 +71,10 @@ async def test_a_plugin_that_does_not_read(house: House) -> None:
     async with house.join() as socket:
         bridge = bridge_of(house)
         talking = await deafen(house, socket)
-        await until(lambda: bridge.waiting > UNHEARD_BYTES)
+        await until(lambda: bridge.waiting > PLUGIN_BACKLOG_BYTES)
         async with house.join() as other:
             await echoes(other)
-        assert bridge.waiting <= UNHEARD_BYTES + READ + SIZE + 100 * 64, "it stays there"
+        assert bridge.waiting <= PLUGIN_BACKLOG_BYTES + READ + SIZE + 100 * 64, "it stays there"
         assert not talking.done(), "and the client waits"
         (house.plugin / "hear").touch()
         for number in range(COUNT):
@@ -88,7 +88,7 @@ async def test_a_client_that_leaves_a_plugin_that_does_not_read_is_forgotten_aft
     async with house.join() as socket:
         bridge = bridge_of(house)
         talking = await deafen(house, socket)
-        await until(lambda: bridge.waiting > UNHEARD_BYTES)
+        await until(lambda: bridge.waiting > PLUGIN_BACKLOG_BYTES)
         talking.cancel()
         socket.transport.abort()
     # A paused socket shows its end when it is written to: here the keepalive's ping is the test's own.
@@ -107,7 +107,7 @@ async def test_the_gateway_stops_though_nobody_reads(tmp_path: Path) -> None:
         await house.desk.runs()
         async with house.join() as socket:
             talking = await deafen(house, socket)
-            await until(lambda: bridge_of(house).waiting > UNHEARD_BYTES)
+            await until(lambda: bridge_of(house).waiting > PLUGIN_BACKLOG_BYTES)
             await house.desk.plugins.stop()
             assert not house.desk.plugins._bridges
             talking.cancel()

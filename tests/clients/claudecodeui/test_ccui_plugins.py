@@ -15,7 +15,7 @@ from websockets.typing import Subprotocol
 from fairlead.clients.claudecodeui.plugins import offered, passed_headers, passed_query
 from fairlead.model.requests import Head
 from fairlead.plugins.api import JoinPlugin
-from fairlead.server.plugin_pages import page_performers
+from fairlead.server.plugin_pages import page_handlers
 from patience import PATIENCE
 from plugins.harness import BOARD, PluginHarness, desk_of, ends, until, write_plugin
 from server.fakes import Served, serving
@@ -64,7 +64,7 @@ async def end(socket: ClientConnection) -> tuple[int | None, str | None]:
 async def house_of(folder: Path, **desk: Any) -> AsyncIterator[House]:
     async with (
         desk_of(folder, **desk) as made,
-        serving(performers={**made.plugins.performers(), **page_performers(made.plugins)}) as served,
+        serving(performers={**made.plugins.performers(), **page_handlers(made.plugins)}) as served,
     ):
         yield House(served, made, folder)
 

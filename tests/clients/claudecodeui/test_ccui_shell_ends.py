@@ -188,7 +188,7 @@ async def test_one_that_does_not_read_slows_nobody_and_costs_little(house: Shell
         await client.begin(tmp_path)
         await client.seen("$")
         owner = Identity("c", house.program().name.split("/")[1], "n", frozenset({"terminal"}))
-        desk = await house.desks.take(owner, OpenLauncher(codec=ShellCodec()))
+        desk = await house.desks.open(owner, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         desk.attached(wire)
         desk.received(json.dumps(client.init(str(tmp_path))).encode())
@@ -284,7 +284,7 @@ async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: S
     who = Identity("c", "ann", "n", frozenset({"terminal"}))
     wish = json.dumps({"type": "init", "projectPath": str(tmp_path), "isPlainShell": True, "cols": 30}).encode()
     for rounds in range(12):
-        desk = await house.desks.take(who, OpenLauncher(codec=ShellCodec()))
+        desk = await house.desks.open(who, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         # Its first words may come before it is given the socket.
         desk.received(wish)

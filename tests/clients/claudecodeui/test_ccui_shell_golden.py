@@ -32,7 +32,7 @@ from fairlead.terminals.api import (
     TerminalReply,
     TypedKeys,
 )
-from fairlead.terminals.launcher.programs import PROVIDERS, Provider, key, resumes, typed, words
+from fairlead.terminals.launcher.programs import PROVIDERS, Provider, command_keys, key, resumes, words
 from fairlead.wiring import providers
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-shell"
@@ -218,10 +218,10 @@ def test_keys_do_not_collide() -> None:
 
 
 def test_how_a_command_is_typed() -> None:
-    assert typed("/bin/bash", "ls -l") == b"{ ls -l\r}; exit\r"
-    assert typed("zsh", "one\ntwo\r\n") == b"{ one\rtwo\r}; exit\r"
-    assert typed("/usr/bin/fish", "ls") == b"begin; ls\rend; exit\r"
-    assert typed("/bin/tcsh", "ls") == b"ls\r"
+    assert command_keys("/bin/bash", "ls -l") == b"{ ls -l\r}; exit\r"
+    assert command_keys("zsh", "one\ntwo\r\n") == b"{ one\rtwo\r}; exit\r"
+    assert command_keys("/usr/bin/fish", "ls") == b"begin; ls\rend; exit\r"
+    assert command_keys("/bin/tcsh", "ls") == b"ls\r"
 
 
 def test_the_setting_provider(tmp_path: Path) -> None:

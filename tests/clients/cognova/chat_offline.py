@@ -12,8 +12,8 @@ import msgspec
 
 from agents.claude.golden_claude import Input, feed
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.clients.cognova.chat_frames import FRAMES, VARIANT
-from fairlead.clients.cognova.history import MessageCount, MessageReducer, MessageRenderer, read_counted
+from fairlead.clients.cognova.chat_frames import ENCODER, FRAMES
+from fairlead.clients.cognova.history import MessageCount, MessageReducer, MessageRenderer, decode_count
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
@@ -62,7 +62,7 @@ class ChatRecorder:
             outcome = feed(self.interpreter, given, len(self.published))
             for event in outcome.events:
                 placed, entry = stage.add(event)
-                self.interpreter.placed(placed, entry.seq)
+                self.interpreter.assign_seq(placed, entry.seq)
             drop = outcome.drop
         self._head, self._at = stage.seq, stage.at
         for new in stage.entries:
@@ -78,11 +78,11 @@ class ChatRecorder:
 
     def live(self, first: int = 0, last: int | None = None) -> list[Frame]:
         """What one who is there is sent of the entries published between two moments."""
-        return [frame for entry in self.published[first:last] for frame in unframed(VARIANT.encode(SESSION, entry))]
+        return [frame for entry in self.published[first:last] for frame in unframed(ENCODER.encode(SESSION, entry))]
 
     def read(self, position: int, moment: int | None = None) -> list[Frame]:
         """What one who reads the log from a place is sent, at a moment."""
-        reading = VARIANT.reading(position, 0)
+        reading = ENCODER.reading(position, 0)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
         return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
 
@@ -93,7 +93,7 @@ class ChatRecorder:
             frame
             for entry in self.log(moment)
             if entry.seq == seq
-            for frame in unframed(VARIANT.encode(SESSION, entry))
+            for frame in unframed(ENCODER.encode(SESSION, entry))
             if frame["seq"] > last
         ]
         return [*rest, *self.read(seq, moment)]
@@ -112,7 +112,7 @@ class ChatRecorder:
             again = MessageReducer()
             again.restore(fold.snapshot())
             fold = again
-        return read_counted(fold.snapshot())
+        return decode_count(fold.snapshot())
 
 
 def shown(*parts: Iterable[Frame]) -> Shown:

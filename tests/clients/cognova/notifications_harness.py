@@ -20,9 +20,9 @@ from fairlead.model.session_changes import What
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService
 from fairlead.server.app import App, AppConfig
-from fairlead.server.dispatch import Performer
+from fairlead.server.dispatch import ServiceHandler
 from fairlead.server.limits import ServerLimits
-from fairlead.server.listeners import Binding, house_of, open_sockets
+from fairlead.server.listeners import Binding, allowed_origins, open_sockets
 from fairlead.server.runner import ServerRunner
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
@@ -139,13 +139,13 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHarness]:
         return ("", ()) if summary is None else (summary.title, (summary.owner, *summary.shared))
 
     def news(session: SessionId, what: What) -> None:
-        room.news(session, what)
+        room.session_changed(session, what)
 
     rig.news = news
     rig.committed = lambda session, events: room.committed(session, events)
     await rig.start()
     room = NotificationService(
-        rig.store.shelf,
+        rig.store.resources,
         rig.store.documents,
         lambda: rig.gateway,
         folder,
@@ -163,17 +163,17 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHarness]:
     admin = await credentials.create("token", "ann", ("admin",))
     binding = Binding(port=0)
     sockets = open_sockets(binding)
-    performers: dict[type[ServiceCall], Performer] = {
-        **CredentialActions(credentials).performers(),
+    performers: dict[type[ServiceCall], ServiceHandler] = {
+        **CredentialActions(credentials).handlers(),
         **room.performers(),
     }
     limits = ServerLimits(commands_per_s=1000)
     parts = AppConfig(
         protocols=(PROTOCOL,),
         gateway=rig.gateway,
-        performers=performers,
+        handlers=performers,
         credentials=credentials,
-        house=house_of(binding, sockets),
+        allowed_origins=allowed_origins(binding, sockets),
         clock=clock,
         version="1.2.3",
         limits=limits,

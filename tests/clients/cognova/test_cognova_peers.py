@@ -7,7 +7,7 @@ import pytest
 
 from clients.cognova.chat_harness import ChatHarness, chat_house, stream
 from clients.cognova.chat_offline import unframed
-from fairlead.clients.cognova.chat_frames import FRAMES, VARIANT
+from fairlead.clients.cognova.chat_frames import ENCODER, FRAMES
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor
 from fairlead.testing.cognova_client import CognovaClient
@@ -254,7 +254,7 @@ async def test_a_slow_reader_misses_nothing_and_gets_nothing_twice(tmp_path: Pat
     rig = await CoreHarness(tmp_path).start()
     agent = await rig.working()
     sink = SlowSink()
-    watch = await rig.gateway.watch(ANN, SESSION, Cursor(0), VARIANT, sink)
+    watch = await rig.gateway.watch(ANN, SESSION, Cursor(0), ENCODER, sink)
     watch.start()
     await rig.until(lambda: watch.live)
     pieces = ["Once ", "upon ", "a ", "time"]

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from clients.cognova.notifications_harness import FeedHarness, open_feed_house
-from fairlead.notifications.api import Told
+from fairlead.notifications.api import FeedItem
 from fairlead.testing.notifications_client import NotificationsClient
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-notices"
@@ -60,12 +60,12 @@ class Play:
                 elif "advance" in line:
                     await self._advance(line["advance"])
                 else:
-                    await self._house.room.feed.write(msgspec.convert(line["tell"], Told))
+                    await self._house.room.feed.write(msgspec.convert(line["tell"], FeedItem))
             return await listener.settled()
 
     async def _advance(self, seconds: float) -> None:
         await self._house.rig.clock.advance(seconds)
-        await self._house.room.alarms.rung()
+        await self._house.room.scheduler.wait_fired()
 
     async def _call(self, line: Any) -> None:
         method, path = line["call"].replace("{id}", self._id).split(" ", 1)

@@ -228,7 +228,7 @@ async def test_peers_that_left_or_were_cut_off_are_gone(house: FeedHarness) -> N
             await listener.until(1)
             listener.socket.transport.abort()
     async with asyncio.timeout(PATIENCE):
-        while house.room.feed.peers:
+        while house.room.feed.subscribers:
             await asyncio.sleep(0)
 
 

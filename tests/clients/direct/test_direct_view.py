@@ -8,7 +8,7 @@ import pytest
 from agents.claude.golden_claude import cases, feed, inputs, raw
 from clients.native.conversation_driver import frames
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.clients.direct.view import DirectEncoder, DirectReducer, joining
+from fairlead.clients.direct.view import DirectEncoder, DirectReducer, decode_catch_up
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Origin
 from fairlead.sessions.log import PendingEntries
@@ -30,7 +30,7 @@ def log_of(case: str) -> list[Entry]:
         beside: bytes | None = raw(said)
         for event in feed(interpreter, given, number).events:
             placed, _ = stage.add(event, known if beside is not None else "", beside)
-            interpreter.placed(placed, stage.seq)
+            interpreter.assign_seq(placed, stage.seq)
             beside = None
         head, at = stage.seq, stage.at
         for new in stage.entries:
@@ -78,7 +78,7 @@ def test_the_law_one_who_leaves_and_comes_back_knows_what_one_knows_who_stayed(c
             assert fold.step(entry) == ()
         again = DirectReducer()
         again.restore(fold.snapshot())
-        state = joining(again.snapshot())
+        state = decode_catch_up(again.snapshot())
         assert state.seq == (entries[cut - 1].seq if cut else 0)
         back = folded(state.frames(), live(entries[cut:]))
         assert (back.init, back.pending) == (whole.init, whole.pending)
@@ -92,13 +92,13 @@ def test_one_who_joins_is_told_the_last_init_and_what_waits(version: str) -> Non
     fold = DirectReducer()
     for entry in entries[: asked + 1]:
         fold.step(entry)
-    client = folded(joining(fold.snapshot()).frames())
+    client = folded(decode_catch_up(fold.snapshot()).frames())
     assert client.init is not None
     ((name, request),) = client.pending.items()
     assert request["subtype"] == "can_use_tool"
     event = json.dumps({"type": "permission.resolved", "id": "x", "request": name}).encode()
     fold.step(Entry(entries[asked].seq + 1, 0, 1, "permission.resolved", event))
-    assert folded(joining(fold.snapshot()).frames()).pending == {}
+    assert folded(decode_catch_up(fold.snapshot()).frames()).pending == {}
 
 
 def test_a_permission_that_somebody_settled_is_withdrawn_from_the_others() -> None:

@@ -54,7 +54,7 @@ class MappedSession:
         fresh: list[Envelope] = []
         for event in events:
             placed, new = stage.add(event)
-            self.interpreter.placed(placed, new.seq)
+            self.interpreter.assign_seq(placed, new.seq)
             entry = Entry(new.seq, new.seq - 1, new.at, new.kind, new.event, new.origin, new.raw)
             self.entries.append(entry)
             fresh += self.step(entry)

@@ -177,7 +177,7 @@ def test_what_a_subagent_says_while_no_turn_is_open_gets_a_turn_of_its_own() -> 
     )
     session.add(row("user", [result("x")], "u-2"))
     session.add(row("assistant", [text("done")], "a-2"))
-    session.take(session.interpreter.settle().events)
+    session.take(session.interpreter.end_quiet_turn().events)
     late = session.add(row("assistant", [text("late")], "s-1", isSidechain=True, parent_tool_use_id="x", stop=None))
     assert kinds(late) == ["turn-start", "start", "text", "stop", "turn-end"]
     assert_balanced(session.envelopes)

@@ -17,9 +17,9 @@ from fairlead.clients.mylifedb import PROTOCOL
 from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
-from fairlead.server.dispatch import Performer
+from fairlead.server.dispatch import ServiceHandler
 from fairlead.server.limits import ServerLimits
-from fairlead.server.listeners import Binding, house_of, open_sockets
+from fairlead.server.listeners import Binding, allowed_origins, open_sockets
 from fairlead.server.runner import ServerRunner
 from fairlead.sessions.fanout.broadcast import Broadcasts
 from fairlead.sessions.fanout.hub import Subscription
@@ -166,25 +166,25 @@ class MyLifeDbGateway:
 async def open_house(
     folder: Path,
     limits: ServerLimits | None = None,
-    performers: Mapping[type[ServiceCall], Performer] | None = None,
+    performers: Mapping[type[ServiceCall], ServiceHandler] | None = None,
     protocol: ClientProtocol = PROTOCOL,
     rig: CoreHarness | None = None,
 ) -> AsyncIterator[MyLifeDbGateway]:
     rig = rig or CoreHarness(folder)
     rig.views = {view.name: view for view in protocol.views}
-    news = SessionChanges(rig.clock, lambda who, session: rig.gateway.owning.sees(who, session))
-    rig.news = news.tell
-    rig.looked = lambda session, who, turns: book.looked(session, who, turns)
+    news = SessionChanges(rig.clock, lambda who, session: rig.gateway.ownership.sees(who, session))
+    rig.news = news.notify
+    rig.looked = lambda session, who, turns: book.mark_read(session, who, turns)
     await rig.start()
-    book = ReadState(rig.store.documents, news.tell, rig.registry.watching)
+    book = ReadState(rig.store.documents, news.notify, rig.registry.watching)
     clock = SystemClock()
     credentials = Credentials(rig.store.documents, clock)
     await credentials.load()
     admin = await credentials.create("token", "ann", ("admin",))
     binding = Binding(port=0)
     sockets = open_sockets(binding)
-    all_performers: dict[type[ServiceCall], Performer] = {
-        **CredentialActions(credentials).performers(),
+    all_performers: dict[type[ServiceCall], ServiceHandler] = {
+        **CredentialActions(credentials).handlers(),
         **book.performers(),
         **news.performers(),
         **Broadcasts(news, rig.store.summary).performers(),
@@ -195,9 +195,9 @@ async def open_house(
         AppConfig(
             protocols=(protocol,),
             gateway=rig.gateway,
-            performers=all_performers,
+            handlers=all_performers,
             credentials=credentials,
-            house=house_of(binding, sockets),
+            allowed_origins=allowed_origins(binding, sockets),
             clock=clock,
             version="1.2.3",
             limits=limits,

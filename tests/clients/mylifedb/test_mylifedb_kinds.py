@@ -13,7 +13,7 @@ from clients.mylifedb.test_mylifedb_rest import ONE, call
 from clients.mylifedb.test_mylifedb_socket import talked
 from clients.mylifedb.view_offline import ViewRecorder
 from fairlead.clients.mylifedb import PROTOCOL
-from fairlead.clients.mylifedb.kinds import FIRST, Version, had, kinds_of, read_version
+from fairlead.clients.mylifedb.kinds import FIRST, Version, has_kind, kinds_of, read_version
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.errors import BadRequest
 from fairlead.server.doors import Door, check_doors
@@ -47,22 +47,22 @@ def types(frames: list[dict[str, Any]]) -> list[str]:
 def test_a_version_has_all_that_it_was_recorded_to_send() -> None:
     found = list(recorded())
     assert {version for version, _ in found} == {(2, 1, 37), (2, 1, 120), (2, 1, 325)}
-    unknown = {next(iter(kinds_of(data)), "") for version, data in found if not had(version, data)}
+    unknown = {next(iter(kinds_of(data)), "") for version, data in found if not has_kind(version, data)}
     assert not unknown, "the table lacks these"
 
 
 def test_what_only_newer_versions_send_is_not_shown_to_an_older_page() -> None:
     old = {next(iter(kinds_of(data))) for version, data in recorded() if version == OLD}
-    new = {next(iter(kinds_of(data))) for version, data in recorded() if version > OLD and not had(OLD, data)}
+    new = {next(iter(kinds_of(data))) for version, data in recorded() if version > OLD and not has_kind(OLD, data)}
     assert not old & new
     assert {"command_lifecycle", "system/status/requesting", "cost-state", "attachment/model"} <= new
 
 
 def test_a_kind_that_nobody_has_seen_is_newer_than_all() -> None:
     unknown = b'{"type":"system","subtype":"from_next_year"}'
-    assert had((), unknown) and not had((2, 1, 325), unknown)
-    assert not had(OLD, b"no record") and had(OLD, b'{"type":"system","subtype":"status","status":null}')
-    assert not had(OLD, b'{"type":"system","subtype":"status","status":"requesting"}')
+    assert has_kind((), unknown) and not has_kind((2, 1, 325), unknown)
+    assert not has_kind(OLD, b"no record") and has_kind(OLD, b'{"type":"system","subtype":"status","status":null}')
+    assert not has_kind(OLD, b'{"type":"system","subtype":"status","status":"requesting"}')
     assert max(FIRST.values()) == (2, 1, 325)
 
 
@@ -77,7 +77,7 @@ def test_a_turn_of_the_newest_cli_ends_with_its_result_for_a_page_of_the_oldest(
         ViewRecorder(MyLifeDbEncoder(records=OLD)).run(inputs),
     )
     frames = plain.live()
-    assert [frame for frame in whole if had(OLD, json.dumps(frame).encode())] == frames
+    assert [frame for frame in whole if has_kind(OLD, json.dumps(frame).encode())] == frames
     assert "command_lifecycle" in types(whole)
     assert types(frames)[-1] == "result"
     assert [frame for frame in frames if frame["type"] != "stream_event"] == plain.history()

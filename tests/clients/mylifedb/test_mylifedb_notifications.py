@@ -115,11 +115,11 @@ async def test_one_who_does_not_listen_keeps_the_last_of_each_kind_only() -> Non
     desk = SessionChanges(ManualClock(), sees_all)
     slow, gone = desk.listen(), desk.listen()
     for _ in range(1000):
-        desk.tell(SESSION, "updated")
-        desk.tell(SESSION, "activated")
-    assert [told.what for told in await slow.hear()] == ["updated", "activated"]
+        desk.notify(SESSION, "updated")
+        desk.notify(SESSION, "activated")
+    assert [told.what for told in await slow.next_notices()] == ["updated", "activated"]
     gone.close()
-    assert await gone.hear() == ()
+    assert await gone.next_notices() == ()
     assert len(desk.listeners) == 1
 
 

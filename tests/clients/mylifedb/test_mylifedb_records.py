@@ -15,7 +15,7 @@ from clients.mylifedb.view_offline import SESSION, ViewRecorder, unframed
 from fairlead.clients.mylifedb import streaming
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.pages import PAGE_BYTES, PAGE_ROWS, Pages
-from fairlead.clients.mylifedb.records import completed
+from fairlead.clients.mylifedb.records import complete_wire_record
 from fairlead.clients.mylifedb.streaming import StreamState
 from fairlead.clients.mylifedb.strip_payloads import stripped
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
@@ -171,7 +171,7 @@ def test_values_keep_their_spelling_and_order() -> None:
     assert frame["a"] == [1, 2.5, "ü", 123456789012345678901234567890]
     line = b'{"type":"assistant","uuid":"a","n":1.10,"message":{"z":1,"a":2,"content":[]}}'
     fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    data = completed(fields, parent=None, at=0, session=SESSION)
+    data = complete_wire_record(fields, parent=None, at=0, session=SESSION)
     assert data.startswith(line[:-1]), "what the agent wrote is not rewritten"
 
 
@@ -236,11 +236,11 @@ def test_a_page_is_sealed_when_it_is_full() -> None:
     assert (pages.total, pages.lowest_burst) == (1, 0)
     pages.add(10)
     pages.seal()
-    assert (pages.total, pages.sealed, pages.stretch(1)) == (2, [PAGE_ROWS], (PAGE_ROWS, PAGE_ROWS))
+    assert (pages.total, pages.sealed, pages.ordinal_range(1)) == (2, [PAGE_ROWS], (PAGE_ROWS, PAGE_ROWS))
     pages.add(PAGE_BYTES)
     pages.seal()
-    assert (pages.total, pages.stretch(1), pages.lowest_burst) == (3, (PAGE_ROWS, PAGE_ROWS + 1), 1)
-    assert pages.stretch(3) is None and pages.stretch(-1) is None
+    assert (pages.total, pages.ordinal_range(1), pages.lowest_burst) == (3, (PAGE_ROWS, PAGE_ROWS + 1), 1)
+    assert pages.ordinal_range(3) is None and pages.ordinal_range(-1) is None
 
 
 def test_no_page_is_sealed_while_a_message_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_pages_are_stretches_without_a_hole(sizes: list[int]) -> None:
     for size in sizes:
         pages.add(size)
         pages.seal()
-    stretches = [pages.stretch(number) for number in range(pages.total)]
+    stretches = [pages.ordinal_range(number) for number in range(pages.total)]
     assert [stretch[0] for stretch in stretches if stretch] == [0, *pages.sealed]
     assert [stretch[1] for stretch in stretches if stretch] == [*pages.sealed, len(sizes)]
 

@@ -149,7 +149,7 @@ async def test_a_request_that_the_agent_withdraws_goes_from_every_client(house: 
     await house.rig.open()
     async with house.tab() as tab:
         agent = await asked(house, tab)
-        await agent.sink.ask_cancelled(next(iter(house.rig.loaded().core.state.pending)).request)
+        await agent.sink.permission_cancelled(next(iter(house.rig.loaded().core.state.pending)).request)
         assert await tab.until("control_cancel_request") == {"type": "control_cancel_request", "request_id": "R1"}
         assert tab.client.state.requests == {}
 
@@ -348,7 +348,7 @@ async def test_an_ack_is_kept_as_far_as_it_reaches(house: MyLifeDbGateway) -> No
 
 async def left_alone(house: MyLifeDbGateway) -> None:
     """All that was asked is done."""
-    await house.rig.until(lambda: not [task for task in house.app.doer._tasks if not task.done()])
+    await house.rig.until(lambda: not [task for task in house.app.dispatcher._tasks if not task.done()])
 
 
 async def test_a_request_that_waits_is_news_only_while_nobody_looks(house: MyLifeDbGateway) -> None:

@@ -18,7 +18,7 @@ from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model import events as ev
 from fairlead.model.ids import EventId, SessionId
 from fairlead.model.store import Entry, Origin, ProjectionRow
-from fairlead.model.views import NewRow, ReplaceRow, Transient, passing_entry, row_entry
+from fairlead.model.views import NewRow, ReplaceRow, Transient, row_entry, transient_entry
 from fairlead.sessions.log import PendingEntries
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
@@ -81,7 +81,7 @@ class ViewRecorder:
             )
             for event in outcome.events:
                 placed, entry = stage.add(event, origin if bytes_ is not None else "", bytes_)
-                self.interpreter.placed(placed, entry.seq)
+                self.interpreter.assign_seq(placed, entry.seq)
                 bytes_ = None
             drop = outcome.drop
         self._head, self._at = stage.seq, stage.at
@@ -104,7 +104,7 @@ class ViewRecorder:
                     if place is not None:
                         self.rows[place] = msgspec.structs.replace(self.rows[place], data=made.data)
                 case Transient():
-                    self._send(passing_entry(len(self.rows), entry.at, made.data))
+                    self._send(transient_entry(len(self.rows), entry.at, made.data))
         self.places.append((len(self.rows), len(self.sent), self.fold.snapshot()))
 
     def _send(self, entry: Entry) -> None:
@@ -128,7 +128,7 @@ class ViewRecorder:
         fold.restore(memory)
         frames = [frame for row in self.rows[after:rows] for frame in self._shown(row_entry(row))]
         for passing in fold.running(anew=anew):
-            frames += self._shown(passing_entry(rows, 0, passing.data))
+            frames += self._shown(transient_entry(rows, 0, passing.data))
         return frames
 
     def _shown(self, entry: Entry) -> list[Frame]:

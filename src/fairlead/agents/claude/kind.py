@@ -147,11 +147,11 @@ class ClaudeKind:
         typed = self._in_terminals.get(agent_session)
         if typed is None or not typed.running:
             return Record(user_line(to_wire(tuple(content)), agent_session, message)[:-1], "gateway")
-        if typed.at_work:
+        if typed.is_busy:
             raise no_steering()
         return Record(typed_prompt(to_wire(tuple(content)), message), "gateway")
 
-    def interrupting(self, cause: str) -> Record:
+    def interrupt_record(self, cause: str) -> Record:
         return Record(interrupt_marker(cause), "gateway")
 
     async def launch(
@@ -221,7 +221,7 @@ class ClaudeKind:
         spill = SpillFiles(Path(self._settings.spill), ready.launch.session) if self._settings.spill else None
         agent = ClaudeAgent(link, sink, self._clock, ready.found.version, spill, ready.transcript)
         if isinstance(link, ClaudeDialIn):
-            link.tell, link.asked = agent.tell, agent.asked
+            link.deliver, link.open_calls = agent.deliver, agent.open_calls
         await agent.start(ready.launch)
         return agent
 
@@ -316,7 +316,7 @@ class ClaudeKind:
         return ClaudeDialIn(link, ready.found.version, self._clock, ready.transcript)
 
     def _shut(self, session: SessionId, link: DialInLink) -> None:
-        if self._doors.shut(session, link) and self._tokens is not None:
+        if self._doors.close(session, link) and self._tokens is not None:
             self._tokens.revoke(session)
 
     # --- processes and files of earlier runs

@@ -48,7 +48,7 @@ BLOCKS_SINCE: Final[Version] = (2, 1, 325)
 """Since this version a hook without an answer blocks its tool. Older versions then apply their own rules. Measured: if
 the gateway dies while the hook is open, they run the tool where the project allows it or in bypass mode."""
 
-ASKED_BY_RULE: Final = frozenset(
+ASK_RULE_TOOLS: Final = frozenset(
     {
         "Bash",
         "CronCreate",
@@ -224,13 +224,13 @@ def check_sdk_url(url: str) -> str:
 
 def must_hold(tool: str, version: Version) -> bool:
     """Whether the hook must wait until the person decides: none of our rules makes this version ask for this tool."""
-    return version < ASK_BINDS_SINCE and tool not in ASKED_BY_RULE and tool not in ALWAYS_ASKED
+    return version < ASK_BINDS_SINCE and tool not in ASK_RULE_TOOLS and tool not in ALWAYS_ASKED
 
 
 def _ask_rules(launch: Launch) -> str:
     servers = dict.fromkeys((*launch.mcp, *launch.settings.mcp_servers))
     # 2.1.120 supports the star; 2.1.37 ignores it.
-    rules = [*sorted(ASKED_BY_RULE), "mcp__*", *(f"mcp__{_server(name)}" for name in servers)]
+    rules = [*sorted(ASK_RULE_TOOLS), "mcp__*", *(f"mcp__{_server(name)}" for name in servers)]
     # Measured: in 2.1.37 a project's `disableAllHooks` disables our policy hook too, unless these settings override it.
     return msgspec.json.encode({"disableAllHooks": False, "permissions": {"ask": rules}}).decode()
 
@@ -284,7 +284,7 @@ def needs_restart(old: Settings, new: Settings, version: Version) -> bool:
     if kept != new:
         return True
     # Only a process that was launched in bypass mode can enter it.
-    return new.mode == "bypassPermissions" != old.mode and abilities(version).tells_modes
+    return new.mode == "bypassPermissions" != old.mode and abilities(version).reports_modes
 
 
 # --- values ----------------------------------------------------------------------------------------

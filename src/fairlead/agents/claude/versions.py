@@ -42,7 +42,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """The permission modes it knows; we reject any other, since old versions accept nonsense."""
     dial_in: bool
     """`--sdk-url` to a local host works."""
-    tells_modes: bool
+    reports_modes: bool
     """It reports a changed mode in a system/status record; else only the answer to set_permission_mode shows it."""
     answers_unknown: bool
     """It answers an unknown control subtype with an error; else it does not answer."""
@@ -80,7 +80,7 @@ def abilities(version: Version) -> Abilities:
     return Abilities(
         modes=(*_MODES, *(["delegate"] if version < _V50 else []), *(["auto"] if middle else [])),
         dial_in=version <= _V120,
-        tells_modes=talks,
+        reports_modes=talks,
         answers_unknown=talks,
         takes_cancel=talks,
         takes_environment=version < _V200,

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from fairlead.agents.links.dialin_state import TABLE, TAKES, DialInSignal, DialInState, UnconfirmedLines
+from fairlead.agents.links.dialin_state import ACCEPTING, TABLE, DialInSignal, DialInState, UnconfirmedLines
 from fairlead.agents.links.stdio import WRITE_SECONDS, start_child
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, AgentTimeout, Busy
@@ -31,7 +31,7 @@ UNREAD_BYTES = 1 << 20
 """Bytes that may wait here for the core before we stop reading the socket; one more read may exceed this limit."""
 UNSENT_BYTES = 1 << 20
 """Bytes that may wait in the socket before `send` blocks: far below the server's own limit."""
-LAST_WORDS_SECONDS = 10.0
+SOCKET_END_SECONDS = 10.0
 """How long we wait for the socket to close after its process has ended."""
 PLAIN_CLOSE = 1000
 
@@ -115,7 +115,7 @@ class DialInLink:
 
     @property
     def running(self) -> bool:
-        return self.state in TAKES
+        return self.state in ACCEPTING
 
     async def receive(self, take: Take, arrived: Arrived) -> None:
         """Pass bytes to `take` and new connections to `arrived`, in order, until the link is closed."""
@@ -152,20 +152,20 @@ class DialInLink:
         self._outbox.add(data)
         if self._socket is None:
             return False
-        self._socket.say([data], self._outbox.last)
+        self._socket.send([data], self._outbox.last)
         return True
 
-    def pass_by(self, data: bytes) -> None:
+    def send_if_connected(self, data: bytes) -> None:
         """Send a line that matters only now; drop it if the agent is disconnected."""
         if self._socket is not None and self.running:
-            self._socket.say([data], 0)
+            self._socket.send([data], 0)
 
     async def stop(self) -> Exit:
         """Stop the agent with the close code, where its version knows one, else with signals; return its exit."""
         polite = self._socket is not None and self._terms.close_code is not None
         self._signal(DialInSignal.STOPPED)
         if self._socket is not None:
-            self._socket.hang_up(self._terms.close_code or PLAIN_CLOSE, "the session is closed")
+            self._socket.close(self._terms.close_code or PLAIN_CLOSE, "the session is closed")
         if self._child is None or self._watching is None:
             self._signal(DialInSignal.ENDED)
             return Exit()
@@ -178,7 +178,7 @@ class DialInLink:
 
     # --- the side that sockets and posts connect to
 
-    def enter(self, last: str) -> "_Socket":
+    def accept_socket(self, last: str) -> "_Socket":
         """Return the owner for an accepted socket. Raises Busy when no agent is expected any more."""
         if not self.running:
             raise Busy("This session expects no agent now.")
@@ -215,35 +215,35 @@ class DialInLink:
         self._changed.clear()
         await self._changed.wait()
 
-    def opened(self, socket: "_Socket", last: str) -> None:
-        if self.state not in TAKES:
-            socket.hang_up(PLAIN_CLOSE, "this session expects no agent now")
+    def on_open(self, socket: "_Socket", last: str) -> None:
+        if self.state not in ACCEPTING:
+            socket.close(PLAIN_CLOSE, "this session expects no agent now")
             return
         before, self._socket = self._socket, socket
         if before is not None:
-            before.hang_up(PLAIN_CLOSE, "the agent has come again")
+            before.close(PLAIN_CLOSE, "the agent has come again")
         self._arrivals += 1
         self._signal(DialInSignal.OPENED)
         self._inbox.append(DialInConnection(self._arrivals > 1, last))
-        lacking = self._outbox.lacking()
+        lacking = self._outbox.unconfirmed()
         fields = {"pid": self.pid, "again": self._arrivals > 1, "resent": len(lacking)}
         logger.info("the agent has dialed in", extra=fields)
         if lacking:
-            socket.say(lacking, self._outbox.last)
+            socket.send(lacking, self._outbox.last)
 
-    def heard(self, socket: "_Socket", data: bytes) -> None:
+    def on_data(self, socket: "_Socket", data: bytes) -> None:
         """Queue received bytes, also from a replaced socket: the agent sent them before it opened the new one."""
         self._put(data)
         if self._unread > UNREAD_BYTES:
             socket.pause()
 
-    def took(self, number: int) -> None:
-        self._outbox.took(number)
+    def confirm(self, number: int) -> None:
+        self._outbox.confirm(number)
 
-    def drained(self) -> None:
+    def on_drain(self) -> None:
         self._changed.set()
 
-    def dropped(self, socket: "_Socket", code: int) -> None:
+    def on_drop(self, socket: "_Socket", code: int) -> None:
         if self._socket is not socket:
             return
         self._socket = None
@@ -283,7 +283,7 @@ class DialInLink:
         if self._arrivals == 0 and self._stdout:
             self._put(bytes(self._stdout))
         with contextlib.suppress(TimeoutError):
-            await within(self._clock, LAST_WORDS_SECONDS, self._silence())
+            await within(self._clock, SOCKET_END_SECONDS, self._silence())
         self._signal(DialInSignal.ENDED)
 
     async def _silence(self) -> None:
@@ -305,29 +305,29 @@ class _Socket:
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
-        self._link.opened(self, self._last)
+        self._link.on_open(self, self._last)
 
     def received(self, data: bytes) -> None:
         if data:
             self._whole = data.endswith(b"\n")
-            self._link.heard(self, data)
+            self._link.on_data(self, data)
 
     def drained(self) -> None:
-        self._link.drained()
+        self._link.on_drain()
 
     def detached(self, code: int) -> None:
         self._wire = None
         if not self._whole:
             # Frames arrive whole: bytes without a newline when the socket ends are a last line, not half of one.
-            self._link.heard(self, b"\n")
-        self._link.dropped(self, code)
+            self._link.on_data(self, b"\n")
+        self._link.on_drop(self, code)
 
     # called by the link
 
-    def say(self, lines: Sequence[bytes], number: int) -> None:
+    def send(self, lines: Sequence[bytes], number: int) -> None:
         if self._wire is not None:
             self._wire.send(b"".join(map(text_frame, lines)))
-            self._wire.probe(lambda: self._link.took(number))
+            self._wire.probe(lambda: self._link.confirm(number))
 
     def backlog(self) -> int:
         return 0 if self._wire is None else self._wire.backlog()
@@ -342,6 +342,6 @@ class _Socket:
             self._paused = False
             self._wire.resume()
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         if self._wire is not None:
             self._wire.hang_up(code, reason)

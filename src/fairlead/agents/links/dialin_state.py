@@ -60,7 +60,7 @@ TABLE: Final[dict[tuple[DialInState, DialInSignal], DialInState]] = {
 }
 """Missing pairs cannot happen: a socket that opens while the link is idle, closing or closed is rejected."""
 
-TAKES: Final = frozenset({DialInState.CONNECTING, DialInState.CONNECTED, DialInState.RECONNECTING})
+ACCEPTING: Final = frozenset({DialInState.CONNECTING, DialInState.CONNECTED, DialInState.RECONNECTING})
 """The states in which the agent may open a socket and we may send a line."""
 
 KEPT_BYTES: Final = 16 << 20
@@ -89,10 +89,10 @@ class UnconfirmedLines:
         self._lines.append((self._last, line))
         self._size += len(line)
 
-    def took(self, number: int) -> None:
+    def confirm(self, number: int) -> None:
         """Drop every line up to this number: the agent has received them."""
         while self._lines and self._lines[0][0] <= number:
             self._size -= len(self._lines.popleft()[1])
 
-    def lacking(self) -> tuple[bytes, ...]:
+    def unconfirmed(self) -> tuple[bytes, ...]:
         return tuple(line for _, line in self._lines)

@@ -32,7 +32,7 @@ def backup(
     from fairlead.cli.output import hint, size
     from fairlead.stores.sqlite.backup import back_up
     from fairlead.stores.sqlite.connections import DATABASE, SPILL, connect
-    from fairlead.stores.sqlite.errors import translated
+    from fairlead.stores.sqlite.errors import translating
     from fairlead.stores.sqlite.spill import Spill
 
     folder = EndpointOptions(data=data).folder()
@@ -42,7 +42,7 @@ def backup(
         raise Missing(f"There is nothing to back up in {folder}: no gateway has run on it. Name another with --data.")
     if not target.parent.is_dir():
         raise UsageError(f"There is no folder {target.parent}: make it first.")
-    with translated(database), closing(connect(database, read_only=True)) as db:
+    with translating(database), closing(connect(database, read_only=True)) as db:
         db.execute("select 1 from sqlite_master").fetchone()
     with _bar("Backing up") as told:
         back_up(database, Spill(folder / SPILL, sync=False), target, told)

@@ -74,13 +74,13 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
     from contextlib import closing
 
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
-    from fairlead.stores.sqlite.errors import translated
+    from fairlead.stores.sqlite.errors import translating
     from fairlead.uploads.service import FOLDER as UPLOADS
 
     database = folder / DATABASE
     if not database.exists():
         raise Missing(f"{folder} holds no sessions: no gateway has run on it. Name another folder with --data.")
-    with translated(database), closing(connect(database, read_only=True)) as db:
+    with translating(database), closing(connect(database, read_only=True)) as db:
         (free,), (page,) = (db.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_size"))
         sessions = db.execute(
             "select l.session, coalesce(nullif(s.title, ''), s.first_prompt, ''), count(*),"
@@ -107,9 +107,9 @@ def archived(folder: Path) -> "ArchiveState":
 
     from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
     from fairlead.stores.sqlite.connections import DATABASE, connect
-    from fairlead.stores.sqlite.errors import translated
+    from fairlead.stores.sqlite.errors import translating
 
-    with translated(folder / DATABASE), closing(connect(folder / DATABASE, read_only=True)) as db:
+    with translating(folder / DATABASE), closing(connect(folder / DATABASE, read_only=True)) as db:
         kept = db.execute("select value from documents where space = ? and key = ?", (ARCHIVE, ARCHIVE)).fetchone()
         gone = {name for (name,) in db.execute("select session from sessions where deleted = 1")}
     books = msgspec.json.decode(kept[0], type=ArchiveState) if kept is not None else ArchiveState()

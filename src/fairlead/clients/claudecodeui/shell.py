@@ -36,7 +36,7 @@ SIGNALLED: Final = 128
 """Added to the number of the signal that ended a program, as shells do: 0 would mean success."""
 LOGIN: Final = ("setup-token", "cursor-agent login", "auth login")
 """Login commands always start a new program: a page that waits for an old code is useless."""
-MOST_TOLD: Final = 1024
+MAX_ANNOUNCED_URLS: Final = 1024
 """Maximum number of one program's URLs that are remembered as announced to one client."""
 NAMES: Final = {"claude": "Claude", "cursor": "Cursor", "codex": "Codex", "opencode": "OpenCode"}
 
@@ -107,7 +107,7 @@ class ShellCodec:
         """Announce a URL once, and once more when it should be opened."""
         if found in self._announced_urls or FoundUrl(found.url, open=True) in self._announced_urls:
             return b""
-        if len(self._announced_urls) >= MOST_TOLD:
+        if len(self._announced_urls) >= MAX_ANNOUNCED_URLS:
             self._announced_urls.clear()
         self._announced_urls.add(found)
         return _frame({"type": "auth_url", "url": found.url, "autoOpen": found.open})

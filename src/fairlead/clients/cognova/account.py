@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.routes import Request, Route, Steps, json_response
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 
 
 def session(request: Request) -> Steps:
     yield from ()
-    who, now = request.who, moment(request.at)
+    who, now = request.who, iso_timestamp(request.at)
     user: dict[str, Any] = {"id": who.user, "name": who.name, "email": "", "emailVerified": False, "image": None}
     signed: dict[str, Any] = {
         "id": who.credential,
         "userId": who.user,
-        "expiresAt": moment(who.expires) if who.expires else None,
+        "expiresAt": iso_timestamp(who.expires) if who.expires else None,
     }
     times = {"createdAt": now, "updatedAt": now}
     return json_response({"session": signed | times, "user": user | times})

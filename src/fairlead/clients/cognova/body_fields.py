@@ -9,12 +9,12 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from fairlead.clients.cognova.rest import TOKEN_HEADER, Handler, problem, worded
+from fairlead.clients.cognova.rest import TOKEN_HEADER, Handler, problem, with_errors
 from fairlead.model.auth import Scope
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.requests import Response
 from fairlead.model.routes import Request, Route, Steps
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 from fairlead.notifications.api import Resource
 
 BODY_LIMIT: Final = 1 << 20
@@ -26,13 +26,13 @@ TIMES: Final = frozenset({"createdAt", "modifiedAt", "deletedAt", "dueDate", "co
 HIDDEN: Final = frozenset({"sealed", "secret", "p256dh", "auth", "seq", "user", "credential"})
 
 
-def shown(item: Resource, *without: str) -> dict[str, Any]:
+def item_json(item: Resource, *without: str) -> dict[str, Any]:
     """An item as clients see it: times in ISO 8601, without secrets."""
     fields: dict[str, Any] = msgspec.to_builtins(item)
     for name in (*HIDDEN, *without):
         fields.pop(name, None)
     for name in TIMES & fields.keys():
-        fields[name] = None if fields[name] is None else moment(fields[name])
+        fields[name] = None if fields[name] is None else iso_timestamp(fields[name])
     return fields
 
 
@@ -105,7 +105,7 @@ class BodyFields:
         return read_time(name, value)
 
 
-def given(**values: Any) -> dict[str, Any]:
+def without_none(**values: Any) -> dict[str, Any]:
     """The values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
@@ -132,16 +132,16 @@ def _encodable(value: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def many(request: Request, name: str) -> tuple[str, ...]:
+def query_values(request: Request, name: str) -> tuple[str, ...]:
     """All non-empty values of a query parameter."""
     return tuple(value for key, value in parse_qsl(request.head.query, errors="replace") if key == name and value)
 
 
-def missing_is(message: str) -> Callable[[Handler], Handler]:
+def not_found_message(message: str) -> Callable[[Handler], Handler]:
     """Answer NotFound with this message; `{id}` stands for the requested id."""
 
     def decorate(handler: Handler) -> Handler:
-        @worded
+        @with_errors
         @wraps(handler)
         def run(request: Request) -> Steps:
             try:

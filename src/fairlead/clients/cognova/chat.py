@@ -12,13 +12,13 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from fairlead.clients.cognova import chat_frames as out
-from fairlead.clients.cognova.chat_frames import VARIANT, error_frame, frame, number
+from fairlead.clients.cognova.chat_frames import ENCODER, error_frame, frame, number
 from fairlead.clients.cognova.chat_messages import (
     AbortRun,
     BadFrame,
+    ClientMessage,
     DecidePermission,
     Ping,
-    Said,
     SendMessage,
     SubscribeTo,
     read,
@@ -58,7 +58,7 @@ class JoinedConversation(msgspec.Struct, frozen=True):
     """Sent to a client that has joined: the conversation's `status` at that time, and frames before those of the
     log."""
 
-    told: bytes = b""
+    frames: bytes = b""
     status: str = ""
 
 
@@ -137,7 +137,7 @@ class ChatConversation:
 
     # --- requests of the client
 
-    def _act(self, message: Said) -> Sequence[Do]:
+    def _act(self, message: ClientMessage) -> Sequence[Do]:
         match message:
             case SendMessage(conversation=None):
                 # Its queue is new: the id has just been made.
@@ -194,14 +194,14 @@ class ChatConversation:
     # --- joining
 
     def _subscribe(self, session: SessionId, cursor: Cursor, joined: JoinedConversation) -> Subscribe:
-        return Subscribe(("joined", session, joined), session, cursor, VARIANT)
+        return Subscribe(("joined", session, joined), session, cursor, ENCODER)
 
     def _resume(self, session: SessionId, join: SubscribeTo, page: q.EventPage) -> Subscribe:
         assert join.last is not None
         seq, index = divmod(join.last, out.FRAMES)
         rest = b""
         if page.events and _seq(page.events[0]) == seq:
-            frames = out.numbered(session, seq, ev.decode(page.events[0]))
+            frames = out.numbered_frames(session, seq, ev.decode(page.events[0]))
             rest = b"".join(map(frame, frames[index + 1 :]))
         return self._subscribe(session, Cursor(seq, join.log_id), JoinedConversation(rest))
 
@@ -210,7 +210,7 @@ class ChatConversation:
         line.joined = True
         asked = line.asked[0]
         if isinstance(asked, SendMessage):
-            return (*([Write(joined.told)] if joined.told else ()), *self._begin(session))
+            return (*([Write(joined.frames)] if joined.frames else ()), *self._begin(session))
         assert isinstance(asked, SubscribeTo)
         ok = answer.verdict == "ok"
         place = number(answer.head) if asked.last is None else asked.last if ok else 0
@@ -233,7 +233,7 @@ class ChatConversation:
 
 def _present(session: SessionId, view: q.SessionView) -> JoinedConversation:
     """The state that a client which joins now needs: the requests that wait for a person."""
-    waiting = [out.numbered(session, item.seq, ev.decode(item.event)) for item in view.pending]
+    waiting = [out.numbered_frames(session, item.seq, ev.decode(item.event)) for item in view.pending]
     frames = b"".join(frame(message) for messages in waiting for message in messages)
     return JoinedConversation(frames, "streaming" if view.turn is not None else "idle")
 
@@ -246,7 +246,7 @@ def _subscribed(session: SessionId, verdict: str, place: int | None, log_id: str
         fields["lastSeq"] = place
     if joined.status:
         fields["status"] = joined.status
-    return frame(fields) + joined.told
+    return frame(fields) + joined.frames
 
 
 def _interrupted(session: SessionId) -> Write:

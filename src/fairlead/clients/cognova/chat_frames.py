@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.clients.cognova.results import result_text
 from fairlead.model import events as ev
-from fairlead.model.delta_progress import DeltaProgress, streamed
+from fairlead.model.delta_progress import DeltaProgress, streamed_chars
 from fairlead.model.frames import text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
@@ -51,7 +51,7 @@ class ChatEncoder(msgspec.Struct, frozen=True):
         if entry.kind in _SILENT:
             return b""
         event = ev.decode(entry.event)
-        return _joined(numbered(session, entry.seq, event, streamed(event)))
+        return _joined(numbered_frames(session, entry.seq, event, streamed_chars(event)))
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         return b""
@@ -60,7 +60,7 @@ class ChatEncoder(msgspec.Struct, frozen=True):
         return ChatCatchUp(position)
 
 
-VARIANT: Final = ChatEncoder()
+ENCODER: Final = ChatEncoder()
 
 
 class ChatCatchUp:
@@ -73,14 +73,14 @@ class ChatCatchUp:
         if entry.kind in _SILENT:
             return b""
         event = ev.decode(entry.event)
-        return _joined(numbered(session, entry.seq, event, self._pieces.told(event)))
+        return _joined(numbered_frames(session, entry.seq, event, self._pieces.chars_seen(event)))
 
 
 def _joined(frames: Sequence[Frame]) -> bytes:
     return b"".join(map(frame, frames))
 
 
-def numbered(session: SessionId, seq: int, event: ev.Event, sent: int = 0) -> list[Frame]:
+def numbered_frames(session: SessionId, seq: int, event: ev.Event, sent: int = 0) -> list[Frame]:
     return [
         {"type": fields.pop("type"), "conversationId": session, **fields, "seq": number(seq, place)}
         for place, fields in enumerate(frames_of(event, sent))

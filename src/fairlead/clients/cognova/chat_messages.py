@@ -58,7 +58,7 @@ class Ping(msgspec.Struct, frozen=True):
     pass
 
 
-Said = SendMessage | AbortRun | SubscribeTo | DecidePermission | Ping
+ClientMessage = SendMessage | AbortRun | SubscribeTo | DecidePermission | Ping
 
 
 class BadFrame(BadRequest):
@@ -71,7 +71,7 @@ class BadFrame(BadRequest):
         self.conversation = conversation
 
 
-def read(data: bytes) -> Said | None:
+def read(data: bytes) -> ClientMessage | None:
     """Decode one frame. Returns None for a frame to ignore; raises BadFrame for one to answer with an error."""
     try:
         message = msgspec.json.decode(data)

@@ -5,15 +5,15 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.cognova.history import NAME, MessageCount, MessageRenderer, read_counted
-from fairlead.clients.cognova.rest import TOKEN_HEADER, data, problem, worded
+from fairlead.clients.cognova.history import NAME, MessageCount, MessageRenderer, decode_count
+from fairlead.clients.cognova.rest import TOKEN_HEADER, data, problem, with_errors
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import BadId, BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.routes import LogStream, Request, Route, Steps
 from fairlead.model.store import TRANSCRIPT, SessionFilter, SessionPage, Summary
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 
 NOT_FOUND: Final = "Conversation not found"
 NO_TITLE: Final = "Title is required"
@@ -29,7 +29,7 @@ class TitleBody(msgspec.Struct, frozen=True):
     title: str = ""
 
 
-class ConversationMessages(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationView(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as shown in lists. `sdkSessionId` is the agent's own session id, once it has one."""
 
     id: str
@@ -46,16 +46,16 @@ class ConversationMessages(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConversationList(msgspec.Struct, frozen=True):
-    data: tuple[ConversationMessages, ...]
+    data: tuple[ConversationView, ...]
 
 
 class ConversationDetail(msgspec.Struct, frozen=True):
-    data: ConversationMessages
+    data: ConversationView
 
 
-def shown(summary: Summary, counted: MessageCount) -> ConversationMessages:
+def conversation_view(summary: Summary, counted: MessageCount) -> ConversationView:
     streaming = summary.state in ("working", "waiting")
-    return ConversationMessages(
+    return ConversationView(
         id=summary.session,
         sessionId=summary.session,
         sdkSessionId=summary.agent_session or None,
@@ -64,8 +64,8 @@ def shown(summary: Summary, counted: MessageCount) -> ConversationMessages:
         status="streaming" if streaming else counted.status,
         totalCostUsd=round(summary.cost_usd, 9),
         isMain=False,
-        startedAt=moment(summary.created),
-        endedAt=None if streaming or not counted.messages else moment(summary.updated),
+        startedAt=iso_timestamp(summary.created),
+        endedAt=None if streaming or not counted.messages else iso_timestamp(summary.updated),
         messageCount=counted.messages,
     )
 
@@ -79,8 +79,8 @@ def _gone(error: NotFound | BadId) -> bool:
     return error.data.get("what") == "session"
 
 
-@worded
-def listed(request: Request) -> Steps:
+@with_errors
+def list_conversations(request: Request) -> Steps:
     """The most recently started conversations; the store lists them in another order."""
     found: list[Summary] = []
     before = ""
@@ -94,7 +94,7 @@ def listed(request: Request) -> Steps:
     for summary in found:
         counted = yield from _counted(summary)
         if counted is not None:
-            conversations.append(shown(summary, counted))
+            conversations.append(conversation_view(summary, counted))
     return data(conversations)
 
 
@@ -104,29 +104,29 @@ def _counted(summary: Summary) -> Any:
         # It was never opened here, and a list does not justify reading its whole file: count two messages per turn.
         return MessageCount(messages=2 * summary.turns)
     try:
-        return read_counted((yield q.ReadProjection(summary.session, NAME)))
+        return decode_count((yield q.ReadProjection(summary.session, NAME)))
     except NotFound:
         return None
 
 
 def _one(session: SessionId) -> Any:
-    counted = read_counted((yield q.ReadProjection(session, NAME)))
+    counted = decode_count((yield q.ReadProjection(session, NAME)))
     view: q.SessionView = yield q.GetSession(session)
-    return shown(view.summary, counted)
+    return conversation_view(view.summary, counted)
 
 
-@worded
+@with_errors
 def get(request: Request) -> Steps:
     try:
         session = _session(request)
-        one: ConversationMessages = yield from _one(session)
+        one: ConversationView = yield from _one(session)
     except (NotFound, BadId) as error:
         return problem(404, NOT_FOUND if _gone(error) else error.message)
     renderer = MessageRenderer(session, msgspec.structs.asdict(one))
     return LogStream(session=session, renderer=renderer, content_type="application/json")
 
 
-@worded
+@with_errors
 def create(request: Request) -> Steps:
     title = request.json(TitleBody).title.strip()
     if len(title) > TITLE_LENGTH:
@@ -135,7 +135,7 @@ def create(request: Request) -> Steps:
     return data((yield from _one(reply.session)))
 
 
-@worded
+@with_errors
 def rename(request: Request) -> Steps:
     title = request.json(TitleBody).title.strip()
     if not title:
@@ -148,7 +148,7 @@ def rename(request: Request) -> Steps:
         return problem(404, NOT_FOUND if _gone(error) else error.message)
 
 
-@worded
+@with_errors
 def delete(request: Request) -> Steps:
     """Delete a conversation; one that does not exist counts as deleted."""
     with contextlib.suppress(NotFound, BadId):
@@ -170,7 +170,9 @@ def _route(method: str, path: str, access: Any, name: str, handle: Any, about: s
 
 
 ROUTES: Final = (
-    _route("GET", PATH, "view", "list", listed, f"The newest {LISTED} conversations.", answer=ConversationList),
+    _route(
+        "GET", PATH, "view", "list", list_conversations, f"The newest {LISTED} conversations.", answer=ConversationList
+    ),
     _route(
         "POST",
         PATH,

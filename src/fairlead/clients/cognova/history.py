@@ -15,7 +15,7 @@ from fairlead.model import events as ev
 from fairlead.model.content import Content, OtherBlock, ToolResultBlock
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 from fairlead.model.views import Made
 
 NAME: Final = "cognova.1"
@@ -27,14 +27,14 @@ _ENDS: Final = {"completed": "idle", "failed": "error", "cancelled": "interrupte
 _encoder: Final = msgspec.json.Encoder()
 
 
-def spoken(event: ev.UserMessage) -> bool:
+def is_user_message(event: ev.UserMessage) -> bool:
     """Whether this is a person's own message, and not other input of the agent."""
     if event.via == "agent" or event.synthetic or event.subagent is not None:
         return False
     return any(not isinstance(block, ToolResultBlock) for block in event.content)
 
 
-def answers(event: ev.Event) -> bool:
+def is_answer_part(event: ev.Event) -> bool:
     """Whether this event is part of an answer."""
     match event:
         case ev.Text() | ev.TextDelta():
@@ -63,7 +63,7 @@ class MessageCount(msgspec.Struct):
 _decoder: Final = msgspec.msgpack.Decoder(MessageCount)
 
 
-def read_counted(data: bytes) -> MessageCount:
+def decode_count(data: bytes) -> MessageCount:
     return _decoder.decode(data)
 
 
@@ -76,12 +76,12 @@ class MessageReducer:
     def step(self, entry: Entry) -> Sequence[Made]:
         memory = self._memory
         if entry.kind in _CONTENT:
-            if not memory.answering and answers(ev.decode(entry.event)):
+            if not memory.answering and is_answer_part(ev.decode(entry.event)):
                 memory.answering = True
                 memory.messages += 1
         elif entry.kind in _COUNTED:
             match ev.decode(entry.event):
-                case ev.UserMessage() as event if spoken(event):
+                case ev.UserMessage() as event if is_user_message(event):
                     memory.messages += 1
                 case ev.TurnStarted():
                     memory.answering = False
@@ -96,7 +96,7 @@ class MessageReducer:
         return msgspec.msgpack.encode(self._memory)
 
     def restore(self, data: bytes) -> None:
-        self._memory = read_counted(data)
+        self._memory = decode_count(data)
 
 
 class MessageProjection:
@@ -146,15 +146,15 @@ class MessageRenderer:
             return b""
         event = ev.decode(entry.event)
         match event:
-            case ev.UserMessage() if spoken(event):
+            case ev.UserMessage() if is_user_message(event):
                 return self._user(event)
             case ev.TurnStarted():
                 return self._close(0.0, 0)
             case ev.TurnEnded():
                 return self._close(event.cost_usd, event.duration_ms)
-            case ev.TextDelta() if answers(event):
+            case ev.TextDelta() if is_answer_part(event):
                 return self._piece(event)
-            case ev.Text() if answers(event):
+            case ev.Text() if is_answer_part(event):
                 if self._partial is not None and _names(self._partial, event):
                     self._partial = None
                 return self._next_block(event, {"type": "text", "text": event.text})
@@ -163,7 +163,7 @@ class MessageRenderer:
                 output = self._block(event, call) if event.subagent else self._next_block(event, call)
                 self._calls.add(event.call)
                 return output
-            case ev.ToolEnded() if answers(event) or event.call in self._calls:
+            case ev.ToolEnded() if is_answer_part(event) or event.call in self._calls:
                 # Always a text: the page calls string methods on it.
                 content = result_text(event.content)
                 result = {"type": "tool_result", "tool_use_id": event.call, "content": content}
@@ -183,7 +183,7 @@ class MessageRenderer:
             "source": "web",
             "costUsd": None,
             "durationMs": None,
-            "createdAt": moment(event.at),
+            "createdAt": iso_timestamp(event.at),
         }
         message = _encoder.encode(fields)
         if self._answer:
@@ -230,7 +230,7 @@ class MessageRenderer:
     def _close(self, cost: float, duration: int) -> bytes:
         output = b""
         if self._answer:
-            tail = {"source": "web", "costUsd": cost, "durationMs": duration, "createdAt": moment(self._at)}
+            tail = {"source": "web", "costUsd": cost, "durationMs": duration, "createdAt": iso_timestamp(self._at)}
             output = self._unfinished() + b"]," + _encoder.encode(tail)[1:]
             self._answer = ""
             self._calls.clear()

@@ -4,12 +4,19 @@ import re
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from fairlead.clients.cognova.body_fields import BodyFields, given, missing_is, read_time, route, shown
-from fairlead.clients.cognova.rest import data, problem, worded
+from fairlead.clients.cognova.body_fields import (
+    BodyFields,
+    item_json,
+    not_found_message,
+    read_time,
+    route,
+    without_none,
+)
+from fairlead.clients.cognova.rest import data, problem, with_errors
 from fairlead.model.errors import BadRequest, Stale
 from fairlead.model.routes import Request, Steps
 from fairlead.notifications.api import (
-    DOINGS,
+    CHANGE_ACTIONS,
     RESOURCES,
     AddItem,
     Document,
@@ -54,23 +61,23 @@ ON: Final = frozenset({"task", "reminder", "agent", "memory", "project", "secret
 
 
 def _document(document: Document) -> dict[str, Any]:
-    fields = shown(document, "body", "binary")
+    fields = item_json(document, "body", "binary")
     metadata = {"title": document.title, "tags": document.tags, "shared": document.shared}
     return {"document": fields, "metadata": metadata, "body": document.body}
 
 
-@worded
+@with_errors
 def list_documents(request: Request) -> Steps:
     deleted = request.query.get("includeDeleted") == "true"
-    return data([shown(one, "body", "binary") for one in (yield ListItems(Document, deleted=deleted))])
+    return data([item_json(one, "body", "binary") for one in (yield ListItems(Document, deleted=deleted))])
 
 
-@missing_is(NO_DOCUMENT)
+@not_found_message(NO_DOCUMENT)
 def get_document(request: Request) -> Steps:
     return data(_document((yield GetItem(Document, request.params["id"]))))
 
 
-@worded
+@with_errors
 def add_document(request: Request) -> Steps:
     """The document at a path; created if there is none."""
     fields = BodyFields(request)
@@ -95,13 +102,13 @@ def add_document(request: Request) -> Steps:
     return data(_document((yield AddItem(document))))
 
 
-@missing_is(NO_DOCUMENT)
+@not_found_message(NO_DOCUMENT)
 def edit_document(request: Request) -> Steps:
     fields = BodyFields(request)
     document: Document = yield GetItem(Document, request.params["id"])
     if document.binary:
         raise BadRequest(BINARY)
-    changes = given(
+    changes = without_none(
         title=fields.required("title", "Document title is required") if fields.has("title") else None,
         tags=fields.texts("tags"),
         shared=fields.flag("shared"),
@@ -113,13 +120,13 @@ def edit_document(request: Request) -> Steps:
     return data(_document((yield EditItem(Document, document.id, changes))))
 
 
-@missing_is(NO_DOCUMENT)
+@not_found_message(NO_DOCUMENT)
 def remove_document(request: Request) -> Steps:
     gone: Document = yield RemoveItem(Document, request.params["id"])
     return data({"id": gone.id, "deleted": True})
 
 
-@missing_is(NO_DOCUMENT)
+@not_found_message(NO_DOCUMENT)
 def restore_document(request: Request) -> Steps:
     try:
         return data(_document((yield RestoreItem(Document, request.params["id"]))))
@@ -143,7 +150,7 @@ def _number(request: Request, name: str, default: float) -> float:
         raise BadRequest(f"{name} must be a number", field=name) from None
 
 
-@worded
+@with_errors
 def search_memory(request: Request) -> Steps:
     query = request.query
     words, path, chunk = query.get("query", "").lower(), query.get("projectPath", ""), query.get("chunkType", "")
@@ -157,11 +164,11 @@ def search_memory(request: Request) -> Steps:
             and one.relevance_score >= least
         )
 
-    found: tuple[MemoryResource, ...] = yield ListItems(MemoryResource, accept, request.whole("limit", 20, 1, 100))
-    return data([shown(one) for one in found])
+    found: tuple[MemoryResource, ...] = yield ListItems(MemoryResource, accept, request.query_int("limit", 20, 1, 100))
+    return data([item_json(one) for one in found])
 
 
-@worded
+@with_errors
 def store_memory(request: Request) -> Steps:
     fields = BodyFields(request)
     content = fields.required("content", "content is required", 100_000, strip=False)
@@ -172,15 +179,15 @@ def store_memory(request: Request) -> Steps:
         session_id=fields.text("sessionId", 100),
         project_path=fields.text("projectPath", 4096),
         source_excerpt=fields.text("sourceExcerpt"),
-        **given(relevance_score=fields.number("relevanceScore", 0, 1)),
+        **without_none(relevance_score=fields.number("relevanceScore", 0, 1)),
     )
-    return data(shown((yield AddItem(memory))))
+    return data(item_json((yield AddItem(memory))))
 
 
-@missing_is(NO_MEMORY)
+@not_found_message(NO_MEMORY)
 def edit_memory(request: Request) -> Steps:
     fields = BodyFields(request)
-    changes = given(
+    changes = without_none(
         content=fields.required("content", "content is required", 100_000, strip=False)
         if fields.has("content")
         else None,
@@ -189,10 +196,10 @@ def edit_memory(request: Request) -> Steps:
         source_excerpt=fields.text("sourceExcerpt"),
         relevance_score=fields.number("relevanceScore", 0, 1),
     )
-    return data(shown((yield EditItem(MemoryResource, request.params["id"], changes))))
+    return data(item_json((yield EditItem(MemoryResource, request.params["id"], changes))))
 
 
-@missing_is(NO_MEMORY)
+@not_found_message(NO_MEMORY)
 def remove_memory(request: Request) -> Steps:
     yield RemoveItem(MemoryResource, request.params["id"])
     return data({"success": True})
@@ -202,22 +209,22 @@ def remove_memory(request: Request) -> Steps:
 
 
 def _secret(secret: Secret) -> dict[str, Any]:
-    fields = shown(secret)
+    fields = item_json(secret)
     return {name: fields[name] for name in ("id", "key", "description", "createdAt")}
 
 
-@worded
+@with_errors
 def list_secrets(request: Request) -> Steps:
     return data([_secret(secret) for secret in (yield ListItems(Secret))])
 
 
-@missing_is(NO_SECRET)
+@not_found_message(NO_SECRET)
 def get_secret(request: Request) -> Steps:
     secret: Secret = yield GetItem(Secret, request.params["key"])
     return data(_secret(secret) | {"value": (yield RevealSecret(secret.key))})
 
 
-@worded
+@with_errors
 def add_secret(request: Request) -> Steps:
     fields = BodyFields(request)
     key = fields.required("key", "key is required", strip=False)
@@ -228,17 +235,17 @@ def add_secret(request: Request) -> Steps:
     return data(_secret((yield AddItem(secret, value))))
 
 
-@missing_is(NO_SECRET)
+@not_found_message(NO_SECRET)
 def edit_secret(request: Request) -> Steps:
     fields = BodyFields(request)
-    changes = given(
+    changes = without_none(
         value=fields.required("value", "value is required", 100_000, strip=False) if fields.has("value") else None,
         description=fields.text("description", 1000),
     )
     return data(_secret((yield EditItem(Secret, request.params["key"], changes))))
 
 
-@missing_is(NO_SECRET)
+@not_found_message(NO_SECRET)
 def remove_secret(request: Request) -> Steps:
     yield RemoveItem(Secret, request.params["key"])
     return data({"deleted": True})
@@ -248,7 +255,7 @@ def remove_secret(request: Request) -> Steps:
 
 
 def _hook(fields: BodyFields) -> dict[str, Any]:
-    return given(
+    return without_none(
         session_id=fields.text("sessionId", 100),
         project_dir=fields.text("projectDir", 4096),
         tool_name=fields.text("toolName", 200),
@@ -262,16 +269,16 @@ def _hook(fields: BodyFields) -> dict[str, Any]:
     )
 
 
-@worded
+@with_errors
 def add_hook(request: Request) -> Steps:
     fields = BodyFields(request)
     if not fields.body.get("eventType"):
         raise BadRequest("eventType is required", field="eventType")
     kind = fields.choice("eventType", HOOKS) or ""
-    return data(shown((yield AddItem(HookEvent(id=request.fresh, event_type=kind, **_hook(fields))))))
+    return data(item_json((yield AddItem(HookEvent(id=request.fresh, event_type=kind, **_hook(fields))))))
 
 
-@worded
+@with_errors
 def list_hooks(request: Request) -> Steps:
     query = request.query
     wanted = [(field, query[name]) for name, field in _FILTERS if query.get(name)]
@@ -285,19 +292,19 @@ def list_hooks(request: Request) -> Steps:
             and (blocked not in ("true", "false") or one.blocked == (blocked == "true"))
         )
 
-    found: tuple[HookEvent, ...] = yield ListItems(HookEvent, accept, request.whole("limit", 100, 1, 500))
-    return data([shown(one) for one in found])
+    found: tuple[HookEvent, ...] = yield ListItems(HookEvent, accept, request.query_int("limit", 100, 1, 500))
+    return data([item_json(one) for one in found])
 
 
 _FILTERS: Final = (("eventType", "event_type"), ("sessionId", "session_id"), ("toolName", "tool_name"))
 
 
-@missing_is(NO_HOOK)
+@not_found_message(NO_HOOK)
 def edit_hook(request: Request) -> Steps:
-    return data(shown((yield EditItem(HookEvent, request.params["id"], _hook(BodyFields(request))))))
+    return data(item_json((yield EditItem(HookEvent, request.params["id"], _hook(BodyFields(request))))))
 
 
-@missing_is(NO_HOOK)
+@not_found_message(NO_HOOK)
 def remove_hook(request: Request) -> Steps:
     yield RemoveItem(HookEvent, request.params["id"])
     return data({"success": True})
@@ -312,12 +319,12 @@ def preferences(kept: Any) -> dict[str, Any]:
     return {"notifications": {name: found.get(name, {"enabled": name in ON}) for name in RESOURCES}}
 
 
-@worded
+@with_errors
 def get_settings(request: Request) -> Steps:
     return data(preferences((yield ReadFeedPreferences())))
 
 
-@worded
+@with_errors
 def put_settings(request: Request) -> Steps:
     given_preferences = BodyFields(request).body.get("notifications")
     if not isinstance(given_preferences, dict):
@@ -339,7 +346,7 @@ def _check_preference(name: str, one: Any) -> None:
         or not isinstance(one.get("enabled"), bool)
         or not one.keys() <= {"enabled", "subtypes"}
         or not isinstance(subtypes, dict)
-        or not all(action in DOINGS and isinstance(value, bool) for action, value in subtypes.items())
+        or not all(action in CHANGE_ACTIONS and isinstance(value, bool) for action, value in subtypes.items())
     ):
         raise BadRequest(f"notifications.{name} must have enabled and may have subtypes, by action", field=name)
 

@@ -13,7 +13,7 @@ from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.frames import text_frame
 from fairlead.model.sockets import AttachOwner, CloseSocket, Do, Handshake, Perform, SocketOwner, SocketRoute
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 from fairlead.notifications.api import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
 
 CONNECTED: Final = "Notification bus connected"
@@ -37,7 +37,7 @@ def change_frame(change: Change, at: int) -> dict[str, Any]:
     fields |= {"title": change.title, "message": change.message, "color": change.color}
     if change.meta is not None:
         fields["meta"] = change.meta
-    return fields | {"timestamp": moment(at)}
+    return fields | {"timestamp": iso_timestamp(at)}
 
 
 class NotificationCodec:
@@ -57,21 +57,21 @@ class NotificationCodec:
         return _asked(message) if message.get("type") == "subscribe" else None
 
     def opened(self, now: int) -> bytes:
-        return frame({"type": "connected", "message": CONNECTED, "timestamp": moment(now)})
+        return frame({"type": "connected", "message": CONNECTED, "timestamp": iso_timestamp(now)})
 
     def pong(self, now: int) -> bytes:
-        return frame({"type": "pong", "timestamp": moment(now)})
+        return frame({"type": "pong", "timestamp": iso_timestamp(now)})
 
     def subscribed(self, ask: FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
         topics = [topic for topic in TOPICS if topic in ask.topics]
         fields = {"type": "subscribed", "topics": topics, "verdict": verdict, "cursor": cursor}
-        return frame(fields | {"timestamp": moment(now)})
+        return frame(fields | {"timestamp": iso_timestamp(now)})
 
     def failed(self, error: FairleadError, now: int) -> bytes:
-        return frame({"type": "error", "message": error.message, "timestamp": moment(now)})
+        return frame({"type": "error", "message": error.message, "timestamp": iso_timestamp(now)})
 
     def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
-        item = entry.told
+        item = entry.item
         if isinstance(item, Change):
             value = change_frame(item, entry.at)
         else:
@@ -85,7 +85,7 @@ class NotificationCodec:
                 "message": item.message,
                 "color": item.color,
                 "meta": item.meta or {},
-                "timestamp": moment(entry.at),
+                "timestamp": iso_timestamp(entry.at),
             }
         return frame(value if cursor is None else value | {"cursor": cursor})
 

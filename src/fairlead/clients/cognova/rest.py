@@ -21,7 +21,7 @@ def problem(status: int, message: str) -> Response:
     return json_response({"statusCode": status, "statusMessage": message, "message": message}, status)
 
 
-def worded(handler: Handler) -> Handler:
+def with_errors(handler: Handler) -> Handler:
     """Put the gateway's errors into this protocol's form."""
 
     @wraps(handler)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead.clients.cognova.body_fields import BodyFields, given, missing_is, route, shown
-from fairlead.clients.cognova.rest import data, problem, worded
+from fairlead.clients.cognova.body_fields import BodyFields, item_json, not_found_message, route, without_none
+from fairlead.clients.cognova.rest import data, problem, with_errors
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.routes import Request, Steps, json_response
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 from fairlead.notifications.api import (
     AddItem,
     AgentRun,
@@ -32,7 +32,7 @@ PERIODS: Final = {"24h": _DAY, "7d": 7 * _DAY, "30d": 30 * _DAY}
 
 
 def _rest(fields: BodyFields) -> dict[str, Any]:
-    found = given(
+    found = without_none(
         description=fields.text("description"),
         enabled=fields.flag("enabled"),
         max_turns=fields.whole("maxTurns", 1, 10_000),
@@ -51,7 +51,7 @@ def _runs_of(agent: str, limit: int = RUNS, since: int = 0) -> ListItems:
 
 
 def _run(run: AgentRun) -> dict[str, Any]:
-    return shown(run) | {"startedAt": moment(run.created_at)}
+    return item_json(run) | {"startedAt": iso_timestamp(run.created_at)}
 
 
 def _since(request: Request, default: str) -> int:
@@ -64,26 +64,26 @@ def _since(request: Request, default: str) -> int:
     return request.at - PERIODS[period]
 
 
-@worded
+@with_errors
 def list_agents(request: Request) -> Steps:
-    return data([shown(agent) for agent in (yield ListItems(ScheduledAgent))])
+    return data([item_json(agent) for agent in (yield ListItems(ScheduledAgent))])
 
 
-@missing_is(NO_AGENT)
+@not_found_message(NO_AGENT)
 def get_agent(request: Request) -> Steps:
     agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
-    return data(shown(agent) | {"runs": [_run(run) for run in (yield _runs_of(agent.id))]})
+    return data(item_json(agent) | {"runs": [_run(run) for run in (yield _runs_of(agent.id))]})
 
 
-@missing_is(NO_AGENT)
+@not_found_message(NO_AGENT)
 def list_runs(request: Request) -> Steps:
-    limit = request.whole("limit", 100, 1, RUNS_LIMIT)
+    limit = request.query_int("limit", 100, 1, RUNS_LIMIT)
     since = _since(request, "")
     agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
     return data([_run(run) for run in (yield _runs_of(agent.id, limit, since))])
 
 
-@missing_is(NO_AGENT)
+@not_found_message(NO_AGENT)
 def agent_stats(request: Request) -> Steps:
     since = _since(request, "7d")
     agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
@@ -96,13 +96,13 @@ def agent_stats(request: Request) -> Steps:
             "successRate": _success_rate(runs),
             "avgDurationMs": round(sum(done) / len(done)) if done else 0,
             "totalCostUsd": sum(run.cost_usd for run in runs),
-            "lastRunAt": None if last is None else moment(last),
+            "lastRunAt": None if last is None else iso_timestamp(last),
             "dailyRuns": _by_day(runs),
         }
     )
 
 
-@worded
+@with_errors
 def all_stats(request: Request) -> Steps:
     since = _since(request, "7d")
     agents: tuple[ScheduledAgent, ...] = yield ListItems(ScheduledAgent)
@@ -129,7 +129,7 @@ def _by_day(runs: Sequence[AgentRun]) -> list[dict[str, Any]]:
     """The runs of each day in UTC, in order; a run that is still in progress counts only in `total`."""
     days: dict[str, dict[str, Any]] = {}
     for run in sorted(runs, key=lambda run: run.created_at):
-        date = moment(run.created_at)[:10]
+        date = iso_timestamp(run.created_at)[:10]
         day = days.setdefault(date, {"date": date, "success": 0, "error": 0, "total": 0, "costUsd": 0.0})
         day["total"] += 1
         day["success"] += run.status == "success"
@@ -138,7 +138,7 @@ def _by_day(runs: Sequence[AgentRun]) -> list[dict[str, Any]]:
     return list(days.values())
 
 
-@worded
+@with_errors
 def add_agent(request: Request) -> Steps:
     fields = BodyFields(request)
     agent = ScheduledAgent(
@@ -148,10 +148,10 @@ def add_agent(request: Request) -> Steps:
         prompt=fields.required("prompt", INCOMPLETE, 100_000, strip=False),
         **_rest(fields),
     )
-    return data(shown((yield AddItem(agent))))
+    return data(item_json((yield AddItem(agent))))
 
 
-@missing_is(NO_AGENT)
+@not_found_message(NO_AGENT)
 def edit_agent(request: Request) -> Steps:
     fields = BodyFields(request)
     changes = _rest(fields)
@@ -160,22 +160,22 @@ def edit_agent(request: Request) -> Steps:
             changes[name] = fields.required(name, INCOMPLETE)
     if fields.has("prompt"):
         changes["prompt"] = fields.required("prompt", INCOMPLETE, 100_000, strip=False)
-    return data(shown((yield EditItem(ScheduledAgent, request.params["id"], changes))))
+    return data(item_json((yield EditItem(ScheduledAgent, request.params["id"], changes))))
 
 
-@missing_is(NO_AGENT)
+@not_found_message(NO_AGENT)
 def remove_agent(request: Request) -> Steps:
     yield RemoveItem(ScheduledAgent, request.params["id"])
     return data({"success": True})
 
 
-@missing_is(NO_AGENT)
+@not_found_message(NO_AGENT)
 def run_agent(request: Request) -> Steps:
     run: AgentRun = yield RunAgent(request.params["id"])
     return json_response({"message": "Agent started", "runId": run.id, "sessionId": run.session_id})
 
 
-@missing_is(NO_AGENT)
+@not_found_message(NO_AGENT)
 def cancel_agent(request: Request) -> Steps:
     agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
     try:

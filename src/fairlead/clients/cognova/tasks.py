@@ -3,8 +3,15 @@
 import re
 from typing import Any, Final
 
-from fairlead.clients.cognova.body_fields import BodyFields, given, many, missing_is, route, shown
-from fairlead.clients.cognova.rest import data, problem, worded
+from fairlead.clients.cognova.body_fields import (
+    BodyFields,
+    item_json,
+    not_found_message,
+    query_values,
+    route,
+    without_none,
+)
+from fairlead.clients.cognova.rest import data, problem, with_errors
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead.model.routes import Request, Steps
 from fairlead.notifications.api import (
@@ -38,7 +45,7 @@ def _task(fields: BodyFields) -> dict[str, Any]:
     priority = fields.body.get("priority")
     if priority is not None and (isinstance(priority, bool) or priority not in (1, 2, 3)):
         raise BadRequest(BAD_PRIORITY, field="priority")
-    found = given(
+    found = without_none(
         description=fields.text("description"),
         status=fields.choice("status", STATUSES),
         priority=None if priority is None else int(priority),
@@ -56,15 +63,15 @@ def _with_project(task: Task) -> Any:
     project = None
     if task.project_id:
         try:
-            project = shown((yield GetItem(Project, task.project_id)))
+            project = item_json((yield GetItem(Project, task.project_id)))
         except NotFound:
             project = None
-    return shown(task) | {"project": project}
+    return item_json(task) | {"project": project}
 
 
-@worded
+@with_errors
 def list_tasks(request: Request) -> Steps:
-    statuses, project = many(request, "status"), request.query.get("projectId", "")
+    statuses, project = query_values(request, "status"), request.query.get("projectId", "")
     words = request.query.get("search", "").lower()
 
     def accept(task: Task) -> bool:
@@ -76,29 +83,29 @@ def list_tasks(request: Request) -> Steps:
 
     deleted = request.query.get("includeDeleted") == "true"
     found: tuple[Task, ...] = yield ListItems(Task, accept, deleted=deleted)
-    projects = {project.id: shown(project) for project in (yield ListItems(Project))}
-    return data([shown(task) | {"project": projects.get(task.project_id or "")} for task in found])
+    projects = {project.id: item_json(project) for project in (yield ListItems(Project))}
+    return data([item_json(task) | {"project": projects.get(task.project_id or "")} for task in found])
 
 
-@worded
+@with_errors
 def list_tags(request: Request) -> Steps:
     found: tuple[Task, ...] = yield ListItems(Task)
     return data(sorted({tag for task in found for tag in task.tags}))
 
 
-@missing_is(NO_TASK)
+@not_found_message(NO_TASK)
 def get_task(request: Request) -> Steps:
     return data((yield from _with_project((yield GetItem(Task, request.params["id"])))))
 
 
-@worded
+@with_errors
 def add_task(request: Request) -> Steps:
     fields = BodyFields(request)
     task = Task(id=request.fresh, title=fields.required("title", NO_TITLE), **_task(fields))
     return data((yield from _with_project((yield AddItem(task)))))
 
 
-@missing_is(NO_TASK)
+@not_found_message(NO_TASK)
 def edit_task(request: Request) -> Steps:
     fields = BodyFields(request)
     changes = _task(fields)
@@ -107,12 +114,12 @@ def edit_task(request: Request) -> Steps:
     return data((yield from _with_project((yield EditItem(Task, request.params["id"], changes)))))
 
 
-@missing_is(NO_TASK)
+@not_found_message(NO_TASK)
 def remove_task(request: Request) -> Steps:
-    return data(shown((yield RemoveItem(Task, request.params["id"]))))
+    return data(item_json((yield RemoveItem(Task, request.params["id"]))))
 
 
-@missing_is(NO_TASK)
+@not_found_message(NO_TASK)
 def restore_task(request: Request) -> Steps:
     try:
         return data((yield from _with_project((yield RestoreItem(Task, request.params["id"])))))
@@ -130,18 +137,18 @@ def _color(fields: BodyFields) -> str:
     return color
 
 
-@worded
+@with_errors
 def list_projects(request: Request) -> Steps:
     deleted = request.query.get("includeDeleted") == "true"
-    return data([shown(project) for project in (yield ListItems(Project, deleted=deleted))])
+    return data([item_json(project) for project in (yield ListItems(Project, deleted=deleted))])
 
 
-@missing_is(NO_PROJECT)
+@not_found_message(NO_PROJECT)
 def get_project(request: Request) -> Steps:
-    return data(shown((yield GetItem(Project, request.params["id"]))))
+    return data(item_json((yield GetItem(Project, request.params["id"]))))
 
 
-@worded
+@with_errors
 def add_project(request: Request) -> Steps:
     fields = BodyFields(request)
     project = Project(
@@ -150,29 +157,29 @@ def add_project(request: Request) -> Steps:
         color=_color(fields),
         description=fields.text("description") or "",
     )
-    return data(shown((yield AddItem(project))))
+    return data(item_json((yield AddItem(project))))
 
 
-@missing_is(NO_PROJECT)
+@not_found_message(NO_PROJECT)
 def edit_project(request: Request) -> Steps:
     fields = BodyFields(request)
-    changes = given(
+    changes = without_none(
         name=fields.required("name", NO_NAME) if fields.has("name") else None,
         color=_color(fields) if fields.has("color") else None,
         description=fields.text("description"),
     )
-    return data(shown((yield EditItem(Project, request.params["id"], changes))))
+    return data(item_json((yield EditItem(Project, request.params["id"], changes))))
 
 
-@missing_is(NO_PROJECT)
+@not_found_message(NO_PROJECT)
 def remove_project(request: Request) -> Steps:
-    return data(shown((yield RemoveItem(Project, request.params["id"]))))
+    return data(item_json((yield RemoveItem(Project, request.params["id"]))))
 
 
-@missing_is(NO_PROJECT)
+@not_found_message(NO_PROJECT)
 def restore_project(request: Request) -> Steps:
     try:
-        return data(shown((yield RestoreItem(Project, request.params["id"]))))
+        return data(item_json((yield RestoreItem(Project, request.params["id"]))))
     except Stale as error:
         return problem(400, error.message)
 
@@ -180,17 +187,17 @@ def restore_project(request: Request) -> Steps:
 # --- reminders
 
 
-@worded
+@with_errors
 def list_reminders(request: Request) -> Steps:
-    return data([shown(reminder) for reminder in (yield ListItems(Reminder))])
+    return data([item_json(reminder) for reminder in (yield ListItems(Reminder))])
 
 
-@missing_is(NO_REMINDER)
+@not_found_message(NO_REMINDER)
 def get_reminder(request: Request) -> Steps:
-    return data(shown((yield GetItem(Reminder, request.params["id"]))))
+    return data(item_json((yield GetItem(Reminder, request.params["id"]))))
 
 
-@worded
+@with_errors
 def add_reminder(request: Request) -> Steps:
     fields = BodyFields(request)
     message = fields.required("message", "Reminder message is required")
@@ -198,21 +205,21 @@ def add_reminder(request: Request) -> Steps:
     if at is None:
         raise BadRequest("remindAt is required", field="remindAt")
     reminder = Reminder(id=request.fresh, message=message, remind_at=at, task_id=fields.text("taskId", 100))
-    return data(shown((yield AddItem(reminder))))
+    return data(item_json((yield AddItem(reminder))))
 
 
-@missing_is(NO_REMINDER)
+@not_found_message(NO_REMINDER)
 def edit_reminder(request: Request) -> Steps:
     fields = BodyFields(request)
-    changes = given(
+    changes = without_none(
         message=fields.required("message", "Reminder message is required") if fields.has("message") else None,
         remind_at=fields.time("remindAt"),
         task_id=fields.text("taskId", 100),
     )
-    return data(shown((yield EditItem(Reminder, request.params["id"], changes))))
+    return data(item_json((yield EditItem(Reminder, request.params["id"], changes))))
 
 
-@missing_is(NO_REMINDER)
+@not_found_message(NO_REMINDER)
 def remove_reminder(request: Request) -> Steps:
     yield RemoveItem(Reminder, request.params["id"])
     return data({"success": True})

@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from fairlead.clients.cognova.body_fields import BodyFields, missing_is, route, shown
-from fairlead.clients.cognova.rest import data, worded
+from fairlead.clients.cognova.body_fields import BodyFields, item_json, not_found_message, route
+from fairlead.clients.cognova.rest import data, with_errors
 from fairlead.model.errors import BadRequest
 from fairlead.model.routes import Request, Steps
 from fairlead.notifications.api import (
-    DOINGS,
+    CHANGE_ACTIONS,
     RESOURCES,
     TOPICS,
     AddTarget,
@@ -25,7 +25,7 @@ KINDS: Final = ("webhook", "ntfy")
 USUAL: Final = ("permission.asked", "turn", "reminder.complete", "agent.complete", "agent.fail", "agent.cancel")
 """The default topics, for a person who is away."""
 KNOWN: Final = frozenset(
-    (*TOPICS, *NOTICES, *RESOURCES, *(f"{resource}.{action}" for resource in RESOURCES for action in DOINGS))
+    (*TOPICS, *NOTICES, *RESOURCES, *(f"{resource}.{action}" for resource in RESOURCES for action in CHANGE_ACTIONS))
 )
 
 
@@ -42,12 +42,12 @@ def _topics(fields: BodyFields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(topics))
 
 
-@worded
+@with_errors
 def list_targets(request: Request) -> Steps:
-    return data([shown(target) for target in (yield ListItems(Destination))])
+    return data([item_json(target) for target in (yield ListItems(Destination))])
 
 
-@worded
+@with_errors
 def add_target(request: Request) -> Steps:
     fields = BodyFields(request)
     kind: Any = fields.choice("kind", KINDS)
@@ -59,27 +59,27 @@ def add_target(request: Request) -> Steps:
         Destination(id=request.fresh, kind=kind, url=url, topics=_topics(fields), secret=secret)
     )
     # A secret that the client chose is not sent back.
-    return data(shown(target) | ({} if secret or not shown_once else {"secret": shown_once}))
+    return data(item_json(target) | ({} if secret or not shown_once else {"secret": shown_once}))
 
 
-@missing_is(NO_TARGET)
+@not_found_message(NO_TARGET)
 def remove_target(request: Request) -> Steps:
     yield RemoveItem(Destination, request.params["id"])
     return data({"success": True})
 
 
-@missing_is(NO_TARGET)
+@not_found_message(NO_TARGET)
 def try_target(request: Request) -> Steps:
     yield TryTarget(request.params["id"])
     return data({"success": True})
 
 
-@worded
+@with_errors
 def push_key(request: Request) -> Steps:
     return data({"publicKey": (yield PushKey())})
 
 
-@worded
+@with_errors
 def subscribe(request: Request) -> Steps:
     """Add a push subscription; the body is the browser's `PushSubscription` as JSON."""
     fields = BodyFields(request)
@@ -91,10 +91,10 @@ def subscribe(request: Request) -> Steps:
     target, _ = yield AddTarget(
         Destination(id=request.fresh, kind="push", url=url, topics=topics, p256dh=keys["p256dh"], auth=keys["auth"])
     )
-    return data(shown(target))
+    return data(item_json(target))
 
 
-@missing_is(NO_TARGET)
+@not_found_message(NO_TARGET)
 def unsubscribe(request: Request) -> Steps:
     target: Destination = yield GetItem(Destination, request.params["id"])
     if target.kind != "push":

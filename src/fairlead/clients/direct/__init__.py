@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.direct.conversation import DirectConversation, known
+from fairlead.clients.direct.conversation import DirectConversation, check_session
 from fairlead.clients.direct.routes import ROUTES
 from fairlead.clients.direct.view import DirectProjection
 from fairlead.model.routes import ClientProtocol
@@ -17,7 +17,7 @@ PROTOCOL: Final = ClientProtocol(
             access="view",
             name="direct",
             open=DirectConversation,
-            check=known,
+            check=check_session,
             token_query="token",
             about="The agent's own records as it wrote them; in: user messages, permissions, control requests.",
         ),

@@ -10,8 +10,8 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.clients.direct.messages import ControlQuestion, Said, SentCommand, read
-from fairlead.clients.direct.view import NAME, DirectCatchUp, DirectEncoder, joining, line
+from fairlead.clients.direct.messages import ClientMessage, ControlQuestion, SentCommand, read
+from fairlead.clients.direct.view import NAME, DirectCatchUp, DirectEncoder, decode_catch_up, line
 from fairlead.model.commands import AnswerPermission, Reply, SetMode
 from fairlead.model.errors import Busy, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
@@ -19,13 +19,13 @@ from fairlead.model.ids import session_id
 from fairlead.model.queries import GetSession, ReadProjection
 from fairlead.model.sockets import Check, CloseSocket, Do, Handshake, Perform, Subscribe, Subscribed, Write
 
-VARIANT: Final = DirectEncoder()
+ENCODER: Final = DirectEncoder()
 GONE: Final = 4004
 """The close code for an unknown session."""
 _JOIN: Final = "join"
 
 
-def known(opening: Handshake) -> Check:
+def check_session(opening: Handshake) -> Check:
     """Reject an unknown session before the upgrade."""
     yield GetSession(session_id(opening.params["session"]))
     return None
@@ -65,8 +65,8 @@ class DirectConversation:
             case SentCommand():
                 return ()
             case _:
-                joined = joining(answer)
-                return (Subscribe(joined, self._session, Cursor(joined.seq), VARIANT),)
+                joined = decode_catch_up(answer)
+                return (Subscribe(joined, self._session, Cursor(joined.seq), ENCODER),)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         match tag:
@@ -75,7 +75,7 @@ class DirectConversation:
             case SentCommand(other=other) if other is not None and isinstance(error, Busy):
                 return (Perform(SentCommand(other, about=tag.about), other, self._session),)
             case SentCommand():
-                return () if too_late(tag, error) else (Write(line(complaint(tag, error))),)
+                return () if is_already_settled(tag, error) else (Write(line(error_record(tag, error))),)
             case _:
                 return (CloseSocket(GONE, error.message[:120]),)
 
@@ -87,10 +87,10 @@ class DirectConversation:
     def _own_answer(self, asked: ControlQuestion) -> bytes:
         if asked.error:
             return line(refusal(asked.request, asked.error))
-        return line(success(asked.request, introduction(self._init)))
+        return line(success(asked.request, initialize_response(self._init)))
 
 
-def _without_fallback(message: Said) -> Said:
+def _without_fallback(message: ClientMessage) -> ClientMessage:
     match message:
         case SentCommand():
             return SentCommand(message.command, about=message.about)
@@ -100,13 +100,13 @@ def _without_fallback(message: Said) -> Said:
             assert_never(message)
 
 
-def too_late(sent: SentCommand, error: FairleadError) -> bool:
+def is_already_settled(sent: SentCommand, error: FairleadError) -> bool:
     """Return whether the command answered a request that was already settled. Such answers are ignored, as the CLI
     does."""
     return isinstance(sent.command, AnswerPermission) and isinstance(error, Stale | NotFound)
 
 
-def complaint(sent: SentCommand, error: FairleadError) -> dict[str, Any]:
+def error_record(sent: SentCommand, error: FairleadError) -> dict[str, Any]:
     return {
         "type": "system",
         "subtype": "gateway_error",
@@ -136,7 +136,7 @@ class _Init(msgspec.Struct):
     output_style: str = "default"
 
 
-def introduction(init: bytes) -> dict[str, Any]:
+def initialize_response(init: bytes) -> dict[str, Any]:
     """Build the gateway's answer to `initialize`. The request is never forwarded, since it would replace what the
     gateway itself registered."""
     known = _Init()

@@ -36,11 +36,11 @@ class ControlQuestion(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-Said = SentCommand | ControlQuestion
+ClientMessage = SentCommand | ControlQuestion
 
 
-def read(session: SessionId, data: bytes) -> list[Said]:
-    parsed: list[Said] = []
+def read(session: SessionId, data: bytes) -> list[ClientMessage]:
+    parsed: list[ClientMessage] = []
     for line in data.splitlines():
         if line.strip():
             try:
@@ -51,7 +51,7 @@ def read(session: SessionId, data: bytes) -> list[Said]:
     return parsed
 
 
-def read_message(session: SessionId, message: Any) -> Sequence[Said]:
+def read_message(session: SessionId, message: Any) -> Sequence[ClientMessage]:
     """Decode one message; empty if it does not have a known shape."""
     if not isinstance(message, dict):
         return ()
@@ -68,7 +68,7 @@ def read_message(session: SessionId, message: Any) -> Sequence[Said]:
             return ()
 
 
-def _user(session: SessionId, message: Mapping[str, Any]) -> Sequence[Said]:
+def _user(session: SessionId, message: Mapping[str, Any]) -> Sequence[ClientMessage]:
     inner = message.get("message")
     content = content_blocks(inner.get("content")) if isinstance(inner, dict) else ()
     if not content:
@@ -79,7 +79,7 @@ def _user(session: SessionId, message: Mapping[str, Any]) -> Sequence[Said]:
     return (SentCommand(steer, cmd.Send(session=session, content=content, message=name), about=name or ""),)
 
 
-def _answer(session: SessionId, response: Any) -> Sequence[Said]:
+def _answer(session: SessionId, response: Any) -> Sequence[ClientMessage]:
     if not isinstance(response, dict) or not isinstance(request := response.get("request_id"), str):
         return ()
     answer = response.get("response")
@@ -93,7 +93,7 @@ def _answer(session: SessionId, response: Any) -> Sequence[Said]:
     allowed = answer["behavior"] == "allow"
     given, reason = answer.get("updatedInput"), answer.get("message")
     updates = answer.get("updatedPermissions") if allowed else None
-    commands: list[Said] = [
+    commands: list[ClientMessage] = [
         SentCommand(
             cmd.AnswerPermission(
                 session=session,
@@ -135,7 +135,7 @@ def _modes(updates: Any) -> list[str]:
     return [update["mode"] for update in _updates(updates, "setMode") if isinstance(update.get("mode"), str)]
 
 
-def _request(session: SessionId, name: Any, request: Any) -> Sequence[Said]:
+def _request(session: SessionId, name: Any, request: Any) -> Sequence[ClientMessage]:
     if not isinstance(name, str) or not isinstance(request, dict):
         return ()
     subtype = request.get("subtype")
@@ -178,7 +178,7 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _variables(session: SessionId, variables: Any) -> Sequence[Said]:
+def _variables(session: SessionId, variables: Any) -> Sequence[ClientMessage]:
     if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
         return ()
     return (SentCommand(cmd.SetVariables(session=session, variables=variables)),)

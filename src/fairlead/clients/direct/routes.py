@@ -5,9 +5,16 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.clients.direct.conversation import answered_with, complaint, introduction, refusal, success, too_late
+from fairlead.clients.direct.conversation import (
+    answered_with,
+    error_record,
+    initialize_response,
+    is_already_settled,
+    refusal,
+    success,
+)
 from fairlead.clients.direct.messages import ControlQuestion, SentCommand, read_message
-from fairlead.clients.direct.view import NAME, joining
+from fairlead.clients.direct.view import NAME, decode_catch_up
 from fairlead.model.errors import BadRequest, Busy, FairleadError
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.queries import ReadProjection
@@ -55,7 +62,7 @@ def _perform(sent: SentCommand) -> Generator[Step, Any, list[dict[str, Any]]]:
                 raise
             yield sent.other
     except FairleadError as error:
-        return [] if too_late(sent, error) else [complaint(sent, error)]
+        return [] if is_already_settled(sent, error) else [error_record(sent, error)]
     return []
 
 
@@ -64,7 +71,7 @@ def _ask(session: SessionId, asked: ControlQuestion) -> Generator[Step, Any, dic
         return refusal(asked.request, asked.error)
     if asked.command is None:
         memory = yield ReadProjection(session, NAME)
-        return success(asked.request, introduction(joining(memory).init))
+        return success(asked.request, initialize_response(decode_catch_up(memory).init))
     try:
         reply = yield asked.command
     except FairleadError as error:

@@ -46,7 +46,7 @@ def line(message: Any) -> bytes:
     return text_frame(_encoder.encode(message) + b"\n")
 
 
-def spoken(entry: Entry) -> bytes | None:
+def agent_line(entry: Entry) -> bytes | None:
     """Return the agent's own line, from its wire, or from its transcript if it has no wire; None if there is none."""
     if entry.raw is None or entry.origin == "gateway":
         return None
@@ -57,7 +57,7 @@ class DirectEncoder(msgspec.Struct, frozen=True):
     """Implements `model.gateway.FrameEncoder`."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        raw = spoken(entry)
+        raw = agent_line(entry)
         if raw is not None:
             return text_frame(raw + b"\n")
         if entry.kind in _SETTLED:
@@ -84,7 +84,7 @@ class DirectCatchUp(msgspec.Struct):
 _joining = msgspec.msgpack.Decoder(DirectCatchUp)
 
 
-def joining(data: bytes) -> DirectCatchUp:
+def decode_catch_up(data: bytes) -> DirectCatchUp:
     return _joining.decode(data)
 
 
@@ -97,7 +97,7 @@ class DirectReducer:
     def step(self, entry: Entry) -> Sequence[Made]:
         state = self._state
         state.seq = entry.seq
-        raw = spoken(entry)
+        raw = agent_line(entry)
         if entry.kind in _ASKING and raw is not None:
             state.pending[_asking.decode(entry.event).request] = raw
         elif entry.kind in _SETTLED:
@@ -110,7 +110,7 @@ class DirectReducer:
         return msgspec.msgpack.encode(self._state)
 
     def restore(self, data: bytes) -> None:
-        self._state = joining(data)
+        self._state = decode_catch_up(data)
 
 
 def _is_init(raw: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.happy.conversation import HappyConversation, known
+from fairlead.clients.happy.conversation import HappyConversation, check_session
 from fairlead.clients.happy.mapper import HappyProjection
 from fairlead.clients.happy.routes import ROUTES
 from fairlead.model.routes import ClientProtocol
@@ -17,7 +17,7 @@ PROTOCOL: Final = ClientProtocol(
             access="view",
             name="happy",
             open=HappyConversation,
-            check=known,
+            check=check_session,
             token_query="token",
             about="A session's envelopes from a seq on, then live.",
         ),

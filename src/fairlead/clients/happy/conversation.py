@@ -24,7 +24,7 @@ _KEY: Final = "key"
 _OPEN: Final = PlainEncoder()
 
 
-def after_of(opening: Handshake) -> int:
+def parse_after_seq(opening: Handshake) -> int:
     """Return the ordinal of the query's `after_seq`; raise BadRequest if it is not one.
 
     The length limit exceeds any real ordinal: Python's int() rejects a very long text."""
@@ -34,9 +34,9 @@ def after_of(opening: Handshake) -> int:
     return int(text)
 
 
-def known(opening: Handshake) -> Check:
+def check_session(opening: Handshake) -> Check:
     """Reject an unknown session or an invalid position before the upgrade."""
-    after_of(opening)
+    parse_after_seq(opening)
     yield GetSession(session_id(opening.params["session"]))
     return None
 
@@ -46,7 +46,7 @@ class HappyConversation:
 
     def __init__(self, opening: Handshake) -> None:
         self._session = session_id(opening.params["session"])
-        self._after = after_of(opening)
+        self._after = parse_after_seq(opening)
         self._log_id = opening.query.get("log_id", "")
 
     def opened(self) -> Sequence[Do]:

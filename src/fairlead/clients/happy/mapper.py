@@ -22,7 +22,7 @@ from fairlead.model.views import Made, NewRow
 VIEW: Final = "happy.2"
 """Increment the number when the same log would give different rows."""
 
-SAID: Final = frozenset({"local_command", "command", "unresolved", "link.gap", "link.back", "mode.ignored"})
+SERVICE_NOTICES: Final = frozenset({"local_command", "command", "unresolved", "link.gap", "link.back", "mode.ignored"})
 """Notices emitted as `service`: commands that a person typed outside the conversation, and messages of the gateway.
 The agent's other system records give no envelope."""
 
@@ -97,7 +97,7 @@ class HappyReducer:
             case ev.PermissionCancelled():
                 self._settled(event, event.request, "cancelled", f"No longer asked ({event.reason})")
             case ev.Notice():
-                if event.kind in SAID and event.text.strip():
+                if event.kind in SERVICE_NOTICES and event.text.strip():
                     self._service(event, event.text)
             case ev.HookProgress():
                 if event.phase == "ended" and event.outcome not in ("", "success") and event.output.strip():

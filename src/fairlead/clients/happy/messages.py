@@ -99,7 +99,7 @@ class _UserMessage(msgspec.Struct):
     content: _Words
 
 
-def words_of(posted: Posted, key: SessionKey | None) -> TextBlock:
+def text_of(posted: Posted, key: SessionKey | None) -> TextBlock:
     """Return the text of a posted user message. BadRequest for anything else: only the gateway makes envelopes."""
     if not 0 < len(posted.localId) <= LOCAL_ID:
         raise BadRequest(f"A localId has 1 to {LOCAL_ID} characters.", field="localId")

@@ -9,7 +9,7 @@ import msgspec
 from fairlead.auth.api.session_keys import KEY_BYTES, DropKey, ReadKey, Scheme, SessionKey, SetKey
 from fairlead.clients.happy.encryption import seal_file
 from fairlead.clients.happy.mapper import VIEW
-from fairlead.clients.happy.messages import Posted, message_id, page_message, row_key, words_of
+from fairlead.clients.happy.messages import Posted, message_id, page_message, row_key, text_of
 from fairlead.model import events as ev
 from fairlead.model.commands import Reply, Send
 from fairlead.model.content import ImageBlock
@@ -80,16 +80,16 @@ def read(request: Request) -> Steps:
     session = _session(request)
     if "after_seq" in request.query and "before_seq" in request.query:
         raise BadRequest("Give after_seq or before_seq, not both.", field="before_seq")
-    limit = request.whole("limit", PAGE, 1, PAGE_LIMIT)
+    limit = request.query_int("limit", PAGE, 1, PAGE_LIMIT)
     backwards = "before_seq" in request.query
     key = yield ReadKey(session)
     if backwards:
-        before = request.whole("before_seq", 1, 1, _LAST)
+        before = request.query_int("before_seq", 1, 1, _LAST)
         page: RowPage = yield ReadRows(session, VIEW, before=before, limit=limit)
         rows = page.rows[::-1]
         more = bool(rows) and rows[-1].ordinal > 1
     else:
-        page = yield ReadRows(session, VIEW, after=request.whole("after_seq", 0, 0, _LAST), limit=limit)
+        page = yield ReadRows(session, VIEW, after=request.query_int("after_seq", 0, 0, _LAST), limit=limit)
         rows = page.rows
         more = bool(rows) and rows[-1].ordinal < page.head
     response = json_response({"messages": [page_message(row, key) for row in rows], "hasMore": more})
@@ -105,7 +105,7 @@ def post(request: Request) -> Steps:
     if not 1 <= len(given) <= POST_LIMIT:
         raise BadRequest(f"1 to {POST_LIMIT} messages are taken at once.", limit=POST_LIMIT)
     key = yield ReadKey(session)
-    texts = [(posted.localId, words_of(posted, key)) for posted in given]
+    texts = [(posted.localId, text_of(posted, key)) for posted in given]
     accepted: list[AcceptedMessage] = []
     for local, text in texts:
         message = message_id(session, local)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from fairlead.clients.mylifedb import notifications, rest, startup, terminal
-from fairlead.clients.mylifedb.conversation import MyLifeDbConversation, check
+from fairlead.clients.mylifedb.conversation import MyLifeDbConversation, check_session
 from fairlead.clients.mylifedb.counting import CountProjection
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.kinds import check_options
@@ -26,7 +26,7 @@ PROTOCOL: Final = ClientProtocol(
             subprotocols=(MSGPACK,),
             token_query="access_token",
             compress_query="compress",
-            check=check,
+            check=check_session,
         ),
         terminal.SOCKET,
     ),

@@ -30,12 +30,12 @@ SEND_FAILED: Final = "Failed to send message to session"
 NOT_RUNNING: Final = "Failed to interrupt session: Cannot interrupt: session not active (no running process)"
 COMMANDS: Final = "commands"
 REPLAY: Final = "replay"
-SHOWN: Final = "shown"
+READ_STATE: Final = "shown"
 DELIVERY: Final = "delivery"
 """Lanes: within each lane, answers come in the order of their steps."""
 
 
-def check(opening: Handshake) -> Check:
+def check_session(opening: Handshake) -> Check:
     """Reject an unknown session before the upgrade."""
     try:
         yield q.GetSession(session_id(opening.params["session"]))
@@ -111,11 +111,11 @@ class MyLifeDbConversation:
                 response = {"subtype": "set_permission_mode", "mode": mode}
                 return (self._write({"type": "control_response", "request_id": request, "response": response}),)
             case ("pending", given):
-                return self._answering.found(given, answer)
+                return self._answering.answer_pending(given, answer)
             case ("shown", int() as ordinal):
                 return self._mark(ordinal, answer)
             case ("acked", str()):
-                return () if answer is None else (Perform(("shown", answer), q.GetSession(self._session), SHOWN),)
+                return () if answer is None else (Perform(("shown", answer), q.GetSession(self._session), READ_STATE),)
             case ("ends", ordinal, turns):
                 memory = read_memory(answer)
                 return self._marked(turns) if ordinal >= memory.ended else ()
@@ -144,7 +144,7 @@ class MyLifeDbConversation:
             case ("answer", _) if isinstance(error, Stale):
                 return ()  # settled meanwhile: every client has received the outcome
             case ("answer", given):
-                again = self._answering.refused(given, error)
+                again = self._answering.retry_narrower(given, error)
                 return again or self._error(f"Failed to answer the request: {error.message}", error)
             case ("tool_result",):
                 return self._error(f"Failed to send tool result: {error.message}", error)
@@ -172,7 +172,7 @@ class MyLifeDbConversation:
     def _burst(self, memory: bytes) -> Sequence[Do]:
         pages = read_memory(memory).pages
         first = {"type": "session_info", "totalPages": pages.total, "lowestBurstPage": pages.lowest_burst}
-        stretch = pages.stretch(pages.lowest_burst)
+        stretch = pages.ordinal_range(pages.lowest_burst)
         return self._replay(0 if stretch is None else stretch[0], first)
 
     def _replay(self, after: int, first: dict[str, Any] | None = None) -> Sequence[Do]:
@@ -188,7 +188,7 @@ class MyLifeDbConversation:
             case "control_request":
                 return self._control(message)
             case "control_response":
-                return self._answering.asked(message)
+                return self._answering.received(message)
             case "tool_result":
                 return self._tool_result(message)
             case "subscribe":
@@ -203,7 +203,7 @@ class MyLifeDbConversation:
                 uuid = message.get("uuid")
                 if not isinstance(uuid, str) or not uuid:
                     return ()
-                return (Perform(("acked", uuid), q.FindRow(self._session, NAME, uuid), SHOWN),)
+                return (Perform(("acked", uuid), q.FindRow(self._session, NAME, uuid), READ_STATE),)
             case _:
                 return ()
 
@@ -280,10 +280,10 @@ class MyLifeDbConversation:
         turns = view.summary.turns - (view.turn is not None)
         if ordinal is None:
             return self._marked(turns)
-        return (Perform(("ends", ordinal, turns), q.ReadProjection(self._session, NAME), SHOWN),)
+        return (Perform(("ends", ordinal, turns), q.ReadProjection(self._session, NAME), READ_STATE),)
 
     def _marked(self, turns: int) -> Sequence[Do]:
-        return (Perform(("marked",), MarkRead(self._session, turns), SHOWN),)
+        return (Perform(("marked",), MarkRead(self._session, turns), READ_STATE),)
 
     # --- frames
 

@@ -178,7 +178,7 @@ class MyLifeDbReducer:
         copy = event.of if isinstance(event, ev.RecordStored) else ""
         if side and not copy:
             child = (event or ev.decode(entry.event)).subagent or ""
-            data = records.inside(data, fields, self._memory.parents.get(child, ""))
+            data = records.with_parent_call(data, fields, self._memory.parents.get(child, ""))
         if copy and copy != uuid and uuid:
             # Under a different uuid, every client that has the first record would take it for a second one.
             return ()
@@ -208,9 +208,9 @@ class MyLifeDbReducer:
         thread = records.text_of(fields.get("parent_tool_use_id"))
         parent = memory.tips.get(thread)
         blocks = records.blocks_of(fields) if kind in records.CHAINED else []
-        for call in records.names(blocks, "tool_result", "tool_use_id"):
+        for call in records.block_ids(blocks, "tool_result", "tool_use_id"):
             parent = memory.calls.pop(call, parent)
-        for call in records.names(blocks, "tool_use", "id"):
+        for call in records.block_ids(blocks, "tool_use", "id"):
             memory.calls[call] = uuid
             _trim(memory.calls, CALLS)
         if kind == "assistant":
@@ -218,7 +218,7 @@ class MyLifeDbReducer:
         at, session = entry.at, self._session
         if kind == "system" and records.text_of(fields.get("subtype")) == "compact_boundary":
             # A new root, as in the transcript: it is the parent of the records after it.
-            data = records.completed(
+            data = records.complete_wire_record(
                 {**fields, "logicalParentUuid": fields.get("logicalParentUuid", records.raw(parent))},
                 parent=None,
                 at=at,
@@ -229,7 +229,7 @@ class MyLifeDbReducer:
             data = records.prompt(fields, parent=parent, at=at, session=session)
             self._chain(thread, uuid)
         else:
-            data = records.completed(fields, parent=parent, at=at, session=session)
+            data = records.complete_wire_record(fields, parent=parent, at=at, session=session)
             if kind in records.CHAINED:
                 self._chain(thread, uuid)
         if kind in records.CHAINED:
@@ -256,8 +256,8 @@ class MyLifeDbReducer:
         own = entry.raw is not None and records.text_of((records.fields_of(entry.raw) or {}).get("type")) == "result"
         has_result = own or (bool(memory.result) and event.id.split("/", 1)[0] == memory.result)
         if not has_result and (memory.driven or memory.failed):
-            data = records.ended(event, at=entry.at, session=self._session)
-            made.append(NewRow(data, records.named(event.id)))
+            data = records.result_record(event, at=entry.at, session=self._session)
+            made.append(NewRow(data, records.record_uuid(event.id)))
         memory.turn = memory.failed = False
         return made
 
@@ -282,18 +282,18 @@ class MyLifeDbReducer:
                 # Turns and requests in progress in the parent session are not in progress in the fork.
                 gone, memory.pending = memory.pending, []
                 memory.turn = memory.driven = memory.archived = False
-                return [NewRow(records.withdrawn(request)) for request in gone]
+                return [NewRow(records.cancel_record(request)) for request in gone]
             case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
                 memory.pending.append(event.request)
-                return () if entry.raw is not None else (NewRow(records.asked(event)),)
+                return () if entry.raw is not None else (NewRow(records.request_record(event)),)
             case ev.PermissionResolved(asked=True):
                 self._settle(event.request)
-                return (NewRow(records.answered(event)),)
+                return (NewRow(records.response_record(event)),)
             case ev.PermissionCancelled():
                 self._settle(event.request)
-                return (NewRow(records.withdrawn(event.request)),)
+                return (NewRow(records.cancel_record(event.request)),)
             case ev.ModeChanged():
-                return (NewRow(records.mode_set(event)),)
+                return (NewRow(records.mode_record(event)),)
             case ev.ToolCalled(name="TodoWrite", subagent=None):
                 return self._todo(event.input.get("todos"))
             case _:

@@ -82,7 +82,7 @@ def kinds_of(data: bytes) -> Iterable[str]:
     return names
 
 
-def had(version: Version, data: bytes) -> bool:
+def has_kind(version: Version, data: bytes) -> bool:
     """Return whether `version` has records of this kind; true for every record if no version was requested."""
     if not version:
         return True

@@ -42,7 +42,7 @@ class Pages(msgspec.Struct):
             self.sealed.append(self.head)
             self.rows = self.size = 0
 
-    def stretch(self, page: int) -> tuple[int, int] | None:
+    def ordinal_range(self, page: int) -> tuple[int, int] | None:
         """Return the ordinals (after, last) of a page; None if there is no such page."""
         if not 0 <= page < self.total:
             return None

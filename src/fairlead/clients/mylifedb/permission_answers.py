@@ -36,13 +36,13 @@ class PermissionAnswers:
     def __init__(self, session: SessionId) -> None:
         self._session = session
 
-    def asked(self, message: dict[str, Any]) -> Sequence[Do]:
+    def received(self, message: dict[str, Any]) -> Sequence[Do]:
         given = read(message)
         if given is None:
             return ()
         return (Perform(("pending", given), q.ListPermissions(self._session), LANE),)
 
-    def found(self, given: PermissionAnswer, waiting: Sequence[q.PendingView]) -> Sequence[Do]:
+    def answer_pending(self, given: PermissionAnswer, waiting: Sequence[q.PendingView]) -> Sequence[Do]:
         """Answer the request if it is among the pending ones. Otherwise ignore the answer, as the original does: every
         client has received the outcome."""
         pending = [msgspec.json.decode(view.event) for view in waiting]
@@ -52,7 +52,7 @@ class PermissionAnswers:
         given = msgspec.structs.replace(given, tool=_tool(own), suggestions=tuple(own.get("suggestions", ())))
         return self._answer(given)
 
-    def refused(self, given: PermissionAnswer, error: FairleadError) -> Sequence[Do]:
+    def retry_narrower(self, given: PermissionAnswer, error: FairleadError) -> Sequence[Do]:
         """Retry with the suggested rules: this user may not be allowed to save a rule for the whole tool."""
         if not given.always or not given.broad or not isinstance(error, RequestRejected) or isinstance(error, Stale):
             return ()

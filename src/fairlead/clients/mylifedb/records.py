@@ -13,8 +13,8 @@ import msgspec
 
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
-from fairlead.model.json_repair import mend
-from fairlead.model.timestamps import moment
+from fairlead.model.json_repair import repair_json
+from fairlead.model.timestamps import iso_timestamp
 
 Fields = dict[str, msgspec.Raw]
 
@@ -34,13 +34,13 @@ def readable(raw: bytes) -> bytes:
     try:
         line.decode()
     except UnicodeDecodeError:
-        return mend(line)
+        return repair_json(line)
     return line
 
 
 def _tries(data: bytes) -> Iterator[bytes]:
     yield data
-    yield mend(data)
+    yield repair_json(data)
 
 
 def fields_of(raw: bytes) -> Fields | None:
@@ -81,12 +81,12 @@ def blocks_of(fields: Fields) -> list[dict[str, Any]]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def names(blocks: list[dict[str, Any]], kind: str, name: str) -> list[str]:
+def block_ids(blocks: list[dict[str, Any]], kind: str, name: str) -> list[str]:
     """Return the field `name` of each block of `kind`: the ids of tool calls, or of the calls that have results."""
     return [block[name] for block in blocks if block.get("type") == kind and isinstance(block.get(name), str)]
 
 
-def completed(fields: Fields, *, parent: str | None, at: int, session: SessionId) -> bytes:
+def complete_wire_record(fields: Fields, *, parent: str | None, at: int, session: SessionId) -> bytes:
     """Add the fields that the transcript's copy will have to a wire record. Existing fields stay as they are."""
     conversation = text_of(fields.get("type")) in CHAINED
     record: Fields = {}
@@ -95,12 +95,12 @@ def completed(fields: Fields, *, parent: str | None, at: int, session: SessionId
     if conversation and text_of(fields.get("parent_tool_use_id")):
         record.setdefault("parentToolUseID", fields["parent_tool_use_id"])
     record.setdefault("parentUuid", raw(parent))
-    record.setdefault("timestamp", raw(moment(at)))
+    record.setdefault("timestamp", raw(iso_timestamp(at)))
     record.setdefault("sessionId", raw(text_of(fields.get("session_id")) or session))
     return _encoder.encode(record)
 
 
-def inside(data: bytes, fields: Fields, call: str) -> bytes:
+def with_parent_call(data: bytes, fields: Fields, call: str) -> bytes:
     """Append the id of the starting call to a subagent's transcript line, which lacks it; the other bytes stay."""
     if not call or "parentToolUseID" in fields or not data.endswith(b"}"):
         return data
@@ -113,23 +113,23 @@ def prompt(fields: Fields, *, parent: str | None, at: int, session: SessionId) -
         "type": "user",
         "uuid": text_of(fields.get("uuid")),
         "parentUuid": parent,
-        "timestamp": moment(at),
+        "timestamp": iso_timestamp(at),
         "sessionId": session,
         "message": fields.get("message", NULL),
     }
     return _encoder.encode(record)
 
 
-def ended(event: ev.TurnEnded, *, at: int, session: SessionId) -> bytes:
+def result_record(event: ev.TurnEnded, *, at: int, session: SessionId) -> bytes:
     """Build the `result` of a turn for which the agent wrote none (it died, or could not be started)."""
     good = event.status == "completed"
     record: dict[str, Any] = {
         "type": "result",
         "subtype": "success" if good else "error_during_execution",
         "is_error": not good,
-        "uuid": named(event.id),
+        "uuid": record_uuid(event.id),
         "parentUuid": None,
-        "timestamp": moment(at),
+        "timestamp": iso_timestamp(at),
         "sessionId": session,
         "session_id": session,
         "num_turns": event.model_turns,
@@ -138,13 +138,13 @@ def ended(event: ev.TurnEnded, *, at: int, session: SessionId) -> bytes:
     return _encoder.encode(record)
 
 
-def named(event: str) -> str:
+def record_uuid(event: str) -> str:
     """Return a UUID for a record made by the gateway: always the same for the same event."""
     digits = hashlib.sha256(f"mylifedb:{event}".encode()).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
 
 
-def asked(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> bytes:
+def request_record(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> bytes:
     """Build the record of a permission request that did not come as the agent's `control_request`."""
     match event:
         case ev.PermissionRequested():
@@ -157,18 +157,18 @@ def asked(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) ->
     return _encoder.encode({"type": "control_request", "request_id": event.request, "request": request})
 
 
-def answered(event: ev.PermissionResolved) -> bytes:
+def response_record(event: ev.PermissionResolved) -> bytes:
     return _encoder.encode({"type": "control_response", "request_id": event.request, "behavior": event.behavior})
 
 
-def withdrawn(request: str) -> bytes:
+def cancel_record(request: str) -> bytes:
     return _encoder.encode({"type": "control_cancel_request", "request_id": request})
 
 
-def mode_set(event: ev.ModeChanged) -> bytes:
+def mode_record(event: ev.ModeChanged) -> bytes:
     """Build the record of a mode change, sent to every client; it has the request's id if a client of this protocol
     requested the change."""
-    request = event.request or named(event.id)
+    request = event.request or record_uuid(event.id)
     response = {"subtype": "set_permission_mode", "mode": event.mode}
     return _encoder.encode({"type": "control_response", "request_id": request, "response": response})
 

@@ -14,7 +14,7 @@ import msgspec
 from fairlead.clients.mylifedb import counting
 from fairlead.clients.mylifedb.counting import read_counted
 from fairlead.clients.mylifedb.fold import NAME, read_memory
-from fairlead.clients.mylifedb.kinds import had, read_version
+from fairlead.clients.mylifedb.kinds import has_kind, read_version
 from fairlead.clients.mylifedb.strip_payloads import stripped
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
@@ -23,7 +23,7 @@ from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, To
 from fairlead.model.ids import SessionId, is_uuid, session_id
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
 from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 from fairlead.sessions.api.read_state import GetReadState, TurnsRead
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class MessageBody(msgspec.Struct, frozen=True):
 Handler = Callable[[Request], Steps]
 
 
-def worded(failed: str) -> Callable[[Handler], Handler]:
+def with_error_text(failed: str) -> Callable[[Handler], Handler]:
     """Convert errors to the original's responses; `failed` is its text for errors without a specific one."""
 
     def decorate(handler: Handler) -> Handler:
@@ -119,27 +119,27 @@ def session_state(summary: Summary, shown: int | None, *, seen: bool) -> str:
     return "unread" if not seen and summary.turns > (shown or 0) else "idle"
 
 
-def numbered() -> Generator[q.ListSessions, SessionPage, dict[str, int]]:
+def session_numbers() -> Generator[q.ListSessions, SessionPage, dict[str, int]]:
     """Steps: number the sessions that were opened on this gateway from 1, in order of creation."""
     found: list[Summary] = yield from q.every_session(transcripts=False, archived=None)
     found.sort(key=lambda summary: (summary.created, summary.session))
     return {summary.session: number for number, summary in enumerate(found, 1)}
 
 
-def shown_session(summary: Summary, number: int = 0) -> dict[str, Any]:
+def session_json(summary: Summary, number: int = 0) -> dict[str, Any]:
     return {
         "id": summary.session,
         "workingDir": summary.cwd,
-        "createdAt": moment(summary.created),
-        "lastActivity": moment(summary.updated),
-        "lastUserActivity": moment(summary.updated),
+        "createdAt": iso_timestamp(summary.created),
+        "lastActivity": iso_timestamp(summary.updated),
+        "lastUserActivity": iso_timestamp(summary.updated),
         "status": "archived" if summary.archived else "active",
         "title": title_of(summary, number),
         "permissionMode": summary.mode or "default",
     }
 
 
-def listed(summary: Summary, state: str, messages: int) -> dict[str, Any]:
+def list_item(summary: Summary, state: str, messages: int) -> dict[str, Any]:
     """Build a list item. `isActive` and `status` are for the older page, which shows every session that is not running
     as archived."""
     active = not summary.archived and summary.state in ("working", "waiting")
@@ -162,14 +162,14 @@ def listed(summary: Summary, state: str, messages: int) -> dict[str, Any]:
 # --- lists
 
 
-@worded("Failed to list sessions")
+@with_error_text("Failed to list sessions")
 def sessions(request: Request) -> Steps:
     found: list[Summary] = yield from q.every_session(transcripts=False)
-    numbers = (yield from numbered()) if any(not summary.title for summary in found) else {}
-    return json_response({"sessions": [shown_session(one, numbers.get(one.session, 0)) for one in found]})
+    numbers = (yield from session_numbers()) if any(not summary.title for summary in found) else {}
+    return json_response({"sessions": [session_json(one, numbers.get(one.session, 0)) for one in found]})
 
 
-@worded("Failed to list sessions")
+@with_error_text("Failed to list sessions")
 def all_sessions(request: Request) -> Steps:
     archived = {"active": False, "archived": True}.get(request.query.get("status", "all"))
     found: list[Summary] = yield from q.every_session(archived=archived)
@@ -182,7 +182,7 @@ def all_sessions(request: Request) -> Steps:
     for summary in page:
         seen = summary.session in shown.watched
         state = session_state(summary, shown.turns.get(summary.session), seen=seen)
-        items.append(listed(summary, state, (yield from _messages(summary))))
+        items.append(list_item(summary, state, (yield from _messages(summary))))
     following = f"{page[-1].updated}_{page[-1].session}" if rest else ""
     pagination = {"hasMore": bool(rest), "nextCursor": following, "totalCount": len(worth)}
     return json_response({"sessions": items, "pagination": pagination})
@@ -212,7 +212,7 @@ def _after(found: list[Summary], cursor: str) -> int:
 # --- one session
 
 
-@worded("Failed to create session")
+@with_error_text("Failed to create session")
 def create(request: Request) -> Steps:
     body = _body(request, NewSession)
     if body is None or body.mode not in ("ui", "cli"):
@@ -236,21 +236,21 @@ def create(request: Request) -> Steps:
 
 def _shown(session: SessionId) -> Steps:
     view: q.SessionView = yield q.GetSession(session)
-    number = 0 if view.summary.title else (yield from numbered()).get(view.summary.session, 0)
-    return json_response(shown_session(view.summary, number))
+    number = 0 if view.summary.title else (yield from session_numbers()).get(view.summary.session, 0)
+    return json_response(session_json(view.summary, number))
 
 
-@worded("Failed to get session")
+@with_error_text("Failed to get session")
 def get(request: Request) -> Steps:
     view: q.SessionView = yield q.GetSession(_session(request))
     shown: TurnsRead = yield GetReadState((view.summary.session,))
     seen = view.summary.session in shown.watched
     state = session_state(view.summary, shown.turns.get(view.summary.session), seen=seen)
-    number = 0 if view.summary.title else (yield from numbered()).get(view.summary.session, 0)
-    return json_response({**shown_session(view.summary, number), "sessionState": state})
+    number = 0 if view.summary.title else (yield from session_numbers()).get(view.summary.session, 0)
+    return json_response({**session_json(view.summary, number), "sessionState": state})
 
 
-@worded("Failed to update session")
+@with_error_text("Failed to update session")
 def patch(request: Request) -> Steps:
     session = _session(request)
     body = _body(request, TitleBody)
@@ -260,25 +260,25 @@ def patch(request: Request) -> Steps:
     return json_response({"success": True})
 
 
-@worded("Failed to delete session")
+@with_error_text("Failed to delete session")
 def delete(request: Request) -> Steps:
     yield cmd.Delete(session=_session(request))
     return json_response({"success": True})
 
 
-@worded("Failed to deactivate session")
+@with_error_text("Failed to deactivate session")
 def deactivate(request: Request) -> Steps:
     yield cmd.Close(session=_session(request))
     return json_response({"success": True})
 
 
-@worded("Failed to archive session")
+@with_error_text("Failed to archive session")
 def archive(request: Request) -> Steps:
     yield cmd.ArchiveSession(session=_session(request))
     return json_response({"success": True})
 
 
-@worded("Failed to unarchive session")
+@with_error_text("Failed to unarchive session")
 def unarchive(request: Request) -> Steps:
     yield cmd.ArchiveSession(session=_session(request), archived=False)
     return json_response({"success": True})
@@ -287,7 +287,7 @@ def unarchive(request: Request) -> Steps:
 # --- messages
 
 
-@worded("Failed to read messages")
+@with_error_text("Failed to read messages")
 def messages(request: Request) -> Steps:
     session, version = _session(request), read_version(request.query.get("records", ""))
     text = request.query.get("page")
@@ -298,14 +298,14 @@ def messages(request: Request) -> Steps:
     yield q.WaitLoaded(session)
     memory = read_memory((yield q.ReadProjection(session, NAME)))
     page, pages = int(text), memory.pages
-    stretch = pages.stretch(page)
+    stretch = pages.ordinal_range(page)
     if stretch is None:
         return json_response({"error": "page out of range"}, 404)
     after, last = stretch
     found: list[msgspec.Raw] = []
     while after < last:
         rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=last - after)
-        found.extend(msgspec.Raw(stripped(row.data)) for row in rows.rows if had(version, row.data))
+        found.extend(msgspec.Raw(stripped(row.data)) for row in rows.rows if has_kind(version, row.data))
         if not rows.rows:
             break
         after = rows.rows[-1].ordinal
@@ -316,7 +316,7 @@ def messages(request: Request) -> Steps:
     return json_response(answer)
 
 
-@worded("Failed to read session history")
+@with_error_text("Failed to read session history")
 def history(request: Request) -> Steps:
     """Return all records at once, as MyLifeDB's first version did; longer histories need the pages or the socket."""
     session, version = _session(request), read_version(request.query.get("records", ""))
@@ -327,14 +327,14 @@ def history(request: Request) -> Steps:
         rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=HISTORY_ROWS)
         if not rows.rows:
             return json_response({"sessionId": session, "messages": found})
-        found.extend(msgspec.Raw(row.data) for row in rows.rows if had(version, row.data))
+        found.extend(msgspec.Raw(row.data) for row in rows.rows if has_kind(version, row.data))
         size += sum(len(row.data) for row in rows.rows)
         if size > HISTORY_BYTES:
             raise TooLarge("history", size, HISTORY_BYTES)
         after = rows.rows[-1].ordinal
 
 
-@worded("Failed to send message")
+@with_error_text("Failed to send message")
 def post_message(request: Request) -> Steps:
     session = _session(request)
     body = _body(request, MessageBody)

@@ -5,7 +5,7 @@ The extra port (`--door`) handles the login (HTTP Basic, or a token): a request 
 
 from typing import Any, Final
 
-from fairlead.clients.mylifedb.rest import ONE, worded
+from fairlead.clients.mylifedb.rest import ONE, with_error_text
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import session_id
@@ -42,7 +42,7 @@ def authorize(request: Request) -> Steps:
     return Response(status=302, headers=(("location", "../../"),))
 
 
-@worded("Failed to read directory tree")
+@with_error_text("Failed to read directory tree")
 def tree(request: Request) -> Steps:
     """List the folders in one folder; the page requests their children separately."""
     around: SessionChoices = yield ReadSessionChoices()
@@ -59,13 +59,13 @@ def tree(request: Request) -> Steps:
     return json_response({"basePath": base, "path": inside, "children": children, "truncated": page.more})
 
 
-@worded("Failed to share session")
+@with_error_text("Failed to share session")
 def share(request: Request) -> Steps:
     yield q.GetSession(session_id(request.params["session"]))
     return json_response({"error": NO_LINKS}, 403)
 
 
-@worded("Failed to unshare session")
+@with_error_text("Failed to unshare session")
 def unshare(request: Request) -> Steps:
     yield q.GetSession(session_id(request.params["session"]))
     return json_response({"success": True})

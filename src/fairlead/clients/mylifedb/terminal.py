@@ -6,7 +6,7 @@ The first frame draws the screen and the scrollback; a client that lags gets a f
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead.clients.mylifedb.conversation import check
+from fairlead.clients.mylifedb.conversation import check_session
 from fairlead.clients.mylifedb.rest import ONE
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
@@ -61,5 +61,5 @@ SOCKET: Final = SocketRoute(
     token_query="access_token",
     message_limit=MESSAGE_LIMIT,
     compress_query="compress",
-    check=check,
+    check=check_session,
 )

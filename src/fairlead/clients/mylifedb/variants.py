@@ -34,7 +34,7 @@ class MyLifeDbEncoder(msgspec.Struct, frozen=True):
             if entry.event.startswith(STATE) and not self.state:
                 return b""
             return self._framed(entry.event[1:])
-        if not kinds.had(self.records, entry.event):
+        if not kinds.has_kind(self.records, entry.event):
             return b""
         return self._framed(stripped(entry.event) if self.strip else entry.event)
 

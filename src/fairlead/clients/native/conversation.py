@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.native.codec import CODECS, JSON, Codec
-from fairlead.clients.native.decode import KINDS, command, convert, refuse_unknown
+from fairlead.clients.native.decode import KINDS, command, convert, reject_unknown
 from fairlead.clients.native.errors import BadFrame, UnknownType
 from fairlead.model.commands import Reply
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
@@ -105,14 +105,14 @@ class NativeConversation:
             raise BadFrame("A frame needs a type.")
         match kind:
             case "ping":
-                refuse_unknown(fields, frozenset())
+                reject_unknown(fields, frozenset())
                 return (Write(self._codec.frame({"type": "pong", **tag})),)
             case "subscribe":
-                refuse_unknown(fields, _SUBSCRIBE_FIELDS)
+                reject_unknown(fields, _SUBSCRIBE_FIELDS)
                 wanted = convert(fields, _SubscribeFrame)
                 return (Subscribe(tag, session_id(wanted.session), _cursor(wanted), self._codec),)
             case "unsubscribe":
-                refuse_unknown(fields, _SESSION_FIELDS)
+                reject_unknown(fields, _SESSION_FIELDS)
                 return (Unsubscribe({**tag, "session": (session := _session(fields))}, session),)
             case "typing":
                 return self._typing(fields, tag)
@@ -123,7 +123,7 @@ class NativeConversation:
                 raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
 
     def _typing(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Do]:
-        refuse_unknown(fields, _TYPING_FIELDS)
+        reject_unknown(fields, _TYPING_FIELDS)
         frame = convert(fields, _TypingFrame)
         if not self._who.may("chat"):
             raise NotAllowed("Typing needs the scope chat.", scope="chat")

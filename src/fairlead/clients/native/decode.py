@@ -33,7 +33,7 @@ def command(kind: str, fields: dict[str, Any], fresh: Callable[[], str]) -> Comm
     if found in (Send, Steer):
         blocks = content(fields.pop("text", None), fields.pop("content", None))
         fields["content"] = ()
-    refuse_unknown(fields, _FIELDS[found])
+    reject_unknown(fields, _FIELDS[found])
     new = {Create: "session", Fork: "child"}.get(found)
     if new is not None and new not in fields:
         fields[new] = fresh()
@@ -86,7 +86,7 @@ def check_key(key: str) -> str:
     return key
 
 
-def refuse_unknown(fields: dict[str, Any], known: frozenset[str]) -> None:
+def reject_unknown(fields: dict[str, Any], known: frozenset[str]) -> None:
     unknown = sorted(str(name)[:40] for name in fields if name not in known)
     if unknown:
         raise UnknownField(f"There is no field {', '.join(unknown)} here.", fields=unknown)

@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.clients.native.html_parts import FOOT, block, code, head, image, moment, words
+from fairlead.clients.native.html_parts import FOOT, block, code, escape_text, head, image, time_html
 from fairlead.model import events as ev
 from fairlead.model.content import Content, ImageBlock, TextBlock
 from fairlead.model.ids import CallId, MessageId, SubagentId
@@ -93,21 +93,19 @@ class HtmlRenderer:
     def _show(self, event: ev.Event) -> None:
         match event:
             case ev.UserMessage():
-                who = words(event.by or ("agent" if event.via == "agent" else "You"))
+                who = escape_text(event.by or ("agent" if event.via == "agent" else "You"))
                 blocks = "".join(_content(part) for part in event.content)
-                start = f'<section class="user"><span class="who">{who}</span>{moment(event.at)}'
+                start = f'<section class="user"><span class="who">{who}</span>{time_html(event.at)}'
                 self._put(event.subagent, f"{start}{blocks}</section>\n")
             case ev.TextDelta():
                 place = self._partial.setdefault((event.message, event.block), (event.subagent, []))
                 place[1].append(event.text)
             case ev.Text():
                 self._partial.pop((event.message, event.block), None)
-                self._put(event.subagent, f'<div class="say">{words(event.text)}</div>\n')
+                self._put(event.subagent, f'<div class="say">{escape_text(event.text)}</div>\n')
             case ev.Thinking():
                 if event.text:
-                    folded = (
-                        f'<details><summary>Thinking</summary><div class="say">{words(event.text)}</div></details>\n'
-                    )
+                    folded = f'<details><summary>Thinking</summary><div class="say">{escape_text(event.text)}</div></details>\n'
                     self._put(event.subagent, folded)
             case ev.ToolCalled():
                 self._call(event)
@@ -123,7 +121,7 @@ class HtmlRenderer:
                 self._aside(event)
 
     def _call(self, event: ev.ToolCalled) -> None:
-        title = f"<summary><code>{words(event.name)}</code> {words(_gist(event.input))}</summary>"
+        title = f"<summary><code>{escape_text(event.name)}</code> {escape_text(_gist(event.input))}</summary>"
         node = _Node(f"<details>{title}{code(event.input)}", "</details>\n", open=True)
         self._put(event.subagent, node)
         self._calls[event.call] = node
@@ -132,10 +130,10 @@ class HtmlRenderer:
         shown = event.content if isinstance(event.content, list) else [event.content]
         text = "".join(block(part) for part in shown if part is not None)
         if event.status != "done" or event.is_error:
-            text = f'<p class="bad">{words(event.status)}</p>{text}'
+            text = f'<p class="bad">{escape_text(event.status)}</p>{text}'
         node = self._calls.get(event.call)
         if node is None:
-            title = f"<summary>Result of <code>{words(event.name or event.call)}</code></summary>"
+            title = f"<summary>Result of <code>{escape_text(event.name or event.call)}</code></summary>"
             self._put(event.subagent, f"<details>{title}{text}</details>\n")
             return
         node.open = False
@@ -144,7 +142,7 @@ class HtmlRenderer:
 
     def _subagent(self, event: ev.SubagentStarted) -> None:
         # Its prompt is not shown here: the call's input has it, and it also comes as the subagent's first message.
-        title = words(event.title or event.kind or "Subagent")
+        title = escape_text(event.title or event.kind or "Subagent")
         node = _Node(f"<details><summary>Subagent: {title}</summary>", "</details>\n", open=True)
         call = self._calls.get(event.call)
         if call is None:
@@ -158,7 +156,7 @@ class HtmlRenderer:
         node = self._subagents.get(event.child)
         if node is not None:
             node.open = False
-            node.parts.append(f'<p class="note">{words(event.status)}</p>')
+            node.parts.append(f'<p class="note">{escape_text(event.status)}</p>')
 
     def _turn_end(self, event: ev.TurnEnded) -> None:
         self._flush_partial()
@@ -166,22 +164,26 @@ class HtmlRenderer:
             node = self._calls.get(call)
             if node is not None:
                 node.open = False
-        facts = [words(event.status), words(event.reason), f"${event.cost_usd:.4f}" if event.cost_usd else ""]
-        facts += [f"{event.duration_ms / 1000:.1f} s" if event.duration_ms else "", *map(words, event.errors)]
+        facts = [
+            escape_text(event.status),
+            escape_text(event.reason),
+            f"${event.cost_usd:.4f}" if event.cost_usd else "",
+        ]
+        facts += [f"{event.duration_ms / 1000:.1f} s" if event.duration_ms else "", *map(escape_text, event.errors)]
         look = "end bad" if event.status == "failed" else "end"
         line = " &middot; ".join(fact for fact in facts if fact)
-        self._put(event.subagent, f'<p class="{look}">{line} {moment(event.at)}</p>\n')
+        self._put(event.subagent, f'<p class="{look}">{line} {time_html(event.at)}</p>\n')
 
     def _flush_partial(self) -> None:
         """Render text that was streamed and never finished."""
         for subagent, pieces in self._partial.values():
-            self._put(subagent, f'<div class="say partial">{words("".join(pieces))}</div>\n')
+            self._put(subagent, f'<div class="say partial">{escape_text("".join(pieces))}</div>\n')
         self._partial.clear()
 
     def _aside(self, event: ev.Event) -> None:
         text = _aside(event)
         if text:
-            self._put(event.subagent, f'<p class="note">{words(text)} {moment(event.at)}</p>\n')
+            self._put(event.subagent, f'<p class="note">{escape_text(text)} {time_html(event.at)}</p>\n')
 
 
 def _aside(event: ev.Event) -> str:
@@ -274,7 +276,7 @@ def _inside(node: _Node) -> set[_Node]:
 def _content(part: Content) -> str:
     match part:
         case TextBlock():
-            return f"<p>{words(part.text)}</p>"
+            return f"<p>{escape_text(part.text)}</p>"
         case ImageBlock():
             return image(part.source)
         case _:

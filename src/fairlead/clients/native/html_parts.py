@@ -49,7 +49,7 @@ _HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode()
 POLICY: Final = f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def words(text: str) -> str:
+def escape_text(text: str) -> str:
     """Escape text for HTML, without control sequences, control characters and bidirectional overrides."""
     return escape(_CONTROLS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n"))))
 
@@ -57,10 +57,10 @@ def words(text: str) -> str:
 def code(value: Any) -> str:
     """Render a value as indented JSON, a string as it is."""
     text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    return f"<pre>{words(text)}</pre>"
+    return f"<pre>{escape_text(text)}</pre>"
 
 
-def moment(at: int) -> str:
+def time_html(at: int) -> str:
     """Render a time in milliseconds since 1970; empty if it is not a valid date."""
     try:
         text = datetime.fromtimestamp(at / 1000, UTC).isoformat(sep=" ", timespec="seconds")
@@ -72,10 +72,10 @@ def moment(at: int) -> str:
 def block(value: Any) -> str:
     """Render one block of content of any kind."""
     if isinstance(value, str):
-        return f"<pre>{words(value)}</pre>"
+        return f"<pre>{escape_text(value)}</pre>"
     if isinstance(value, dict):
         if value.get("type") == "text" and isinstance(value.get("text"), str):
-            return f"<pre>{words(value['text'])}</pre>"
+            return f"<pre>{escape_text(value['text'])}</pre>"
         if value.get("type") == "image":
             return image(value.get("source"))
     return code(value)
@@ -91,12 +91,12 @@ def image(source: Any) -> str:
 
 
 def head(summary: Summary) -> str:
-    title = words(summary.title or summary.first_prompt[:80] or "Session")
-    facts = [words(fact) for fact in (summary.cwd, summary.agent, summary.model) if fact]
+    title = escape_text(summary.title or summary.first_prompt[:80] or "Session")
+    facts = [escape_text(fact) for fact in (summary.cwd, summary.agent, summary.model) if fact]
     facts += [
         "1 turn" if summary.turns == 1 else f"{summary.turns} turns",
         f"${summary.cost_usd:.4f}",
-        moment(summary.created),
+        time_html(summary.created),
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

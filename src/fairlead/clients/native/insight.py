@@ -17,9 +17,9 @@ _FURTHEST: Final = 14 * 60
 _OFFSET: Final = re.compile(r"-?[0-9]{1,3}")
 
 
-def insight(request: Request) -> Steps:
-    since = request.whole("since", 0, 0, _LAST)
-    until = request.whole("until", 0, 0, _LAST)
+def usage_stats(request: Request) -> Steps:
+    since = request.query_int("since", 0, 0, _LAST)
+    until = request.query_int("until", 0, 0, _LAST)
     if not since < until <= since + LONGEST * DAY_MS:
         raise BadRequest(f"since and until are times in milliseconds, at most {LONGEST} days apart.", field="until")
     offset = request.query.get("offset", "0")
@@ -34,7 +34,7 @@ ROUTES: Final = (
         path="/v1/insight",
         access="view",
         name="insight",
-        handle=insight,
+        handle=usage_stats,
         about="Tokens, cost and turns by day, project and model; tools; the agent's limits.",
         answer=UsageStats,
         query=(

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fairlead.clients.native import schemas as b
-from fairlead.clients.native.decode import convert, refuse_unknown
+from fairlead.clients.native.decode import convert, reject_unknown
 from fairlead.clients.native.errors import BadFrame, UnknownType
 from fairlead.model import commands as cmd
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
@@ -18,9 +18,11 @@ from fairlead.notifications import api as n
 
 _SMALL: Final = 64 << 10
 _PLACES: Final = 10**15
-USUAL: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
+DEFAULT_TOPICS: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
 """The default topics of a browser's push subscription."""
-KNOWN: Final = frozenset((*n.TOPICS, *n.KINDS, *n.RESOURCES, *(f"{r}.{d}" for r in n.RESOURCES for d in n.DOINGS)))
+KNOWN: Final = frozenset(
+    (*n.TOPICS, *n.KINDS, *n.RESOURCES, *(f"{r}.{d}" for r in n.RESOURCES for d in n.CHANGE_ACTIONS))
+)
 
 
 # --- shapes
@@ -64,7 +66,7 @@ class PushBody(b.Body, frozen=True, kw_only=True, rename={"expiration_time": "ex
     endpoint: str
     keys: SubscriptionKeys
     expiration_time: int | None = None
-    topics: tuple[str, ...] = USUAL
+    topics: tuple[str, ...] = DEFAULT_TOPICS
 
 
 class TopicsBody(b.Body, frozen=True, kw_only=True):
@@ -93,8 +95,8 @@ class Removed(msgspec.Struct, frozen=True):
     removed: bool
 
 
-def view(entry: n.FeedEntry) -> NoticeView:
-    notice = entry.told
+def notice_view(entry: n.FeedEntry) -> NoticeView:
+    notice = entry.item
     if isinstance(notice, n.Change):
         kind, session, name = f"{notice.resource}.{notice.action}", "", notice.name
         if notice.resource == "conversation":
@@ -118,10 +120,10 @@ def view(entry: n.FeedEntry) -> NoticeView:
 
 
 def feed(request: Request) -> Steps:
-    before = request.whole("before", _PLACES, 1, _PLACES)
-    limit = request.whole("limit", 100, 1, 500)
+    before = request.query_int("before", _PLACES, 1, _PLACES)
+    limit = request.query_int("limit", 100, 1, 500)
     page: n.FeedPage = yield n.ReadFeed(None if before == _PLACES else before, limit)
-    notices = tuple(view(entry) for entry in page.entries)
+    notices = tuple(notice_view(entry) for entry in page.entries)
     return json_response(NoticePage(notices=notices, first=page.first, cursor=n.cursor_text(page.feed, page.head)))
 
 
@@ -239,7 +241,7 @@ class NoticeCodec:
             return n.FeedPing()
         if kind != "subscribe":
             raise UnknownType("subscribe and ping are taken here.")
-        refuse_unknown(fields, _ASK_FIELDS)
+        reject_unknown(fields, _ASK_FIELDS)
         asked = convert(fields, _AskFrame)
         if asked.cursor is not None and n.read_cursor(asked.cursor) is None:
             raise BadRequest("cursor must be one that a frame had.", field="cursor")
@@ -259,7 +261,7 @@ class NoticeCodec:
 
     def entry(self, entry: n.FeedEntry, cursor: str | None) -> bytes:
         place = {} if cursor is None else {"cursor": cursor}
-        return _frame({"type": "notice", **msgspec.to_builtins(view(entry)), **place})
+        return _frame({"type": "notice", **msgspec.to_builtins(notice_view(entry)), **place})
 
 
 CODEC: Final = NoticeCodec()

@@ -65,7 +65,7 @@ def search(request: Request) -> Steps:
     if not words:
         raise BadRequest("q must have the words to look for.", field="q")
     session = request.query.get("session")
-    hits = yield q.SearchText(words, request.whole("limit", 20, 1, 200), session_id(session) if session else None)
+    hits = yield q.SearchText(words, request.query_int("limit", 20, 1, 200), session_id(session) if session else None)
     return json_response(b.Hits(hits))
 
 

@@ -71,7 +71,7 @@ def list_sessions(request: Request) -> Steps:
             cwd=request.query.get("cwd", ""),
             state=request.query.get("state", ""),
             before=request.query.get("before", ""),
-            limit=request.whole("limit", 50, 1, PAGE_LIMIT),
+            limit=request.query_int("limit", 50, 1, PAGE_LIMIT),
             transcripts=transcripts == "true",
         )
     )
@@ -187,8 +187,8 @@ def settings(request: Request) -> Steps:
 
 
 def messages(request: Request) -> Steps:
-    before = request.whole("before", 0, 1, _LAST_SEQ) or None
-    limit = request.whole("limit", 100, 1, PAGE_LIMIT)
+    before = request.query_int("before", 0, 1, _LAST_SEQ) or None
+    limit = request.query_int("limit", 100, 1, PAGE_LIMIT)
     return json_response((yield q.ReadMessages(session_of(request), before, limit)))
 
 
@@ -206,8 +206,8 @@ def events(request: Request) -> Steps:
     form = request.query.get("format", "json")
     if form not in ("json", "jsonl"):
         raise BadRequest("format must be json or jsonl.", field="format")
-    after = request.whole("after", 0, 0, _LAST_SEQ)
-    limit = request.whole("limit", 500, 1, PAGE_LIMIT)
+    after = request.query_int("after", 0, 0, _LAST_SEQ)
+    limit = request.query_int("limit", 500, 1, PAGE_LIMIT)
     page: q.EventPage = yield q.ReadEvents(session_of(request), after, limit)
     if form == "json":
         return json_response(page)

@@ -39,7 +39,7 @@ class ShellConversation(TerminalJoining):
         super().__init__(join, codec)
 
 
-def listed(request: Request) -> Steps:
+def list_shells(request: Request) -> Steps:
     return json_response(ShellList((yield ListShells())))
 
 
@@ -57,7 +57,7 @@ ROUTES: Final = (
         path=PATH,
         access="terminal",
         name="terminals.list",
-        handle=listed,
+        handle=list_shells,
         about="Your shells that run, and those that others share.",
         answer=ShellList,
     ),

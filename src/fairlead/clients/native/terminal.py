@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from fairlead.clients.native.decode import convert, refuse_unknown
+from fairlead.clients.native.decode import convert, reject_unknown
 from fairlead.clients.native.errors import BadFrame, UnknownType
 from fairlead.clients.native.sessions import PATH, session_of
 from fairlead.model.agents import Exit
@@ -68,7 +68,7 @@ class NativeTerminalCodec:
             raise UnknownType(
                 f"There is no frame {kind[:40]!r} here: input, resize and ping are taken.", type=kind[:40]
             )
-        refuse_unknown(fields, known)
+        reject_unknown(fields, known)
         if kind == "input":
             return TypedKeys(convert(fields, _InputFrame).data.encode())
         if kind == "resize":

@@ -39,11 +39,11 @@ class ArchiveBody(b.Body, frozen=True, kw_only=True):
     on: bool
 
 
-def glance(request: Request) -> Steps:
-    return json_response((yield q.PreviewTranscript(session_of(request), request.whole("limit", 100, 1, 1000))))
+def preview(request: Request) -> Steps:
+    return json_response((yield q.PreviewTranscript(session_of(request), request.query_int("limit", 100, 1, 1000))))
 
 
-def bring_in(request: Request) -> Steps:
+def import_transcript(request: Request) -> Steps:
     body = request.json(ImportBody)
     return json_response((yield ImportTranscript(body.session, body.path)))
 
@@ -67,7 +67,7 @@ ROUTES: Final = (
         path=f"{PATH}/glance",
         access="view",
         name="sessions.glance",
-        handle=glance,
+        handle=preview,
         about="The end of the session's own file, without opening it: quick, however long it is.",
         query=(Param("limit", int, "Rows of the file, up to 1000."),),
         answer=q.TranscriptPreview,
@@ -77,7 +77,7 @@ ROUTES: Final = (
         path="/v1/transcripts/import",
         access="admin",
         name="transcripts.import",
-        handle=bring_in,
+        handle=import_transcript,
         about="Read a session's own file into its log, damage and all; repeated, it adds what is new.",
         body=ImportBody,
         answer=Imported,

@@ -226,11 +226,11 @@ class WebSocketDriver(asyncio.Protocol):
 
     # For the HTTP protocol class and the application, while the peer has shown no credential.
 
-    def waiting(self, leave: Callable[[], None]) -> None:
+    def on_authenticated(self, leave: Callable[[], None]) -> None:
         """Register `leave`, which is called when the connection was admitted or is gone."""
         self._waiting = leave
 
-    def prove(self) -> None:
+    def mark_authenticated(self) -> None:
         """Note that the handshake carried a valid credential."""
         leave, self._waiting = self._waiting, None
         if leave is not None:
@@ -350,7 +350,7 @@ class WebSocketDriver(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
-        self.prove()
+        self.mark_authenticated()
         if self._share is not None:
             self._share.forget(self)
             self._share = None

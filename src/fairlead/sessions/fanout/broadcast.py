@@ -20,7 +20,7 @@ from fairlead.model.store import Summary
 from fairlead.sessions.fanout.hub import BUFFER
 from fairlead.sessions.fanout.session_changes import ChangeListener, SessionChanges
 
-OWED = 256
+MAX_PENDING_SESSIONS = 256
 """Changed sessions that wait for a slow socket. Beyond this the oldest is dropped: the client finds it in its lists."""
 
 log = logging.getLogger("fairlead.halls")
@@ -41,13 +41,13 @@ class ChannelSubscriber:
         self._owed.pop(session, None)
         if self._owed or self._sink.backlog() > BUFFER:
             self._owed[session] = frames
-            if len(self._owed) > OWED:
+            if len(self._owed) > MAX_PENDING_SESSIONS:
                 del self._owed[next(iter(self._owed))]
             self.drained()
         else:
             self._sink.send(frames)
 
-    def told(self, frames: bytes) -> None:
+    def broadcast(self, frames: bytes) -> None:
         if self._sink.backlog() <= BUFFER:
             self._sink.send(frames)
 
@@ -88,7 +88,7 @@ class Channel:
             self._listener = None
 
     async def _listen(self, listener: ChangeListener) -> None:
-        while notices := await listener.hear():
+        while notices := await listener.next_notices():
             for news in notices:
                 if news.what in ("created", "updated"):
                     await self._send_change(news)
@@ -140,5 +140,5 @@ class Broadcasts:
         channel = self._channels.get(action.key)
         members = tuple(channel.members) if channel is not None else ()
         for member in members:
-            member.told(action.frames)
+            member.broadcast(action.frames)
         return len(members)

@@ -24,7 +24,7 @@ BUFFER = 1 << 20
 PAGE_ENTRIES = 500
 PAGE_BYTES = 256 << 10
 
-READING = 16
+MAX_CONCURRENT_PAGES = 16
 """Pages read at the same time, over all subscriptions: each stays in memory until it has been sent."""
 
 log = logging.getLogger("fairlead.watch")
@@ -33,7 +33,7 @@ _reading: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = We
 
 
 def _turns() -> asyncio.Semaphore:
-    return _reading.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(READING))
+    return _reading.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_CONCURRENT_PAGES))
 
 
 class EntrySource(Protocol):
@@ -45,7 +45,7 @@ class EntrySource(Protocol):
 Follower = Callable[[Sequence[Entry]], None]
 
 
-def encoded(
+def encode_entries(
     variant: FrameEncoder | CatchUpEncoder, context: Any, session: SessionId, entries: Sequence[Entry]
 ) -> tuple[Any, bytes]:
     """Encode the entries; return the context after them and the joined frames."""
@@ -74,7 +74,7 @@ class Hub:
         self._of = of
         self.busy = False
         """The reducer is ahead of the published rows: a subscription that became live now would get rows twice."""
-        self.welcome: Callable[[bool], Sequence[Entry]] | None = None
+        self.on_live: Callable[[bool], Sequence[Entry]] | None = None
         """Returns the transient entries that a subscription needs when it becomes live. Argument: whether it becomes
         live for the first time."""
         self._joining: list[Subscription] = []
@@ -83,14 +83,14 @@ class Hub:
         self._groups: dict[FrameEncoder, set[Subscription]] = {}
         self._present: Counter[str] = Counter()
 
-    def settle(self) -> None:
+    def finish_batch(self) -> None:
         """End a batch: its rows are published, so subscriptions that caught up meanwhile can become live."""
         self.busy = False
         joining, self._joining = self._joining, []
         for watcher in joining:
             watcher.join()
 
-    def wait_for(self, watcher: "Subscription") -> None:
+    def join_when_idle(self, watcher: "Subscription") -> None:
         self._joining.append(watcher)
 
     def follow(self, follower: Follower, view: "Hub") -> Callable[[], None]:
@@ -113,7 +113,7 @@ class Hub:
             level = [watcher for watcher in live if watcher.position < first]
             if level:
                 # Subscriptions at the same position have the same context.
-                context, data = encoded(variant, level[0].context, self.session, entries)
+                context, data = encode_entries(variant, level[0].context, self.session, entries)
                 self.encoded += len(entries)
             for watcher in live:
                 if watcher.position < first:
@@ -123,21 +123,21 @@ class Hub:
         for follower in tuple(self._followers):
             follower(entries)
 
-    def pass_on(self, entry: Entry) -> None:
+    def publish_transient(self, entry: Entry) -> None:
         """Send a transient entry to the live subscriptions that have received nothing later than it."""
         for variant, watchers in self._groups.items():
             live = [watcher for watcher in watchers if watcher.live and watcher.position <= entry.seq]
             if not live:
                 continue
-            _, data = encoded(variant, live[0].context, self.session, (entry,))
+            _, data = encode_entries(variant, live[0].context, self.session, (entry,))
             self.encoded += 1
             for watcher in live:
-                watcher.pass_on(data)
+                watcher.send_transient(data)
 
-    def read_again(self) -> None:
+    def resync(self) -> None:
         """Make every subscription read on from its position: another writer stored rows, unpublished here."""
         for watcher in self._watchers():
-            watcher.read_on()
+            watcher.resume()
 
     def fail(self, error: FairleadError) -> None:
         """Fail all present and future subscriptions: nothing more will be published."""
@@ -156,7 +156,7 @@ class Hub:
                 continue
             for watcher in watchers:
                 if but is None or watcher.who.credential != but.credential:
-                    watcher.tell(frame)
+                    watcher.send_signal(frame)
         for view in self._views:
             view.signal(kind, name, data, but=but)
 
@@ -166,7 +166,7 @@ class Hub:
         return tuple(sorted(self._present))
 
     @property
-    def level(self) -> frozenset[Identity]:
+    def live_identities(self) -> frozenset[Identity]:
         """Identities with a live subscription to the session or to a projection of it."""
         feeds = (self, *self._views)
         return frozenset(watcher.who for feed in feeds for watcher in feed._watchers() if watcher.live)
@@ -175,11 +175,11 @@ class Hub:
     def empty(self) -> bool:
         return not self._groups and not self._followers
 
-    def join(self, watcher: "Subscription") -> None:
+    def add(self, watcher: "Subscription") -> None:
         (self._of or self)._arrive(watcher.who.name)
         self._groups.setdefault(watcher.variant, set()).add(watcher)
 
-    def leave(self, watcher: "Subscription") -> None:
+    def remove(self, watcher: "Subscription") -> None:
         watchers = self._groups.get(watcher.variant, set())
         if watcher not in watchers:
             return
@@ -244,7 +244,7 @@ class Subscription:
             self.fail(self.feed.failed)
             return
         self.feed.head = max(self.feed.head, self.head)
-        self.feed.join(self)
+        self.feed.add(self)
         self._catch_up()
 
     def close(self) -> None:
@@ -254,11 +254,11 @@ class Subscription:
         self._closed = True
         if self._task is not None:
             self._task.cancel()
-        self.feed.leave(self)
+        self.feed.remove(self)
         self._on_close()
 
     @property
-    def place(self) -> Cursor:
+    def cursor(self) -> Cursor:
         return Cursor(self.position, self.log_id, self._frame, self.context)
 
     def drained(self) -> None:
@@ -274,7 +274,7 @@ class Subscription:
             self.sink.send(data)
             log.debug("new sent", extra={"session": self.feed.session, "who": self.who.name, "up_to": last})
 
-    def pass_on(self, data: bytes) -> None:
+    def send_transient(self, data: bytes) -> None:
         """Send a transient frame. It is not queued for a slow reader: that one catches up when its sink has room, and
         then receives the accumulated state."""
         if not data:
@@ -284,13 +284,13 @@ class Subscription:
         else:
             self.sink.send(data)
 
-    def tell(self, frame: bytes) -> None:
+    def send_signal(self, frame: bytes) -> None:
         """Send a signal. It has no position among the entries, so a subscription that reads history gets it too; it is
         dropped for a slow one."""
         if self.sink.backlog() <= self._buffer:
             self.sink.send(frame)
 
-    def read_on(self) -> None:
+    def resume(self) -> None:
         self._catch_up()
 
     def fail(self, error: FairleadError) -> None:
@@ -302,7 +302,7 @@ class Subscription:
         """Send the entries after `position`: the earlier ones were already read from the log."""
         for entry in entries:
             if entry.seq > self.position and self.live:
-                context, data = encoded(self.variant, self.context, self.feed.session, (entry,))
+                context, data = encode_entries(self.variant, self.context, self.feed.session, (entry,))
                 self.push(data, entry.seq, context)
 
     def join(self) -> None:
@@ -320,8 +320,8 @@ class Subscription:
         if first_time:
             named = {"session": self.feed.session, "who": self.who.name, "entries": self._read_entries}
             log.info("history sent", extra={**named, "up_to": self.position})
-        if self.feed.welcome is not None:
-            _, frames = encoded(self.variant, self.context, self.feed.session, self.feed.welcome(first_time))
+        if self.feed.on_live is not None:
+            _, frames = encode_entries(self.variant, self.context, self.feed.session, self.feed.on_live(first_time))
             if frames:
                 self.sink.send(frames)
 
@@ -335,7 +335,7 @@ class Subscription:
             variant = self.variant
             reading: CatchUpEncoder = variant
             if isinstance(variant, ResumableEncoder):
-                reading = variant.reading(self.position, self._frame)
+                reading = variant.catch_up(self.position, self._frame)
             while not await self._read_page(reading):
                 pass
         except FairleadError as error:
@@ -350,7 +350,7 @@ class Subscription:
         async with _turns():
             page = await self.feed.store.read(self.feed.session, self.position, PAGE_ENTRIES, PAGE_BYTES)
             if page.entries:
-                self.context, frames = encoded(reading, self.context, self.feed.session, page.entries)
+                self.context, frames = encode_entries(reading, self.context, self.feed.session, page.entries)
                 self.position = page.entries[-1].seq
                 self._read_entries += len(page.entries)
                 if frames:
@@ -360,7 +360,7 @@ class Subscription:
             # Nothing was published since the page was read. The entry at the head may be gone: it counts as sent.
             self.position = max(self.position, self.feed.head)
             if self.feed.busy:
-                self.feed.wait_for(self)
+                self.feed.join_when_idle(self)
             else:
                 self._go_live()
             return True

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from fairlead.model.errors import Conflict, FairleadError, NotFound, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page, ProjectionRow, ProjectionWrite, ReducerCheckpoint, RowReplacement, Store
-from fairlead.model.views import ROW, NewRow, Projection, Reducer, ReplaceRow, Resumable, passing_entry, row_entry
+from fairlead.model.views import ROW, NewRow, Projection, Reducer, ReplaceRow, Resumable, row_entry, transient_entry
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
 
@@ -27,11 +27,11 @@ WAITING = 1 << 20
 STRIDE = 100
 """Entries reduced before other tasks get a turn on the loop."""
 PAGE_BYTES = 256 << 10
-MEMORY_EVERY = 200
+CHECKPOINT_EVERY = 200
 BYTES_PER_ENTRY = 100
 """Checkpoint interval: at least `MEMORY_EVERY` entries. Large checkpoints are written less often, so that their bytes
 per entry stay below the size of the entry's row."""
-LET_GO_S = 120.0
+UNLOAD_AFTER_S = 120.0
 """Seconds without a subscription or a query after which a projector is unloaded."""
 MOST_IDLE = 64
 """Projectors without a subscription that stay loaded: a reducer's state may take a megabyte."""
@@ -75,7 +75,7 @@ class Projector:
         self.session = source.session
         self.feed = Hub(source.session, RowSource(services.store, view.name), of=source)
         self._services = services
-        self.touch()
+        self.mark_used()
         self._source = source
         self._ended = ended
         self._fold: Reducer = view.fold(source.session)
@@ -94,7 +94,7 @@ class Projector:
         self._wake = asyncio.Event()
         self._asked: list[tuple[int, Callable[[], Any], asyncio.Future[Any]]] = []
         self._task: asyncio.Task[None] | None = None
-        self.feed.welcome = self._running
+        self.feed.on_live = self._running
 
     @property
     def seq(self) -> int:
@@ -112,7 +112,7 @@ class Projector:
         self._leave = self._source.follow(self._on_entries, self.feed)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def let_go(self) -> None:
+    async def unload(self) -> None:
         """Finish the batch in progress and store a checkpoint, from which the next projector continues."""
         self._leaving = True
         self._wake.set()
@@ -125,19 +125,19 @@ class Projector:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def level(self, seq: int, then: Callable[["Projector"], T]) -> T:
+    async def wait_until(self, seq: int, then: Callable[["Projector"], T]) -> T:
         """Wait until the log up to `seq` is reduced and its rows are stored; return the result of `then`, which runs
         between two batches."""
-        self.touch()
+        self.mark_used()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._asked.append((seq, lambda: then(self), future))
         self._wake.set()
         return await future
 
-    def touch(self) -> None:
+    def mark_used(self) -> None:
         self.last_used = self._services.clock.monotonic()
 
-    def memory(self) -> bytes:
+    def snapshot(self) -> bytes:
         return self._fold.snapshot()
 
     # --- the task
@@ -188,7 +188,7 @@ class Projector:
     async def _load(self) -> None:
         """Restore the stored checkpoint. Rows between the checkpoint and the last stored row are made again, but only
         counted."""
-        found = await self._patiently(lambda: self._services.store.folded(self.session, self.view.name))
+        found = await self._patiently(lambda: self._services.store.projection_state(self.session, self.view.name))
         self._fold = self.view.fold(self.session)
         self._seq = self._head = self._since_memory = 0
         self._stored, self._stored_head = found.seq, found.head
@@ -227,12 +227,12 @@ class Projector:
         try:
             return await self._reduce_and_publish(entries)
         finally:
-            self.feed.settle()
+            self.feed.finish_batch()
 
     def _running(self, first_time: bool) -> Sequence[Entry]:
         if not isinstance(self._fold, Resumable):
             return ()
-        return [passing_entry(self._head, 0, item.data) for item in self._fold.running(anew=first_time)]
+        return [transient_entry(self._head, 0, item.data) for item in self._fold.running(anew=first_time)]
 
     async def _reduce_and_publish(self, entries: Sequence[Entry]) -> bool:
         made: list[ProjectionRow | RowReplacement] = []
@@ -253,7 +253,7 @@ class Projector:
                 elif isinstance(item, ReplaceRow):
                     made.append(RowReplacement(item.key, item.data))
                 else:
-                    published.append(passing_entry(self._head, entry.at, item.data))
+                    published.append(transient_entry(self._head, entry.at, item.data))
             self._seq = entry.seq
         self._since_memory += len(entries)
         memory = self._take_memory() if self._memory_is_due() else None
@@ -276,11 +276,11 @@ class Projector:
         derived = ProjectionWrite(made=tuple(made), seq=self._seq, head=self._head, memory=memory)
         store, expected = self._services.store, self._stored
         try:
-            await self._patiently(lambda: store.derive(self.session, self.view.name, derived, expected))
+            await self._patiently(lambda: store.write_projection(self.session, self.view.name, derived, expected))
         except Conflict:
             log.warning("a view was written by somebody else", extra=self._named)
             await self._load()
-            self.feed.read_again()
+            self.feed.resync()
             return False
         self._stored, self._stored_head = self._seq, self._head
         if memory is not None:
@@ -294,10 +294,10 @@ class Projector:
                 self.feed.publish(tuple(entries))
             else:
                 for entry in entries:
-                    self.feed.pass_on(entry)
+                    self.feed.publish_transient(entry)
 
     def _memory_is_due(self) -> bool:
-        enough = max(MEMORY_EVERY, self._memory_bytes // BYTES_PER_ENTRY)
+        enough = max(CHECKPOINT_EVERY, self._memory_bytes // BYTES_PER_ENTRY)
         return self._since_memory >= enough and self._seq >= self._stored
 
     def _take_memory(self) -> ReducerCheckpoint:
@@ -360,7 +360,7 @@ class Projections:
         idle = sorted((one for one in self._projectors.values() if one.idle), key=lambda one: one.last_used)
         for projector in idle[: max(0, len(idle) - MOST_IDLE + 1)]:
             self._forget(projector)
-            task = asyncio.get_running_loop().create_task(projector.let_go())
+            task = asyncio.get_running_loop().create_task(projector.unload())
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
@@ -376,10 +376,10 @@ class Projections:
     async def sweep(self) -> None:
         now = self._services.clock.monotonic()
         for projector in tuple(self._projectors.values()):
-            if projector.idle and now - projector.last_used >= LET_GO_S:
+            if projector.idle and now - projector.last_used >= UNLOAD_AFTER_S:
                 # A request from now on gets a new projector and does not wait for the end of this one.
                 self._forget(projector)
-                await projector.let_go()
+                await projector.unload()
 
     async def drop(self, session: SessionId) -> None:
         """Stop all projectors of a session that is being removed."""

@@ -39,13 +39,13 @@ class ChangeListener:
         self._wake = asyncio.Event()
         self._closed = False
 
-    def tell(self, news: SessionChangeNotice) -> None:
+    def notify(self, news: SessionChangeNotice) -> None:
         # Only the last notice of a session and kind is kept, in the order of the last occurrence.
         self._waiting.pop((news.session, news.what), None)
         self._waiting[news.session, news.what] = news
         self._wake.set()
 
-    async def hear(self) -> Sequence[SessionChangeNotice]:
+    async def next_notices(self) -> Sequence[SessionChangeNotice]:
         while not self._closed:
             while not self._waiting and not self._closed:
                 self._wake.clear()
@@ -85,14 +85,14 @@ class SessionChanges:
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
         return self.listen(who)
 
-    def tell(self, session: SessionId, what: What) -> None:
+    def notify(self, session: SessionId, what: What) -> None:
         if self.listeners:
             news = SessionChangeNotice(session, what, self._clock.now_ms())
             for listener in self.listeners:
-                listener.tell(news)
+                listener.notify(news)
 
 
-def news_of(events: Sequence[ev.Event]) -> list[What]:
+def changes_of(events: Sequence[ev.Event]) -> list[What]:
     """The kinds of change that a commit's events mean for lists, each once."""
     found: dict[What, None] = {}
     for event in events:

@@ -142,7 +142,7 @@ class PermissionRequests:
             pending = core.state.find_pending(ask.request)
             if pending is None or verdict.behavior == Behavior.ASK:
                 return None
-            resolved = decide.by_policy(core.state, pending, verdict, core.services.new_uuid())
+            resolved = decide.resolve_by_policy(core.state, pending, verdict, core.services.new_uuid())
             transition = core.begin()
             transition.add(resolved)
             await core.commit(transition, patient=True)
@@ -151,14 +151,14 @@ class PermissionRequests:
     async def answer(self, command: AnswerPermission, by: str, agent: Agent | None, *, admin: bool) -> Reply:
         """A person's answer: durable, then told to the agent."""
         core = self.core
-        async with core.for_client():
+        async with core.client_lock():
             command = msgspec.structs.replace(command, remember=self.remembered(command.remember, admin=admin))
             resolved, _ = decide.answer(core.state, command, by, core.services.new_uuid(), self.judge)
             transition = core.begin()
             entry = transition.add(resolved)
             reply = Reply(session=core.session, seq=entry.seq)
             if command.key:
-                transition.keep_reply(f"key:{command.key}", reply)
+                transition.save_reply(f"key:{command.key}", reply)
             await core.commit(transition)
         await self._tell(agent, resolved)
         if resolved.remembered:
@@ -174,7 +174,7 @@ class PermissionRequests:
             for pending in core.state.pending:
                 verdict = self.judge(pending.tool, pending.input, pending.call)
                 if verdict.behavior is Behavior.ALLOW and verdict.by == "rule":
-                    settled.append(decide.by_policy(core.state, pending, verdict, core.services.new_uuid()))
+                    settled.append(decide.resolve_by_policy(core.state, pending, verdict, core.services.new_uuid()))
             for resolved in settled:
                 transition.add(resolved)
             if settled:

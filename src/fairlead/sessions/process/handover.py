@@ -44,7 +44,7 @@ class Handovers:
         """Request a hand-over; return when it is done or has to wait. The error explains a failed hand-over."""
         core = self._core
         future: asyncio.Future[cmd.Reply | FairleadError] = asyncio.get_running_loop().create_future()
-        async with core.for_client():
+        async with core.client_lock():
             if self._moving:
                 raise Busy("The session is being handed over: ask again when that is done.")
             waits_for = self.waits_for(command.when)
@@ -56,12 +56,12 @@ class Handovers:
             stays = isinstance(event, ev.HandoverSettled)
             reply = self._reply("there" if stays else "waiting", command.link, transition.stage.seq, waits_for)
             if command.key:
-                transition.keep_reply(f"key:{command.key}", reply)
+                transition.save_reply(f"key:{command.key}", reply)
             await core.commit(transition)
             if waits_for or stays:
                 return reply
             self._asked.append(future)
-        self._runner.pump()
+        self._runner.schedule_next()
         outcome = await future
         if isinstance(outcome, FairleadError):
             raise outcome
@@ -75,30 +75,30 @@ class Handovers:
         if runner.agent is None or not command.link == state.settings.link == runner.launched.link:
             return decide.hand_over(state, command, by, cause, waits_for)
         # The session already uses the requested link: a pending request for another one is withdrawn.
-        return None if state.handover is None else decide.handed_over(state, "withdrawn", by, cause)
+        return None if state.handover is None else decide.handover_settled(state, "withdrawn", by, cause)
 
     async def withdraw(self, command: cmd.WithdrawHandover, by: str) -> cmd.Reply:
         core = self._core
-        async with core.for_client():
+        async with core.client_lock():
             if self._moving:
                 raise Stale("The session is being handed over already: hand it back when that is done.")
             if core.state.handover is None:
                 raise NotFound("hand-over that waits in session", core.session)
             transition = core.begin()
-            entry = transition.add(decide.handed_over(core.state, "withdrawn", by, core.services.new_uuid()))
+            entry = transition.add(decide.handover_settled(core.state, "withdrawn", by, core.services.new_uuid()))
             reply = self._reply("there", core.state.settings.link, entry.seq)
             if command.key:
-                transition.keep_reply(f"key:{command.key}", reply)
+                transition.save_reply(f"key:{command.key}", reply)
             await core.commit(transition)
         return reply
 
     async def drop(self, by: str, reason: str) -> None:
         """Withdraw a pending hand-over, which would start a process: the session is to have none."""
         core = self._core
-        async with core.for_client():
+        async with core.client_lock():
             if core.state.handover is not None and not self._moving:
                 transition = core.begin()
-                transition.add(decide.handed_over(core.state, "withdrawn", by, core.services.new_uuid(), reason))
+                transition.add(decide.handover_settled(core.state, "withdrawn", by, core.services.new_uuid(), reason))
                 await core.commit(transition)
 
     def waits_for(self, when: str) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ class Handovers:
             found.append("a running turn")
         if state.pending:
             found.append(f"a request that waits for an answer ({', '.join(item.tool for item in state.pending)})")
-        if interpreter.background:
+        if interpreter.background_tasks:
             found.append(f"background work ({', '.join(interpreter.background_work)})")
         return tuple(found)
 
@@ -173,7 +173,7 @@ class Handovers:
                 await self._cut_off(runner.agent, wish.by)
             before = runner.launched.link if runner.agent is not None else core.state.settings.link
             ran = runner.agent is not None
-            await runner.call_off()
+            await runner.cancel_invitation()
             await runner.end_process(f"handed over to {wish.link}", cut_by=wish.by)
             try:
                 await self._relink(wish)
@@ -186,7 +186,7 @@ class Handovers:
                 return error
             async with core.lock:
                 transition = core.begin()
-                transition.add(decide.handed_over(core.state, "moved", wish.by, core.services.new_uuid()))
+                transition.add(decide.handover_settled(core.state, "moved", wish.by, core.services.new_uuid()))
                 await core.commit(transition, patient=True)
             return self._reply("moved", wish.link)
 
@@ -194,10 +194,10 @@ class Handovers:
         """Interrupt the agent and wait up to `CUT_OFF_S` for it to end its turn itself."""
         core = self._core
         async with core.lock:
-            if core.interpreter.turn is None and not core.interpreter.background:
+            if core.interpreter.turn is None and not core.interpreter.background_tasks:
                 return
             transition = core.begin()
-            self._runner.ledger.interrupted(transition, by)
+            self._runner.process_log.interrupted(transition, by)
             await core.commit(transition, patient=True)
 
         async def interrupted() -> None:
@@ -215,7 +215,7 @@ class Handovers:
     async def _relink(self, wish: PendingHandover) -> None:
         core = self._core
         async with core.lock:
-            changed = decide.relinked(core.state, wish.link, wish.by, core.services.new_uuid())
+            changed = decide.link_changed(core.state, wish.link, wish.by, core.services.new_uuid())
             if changed is not None:
                 transition = core.begin()
                 transition.add(changed)
@@ -228,10 +228,10 @@ class Handovers:
             cause = core.services.new_uuid()
             transition = core.begin()
             transition.add(self._failure(cause, f"It could not be handed over to {wish.link}: {error.message}", error))
-            changed = decide.relinked(core.state, before, wish.by, cause)
+            changed = decide.link_changed(core.state, before, wish.by, cause)
             if changed is not None:
                 transition.add(changed)
-            transition.add(decide.handed_over(transition.state, "failed", wish.by, cause, error.message))
+            transition.add(decide.handover_settled(transition.state, "failed", wish.by, cause, error.message))
             await core.commit(transition, patient=True)
 
     async def _start_again(self) -> None:

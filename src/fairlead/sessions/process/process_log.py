@@ -70,7 +70,7 @@ class ProcessLog:
         """Log a requested interrupt: the open turn will end as cancelled."""
         core = self._core
         cause = core.services.new_uuid()
-        marker = self._kind.interrupting(cause)
+        marker = self._kind.interrupt_record(cause)
         core.interpreter.step(marker)
         asked = ev.InterruptRequested(id=event_id(cause, "interrupt.asked"), turn=core.interpreter.turn, by=by)
         return transition.add(asked, marker.origin, marker.raw)
@@ -99,7 +99,7 @@ class ProcessLog:
                 )
             )
             if ending.child:
-                transition.keep_reply(_exit_key(ending.child), Reply(session=core.session))
+                transition.save_reply(_exit_key(ending.child), Reply(session=core.session))
             await core.commit(transition, patient=True)
 
     async def knows_exit(self, child: str) -> bool:

@@ -54,7 +54,7 @@ class AgentSupervisor:
         self.core = core
         self.kind = kind
         self.asking = asking
-        self.ledger = ProcessLog(core, kind)
+        self.process_log = ProcessLog(core, kind)
         self.agent: Agent | None = None
         self._link: _AgentConnection | None = None
         self.following = False
@@ -67,7 +67,7 @@ class AgentSupervisor:
         self._guest: InvitedAgent | None = None
         self._awaiting: asyncio.Task[None] | None = None
         self._cut_by: str | None = None
-        self.errand: PendingTask | None = None
+        self.pending_task: PendingTask | None = None
 
     # --- when to run -------------------------------------------------------------------------------
 
@@ -80,17 +80,17 @@ class AgentSupervisor:
             or (self.agent is not None and self.agent.attended)
             or self._guest is not None
             or self.starting.locked()
-            or self.at_work
+            or self.is_working
             or bool(self.core.state.queue)
             or self.core.state.handover is not None
         )
 
     @property
-    def at_work(self) -> bool:
+    def is_working(self) -> bool:
         interpreter = self.core.interpreter
-        return interpreter.turn is not None or interpreter.background > 0 or bool(self.core.state.pending)
+        return interpreter.turn is not None or interpreter.background_tasks > 0 or bool(self.core.state.pending)
 
-    def pump(self) -> None:
+    def schedule_next(self) -> None:
         """Start the next task: a pending task that is due, else the next queued message if the agent is free for it."""
         if self._closing or not (self._errand_due or self._sendable):
             return
@@ -100,7 +100,7 @@ class AgentSupervisor:
 
     @property
     def _errand_due(self) -> bool:
-        return self.errand is not None and self.errand.due
+        return self.pending_task is not None and self.pending_task.due
 
     @property
     def _sendable(self) -> bool:
@@ -108,8 +108,8 @@ class AgentSupervisor:
         return free and bool(self.core.state.queue)
 
     async def _next(self) -> None:
-        if self.errand is not None and self.errand.due:
-            await self.errand.run()
+        if self.pending_task is not None and self.pending_task.due:
+            await self.pending_task.run()
         elif self._sendable:
             await self._dispatch()
 
@@ -120,11 +120,11 @@ class AgentSupervisor:
         if error is not None:
             logger.error("dispatch failed", exc_info=error, extra={"session": self.core.session})
             return
-        self.pump()
+        self.schedule_next()
 
     async def _dispatch(self) -> None:
         try:
-            agent = await self.ensure()
+            agent = await self.ensure_running()
         except FairleadError as error:
             await self._refuse_first(error)
             return
@@ -144,7 +144,7 @@ class AgentSupervisor:
         """Send a message into the running turn; return the seq of the message."""
         agent = self.running()
         core = self.core
-        async with core.for_client():
+        async with core.client_lock():
             record = self.kind.prompt(tuple(content), message, core.state.agent_session)
             transition = core.begin()
             transition.record(record, by=by)
@@ -180,12 +180,12 @@ class AgentSupervisor:
                     data=error.data,
                 )
             )
-            self.ledger.close_turn(transition, error.message, cause)
+            self.process_log.close_turn(transition, error.message, cause)
             await core.commit(transition, patient=True)
 
     # --- start and stop --------------------------------------------------------------------------------
 
-    def takes(self, **change: Any) -> Agent | None:
+    def accepts_change(self, **change: Any) -> Agent | None:
         """The running agent, if it accepts this change of settings; None: its next process is started with it."""
         if self.agent is None:
             return None
@@ -197,7 +197,7 @@ class AgentSupervisor:
             raise AgentNotRunning("The agent is not running: send a message to start it.")
         return self.agent
 
-    async def ensure(self) -> Agent:
+    async def ensure_running(self) -> Agent:
         """A running agent with the current settings, started or restarted if necessary."""
         async with self.starting:
             if self._guest is not None:
@@ -256,10 +256,10 @@ class AgentSupervisor:
     async def invite(self) -> AgentInvitation:
         """Invite an agent that a person starts; an idle process of ours is stopped for it."""
         async with self.starting:
-            if self.following or self.at_work:
+            if self.following or self.is_working:
                 raise Busy("The agent is at work: wait for its turn's end, or interrupt it.")
             await self.end_process("an agent is to dial in")
-            await self.call_off()
+            await self.cancel_invitation()
             launch = await self._plan(resume=True)
             self._stop_reason, self._cut_by = "", None
             link = self._link = _AgentConnection(self, self.core.services.new_uuid(), launch)
@@ -275,18 +275,18 @@ class AgentSupervisor:
         finally:
             if self._guest is guest:
                 self._guest = None
-        self.pump()
+        self.schedule_next()
 
-    async def call_off(self) -> None:
+    async def cancel_invitation(self) -> None:
         guest, self._guest = self._guest, None
         if guest is not None and self._awaiting is not None:
-            await guest.call_off()
+            await guest.cancel()
             await asyncio.wait({self._awaiting})
 
     async def stop(self, reason: str) -> None:
         """Stop the process, even in a turn; the session stays and can be resumed."""
         async with self.starting:
-            await self.call_off()
+            await self.cancel_invitation()
             await self.end_process(reason)
 
     async def end_process(self, reason: str, cut_by: str | None = None) -> None:
@@ -301,7 +301,7 @@ class AgentSupervisor:
     async def shutdown(self) -> None:
         """Stop for the end of the gateway: no more messages are sent, and the process is stopped."""
         self._closing = True
-        self.core.hurried = True
+        self.core.shutting_down = True
         if self._dispatching is not None:
             self._dispatching.cancel()
             await asyncio.wait({self._dispatching})
@@ -315,24 +315,24 @@ class AgentSupervisor:
         link = _AgentConnection(self, child_name(child), None, child.agent_session)
         link.child = child_name(child)
         try:
-            if await self.ledger.knows_exit(link.child):
+            if await self.process_log.knows_exit(link.child):
                 await self.core.services.forget_child(self.core.session)
                 return
-            await self.ledger.cancel_pending("agent lost its gateway")
+            await self.process_log.cancel_pending("agent lost its gateway")
             if end:
                 await self.kind.end(child)
             await self.kind.follow(child, link, self.core.state.last_prompt)
         finally:
             self.following = False
             if not link.gone:
-                await self.ledger.close_lost()
-            self.pump()
+                await self.process_log.close_lost()
+            self.schedule_next()
 
     # --- output of the process ---------------------------------------------------------------------------
 
     async def records(self, batch: Sequence[Record]) -> None:
         self.last_used = self.core.services.clock.monotonic()
-        for event in await self.ledger.records(batch):
+        for event in await self.process_log.records(batch):
             if isinstance(event, ev.ModeChanged):
                 # The process already runs in this mode: it need not be restarted for it.
                 self.launched = msgspec.structs.replace(self.launched, mode=event.mode)
@@ -346,7 +346,7 @@ class AgentSupervisor:
             followed=link.follows,
             conversation=link.conversation,
         )
-        await self.ledger.exited(ending, link.cause)
+        await self.process_log.exited(ending, link.cause)
         self.agent = None
         await self.core.services.forget_child(self.core.session)
 
@@ -377,7 +377,7 @@ class _AgentConnection(AgentSink):
     async def started(self, child: ProcessInfo) -> None:
         assert self._launch is not None
         self.child = child_name(child) if child.pid else ""
-        await self._runner.ledger.started(child, self._launch)
+        await self._runner.process_log.started(child, self._launch)
 
     async def records(self, batch: Sequence[Record]) -> None:
         self._has_records = True
@@ -386,12 +386,12 @@ class _AgentConnection(AgentSink):
     async def check(self, call: ToolCheck) -> Verdict:
         return await self._runner.asking.check(call)
 
-    async def asked(self, ask: PermissionRequest) -> None:
+    async def permission_requested(self, ask: PermissionRequest) -> None:
         resolved = await self._runner.asking.asked(ask)
         if resolved is not None and self._runner.agent is not None:
             await self._runner.asking.deliver(self._runner.agent, resolved)
 
-    async def ask_cancelled(self, request: RequestId) -> None:
+    async def permission_cancelled(self, request: RequestId) -> None:
         await self._runner.asking.cancelled(request, "the agent withdrew it")
 
     async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -407,4 +407,4 @@ class _AgentConnection(AgentSink):
             await self._runner.exited(self, exit)
         finally:
             self.ended.set()
-        self._runner.pump()
+        self._runner.schedule_next()

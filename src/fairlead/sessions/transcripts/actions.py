@@ -27,7 +27,7 @@ from fairlead.sessions.transcripts.archive import TranscriptArchive
 class ImportHost(Protocol):
     """The part of `TranscriptImporter` that these handlers use."""
 
-    async def bring_in(self, session: SessionId | None, path: str = "") -> Imported: ...
+    async def import_session(self, session: SessionId | None, path: str = "") -> Imported: ...
     async def changed(self, session: SessionId) -> None: ...
     async def summary(self, session: SessionId) -> Summary | None:
         """The summary of the session that the agent knows by this id."""
@@ -45,17 +45,17 @@ class TranscriptActions:
 
     def performers(self) -> dict[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
-            ImportTranscript: self.bring_in,
+            ImportTranscript: self.import_transcript,
             ArchiveTranscripts: self.ask_archive,
             AnnounceSession: self.announced,
         }
 
-    async def bring_in(self, who: Identity, action: ImportTranscript) -> Imported:
+    async def import_transcript(self, who: Identity, action: ImportTranscript) -> Imported:
         if bool(action.session) == bool(action.path):
             raise BadRequest("Say what to import: a session or the path of a file.")
         if action.session:
-            return await self._keeper.bring_in(session_id(action.session))
-        return await self._keeper.bring_in(None, self._inside(action.path, *self._policy.roots))
+            return await self._keeper.import_session(session_id(action.session))
+        return await self._keeper.import_session(None, self._inside(action.path, *self._policy.roots))
 
     async def announced(self, who: Identity, action: AnnounceSession) -> Announced:
         """Read an announced file now, before the watcher reports it, or where there is no watcher."""

@@ -40,13 +40,13 @@ class ArchiveState(msgspec.Struct):
 class ArchiveHost(Protocol):
     """The part of `TranscriptImporter` that the archive uses."""
 
-    async def bring_in(self, session: SessionId) -> Imported: ...
-    async def dismiss(self, session: SessionId) -> None:
+    async def import_session(self, session: SessionId) -> Imported: ...
+    async def unload(self, session: SessionId) -> None:
         """Unload the session, even if clients have it open, and delete its spilled files."""
         ...
 
     def size_of(self, session: SessionId) -> int: ...
-    async def is_there(self, session: SessionId) -> bool:
+    async def file_exists(self, session: SessionId) -> bool:
         """Whether the session's file exists."""
         ...
 
@@ -150,7 +150,7 @@ class TranscriptArchive:
 
     async def _take(self, session: SessionId) -> bool:
         try:
-            await self._house.bring_in(session)
+            await self._house.import_session(session)
         except FairleadError as error:
             logger.warning("cannot archive", extra={"session": session, "error": error.message})
             return False
@@ -160,9 +160,9 @@ class TranscriptArchive:
         """Restore a session's state from before it was archived: listed if its file exists, else gone."""
         session, store = summary.session, self._services.store
         try:
-            await self._house.dismiss(session)
+            await self._house.unload(session)
             await store.erase(session)
-            if await self._house.is_there(session):
+            if await self._house.file_exists(session):
                 lease, _, head = await store.claim(session)
                 again = msgspec.structs.replace(summary, state=TRANSCRIPT)
                 await store.append(lease, Batch(entries=(), summary=again), head)

@@ -81,7 +81,7 @@ class ForkDetector:
         """The log that shares the longest beginning with a file; None if no log shares any."""
         best: tuple[Summary, Shared] | None = None
         for holder in await self._holders(found):
-            shared = await self._source.shared(found.session, told(self._services.store, holder.session), path)
+            shared = await self._source.shared(found.session, log_records(self._services.store, holder.session), path)
             if shared is not None and (best is None or shared.seq > best[1].seq):
                 best = (holder, shared)
         if best is None:
@@ -114,7 +114,7 @@ class ForkDetector:
         return await self._services.store.session_of(found.parent) or SessionId(found.parent)
 
 
-async def told(store: Store, session: SessionId) -> AsyncIterator[tuple[int, Record]]:
+async def log_records(store: Store, session: SessionId) -> AsyncIterator[tuple[int, Record]]:
     """The records of a log, each with the last seq of its events, without the session's own kinds of events."""
     after = end = 0
     open_ = False

@@ -89,8 +89,8 @@ class TranscriptImporter:
         self._opening = asyncio.Lock()
         """Serializes opening sessions of one fork family: of two files that begin alike, the second finds the first."""
         self.listing = TranscriptIndex(services, source, self.forks, self._spawn, self._forget)
-        self.settling = TurnTimeouts(services, sessions.loaded, self._spawn)
-        self.copying = TranscriptMirror(services, source)
+        self.turn_timeouts = TurnTimeouts(services, sessions.loaded, self._spawn)
+        self.mirror = TranscriptMirror(services, source)
         self.archive = TranscriptArchive(services, self, self._spawn, on=archive, limit=archive_bytes)
         self.actions = TranscriptActions(services.policy, source.folders, self, self.archive)
         self.watching = asyncio.Event()
@@ -104,14 +104,14 @@ class TranscriptImporter:
 
     async def stop(self) -> None:
         self._stopped = True
-        self.settling.stop()
+        self.turn_timeouts.stop()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
         for session in list(self._readers):
             self._forget(session)
-        self.copying.close()
+        self.mirror.close()
         if self.watching.is_set():
             with contextlib.suppress(FairleadError):
                 await self.listing.keep_marks()
@@ -264,12 +264,12 @@ class TranscriptImporter:
         if found.mark.size <= AT_ONCE_BYTES:
             await self._fill(begun, reader)
         else:
-            begun.runner.following = True
+            begun.supervisor.following = True
             self._filling[session] = asyncio.Event()
             self._spawn(self._fill_behind(begun, reader))
         return begun
 
-    async def whole(self, session: SessionId) -> None:
+    async def wait_loaded(self, session: SessionId) -> None:
         """Wait until everything that the file had when it was opened is in the log."""
         filled = self._filling.get(session)
         if filled is not None:
@@ -284,19 +284,19 @@ class TranscriptImporter:
 
     async def _fill(self, session: Session, reader: TranscriptReader) -> None:
         """Read everything that the file has now into the log. Messages to the session wait until that is done."""
-        runner, name = session.runner, session.core.session
+        runner, name = session.supervisor, session.core.session
         runner.following = True
         filled = self._filling.setdefault(name, asyncio.Event())
         try:
             await self._read(session, reader)
-            await self.settling.read(session)
+            await self.turn_timeouts.read(session)
             await self._as_found(session.core)
             await self._services.store.documents.delete(FILLING, name)
         finally:
             runner.following = False
             del self._filling[name]
             filled.set()
-            runner.pump()
+            runner.schedule_next()
 
     async def _as_found(self, core: SessionCore) -> None:
         """Restore the session's time of last change: opening a session does not change it."""
@@ -305,7 +305,7 @@ class TranscriptImporter:
         async with core.lock:
             transition = core.begin()
             transition.state = msgspec.structs.replace(core.state, updated=core.found_at)
-            transition.turning = True
+            transition.force_checkpoint = True
             core.found_at = None
             await core.commit(transition, patient=True)
 
@@ -315,7 +315,7 @@ class TranscriptImporter:
             if rows.again and not known:
                 known = await self._ids(session.core.session)
             await self._log(session, rows, known if rows.again else frozenset())
-            if session.runner.agent is not None:
+            if session.supervisor.agent is not None:
                 return  # an agent was started here meanwhile and writes all further rows
 
     async def _log(self, session: Session, rows: TranscriptPage, known: frozenset[str] = frozenset()) -> None:
@@ -326,7 +326,7 @@ class TranscriptImporter:
                 transition.record(record, known=known)
                 if number % AT_A_TIME == 0:
                     await asyncio.sleep(0)  # one damaged line can hold thousands of records
-            transition.keep_place(PLACE, rows.place)
+            transition.save_offset(PLACE, rows.place)
             await core.commit(transition, patient=True)
         if rows.problems:
             self._note(core.session, rows.problems)
@@ -359,7 +359,7 @@ class TranscriptImporter:
         """Update a session's log from its files, unless an agent of ours writes them."""
         async with self._lock(session_id):
             session = await self._sessions.get(session_id)
-            runner = session.runner
+            runner = session.supervisor
             if session.kind.name != self._source.agent or session_id in self._filling:
                 return
             if runner.agent is not None or runner.following:
@@ -377,7 +377,7 @@ class TranscriptImporter:
                 if await self._source.look(SessionId(session.core.state.agent_session or session_id)) is None:
                     return
                 await self._catch_up(session)
-            self.settling.soon(session_id)
+            self.turn_timeouts.soon(session_id)
 
     def turn_ended(self, session: SessionId) -> None:
         """Mirror the transcript after a turn: the agent has written its rows, or is about to."""
@@ -387,20 +387,20 @@ class TranscriptImporter:
     async def _rested(self, session_id: SessionId) -> None:
         async with self._lock(session_id):
             session = self._sessions.loaded(session_id)
-            if session is not None and session.runner.agent is not None and session.kind.name == self._source.agent:
+            if session is not None and session.supervisor.agent is not None and session.kind.name == self._source.agent:
                 await self._copy(session)
 
     async def _copy(self, session: Session, *, ended: bool = False) -> None:
         """Mirror the transcript between turns; in a turn the mirror would only wait. Rows of the last turn that are
         not written yet come with the next change of the file. An agent in a terminal delivers its rows itself."""
         core = session.core
-        in_terminal = session.runner.launched.link == "terminal"
+        in_terminal = session.supervisor.launched.link == "terminal"
         if core.interpreter.turn is None and (ended or not in_terminal):
             try:
-                await (self.copying.finish(core) if ended else self.copying.bring_level(core))
+                await (self.mirror.finish(core) if ended else self.mirror.catch_up(core))
             except (NotFound, OSError):
                 # The agent has not written a file yet, or the file is gone.
-                self.copying.forget(core.session)
+                self.mirror.forget(core.session)
 
     def agent_ended(self, session: SessionId) -> None:
         """Mark everything in the file as our own agent's; later rows belong to another program."""
@@ -416,7 +416,7 @@ class TranscriptImporter:
                 if session is not None and session.kind.name == self._source.agent:
                     await self._copy(session, ended=True)
             finally:
-                self.copying.forget(session_id)
+                self.mirror.forget(session_id)
                 self._driven.discard(session_id)
 
     async def _catch_up(self, session: Session) -> None:
@@ -454,14 +454,14 @@ class TranscriptImporter:
         reader = self._readers.pop(session, None)
         if reader is not None:
             reader.close()
-        self.settling.forget(session)
+        self.turn_timeouts.forget(session)
 
     def performers(self) -> dict[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return self.actions.performers()
 
     # --- import -------------------------------------------------------------------------------------------------
 
-    async def bring_in(self, session: SessionId | None, path: str = "") -> Imported:
+    async def import_session(self, session: SessionId | None, path: str = "") -> Imported:
         """Import one session into its log to the last byte, including damaged lines. Repeating it adds new rows.
 
         Raises NotFound, BadRequest for a file that cannot be imported, Busy while an agent runs here."""
@@ -485,14 +485,14 @@ class TranscriptImporter:
         opened = await self._sessions.get(found.session)
         before = opened.core.log.head if known else 0
         async with self._lock(found.session):
-            if opened.runner.agent is not None:
+            if opened.supervisor.agent is not None:
                 raise Busy("This session runs here: its log is complete without its file.", session=found.session)
             reader = await self._reader(opened, path)
             await self._fill(opened, reader)
             last = await reader.finish()
             if last is not None:
                 await self._log(opened, last)
-        await self.settling.settle(found.session)
+        await self.turn_timeouts.settle(found.session)
         self._readers.pop(found.session, None)  # thousands are imported, few are read again
         counts = self._damage.pop(found.session, {})
         problems = [DamageView(kind=kind, path=where, count=count) for (kind, where), count in counts.items()]
@@ -510,7 +510,7 @@ class TranscriptImporter:
 
     # --- for the archive --------------------------------------------------------------------------------------
 
-    async def dismiss(self, session: SessionId) -> None:
+    async def unload(self, session: SessionId) -> None:
         self._forget(session)
         await self._sessions.remove(session)
         await self._source.discard(session)
@@ -518,5 +518,5 @@ class TranscriptImporter:
     def size_of(self, session: SessionId) -> int:
         return self.listing.size_of(session)
 
-    async def is_there(self, session: SessionId) -> bool:
+    async def file_exists(self, session: SessionId) -> bool:
         return await self._source.look(session) is not None

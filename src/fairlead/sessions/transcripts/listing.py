@@ -105,7 +105,7 @@ class TranscriptIndex:
         else:
             await self.add([found])
             if is_listed(found):
-                self._services.news(session, "updated")
+                self._services.on_change(session, "updated")
 
     async def _later(self) -> None:
         """List the first change at once, and changes that follow closely together."""

@@ -53,7 +53,7 @@ class TranscriptMirror:
         self._source = source
         self._books: dict[SessionId, _MirrorState] = {}
 
-    async def bring_level(self, core: SessionCore, *, ended: bool = False) -> None:
+    async def catch_up(self, core: SessionCore, *, ended: bool = False) -> None:
         """Store all rows that the files have now in the log; during a turn they wait until it is over.
 
         `ended`: the agent's process has exited. One caller at a time for each session. Raises NotFound, OSError."""
@@ -74,10 +74,10 @@ class TranscriptMirror:
 
     async def finish(self, core: SessionCore) -> None:
         """Store the rest after the agent has ended. All rows so far are its own; later rows are not."""
-        await self.bring_level(core, ended=True)
+        await self.catch_up(core, ended=True)
         async with core.lock:
             transition = core.begin()
-            transition.keep_place(PLACE, self._books[core.session].reader.place())
+            transition.save_offset(PLACE, self._books[core.session].reader.place())
             await core.commit(transition, patient=True)
 
     def forget(self, session: SessionId) -> None:
@@ -97,7 +97,7 @@ class TranscriptMirror:
         place, seq = (b"", 0) if kept is None else (kept.data, kept.seq)
         reader = await self._source.reader(_conversation(core), place, since=since)
         reported = await store.checkpoint(state.session, DIFFERS) is not None
-        return _MirrorState(_conversation(core), reader, self._source.copies(state.session), seq, reported)
+        return _MirrorState(_conversation(core), reader, self._source.mirror_matcher(state.session), seq, reported)
 
     async def _first_prompt(self, core: SessionCore) -> str:
         """Our first prompt in a session that continues another conversation; empty for a new conversation."""
@@ -124,13 +124,13 @@ class TranscriptMirror:
                 return
             for entry in page.entries:
                 if entry.raw is not None and entry.origin:
-                    book.copies.told(Record(entry.raw, entry.origin))
+                    book.copies.add_record(Record(entry.raw, entry.origin))
             book.seq = page.entries[-1].seq
 
     async def _log(self, core: SessionCore, book: _MirrorState, rows: TranscriptPage) -> None:
         # The others are our own markers that link subagents to calls: the wire has that already.
         written = [record for record in rows.records if record.origin == "transcript"]
-        copies = [copy for record in written if (copy := book.copies.row(record)) is not None]
+        copies = [copy for record in written if (copy := book.copies.match_row(record)) is not None]
         known = await self._names(core.session) if rows.again else frozenset()
         async with core.lock:
             transition = core.begin()
@@ -138,7 +138,7 @@ class TranscriptMirror:
                 if copy.name not in known:
                     self._add(transition, copy)
                     self._report(transition, book, copy)
-            transition.keep_place(PLACE, rows.place)
+            transition.save_offset(PLACE, rows.place)
             await core.commit(transition, patient=True)
 
     def _add(self, transition: Commit, copy: MirroredRow) -> None:
@@ -161,7 +161,7 @@ class TranscriptMirror:
             text = f"The agent wrote {copy.of} down otherwise than it said it: {copy.differs}. Its own copy is shown."
         data = {"record": copy.of, "row": copy.name, "differs": copy.differs}
         transition.add(ev.Notice(id=event_id(session, "notice", DIFFERS), kind=DIFFERS, text=text, data=data))
-        transition.places.append(Checkpoint(DIFFERS, transition.stage.seq, b"1"))
+        transition.offsets.append(Checkpoint(DIFFERS, transition.stage.seq, b"1"))
 
     async def _names(self, session: SessionId) -> frozenset[str]:
         """Names of the rows in the log. Needed only when a file was replaced, or its session continues in another."""

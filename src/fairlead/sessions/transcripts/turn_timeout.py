@@ -65,10 +65,10 @@ class TurnTimeouts:
     async def settle(self, session_id: SessionId) -> bool:
         """End a turn that is over, and stop waiting for lost records; True if there is nothing left to wait for."""
         session = self._loaded(session_id)
-        if session is None or session.runner.agent is not None or session.runner.following:
+        if session is None or session.supervisor.agent is not None or session.supervisor.following:
             return True
         rests = await self._settle(session.core)
-        session.runner.pump()
+        session.supervisor.schedule_next()
         return rests
 
     async def _settle(self, core: SessionCore) -> bool:
@@ -76,24 +76,24 @@ class TurnTimeouts:
             outcomes = self._over(core)
             if any(outcome.events for outcome in outcomes):
                 transition = core.begin()
-                transition.turning = True
+                transition.force_checkpoint = True
                 for outcome in outcomes:
                     for event in outcome.events:
                         transition.add(event, at=core.log.last_at + 1)
                     transition.stage.drop.update(outcome.drop)
                 await core.commit(transition, patient=True)
-            return core.interpreter.turn is None and not core.interpreter.waiting
+            return core.interpreter.turn is None and not core.interpreter.deferred_count
 
     def _over(self, core: SessionCore) -> list[Interpretation]:
         interpreter, outcomes = core.interpreter, []
         lost = self._silence(core) > LOST_MS
         turn = interpreter.turn
         if turn is not None:
-            outcomes.append(interpreter.settle())
+            outcomes.append(interpreter.end_quiet_turn())
             if not outcomes[0].events and lost:
                 outcomes.append(interpreter.exited("nothing more was written", turn))
-        if interpreter.waiting and lost:
-            outcomes.append(interpreter.give_up(f"{core.session}@{core.log.head}"))
+        if interpreter.deferred_count and lost:
+            outcomes.append(interpreter.flush_unresolved(f"{core.session}@{core.log.head}"))
         return outcomes
 
     def forget(self, session: SessionId) -> None:

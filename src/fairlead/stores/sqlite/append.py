@@ -80,7 +80,7 @@ class Appender:
             self._logs.clear()
             self._last_is_known = False
 
-    def look_again(self) -> None:
+    def invalidate(self) -> None:
         """Drop the cache because a log got a new owner, was forked or was erased."""
         self._logs.clear()
 

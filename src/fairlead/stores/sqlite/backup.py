@@ -16,7 +16,7 @@ from pathlib import Path
 from fairlead.model.errors import BadRequest, NotFound, Unavailable
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect, make_private
 from fairlead.stores.sqlite.crash_detection import new_log_ids
-from fairlead.stores.sqlite.errors import damaged, translated
+from fairlead.stores.sqlite.errors import damaged, translating
 from fairlead.stores.sqlite.lock import FolderLock
 from fairlead.stores.sqlite.schema import migrate
 from fairlead.stores.sqlite.spill import Spill
@@ -38,7 +38,7 @@ def back_up(file: Path, spill: Spill, target: Path, progress: Progress | None = 
     part = target.with_name(f"{target.name}.part")
     try:
         part.unlink(missing_ok=True)
-        with translated(target), closing(connect(file, read_only=True)) as source:
+        with translating(target), closing(connect(file, read_only=True)) as source:
             _copy(source, part, progress)
             with closing(connect(part)) as copy:
                 _pack(copy, spill)
@@ -68,7 +68,7 @@ def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Pr
         part.unlink(missing_ok=True)
         shutil.rmtree(files, ignore_errors=True)
         try:
-            with translated(source):
+            with translating(source):
                 with closing(connect(source, read_only=True)) as backup:
                     _check(backup, source)
                     _copy(backup, part, progress)

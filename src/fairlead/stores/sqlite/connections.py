@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from fairlead.stores.sqlite.errors import translated
+from fairlead.stores.sqlite.errors import translating
 from fairlead.stores.sqlite.schema import migrate
 
 Durability = Literal["process", "power"]
@@ -51,7 +51,7 @@ def open_writer(file: Path, durability: Durability) -> sqlite3.Connection:
     make_private(file)
     db = connect(file)
     try:
-        with translated(file):
+        with translating(file):
             migrate(db, file)
             db.execute("pragma journal_mode = wal")
             db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")

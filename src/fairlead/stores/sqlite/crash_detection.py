@@ -15,28 +15,28 @@ import msgspec
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
-class UncleanShutdown(msgspec.Struct, frozen=True):
+class OpenMark(msgspec.Struct, frozen=True):
     boot: str
     durability: str
 
 
-def begin_running(db: sqlite3.Connection, durability: str, boot_id: Path = _BOOT) -> bool:
+def mark_open(db: sqlite3.Connection, durability: str, boot_id: Path = _BOOT) -> bool:
     """Mark the store as open, durably in any mode. Returns whether a power cut may have lost entries."""
     boot = boot_id.read_text().strip() if boot_id.exists() else ""
     row = db.execute("select value from meta where name = 'running'").fetchone()
-    before = None if row is None else msgspec.json.decode(row[0], type=UncleanShutdown)
+    before = None if row is None else msgspec.json.decode(row[0], type=OpenMark)
     lost = before is not None and before.durability == "process" and boot != before.boot and bool(boot and before.boot)
     db.execute("begin immediate")
     if lost:
         new_log_ids(db)
-    now = msgspec.json.encode(UncleanShutdown(boot, durability)).decode()
+    now = msgspec.json.encode(OpenMark(boot, durability)).decode()
     db.execute("insert or replace into meta values ('running', ?)", (now,))
     db.execute("commit")
     db.execute("pragma wal_checkpoint(full)").fetchone()
     return lost
 
 
-def end_running(db: sqlite3.Connection) -> None:
+def mark_closed(db: sqlite3.Connection) -> None:
     db.execute("delete from meta where name = 'running'")
 
 

@@ -17,7 +17,7 @@ from fairlead.stores.sqlite.spill import Spill
 _SLICE = 500
 
 
-def hide(db: sqlite3.Connection, session: SessionId) -> None:
+def tombstone(db: sqlite3.Connection, session: SessionId) -> None:
     """Hide a session for all users and make its summary a tombstone. Erasing twice is not an error."""
     row = db.execute("select id from logs where session = ?", (session,)).fetchone()
     summary = get_summary(db, session)

@@ -32,7 +32,7 @@ def damaged(file: Path, why: str) -> Damaged:
     )
 
 
-def in_our_words(error: sqlite3.Error, file: Path) -> StoreError | None:
+def translate(error: sqlite3.Error, file: Path) -> StoreError | None:
     """Translate an error; None for errors that only a bug can cause (a wrong statement, a violated constraint)."""
     # The primary code is the low byte; extended codes only refine it.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
@@ -48,11 +48,11 @@ def in_our_words(error: sqlite3.Error, file: Path) -> StoreError | None:
 
 
 @contextmanager
-def translated(file: Path) -> Iterator[None]:
+def translating(file: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        ours = in_our_words(error, file)
+        ours = translate(error, file)
         if ours is None:
             raise
         raise ours from error

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fairlead.model.errors import Unavailable
-from fairlead.stores.sqlite.errors import in_our_words
+from fairlead.stores.sqlite.errors import translate
 from fairlead.stores.sqlite.search import Index
 
 # Seconds that new entries are collected before they are indexed: one transaction for a stream of deltas and its end.
@@ -64,7 +64,7 @@ class Maintenance:
         self._thread = threading.Thread(target=self._run, name="fairlead-maintenance", daemon=True)
         self._thread.start()
 
-    def wrote(self, size: int) -> None:
+    def on_write(self, size: int) -> None:
         """Schedule maintenance. Called on the loop after a commit."""
         self._written += size
         if not self._notified:
@@ -74,7 +74,7 @@ class Maintenance:
     async def caught_up(self) -> None:
         await self._ask(self._catch_up)
 
-    async def forget_words(self, log: int, above: int) -> None:
+    async def remove_texts(self, log: int, above: int) -> None:
         await self._ask(lambda: self._index.remove(log, above))
 
     async def close(self) -> None:
@@ -133,7 +133,7 @@ class Maintenance:
         try:
             work()
         except sqlite3.Error as error:
-            return in_our_words(error, self._index.file) or error
+            return translate(error, self._index.file) or error
         except Exception as error:
             # A bug must not end the thread: a caller may be waiting for it.
             return error

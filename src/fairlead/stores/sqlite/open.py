@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, attach, connect, open_writer
-from fairlead.stores.sqlite.crash_detection import begin_running
-from fairlead.stores.sqlite.errors import translated
+from fairlead.stores.sqlite.crash_detection import mark_open
+from fairlead.stores.sqlite.errors import translating
 from fairlead.stores.sqlite.lock import FolderLock
 from fairlead.stores.sqlite.read import last_entry
 from fairlead.stores.sqlite.search import Index, has_fts5
@@ -46,17 +46,17 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
             _take_over(writer, file, durability)
         maintenance = connect(file)
         undo.callback(maintenance.close)
-        with translated(file):
+        with translating(file):
             # Read from the largest table: a damaged file should fail now, not at the first message.
             last_entry(maintenance)
-        with translated(search):
+        with translating(search):
             index = Index(search, maintenance, fts=fts)
         undo.callback(index.close)
         readers = []
         for _ in range(_READERS):
             db = connect(file, read_only=True)
             undo.callback(db.close)
-            with translated(search):
+            with translating(search):
                 attach(db, search, "search")
             add_functions(db)
             readers.append(db)
@@ -66,7 +66,7 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
 
 def _take_over(writer: sqlite3.Connection, file: Path, durability: Durability) -> None:
     """Remove all nodes from the file: the holder of the lock is the only process, so they are all gone."""
-    with translated(file):
-        if begin_running(writer, durability):
+    with translating(file):
+        if mark_open(writer, durability):
             _log.warning("%s was open when the power went: its logs begin anew for every client", file)
         writer.execute("delete from nodes")

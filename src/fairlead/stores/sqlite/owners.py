@@ -10,7 +10,7 @@ from typing import Any
 from fairlead.model.errors import Conflict, OwnedElsewhere
 from fairlead.model.ids import SessionId
 from fairlead.model.store import ForkPoint, Lease
-from fairlead.stores.sqlite.read import HEAD, shown
+from fairlead.stores.sqlite.read import HEAD, visible_ranges
 
 
 def claim(
@@ -45,10 +45,10 @@ def claim(
 
 def _fork_point(db: sqlite3.Connection, fork: ForkPoint) -> tuple[int | None, int]:
     """Return the log that has the entry `fork.seq`, which may be an ancestor of `fork.parent`."""
-    view = shown(db, fork.parent)
+    view = visible_ranges(db, fork.parent)
     if not 0 <= fork.seq <= view.head:
         raise Conflict(view.head)
-    for log, first, _ in reversed(view.stretches):
+    for log, first, _ in reversed(view.ranges):
         if first < fork.seq:
             return log, fork.seq
     return None, 0

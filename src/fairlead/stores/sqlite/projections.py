@@ -100,7 +100,7 @@ def _insert(db: sqlite3.Connection, fold: int, rows: Sequence[ProjectionRow]) ->
         db.execute(_INSERTS[len(part)], values)
 
 
-def folded(db: sqlite3.Connection, session: SessionId, view: str) -> ProjectionState:
+def read_state(db: sqlite3.Connection, session: SessionId, view: str) -> ProjectionState:
     log, _ = _log(db, session)
     row = db.execute(_MEMORY, (log, view)).fetchone()
     if row is None:

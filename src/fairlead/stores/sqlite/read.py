@@ -41,10 +41,10 @@ class VisibleRanges(NamedTuple):
 
     log_id: str
     head: int
-    stretches: tuple[LogRange, ...]
+    ranges: tuple[LogRange, ...]
 
 
-def shown(db: sqlite3.Connection, session: SessionId) -> VisibleRanges:
+def visible_ranges(db: sqlite3.Connection, session: SessionId) -> VisibleRanges:
     row = db.execute("select id, log_id, parent, base from logs where session = ?", (session,)).fetchone()
     if row is None:
         raise NotFound("session", session)
@@ -62,12 +62,12 @@ def shown(db: sqlite3.Connection, session: SessionId) -> VisibleRanges:
 def page_forward(
     db: sqlite3.Connection, spill: Spill, session: SessionId, after: int, limit: int, max_bytes: int
 ) -> Page:
-    view = shown(db, session)
+    view = visible_ranges(db, session)
     entries: list[Entry] = []
     prev: int | None = None
     size = 0
-    for row in _rows_forward(db, view.stretches, after, min(limit, NO_END)):
-        entry = _entry(spill, row, predecessor(db, view.stretches, row[0]) if prev is None else prev)
+    for row in _rows_forward(db, view.ranges, after, min(limit, NO_END)):
+        entry = _entry(spill, row, predecessor(db, view.ranges, row[0]) if prev is None else prev)
         size += len(entry.event) + len(entry.raw or b"")
         if entries and size > max_bytes:
             break
@@ -79,12 +79,12 @@ def page_forward(
 def page_backward(
     db: sqlite3.Connection, spill: Spill, session: SessionId, before: int | None, limit: int, kinds: Sequence[str]
 ) -> Page:
-    view = shown(db, session)
-    rows = _rows_backward(db, view.stretches, NO_END if before is None else before, min(limit, NO_END), kinds)
+    view = visible_ranges(db, session)
+    rows = _rows_backward(db, view.ranges, NO_END if before is None else before, min(limit, NO_END), kinds)
     entries: list[Entry] = []
     for row in reversed(rows):
         # With `kinds` the neighbour in the page need not be the neighbour in the log.
-        prev = predecessor(db, view.stretches, row[0]) if kinds or not entries else entries[-1].seq
+        prev = predecessor(db, view.ranges, row[0]) if kinds or not entries else entries[-1].seq
         entries.append(_entry(spill, row, prev))
     return Page(view.log_id, tuple(entries), view.head)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fairlead.model.errors import Unavailable
-from fairlead.stores.sqlite.errors import translated
+from fairlead.stores.sqlite.errors import translating
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Readers:
     def _in_snapshot(self, read: Callable[[sqlite3.Connection], T]) -> T:
         db = self._idle.get()
         try:
-            with translated(self._file):
+            with translating(self._file):
                 db.execute("begin")
                 return read(db)
         finally:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fairlead.notifications.api import FeedEntry, FeedPage, StoredResource, Told
+from fairlead.notifications.api import FeedEntry, FeedItem, FeedPage, StoredResource
 from fairlead.stores.sqlite.readers import Readers
 from fairlead.stores.sqlite.writer import Writer
 
-_decoder = msgspec.json.Decoder(Told)
+_decoder = msgspec.json.Decoder(FeedItem)
 
 
 class SqliteResources:
@@ -25,7 +25,7 @@ class SqliteResources:
         at: int,
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
-        told: Sequence[Told] = (),
+        told: Sequence[FeedItem] = (),
         keep: int = 10_000,
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:

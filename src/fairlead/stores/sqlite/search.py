@@ -20,15 +20,15 @@ import msgspec
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SearchHit
 from fairlead.stores.sqlite.connections import connect, make_private
-from fairlead.stores.sqlite.read import LogRange, last_entry, shown
-from fairlead.stores.sqlite.sessions import SEEN, plain
+from fairlead.stores.sqlite.read import LogRange, last_entry, visible_ranges
+from fairlead.stores.sqlite.sessions import VISIBLE_TO_USER, storable
 from fairlead.stores.sqlite.usage_stats import KINDS as COUNTED
 from fairlead.stores.sqlite.usage_stats import TABLES as TALLY
 from fairlead.stores.sqlite.usage_stats import UsageCounter
 
-SAID = ("user.message", "text", "plan.proposed", "session.opened", "session.changed")
-TOOLS = ("tool.called", "tool.ended")
-INDEXED = SAID + TOOLS
+MESSAGE_KINDS = ("user.message", "text", "plan.proposed", "session.opened", "session.changed")
+TOOL_KINDS = ("tool.called", "tool.ended")
+INDEXED = MESSAGE_KINDS + TOOL_KINDS
 _TAKEN = tuple(dict.fromkeys(INDEXED + COUNTED))
 
 # Entries processed per transaction of the index.
@@ -55,7 +55,7 @@ end;
 _WITH_FTS, _WITHOUT_FTS = 7, 8
 """`user_version` of the file, with and without FTS5 in this Python's SQLite; it also changes with the set of indexed
 events. A file with any other version is rebuilt."""
-_TOOLS_LAST = f"texts.kind in ({', '.join(repr(kind) for kind in TOOLS)})"
+_TOOLS_LAST = f"texts.kind in ({', '.join(repr(kind) for kind in TOOL_KINDS)})"
 
 _NEWS = f"""
 select id, log, seq, at, kind, cast(event as blob) from entries
@@ -69,7 +69,7 @@ join entries on entries.id = texts.id
 where {condition} {stretches}
 order by {order}
 """
-_SEEN = f"select 1 from sessions where session = ? and {SEEN}"
+_SEEN = f"select 1 from sessions where session = ? and {VISIBLE_TO_USER}"
 
 
 class _SearchText(msgspec.Struct):
@@ -86,7 +86,7 @@ class _SearchText(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_SearchText)
 
 
-def words_of(event: bytes) -> str:
+def text_of(event: bytes) -> str:
     """Return the searchable text of an event; empty if it has none or cannot be decoded."""
     try:
         found = _decoder.decode(event)
@@ -153,7 +153,7 @@ class Index:
             tally = UsageCounter(self._db, self._log)
             for row in self._log.execute(_NEWS, (first, last, *_TAKEN)):
                 _, log, _, at, kind, event = row
-                if kind in INDEXED and (text := words_of(event)):
+                if kind in INDEXED and (text := text_of(event)):
                     texts.append((*row[:5], text))
                 if kind in COUNTED:
                     tally.take(log, at, kind, event)
@@ -224,10 +224,10 @@ def search(
     fts: bool,
 ) -> Sequence[SearchHit]:
     """Find entries with every word; the last word may be a prefix. Ordered by rank, without FTS newest first."""
-    wanted = plain(words).split()
+    wanted = storable(words).split()
     if not wanted or limit <= 0:
         return ()
-    within: tuple[LogRange, ...] = () if session is None else shown(db, session).stretches
+    within: tuple[LogRange, ...] = () if session is None else visible_ranges(db, session).ranges
     places = " or ".join("(texts.log = ? and texts.seq > ? and texts.seq <= ?)" for _ in within)
     parts = {"stretches": f"and ({places})" if within else ""}
     values: list[Any]

@@ -18,7 +18,7 @@ _LARGEST = (1 << 63) - 2
 PUT_SUMMARY = f"insert or replace into sessions ({', '.join(_FIELDS)}) values ({', '.join('?' * len(_FIELDS))})"
 
 
-SEEN = "(owner = ? and owner <> '' or instr(',' || shared || ',', ',' || ? || ',') or instr(shared, '*'))"
+VISIBLE_TO_USER = "(owner = ? and owner <> '' or instr(',' || shared || ',', ',' || ? || ',') or instr(shared, '*'))"
 """`auth.Identity.sees` as SQL; the user is passed twice."""
 
 
@@ -79,11 +79,11 @@ def list_sessions(db: sqlite3.Connection, wanted: SessionFilter, seen_by: str | 
         conditions.append("state = ?")
         values.append(wanted.state)
     if seen_by is not None:
-        conditions.append(SEEN)
+        conditions.append(VISIBLE_TO_USER)
         values += [seen_by, seen_by]
     if not wanted.transcripts:
         conditions.append(f"state <> '{TRANSCRIPT}'")
-    for word in plain(wanted.words).split():
+    for word in storable(wanted.words).split():
         conditions.append("instr(folded(title || char(10) || first_prompt), ?)")
         values.append(word.casefold())
     limit = min(max(wanted.limit, 1), _LARGEST)
@@ -93,7 +93,7 @@ def list_sessions(db: sqlite3.Connection, wanted: SessionFilter, seen_by: str | 
     return SessionPage(page, _cursor(page[-1]) if len(found) > limit else "")
 
 
-def plain(words: str) -> str:
+def storable(words: str) -> str:
     """Remove characters that SQLite cannot store: NUL ends its strings, half of a surrogate pair has no UTF-8."""
     return words.replace("\0", " ").encode(errors="replace").decode()
 

@@ -42,7 +42,7 @@ from fairlead.stores.sqlite import erase as erasing
 from fairlead.stores.sqlite import read as reading
 from fairlead.stores.sqlite.append import Append, Spilled
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, Durability
-from fairlead.stores.sqlite.crash_detection import end_running
+from fairlead.stores.sqlite.crash_detection import mark_closed
 from fairlead.stores.sqlite.documents import SqliteDocuments
 from fairlead.stores.sqlite.maintenance import Maintenance
 from fairlead.stores.sqlite.open import Opened, open_folder
@@ -117,7 +117,7 @@ class SqliteStore:
             with suppress(asyncio.CancelledError):
                 await self._leftovers
         with suppress(FairleadError):
-            await self._writer.do(owners.present(self.node, 0) if self._lock is None else end_running)
+            await self._writer.do(owners.present(self.node, 0) if self._lock is None else mark_closed)
         await self._readers.close()
         self._subscriptions.wake_all()
         # Readers first: the last connection to a file checkpoints its WAL and removes it, which a reader cannot do.
@@ -131,7 +131,7 @@ class SqliteStore:
         return self._documents
 
     @property
-    def shelf(self) -> ResourceStore:
+    def resources(self) -> ResourceStore:
         """Resources and their change feed; in this database, so that both are written in one transaction."""
         return self._shelf
 
@@ -182,8 +182,8 @@ class SqliteStore:
     async def derive(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         await self._writer.do(projections.Derive(session, view, derived, expected))
 
-    async def folded(self, session: SessionId, view: str) -> ProjectionState:
-        return await self._readers.do(lambda db: projections.folded(db, session, view))
+    async def projection_state(self, session: SessionId, view: str) -> ProjectionState:
+        return await self._readers.do(lambda db: projections.read_state(db, session, view))
 
     async def rows(self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20) -> RowPage:
         return await self._readers.do(lambda db: projections.page_forward(db, session, view, after, limit, max_bytes))
@@ -260,14 +260,14 @@ class SqliteStore:
     ) -> Sequence[SearchHit]:
         return await self._readers.do(lambda db: search.search(db, words, limit, session, seen_by, fts=self._fts))
 
-    async def indexed(self) -> None:
+    async def wait_indexed(self) -> None:
         await self._maintenance.caught_up()
 
-    async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> UsageStats:
+    async def usage_stats(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> UsageStats:
         return await self._readers.do(lambda db: usage_stats.read(db, since, until, offset, seen_by))
 
     async def erase(self, session: SessionId) -> None:
-        await self._writer.do(lambda db: erasing.hide(db, session), session)
+        await self._writer.do(lambda db: erasing.tombstone(db, session), session)
         await self._remove_hidden()
 
     async def sizes(self) -> dict[str, int]:
@@ -303,7 +303,7 @@ class SqliteStore:
     def _committed(self, changed: set[SessionId], size: int) -> None:
         for session in changed:
             self._subscriptions.wake(session)
-        self._maintenance.wrote(size)
+        self._maintenance.on_write(size)
 
     async def _spill_large(self, lease: Lease, batch: Batch) -> dict[int, Spilled]:
         spilled: dict[int, Spilled] = {}
@@ -331,7 +331,7 @@ class SqliteStore:
                 kept: int | None = None
                 while kept is None:
                     kept = await self._writer.do(partial(erasing.remove_slice, log=log))
-                await self._maintenance.forget_words(log, kept)
+                await self._maintenance.remove_texts(log, kept)
                 await self._writer.do(partial(erasing.finish, spill=self._spill, log=log))
 
     def _file_sizes(self) -> dict[str, int]:

@@ -15,7 +15,7 @@ import msgspec
 
 from fairlead.model.events import ModelUsage
 from fairlead.model.usage_stats import CostRow, LimitWindow, ToolUsage, TurnRow, UsageStats
-from fairlead.stores.sqlite.sessions import SEEN
+from fairlead.stores.sqlite.sessions import VISIBLE_TO_USER
 
 KINDS: Final = ("turn.ended", "tool.called", "tool.ended", "permission.resolved", "rate.limit")
 SLOT_MS: Final = 15 * 60 * 1000
@@ -74,7 +74,7 @@ _USED = """
 select tool, sum(calls) as often, sum(failed), sum(interrupted), sum(denied), sum(total_ms)
 from search.used where slot >= ? and slot < ? {seen} group by tool order by often desc, tool
 """
-_SEEN = f"and session in (select session from sessions where {SEEN})"
+_SEEN = f"and session in (select session from sessions where {VISIBLE_TO_USER})"
 
 
 class _Event(msgspec.Struct):

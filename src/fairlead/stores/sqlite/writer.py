@@ -23,7 +23,7 @@ from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.stores.sqlite.append import Append, Appender
 from fairlead.stores.sqlite.connections import BUSY_MS
-from fairlead.stores.sqlite.errors import in_our_words
+from fairlead.stores.sqlite.errors import translate
 from fairlead.stores.sqlite.projections import Derive
 
 Call = Callable[[sqlite3.Connection], Any]
@@ -162,11 +162,11 @@ class Writer:
         except FairleadError as refusal:
             return refusal
         if job.changes is not None:
-            self._appender.look_again()
+            self._appender.invalidate()
         return result
 
     def _in_our_words(self, error: Exception) -> BaseException:
-        if isinstance(error, sqlite3.Error) and (ours := in_our_words(error, self._file)) is not None:
+        if isinstance(error, sqlite3.Error) and (ours := translate(error, self._file)) is not None:
             ours.__cause__ = error
             return ours
         return error

@@ -29,9 +29,9 @@ class AttachTarget(msgspec.Struct, frozen=True):
     when the program has ended; returns the request that replaces it without a message of the client, and the reason."""
 
     terminal: PtySession
-    seated: ProgramAttached
+    attached: ProgramAttached
     began: bool
-    next_wish: Callable[[Exit], Awaitable[tuple[ProgramRequest, str] | None]]
+    next_request: Callable[[Exit], Awaitable[tuple[ProgramRequest, str] | None]]
 
 
 class _Attachment(TerminalAttachment):
@@ -48,7 +48,7 @@ class _Attachment(TerminalAttachment):
         return self._place.began or self._place.terminal.intact
 
     def _over(self, wire: SocketHandle, exit: Exit) -> None:
-        self._switch.over(self, self._place, exit)
+        self._switch.on_exit(self, self._place, exit)
 
 
 class _SwitchedHandle:
@@ -125,7 +125,7 @@ class ProgramSwitch:
             case ProgramRequest():
                 self._request(message)
             case _ if self._attachment is not None:
-                self._attachment[0].heard(message)
+                self._attachment[0].on_input(message)
             case _ if self._entering is not None:
                 self._early_bytes += len(data)
                 if self._early_bytes <= EARLY_BYTES:
@@ -141,7 +141,7 @@ class ProgramSwitch:
         self._leave()
         self._wire = None
 
-    def over(self, attachment: _Attachment, place: AttachTarget, exit: Exit) -> None:
+    def on_exit(self, attachment: _Attachment, place: AttachTarget, exit: Exit) -> None:
         """Handle the end of an attachment's program."""
         if self._attachment is not None and self._attachment[0] is attachment:
             # Keys from now on go to the program that may replace it.
@@ -194,14 +194,14 @@ class ProgramSwitch:
         attachment = _Attachment(place, self, f"{self._who}/{self._attachments}", wanted)
         handle = _SwitchedHandle(wire)
         self._attachment = (attachment, handle)
-        wire.send(self.codec.seated(place.seated))
+        wire.send(self.codec.attached(place.attached))
         attachment.attached(handle)
         early, self._early = self._early, []
         for message in early:
-            attachment.heard(message)
+            attachment.on_input(message)
 
     async def _after(self, place: AttachTarget, exit: Exit) -> None:
-        wish = await place.next_wish(exit)
+        wish = await place.next_request(exit)
         self._entering = None
         if wish is not None:
             self._request(*wish, early=self._early)

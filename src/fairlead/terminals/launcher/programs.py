@@ -60,7 +60,7 @@ def key(user: str, folder: str, wanted: ProgramRequest) -> str:
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
-def typed(program: str, command: str) -> bytes:
+def command_keys(program: str, command: str) -> bytes:
     """The keys for a command, after which the shell exits with the command's status. The shell reads the whole input
     before it runs the command, so that the command cannot read any of it. Shells without groups stay open."""
     begin, end = _GROUPS.get(program.rpartition("/")[2], ("", ""))

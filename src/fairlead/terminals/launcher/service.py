@@ -28,10 +28,10 @@ from fairlead.model.store import Documents
 from fairlead.system.clock import Clock, within
 from fairlead.terminals.api import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
 from fairlead.terminals.launcher.attachment_switch import AttachTarget, ProgramSwitch
-from fairlead.terminals.launcher.programs import Provider, key, resumes, typed, words
+from fairlead.terminals.launcher.programs import Provider, command_keys, key, resumes, words
 from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
-from fairlead.terminals.shells import UserShells, desk_of
+from fairlead.terminals.shells import UserShells, launcher_prefix
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -77,9 +77,9 @@ class ProgramLauncher:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {OpenLauncher: self.take}
+        return {OpenLauncher: self.open}
 
-    async def take(self, who: Identity, action: OpenLauncher) -> ProgramSwitch:
+    async def open(self, who: Identity, action: OpenLauncher) -> ProgramSwitch:
         def enter(wanted: ProgramRequest, lost: str) -> Awaitable[AttachTarget]:
             return self._enter(who, wanted, lost)
 
@@ -122,7 +122,7 @@ class ProgramLauncher:
     # --- a shell, or a configured program
 
     async def _program(self, who: Identity, name: str, folder: str, wanted: ProgramRequest, lost: str) -> AttachTarget:
-        name = desk_of(who.user) + name
+        name = launcher_prefix(who.user) + name
         terminal = self._shells.find(name)
         if terminal is not None and wanted.restart:
             await terminal.stop()
@@ -160,7 +160,7 @@ class ProgramLauncher:
             with contextlib.suppress(TimeoutError):
                 await within(self._clock, PROMPT_SECONDS, terminal.changed(1))
             with contextlib.suppress(AgentFailed):
-                await terminal.write(typed(self._settings.program, wanted.command))
+                await terminal.write(command_keys(self._settings.program, wanted.command))
         return terminal
 
     # --- one of the gateway's sessions

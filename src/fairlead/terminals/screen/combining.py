@@ -40,7 +40,7 @@ class CombiningFilter:
         self._before = run
         return kept
 
-    def broken_off(self) -> None:
+    def interrupted(self) -> None:
         """Note that something other than a run was shown."""
         self._before = ""
 

@@ -116,7 +116,7 @@ class Emulator:
                 self._title(token.body)
             case TokenKind.CSI | TokenKind.ESCAPE:
                 self.vt.write(token.raw.encode())
-                self._marks.broken_off()
+                self._marks.interrupted()
             case TokenKind.STRING | TokenKind.ENQUIRY:
                 pass
 

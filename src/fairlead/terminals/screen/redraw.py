@@ -10,7 +10,7 @@ from typing import Final
 from fairlead.terminals.screen.emulator import Emulator
 from fairlead.terminals.screen.ghostty import EmulatorFault
 from fairlead.terminals.screen.modes import CLEAR_HISTORY, DEFAULTS, INSERT, MARGINS, NEWLINE, ORIGIN, UNDO
-from fairlead.terminals.screen.snapshot import PLAIN_STYLE, ScreenSnapshot, picture, place, switch
+from fairlead.terminals.screen.snapshot import PLAIN_STYLE, ScreenSnapshot, place, switch, take_snapshot
 
 _CLEAN: Final = UNDO + b"\x1b[?25l\x1b[H\x1b[2J" + CLEAR_HISTORY
 _SAVE: Final = b"\x1b7"
@@ -21,7 +21,7 @@ _TO_ALTERNATE: Final = b"\x1b[?1049h" + PLAIN_STYLE + b"\x1b[H\x1b[2J"
 def redraw(terminal: Emulator, most: int) -> bytes:
     """Encode a redraw with at most about `most` bytes of history; the screens themselves are always complete."""
     try:
-        seen = picture(terminal.vt)
+        seen = take_snapshot(terminal.vt)
     except EmulatorFault:
         return _text(terminal)
     parts = [_CLEAN, seen.tabs]

@@ -62,7 +62,7 @@ class ScreenSnapshot(NamedTuple):
     title: str
 
 
-def picture(terminal: Vt) -> ScreenSnapshot:
+def take_snapshot(terminal: Vt) -> ScreenSnapshot:
     alternate = terminal.number("ACTIVE_SCREEN") == 1
     copy = terminal.copy()
     shape = copy.shape()

@@ -31,7 +31,7 @@ LONGEST_SEQUENCE: Final = 2 * LONGEST
 
 _MARK: Final = "://"
 _RECENT: Final = max(map(len, TRIGGERS)) - 1
-MOST_TOLD: Final = 1024
+MOST_REPORTED: Final = 1024
 """URLs that are remembered as reported; if a program prints more, one may be reported again."""
 
 _URL = re.compile(r"https?://[A-Za-z0-9\[][A-Za-z0-9\-._~:/?#\[\]@!$&()*+,;=%]*", re.IGNORECASE)
@@ -295,7 +295,7 @@ class UrlFinder:
     def _report(self, one: FoundUrl, found: list[FoundUrl]) -> None:
         """Report a URL once, and once more when it is to be opened."""
         if one not in self._reported and FoundUrl(one.url, open=True) not in self._reported:
-            if len(self._reported) >= MOST_TOLD:
+            if len(self._reported) >= MOST_REPORTED:
                 self._reported.clear()
             self._reported.add(one)
             found.append(one)

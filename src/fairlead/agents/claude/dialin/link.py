@@ -41,7 +41,7 @@ HYBRID_SECONDS: Final = 0.25
 """Measured: 2.1.37 registers its own control request only when the HTTP response to its post has arrived. An answer to
 the request that arrives earlier is lost, and the turn with it. Posts follow each other every 50 ms."""
 
-Tell = Callable[[list[Record]], Awaitable[None]]
+Deliver = Callable[[list[Record]], Awaitable[None]]
 
 
 class _Name(msgspec.Struct):
@@ -75,7 +75,7 @@ class Deduplicator:
     def knows(self, name: str) -> bool:
         return name in self._seen
 
-    def first(self, name: str) -> bool:
+    def is_new(self, name: str) -> bool:
         """Return whether the name is new, and remember it."""
         if name in self._seen:
             return False
@@ -91,8 +91,8 @@ class ClaudeDialIn:
 
     def __init__(self, link: DialInLink, version: Version, clock: Clock, transcript: Path) -> None:
         self.link = link
-        self.tell: Tell
-        self.asked: Callable[[], tuple[str, ...]]
+        self.deliver: Deliver
+        self.open_calls: Callable[[], tuple[str, ...]]
         self._replays = abilities(version).replays
         self._clock = clock
         self._transcript = transcript
@@ -143,7 +143,7 @@ class ClaudeDialIn:
                 self._keeping.cancel()
 
     def _keep_alive(self) -> None:
-        self.link.pass_by(keep_alive_line())
+        self.link.send_if_connected(keep_alive_line())
         self._keeping = self._clock.call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
 
     # --- repeated messages
@@ -155,7 +155,7 @@ class ClaudeDialIn:
             name = self._dedup.name(line) if line else ""
             if name and self._missing:
                 await self._replayed(name)
-            if not name or self._dedup.first(name):
+            if not name or self._dedup.is_new(name):
                 kept.append(line)
         fresh = data if len(kept) == len(lines) else b"\n".join(kept)
         self._received += fresh.strip() != b""
@@ -193,7 +193,7 @@ class ClaudeDialIn:
             missing, self._missing = self._missing, ""
             over = not await self._fill(missing)
         marker = ConnectionMarker(
-            cause=str(uuid.uuid4()), over=over and self._received == 0, back=True, asked=self.asked()
+            cause=str(uuid.uuid4()), over=over and self._received == 0, back=True, asked=self.open_calls()
         )
         await self._emit(marker)
 
@@ -212,7 +212,7 @@ class ClaudeDialIn:
         async for batch in self._rows():
             found = found or any(missing.encode() in record.raw for record in batch)
             count += len(batch)
-            await self.tell(batch)
+            await self.deliver(batch)
         logger.info("a gap was filled from the transcript", extra={"pid": self.pid, "rows": count})
         return found
 
@@ -226,7 +226,7 @@ class ClaudeDialIn:
                 yield batch
 
     async def _emit(self, marker: ConnectionMarker) -> None:
-        await self.tell([Record(link_marker(marker), "gateway")])
+        await self.deliver([Record(link_marker(marker), "gateway")])
 
 
 def _read(path: Path, offset: int) -> bytes:

@@ -46,7 +46,7 @@ class DialInRoutes:
     def open(self, session: SessionId, link: DialInLink) -> None:
         self._expected[session] = link
 
-    def shut(self, session: SessionId, link: DialInLink) -> bool:
+    def close(self, session: SessionId, link: DialInLink) -> bool:
         """Stop expecting this link's agent. Return False if the session already expects another one."""
         if self._expected.get(session) is not link:
             return False
@@ -93,7 +93,7 @@ class DialInRoutes:
 
     def _enter(self, opening: Handshake) -> "_DialInProtocol":
         link = self.find(session_id(opening.params["session"]))
-        return _DialInProtocol(link.enter(opening.head.first("x-last-request-id")))
+        return _DialInProtocol(link.accept_socket(opening.head.first("x-last-request-id")))
 
 
 def _post(request: Request) -> Steps:

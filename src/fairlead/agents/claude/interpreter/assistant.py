@@ -35,30 +35,30 @@ FILLER: Final = "No response requested."
 # --- whole blocks --------------------------------------------------------------------------------------
 
 
-def blocks_of(content: Any) -> list[dict[str, Any]]:
+def as_blocks(content: Any) -> list[dict[str, Any]]:
     """A message's content as blocks; a plain string becomes a text block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def fills(record: AssistantRecord) -> bool:
+def is_filler(record: AssistantRecord) -> bool:
     """Whether the CLI wrote this in place of a missing answer when it resumed an interrupted conversation.
 
     It is only for the model; the CLI's own screen does not show it."""
-    blocks = blocks_of(record.message.content)
+    blocks = as_blocks(record.message.content)
     return record.message.model == SYNTHETIC and [block.get("text") for block in blocks] == [FILLER]
 
 
 def assistant(step: Step, record: AssistantRecord, thread: str) -> None:
-    blocks = blocks_of(record.message.content)
+    blocks = as_blocks(record.message.content)
     message = record.message.id or step.source
     first = len(step.events)
     for block in blocks:
         _block(step, record, block, message, thread, len(blocks) == 1)
-    costs.count(step, first, record.message.usage)
+    costs.attach_tokens(step, first, record.message.usage)
     if len(step.events) == first:
-        step.keep("assistant", thread=thread)
+        step.store_record("assistant", thread=thread)
 
 
 def _block(step: Step, record: AssistantRecord, block: dict[str, Any], message: str, thread: str, alone: bool) -> None:
@@ -71,12 +71,12 @@ def _block(step: Step, record: AssistantRecord, block: dict[str, Any], message: 
     if kind == "text":
         text = block["text"]
         marks = _marks(step, message, thread, index, len(text))
-        step.tell(Text, part=index, thread=thread, text=text, marks=marks, error=record.error or "", **where)
+        step.emit(Text, part=index, thread=thread, text=text, marks=marks, error=record.error or "", **where)
     elif kind == "thinking":
         text = _string(block.get("thinking"))
         signature = _string(block.get("signature") or block.get("data"))
         marks = _marks(step, message, thread, index, len(text))
-        step.tell(Thinking, part=index, thread=thread, text=text, signature=signature, marks=marks, **where)
+        step.emit(Thinking, part=index, thread=thread, text=text, signature=signature, marks=marks, **where)
     elif kind == "tool_use":
         subagents.called(
             step,
@@ -90,7 +90,7 @@ def _block(step: Step, record: AssistantRecord, block: dict[str, Any], message: 
             marks=_marks(step, message, thread, index, None),
         )
     else:
-        step.keep("assistant", _string(block.get("type")), known=False, part=index, thread=thread)
+        step.store_record("assistant", _string(block.get("type")), known=False, part=index, thread=thread)
 
 
 def _kind(block: dict[str, Any]) -> str:
@@ -178,14 +178,14 @@ def _marks(step: Step, message: str, thread: str, index: int, length: int | None
     return marks if length is None or length >= piece.length else ()
 
 
-def note_final(step: Step, record: AssistantRecord) -> None:
+def update_final_flag(step: Step, record: AssistantRecord) -> None:
     """Record whether the main thread's answer is the turn's last one.
 
     Assistant records on the wire have no stop reason; their copies in the transcript have one."""
     turn = step.state.turn
     if turn is None:
         return
-    kinds = {_kind(block) for block in blocks_of(record.message.content)}
+    kinds = {_kind(block) for block in as_blocks(record.message.content)}
     stop = record.message.stop_reason
     turn.error = record.error or ""
     if "tool_use" in kinds:
@@ -228,7 +228,7 @@ def streamed(step: Step, record: StreamRecord, thread: str, known: bool = True) 
         stream.over = True
         if state.turn is not None and not thread and stream.stop in FINAL:
             state.turn.final = True
-    step.keep("stream_event", event.type, thread=thread if known else "")
+    step.store_record("stream_event", event.type, thread=thread if known else "")
     if stream is not None:
         state.expecting[event_id(step.source, "record")] = thread
 
@@ -261,20 +261,20 @@ def _delta(step: Step, stream: MessageStream, index: int, delta: dict[str, Any] 
         return False
     where: dict[str, Any] = {"message": MessageId(stream.message), "block": index, "offset": piece.length}
     if found[1] == "signature":
-        step.tell(ThinkingDelta, thread=thread, signature=piece_text, **where)
+        step.emit(ThinkingDelta, thread=thread, signature=piece_text, **where)
         return True
     piece.length += len(piece_text)
     piece.checksum = _checksum(piece_text, piece.checksum)
     if piece.kind == "text":
-        step.tell(TextDelta, thread=thread, text=piece_text, **where)
+        step.emit(TextDelta, thread=thread, text=piece_text, **where)
     elif piece.kind == "thinking":
-        step.tell(ThinkingDelta, thread=thread, text=piece_text, **where)
+        step.emit(ThinkingDelta, thread=thread, text=piece_text, **where)
     else:
-        step.tell(InputDelta, thread=thread, call=CallId(piece.call), name=piece.name, json=piece_text, **where)
+        step.emit(InputDelta, thread=thread, call=CallId(piece.call), name=piece.name, json=piece_text, **where)
     return True
 
 
-def placed_delta(streams: dict[str, MessageStream], event: Delta, seq: int) -> None:
+def add_mark(streams: dict[str, MessageStream], event: Delta, seq: int) -> None:
     """Add the seq that the log gave to a delta to the marks of its block."""
     size = len(event.json) if isinstance(event, InputDelta) else len(event.text)
     for stream in streams.values():

@@ -88,7 +88,7 @@ def _covers(total: float, totals: dict[str, dict[str, float]], base: CostBaselin
     )
 
 
-def count(step: Step, first: int, usage: Any) -> None:
+def attach_tokens(step: Step, first: int, usage: Any) -> None:
     """Attach the model's token count to the last of the record's own blocks among the step's events from `first` on.
 
     A call may have released deferred records of its subagent: their blocks are not the record's own. A `Task` call is

@@ -32,7 +32,7 @@ PROMPT_KEY: Final = "prompt:"
 row, or by its prompt. A key without a prefix is the call itself."""
 
 
-def hold(step: Step, key: str) -> bool:
+def defer(step: Step, key: str) -> bool:
     """Hold the record until its thread is known. Return False if there is no room left."""
     state = step.state
     held = sum(map(len, state.held.values()))
@@ -43,7 +43,7 @@ def hold(step: Step, key: str) -> bool:
     return True
 
 
-def release(step: Step, key: str, thread: str) -> None:
+def replay(step: Step, key: str, thread: str) -> None:
     """Replay the records held under `key`, and the records that turn out to follow them.
 
     Not recursive: chains can be long."""
@@ -67,13 +67,13 @@ def release_all(step: Step) -> None:
     roots = [key for key in state.held if key.startswith(PROMPT_KEY)]
     if len(roots) == len(state.prompts) == 1:
         # Exactly one subagent lacks its rows and one root lacks its subagent: link them, even if the prompts differ.
-        release(step, roots[0], state.prompts.popitem()[0])
+        replay(step, roots[0], state.prompts.popitem()[0])
     for key in list(state.held):
         if key not in state.held:
             continue  # already released as part of another chain
         chain = _chain(step, key)
         rows = [record.source for link in chain for record in state.held[link]]
-        step.tell(
+        step.emit(
             Notice,
             part=key,
             kind="unresolved",
@@ -82,7 +82,7 @@ def release_all(step: Step) -> None:
         )
         first = len(step.events)
         for link in chain:
-            release(step, link, "")
+            replay(step, link, "")
         known = state.orphans.setdefault(key, UnresolvedRecords())
         trim(state.orphans, ORPHANS_KEPT)
         _note(known, step.events[first:], rows)
@@ -114,7 +114,7 @@ def _resolve(step: Step, key: str, thread: str) -> None:
     state = step.state
     orphan = state.orphans.pop(key)
     if orphan.messages or orphan.calls:
-        step.tell(
+        step.emit(
             SubagentResolved,
             part=key,
             thread=state.subagents[thread].thread if thread in state.subagents else "",
@@ -129,5 +129,5 @@ def _resolve(step: Step, key: str, thread: str) -> None:
     for row in orphan.rows:
         state.ancestry[row] = thread
         if ROW_KEY + row in state.held or ROW_KEY + row in state.orphans:
-            release(step, ROW_KEY + row, thread)
+            replay(step, ROW_KEY + row, thread)
     trim(state.ancestry, ANCESTRY_KEPT)

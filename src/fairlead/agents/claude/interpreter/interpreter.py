@@ -99,12 +99,12 @@ class ClaudeInterpreter:
             terminal_prompts.end_if_stopped(step)
         elif isinstance(message, AssistantRecord) and not message.parent_call and not in_sidechain(message):
             # The transcript's copy of a wire record has the true stop reason.
-            assistant.note_final(step, message)
+            assistant.update_final_flag(step, message)
         return self._outcome(step)
 
-    def placed(self, event: Event, seq: int) -> None:
+    def assign_seq(self, event: Event, seq: int) -> None:
         if isinstance(event, Delta):
-            assistant.placed_delta(self._state.streams, event, seq)
+            assistant.add_mark(self._state.streams, event, seq)
         elif isinstance(event, RecordStored):
             thread = self._state.expecting.pop(event.id, None)
             if thread is not None and thread in self._state.streams:
@@ -116,12 +116,12 @@ class ClaudeInterpreter:
     def exited(self, reason: str, cause: str) -> Interpretation:
         step = self._step(cause, Record(b"", ""))
         state = self._state
-        terminal_prompts.unsaid(step)
+        terminal_prompts.emit_unconfirmed(step)
         deferred.release_all(step)
-        ending = turns.judged(step, reason)
+        ending = turns.ending_without_result(step, reason)
         if state.compacting:
             state.compacting = False
-            step.tell(Compaction, phase="ended")
+            step.emit(Compaction, phase="ended")
         closed = subagents.close(step, everything=True)
         turns.signal(step, TurnSignal.EXIT, ending, closed)
         for thread in list(state.streams):
@@ -132,19 +132,19 @@ class ClaudeInterpreter:
         state.base = costs.next_process(state.base)
         return step.outcome()
 
-    def settle(self) -> Interpretation:
+    def end_quiet_turn(self) -> Interpretation:
         turn = self._state.turn
         step = self._step("" if turn is None else turn.id, Record(b"", "transcript"))
-        turns.end_if_over(step)
+        turns.end_if_final(step)
         return step.outcome()
 
-    def give_up(self, cause: str) -> Interpretation:
+    def flush_unresolved(self, cause: str) -> Interpretation:
         step = self._step(cause, Record(b"", "transcript"))
         deferred.release_all(step)
         return step.outcome()
 
     @property
-    def waiting(self) -> int:
+    def deferred_count(self) -> int:
         return sum(map(len, self._state.held.values()))
 
     @property
@@ -158,7 +158,7 @@ class ClaudeInterpreter:
         return self._state.phase not in (TurnPhase.IDLE, TurnPhase.BACKGROUND)
 
     @property
-    def background(self) -> int:
+    def background_tasks(self) -> int:
         return sum(task.background for task in self._state.tasks.values())
 
     @property
@@ -206,10 +206,10 @@ class ClaudeInterpreter:
         if isinstance(message, InterruptMarker):
             turns.signal(step, TurnSignal.INTERRUPT)
         elif isinstance(message, ConnectionMarker):
-            system.link(step, message)
+            system.on_reconnect(step, message)
         elif isinstance(message, SubagentLink) and not seen:
-            step.keep("subagent_link", message.agentId)
-            subagents.learn(step, message.agentId, message.toolUseId)
+            step.store_record("subagent_link", message.agentId)
+            subagents.link_agent(step, message.agentId, message.toolUseId)
         elif isinstance(message, UserRecord) and not seen:
             user.prompt(step, message)
         elif isinstance(message, TypedPrompt) and not seen:
@@ -231,7 +231,7 @@ class ClaudeInterpreter:
             case Status():
                 system.status(step, message)
             case CompactBoundary():
-                system.boundary(step, message)
+                system.on_compact_boundary(step, message)
             case TaskStarted():
                 tasks.started(step, message)
             case TaskProgress():
@@ -247,7 +247,7 @@ class ClaudeInterpreter:
             case SystemNotice():
                 system.notice(step, message)
             case SystemQuiet():
-                step.keep("system", message.subtype)
+                step.store_record("system", message.subtype)
             case ToolProgressRecord():
                 system.tool_progress(step, message)
             case ToolUseSummary():
@@ -255,22 +255,22 @@ class ClaudeInterpreter:
             case AuthStatus():
                 system.auth(step, message)
             case RateLimitRecord():
-                step.tell(RateLimit, info=message.rate_limit_info)
+                step.emit(RateLimit, info=message.rate_limit_info)
             case ProgressRecord():
                 system.progress(step, message)
             case ControlRequest():
                 system.permission(step, message)
             case TitleRecord():
-                step.tell(Notice, kind="title", text=message.summary or message.customTitle or "")
+                step.emit(Notice, kind="title", text=message.summary or message.customTitle or "")
             case QuietRecord():
-                step.keep(message.type)
+                step.store_record(message.type)
             case UnknownRecord():
                 self._unknown(step, message)
             case InvalidRecord():
-                step.keep("garbage", known=False)
+                step.store_record("garbage", known=False)
             case InterruptMarker() | ConnectionMarker() | SubagentLink() | TypedPrompt() | TerminalMarker():
                 # Only the gateway makes these; from the agent it is an unknown type.
-                step.keep("fairlead", known=False)
+                step.store_record("fairlead", known=False)
             case ControlResponse() | ControlCancel() | KeepAlive():
                 pass
             case _:
@@ -281,43 +281,43 @@ class ClaudeInterpreter:
             user.replayed(step, message)
             return
         row = _row(message)
-        thread, key = subagents.thread_of(step, row)
+        thread, key = subagents.resolve_thread(step, row)
         if thread is not None:
             self._in_thread(step, message, thread)
-            subagents.belongs(step, row, thread)
+            subagents.link_row(step, row, thread)
         elif isinstance(message, StreamRecord):
             assistant.streamed(step, message, key, known=False)
-        elif deferred.hold(step, key):
-            step.keep("assistant" if isinstance(message, AssistantRecord) else "user")
+        elif deferred.defer(step, key):
+            step.store_record("assistant" if isinstance(message, AssistantRecord) else "user")
         else:
             self._in_thread(step, message, "")
-            subagents.belongs(step, row, "")
+            subagents.link_row(step, row, "")
 
     def _between(self, step: Step, message: WireRecord) -> None:
         """Link a sidechain row without content: later rows name it as their parent."""
         row = _row(message)
         if not (row.sidechain and row.uuid and row.parent_row) or getattr(message, "agentId", None):
             return
-        thread, key = subagents.thread_of(step, row)
+        thread, key = subagents.resolve_thread(step, row)
         if thread is None:
-            deferred.hold(step, key)
+            deferred.defer(step, key)
         else:
-            subagents.belongs(step, row, thread)
+            subagents.link_row(step, row, thread)
 
     def _in_thread(self, step: Step, message: _Conversation, thread: str) -> None:
         match message:
             case StreamRecord():
-                turns.speaks(step, thread)
+                turns.on_output(step, thread)
                 assistant.streamed(step, message, thread)
-            case AssistantRecord() if assistant.fills(message):
-                step.keep("assistant", "filler", thread=thread)
+            case AssistantRecord() if assistant.is_filler(message):
+                step.store_record("assistant", "filler", thread=thread)
             case AssistantRecord() if message.isCompactSummary:
-                step.keep("assistant", "compact_summary", thread=thread)
+                step.store_record("assistant", "compact_summary", thread=thread)
             case AssistantRecord():
-                if assistant.blocks_of(message.message.content):
-                    turns.speaks(step, thread)
+                if assistant.as_blocks(message.message.content):
+                    turns.on_output(step, thread)
                 if not thread:
-                    assistant.note_final(step, message)
+                    assistant.update_final_flag(step, message)
                 assistant.assistant(step, message, thread)
             case UserRecord():
                 user.user(step, message, thread)
@@ -332,7 +332,7 @@ class ClaudeInterpreter:
         step.origin = msgspec.convert(held.origin, Origin)
         if isinstance(message, UserRecord | AssistantRecord):
             self._in_thread(step, message, thread)
-        subagents.belongs(step, _row(message), thread)
+        subagents.link_row(step, _row(message), thread)
         step.source, step.origin, step.raw, step.released = outer
 
     def _result(self, step: Step, message: ResultRecord) -> None:
@@ -347,7 +347,7 @@ class ClaudeInterpreter:
         if message.type == "result" and self._state.turn is not None:
             # A turn must end, even if its result cannot be decoded.
             turns.signal(step, TurnSignal.RESULT, TurnEnding(status="failed", reason="the result could not be read"))
-        step.keep(message.type, message.subtype, known=False)
+        step.store_record(message.type, message.subtype, known=False)
 
 
 def _row(message: WireRecord) -> subagents.ThreadRow:

@@ -34,7 +34,7 @@ class Step:
         self.events: list[Event] = []
         self.drop: list[int] = []
 
-    def tell(self, kind: type[Any], /, *, part: int | str = 0, thread: str = "", **fields: Any) -> None:
+    def emit(self, kind: type[Any], /, *, part: int | str = 0, thread: str = "", **fields: Any) -> None:
         """Emit an event. `part` distinguishes the ids of several events of one kind from one record."""
         self.events.append(
             kind(
@@ -52,17 +52,17 @@ class Step:
             return TurnId(began)
         return None if self.state.turn is None else TurnId(self.state.turn.id)
 
-    def keep(
+    def store_record(
         self, record: str, subtype: str = "", *, known: bool = True, part: int | str = 0, thread: str = ""
     ) -> None:
         """Store a record that is of interest for its bytes only."""
         if not self.released:
-            self.tell(RecordStored, record=record, subtype=subtype, known=known, part=part, thread=thread)
+            self.emit(RecordStored, record=record, subtype=subtype, known=known, part=part, thread=thread)
 
-    def keep_unless_told(self, record: str, subtype: str) -> None:
+    def store_if_silent(self, record: str, subtype: str) -> None:
         """Store the record if it has emitted no event."""
         if not self.events:
-            self.keep(record, subtype)
+            self.store_record(record, subtype)
 
     def outcome(self) -> Interpretation:
         self._let_go()
@@ -82,11 +82,11 @@ class Step:
         stream = self.state.streams.pop(thread, None)
         if stream is None:
             return
-        self.end_unwritten(thread, stream)
+        self.end_unfinished_calls(thread, stream)
         if all(piece.told or not piece.marks for piece in stream.pieces.values()):
             self.drop.extend(stream.kept)
 
-    def end_unwritten(self, thread: str, stream: MessageStream) -> None:
+    def end_unfinished_calls(self, thread: str, stream: MessageStream) -> None:
         """End the calls that the model began to write and will never make: clients have received their deltas."""
         state = self.state
         for piece in stream.pieces.values():
@@ -95,7 +95,7 @@ class Step:
                 state.ended.add(piece.call, CALLS_SEEN)
                 call = CallId(piece.call)
                 how: dict[str, Any] = {"is_error": True, "status": "interrupted"}
-                self.tell(ToolEnded, part=call, thread=thread, call=call, name=piece.name, **how)
+                self.emit(ToolEnded, part=call, thread=thread, call=call, name=piece.name, **how)
 
 
 def subagent_of(thread: str) -> SubagentId | None:

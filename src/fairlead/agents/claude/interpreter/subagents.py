@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fairlead.agents.claude.interpreter.deferred import AGENT_KEY, PROMPT_KEY, ROW_KEY, release
+from fairlead.agents.claude.interpreter.deferred import AGENT_KEY, PROMPT_KEY, ROW_KEY, replay
 from fairlead.agents.claude.interpreter.state import (
     ANCESTRY_KEPT,
     CALLS_OPEN,
@@ -48,7 +48,7 @@ class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str = ""
 
 
-def thread_of(step: Step, row: ThreadRow) -> tuple[str | None, str]:
+def resolve_thread(step: Step, row: ThreadRow) -> tuple[str | None, str]:
     """Return the thread of a record, or None and the key under which to hold the record.
 
     It is found by the call that the record names, else by the CLI's id of the subagent, else (older transcripts have
@@ -57,10 +57,10 @@ def thread_of(step: Step, row: ThreadRow) -> tuple[str | None, str]:
     if row.parent_call:
         parent = row.parent_call
         if parent in state.calls and parent not in state.subagents:
-            adopt(step, parent)
+            promote_to_subagent(step, parent)
         known = _is_known(step, parent)
         if known and row.agent:
-            learn(step, row.agent, parent)
+            link_agent(step, row.agent, parent)
         return (parent if known else None), parent
     if not row.sidechain:
         return "", ""
@@ -80,12 +80,12 @@ def thread_of(step: Step, row: ThreadRow) -> tuple[str | None, str]:
     return None, (ROW_KEY + row.parent_row if row.parent_row else PROMPT_KEY + row.prompt)
 
 
-def belongs(step: Step, row: ThreadRow, thread: str) -> None:
+def link_row(step: Step, row: ThreadRow, thread: str) -> None:
     """Remember the thread of a sidechain row, and release the deferred rows that follow it."""
     if thread and row.sidechain and not row.agent and not row.parent_call and row.uuid:
         step.state.ancestry[row.uuid] = thread
         trim(step.state.ancestry, ANCESTRY_KEPT)
-        release(step, ROW_KEY + row.uuid, thread)
+        replay(step, ROW_KEY + row.uuid, thread)
 
 
 def _await_call(step: Step, agent: str, prompt: str) -> None:
@@ -101,10 +101,10 @@ def _match(step: Step, prompt: str) -> None:
     agents = [agent for agent, wanted in state.roots.items() if wanted == prompt]
     calls = [call for call, given in state.prompts.items() if given == prompt]
     if len(agents) == 1 and len(calls) == 1:
-        learn(step, agents[0], calls[0])
+        link_agent(step, agents[0], calls[0])
 
 
-def learn(step: Step, agent: str, call: str) -> None:
+def link_agent(step: Step, agent: str, call: str) -> None:
     """Link the CLI's own id of a subagent to its call, and release the records that wait for it."""
     state = step.state
     state.roots.pop(agent, None)
@@ -113,7 +113,7 @@ def learn(step: Step, agent: str, call: str) -> None:
         state.agents[agent] = call
         trim(state.agents, THREADS_KEPT)
     if _is_known(step, call):
-        release(step, AGENT_KEY + agent, call)
+        replay(step, AGENT_KEY + agent, call)
 
 
 def _is_known(step: Step, call: str) -> bool:
@@ -133,7 +133,7 @@ def called(
     plan = arguments.get("plan")
     state.calls[call] = OpenCall(name, thread, plan if name == "ExitPlanMode" and isinstance(plan, str) else "")
     trim(state.calls, CALLS_OPEN)
-    step.tell(
+    step.emit(
         ToolCalled,
         part=block,
         thread=thread,
@@ -147,8 +147,8 @@ def called(
     if name in SPAWNING:
         start(step, call, thread, arguments)
     elif call in state.held:
-        adopt(step, call)
-    release(step, call, call)
+        promote_to_subagent(step, call)
+    replay(step, call, call)
 
 
 def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread: str, part: int) -> None:
@@ -156,7 +156,7 @@ def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread
     state = step.state
     known = state.calls.pop(call, None)
     if known is None and call in state.ended:
-        step.keep("user", "tool_result", part=part, thread=thread)
+        step.store_record("user", "tool_result", part=part, thread=thread)
         return
     where = thread if known is None else known.thread
     interrupted = is_error and (
@@ -165,7 +165,7 @@ def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread
     status = "interrupted" if interrupted else "failed" if is_error else "done"
     facts = data if isinstance(data, dict) else {}
     goes_on = call in state.subagents and _goes_on(state.subagents[call], facts, is_error)
-    step.tell(
+    step.emit(
         ToolEnded,
         part=part,
         thread=where,
@@ -197,13 +197,13 @@ def _result_of_subagent(
     subagent = step.state.subagents[call]
     agent = facts.get("agentId") or _agent_in(content)
     if isinstance(agent, str):
-        learn(step, agent, call)
+        link_agent(step, agent, call)
     if _goes_on(subagent, facts, is_error):
         subagent.background = True
         task = step.state.tasks.setdefault(agent if isinstance(agent, str) else call, OpenTask(call, about=name))
         task.background = True
         return
-    status: End = "stopped" if interrupted else "failed" if is_error else noted(subagent.noted)
+    status: End = "stopped" if interrupted else "failed" if is_error else end_status(subagent.noted)
     # The structured result has only the subagent's text; the model's copy also has notes for the model.
     finish(step, call, status, text_of(facts.get("content") or content))
 
@@ -251,7 +251,7 @@ def start(step: Step, call: str, thread: str, facts: dict[str, Any], background:
     if prompt and not again and call not in state.agents.values():
         state.prompts[call] = prompt
         trim(state.prompts, THREADS_KEPT)
-    step.tell(
+    step.emit(
         SubagentStarted,
         part=call,
         thread=thread,
@@ -264,10 +264,10 @@ def start(step: Step, call: str, thread: str, facts: dict[str, Any], background:
     )
     linked = [agent for agent, known in state.agents.items() if known == call]
     for agent in linked:
-        release(step, AGENT_KEY + agent, call)
+        replay(step, AGENT_KEY + agent, call)
     if call in state.prompts and PROMPT_KEY + prompt in state.orphans:
         del state.prompts[call]
-        release(step, PROMPT_KEY + prompt, call)
+        replay(step, PROMPT_KEY + prompt, call)
     if call in state.prompts:
         _match(step, prompt)
         if call in state.prompts and PROMPT_KEY + prompt in state.held:
@@ -286,13 +286,13 @@ def _take_root(step: Step, call: str, prompt: str) -> None:
     step.replay(step, first, call)
 
 
-def adopt(step: Step, call: str) -> None:
+def promote_to_subagent(step: Step, call: str) -> None:
     """Start a subagent for a call of a tool that is not in `SPAWNING`."""
     known = step.state.calls[call]
     start(step, call, known.thread, {"description": known.name})
 
 
-def noted(status: str) -> End:
+def end_status(status: str) -> End:
     """Translate the CLI's status of an ended task into ours."""
     if status == "failed":
         return "failed"
@@ -310,7 +310,7 @@ def finish(step: Step, call: str, status: End, summary: str) -> None:
     if step.origin != "transcript":
         # With a transcript, the subagent's own file may still show how they ended.
         _interrupt(step, [key for key, open_call in state.calls.items() if open_call.thread == call])
-    step.tell(
+    step.emit(
         SubagentEnded,
         part=call,
         thread=subagent.thread,
@@ -346,7 +346,7 @@ def close(step: Step, everything: bool = False) -> list[str]:
     _interrupt(step, calls, everything)
     for thread, stream in state.streams.items():
         if everything or not in_background(step, thread):
-            step.end_unwritten(thread, stream)
+            step.end_unfinished_calls(thread, stream)
     for call in [key for key in state.subagents if everything or not in_background(step, key)]:
         finish(step, call, "stopped", "")
     return calls
@@ -357,7 +357,7 @@ def _interrupt(step: Step, calls: list[str], everything: bool = False) -> None:
         goes_on = not everything and in_background(step, key)
         call = step.state.calls.pop(key)
         step.state.ended.add(key, CALLS_SEEN)
-        step.tell(
+        step.emit(
             ToolEnded,
             part=key,
             thread=call.thread,

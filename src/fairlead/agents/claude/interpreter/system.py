@@ -7,7 +7,7 @@ import msgspec
 from fairlead.agents.claude.interpreter import subagents, turns, user_text
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnSignal
-from fairlead.agents.claude.wire.control import CanUseTool, asked
+from fairlead.agents.claude.wire.control import CanUseTool, parse_request
 from fairlead.agents.claude.wire.decode import decode_object
 from fairlead.agents.claude.wire.markers import ConnectionMarker, TerminalMarker
 from fairlead.agents.claude.wire.records import (
@@ -41,16 +41,16 @@ _ENVELOPE: Final = frozenset({"type", "subtype", "uuid", "session_id", "sessionI
 # --- the link --------------------------------------------------------------------------------------------
 
 
-def link(step: Step, marker: ConnectionMarker) -> None:
+def on_reconnect(step: Step, marker: ConnectionMarker) -> None:
     """Handle a marker of the dial-in link: the agent's socket was disconnected for a while."""
     if marker.gap:
         for stream in step.state.streams.values():
             # Deltas after a gap would have wrong offsets: the whole block will bring their text.
             stream.torn = True
         text = "Some of what the agent said was lost on its way; its transcript has what was said whole."
-        step.tell(Notice, kind="link.gap", text=text)
+        step.emit(Notice, kind="link.gap", text=text)
     if marker.over:
-        turns.end_if_over(step)
+        turns.end_if_final(step)
     # Measured: a request that the CLI sends while its socket is down is lost, and its turn hangs until an interrupt.
     waiting = [call for call in subagents.foreground_calls(step) if call not in marker.asked]
     if marker.back and step.state.turn is not None and waiting:
@@ -58,7 +58,7 @@ def link(step: Step, marker: ConnectionMarker) -> None:
             "The agent's connection was lost and is back. What it asked meanwhile did not reach the gateway: "
             "if it does not go on, interrupt the turn."
         )
-        step.tell(Notice, kind="link.back", text=text, data={"offers": ["interrupt"], "calls": waiting})
+        step.emit(Notice, kind="link.back", text=text, data={"offers": ["interrupt"], "calls": waiting})
 
 
 # --- init and status -------------------------------------------------------------------------------------
@@ -80,10 +80,10 @@ def init(step: Step, record: Init) -> None:
     }
     before, state.ready = state.ready, ready
     if ready == before and mode == state.mode:
-        step.keep("system", "init")
+        step.store_record("system", "init")
     else:
         lists = {name: tuple(value) for name, value in ready.items() if isinstance(value, list)}
-        step.tell(AgentReady, mode=mode, **{**ready, **lists})
+        step.emit(AgentReady, mode=mode, **{**ready, **lists})
     if before:
         _mode(step, mode)
     state.mode = mode
@@ -98,7 +98,7 @@ def in_terminal(step: Step, marker: TerminalMarker) -> None:
         "cwd": marker.cwd,
     }
     state.ready, state.mode = ready, marker.mode
-    step.tell(AgentReady, mode=marker.mode, **ready)
+    step.emit(AgentReady, mode=marker.mode, **ready)
 
 
 def status(step: Step, record: Status) -> None:
@@ -106,28 +106,28 @@ def status(step: Step, record: Status) -> None:
     first = len(step.events)
     if record.status == "compacting" and not state.compacting:
         state.compacting = True
-        step.tell(Compaction, phase="started")
+        step.emit(Compaction, phase="started")
     elif record.status is None and state.compacting:
         state.compacting = False
-        step.tell(Compaction, phase="ended")
+        step.emit(Compaction, phase="ended")
     if record.permissionMode:
         _mode(step, record.permissionMode)
     if len(step.events) == first:
-        step.keep("system", "status")
+        step.store_record("system", "status")
 
 
 def _mode(step: Step, mode: str) -> None:
     if mode != step.state.mode:
         step.state.mode = mode
-        step.tell(ModeChanged, mode=mode)
+        step.emit(ModeChanged, mode=mode)
 
 
-def boundary(step: Step, record: CompactBoundary) -> None:
+def on_compact_boundary(step: Step, record: CompactBoundary) -> None:
     """Handle a compact boundary. It comes before or after the status that ends the compaction: both orders occur."""
     facts = record.compact_metadata or record.compactMetadata or record.microcompactMetadata or {}
     tokens = facts.get("pre_tokens", facts.get("preTokens"))
     trigger = facts.get("trigger")
-    step.tell(
+    step.emit(
         Compaction,
         phase="boundary",
         trigger=trigger if isinstance(trigger, str) else "",
@@ -140,7 +140,7 @@ def boundary(step: Step, record: CompactBoundary) -> None:
 
 def hook(step: Step, record: HookRecord) -> None:
     phases = {"hook_started": "started", "hook_progress": "progress", "hook_response": "ended"}
-    step.tell(
+    step.emit(
         HookProgress,
         hook=record.hook_id,
         name=record.hook_name or "",
@@ -159,22 +159,22 @@ def notice(step: Step, record: SystemNotice) -> None:
     kind = record.subtype
     if kind in ("local_command", "local_command_output"):
         kind = "local_command"
-        read = user_text.read(text)
+        read = user_text.classify(text)
         text = read.text if read.kind in ("output", "command") else text
     elif kind == "api_retry":
         text = f"{text or 'error'}: try {data.get('attempt')} of {data.get('max_retries')}"
-    step.tell(Notice, kind=kind, text=text, data=data)
+    step.emit(Notice, kind=kind, text=text, data=data)
 
 
 def auth(step: Step, record: AuthStatus) -> None:
     data = {"isAuthenticating": record.isAuthenticating, "output": record.output or []}
     text = record.error or "\n".join(record.output or [])
-    step.tell(Notice, kind="auth_status", text=text, data=data)
+    step.emit(Notice, kind="auth_status", text=text, data=data)
 
 
 def summary(step: Step, record: ToolUseSummary) -> None:
     calls = record.preceding_tool_use_ids or []
-    step.tell(Notice, kind="tool_use_summary", text=record.summary, data={"calls": calls})
+    step.emit(Notice, kind="tool_use_summary", text=record.summary, data={"calls": calls})
 
 
 def tool_progress(step: Step, record: ToolProgressRecord) -> None:
@@ -183,7 +183,7 @@ def tool_progress(step: Step, record: ToolProgressRecord) -> None:
     call, thread = record.tool_use_id, record.parent_tool_use_id or ""
     if call not in state.calls and thread in state.calls and thread not in state.subagents:
         call, thread = thread, state.calls[thread].thread
-    step.tell(
+    step.emit(
         ToolProgress,
         thread=thread,
         call=CallId(call),
@@ -200,7 +200,7 @@ def progress(step: Step, record: ProgressRecord) -> None:
         elapsed = record.data.get("elapsedTimeSeconds")
         output = record.data.get("output")
         known = step.state.calls.get(call)
-        step.tell(
+        step.emit(
             ToolProgress,
             thread="" if known is None else known.thread,
             call=CallId(call),
@@ -211,8 +211,8 @@ def progress(step: Step, record: ProgressRecord) -> None:
         return
     agent, parent = record.data.get("agentId"), record.parentToolUseID
     if kind == "agent_progress" and isinstance(agent, str) and parent in step.state.subagents:
-        subagents.learn(step, agent, parent)
-    step.keep_unless_told("progress", kind if isinstance(kind, str) else "")
+        subagents.link_agent(step, agent, parent)
+    step.store_if_silent("progress", kind if isinstance(kind, str) else "")
 
 
 # --- permission requests -------------------------------------------------------------------------------------
@@ -220,25 +220,25 @@ def progress(step: Step, record: ProgressRecord) -> None:
 
 def permission(step: Step, record: ControlRequest) -> None:
     """Handle can_use_tool; the driver handles every other control request."""
-    request = asked(record)
+    request = parse_request(record)
     if not isinstance(request, CanUseTool):
         return
     state = step.state
     call = state.calls.get(request.tool_use_id)
     thread = call.thread if call is not None else state.agents.get(request.agent_id or "", "")
-    turns.speaks(step, thread)
+    turns.on_output(step, thread)
     name = {"request": RequestId(record.request_id), "call": CallId(request.tool_use_id)}
     if request.tool_name == "AskUserQuestion":
         given = request.input.get("questions")
         questions = tuple(item for item in given if isinstance(item, dict)) if isinstance(given, list) else ()
-        step.tell(QuestionAsked, thread=thread, questions=questions, input=request.input, **name)
+        step.emit(QuestionAsked, thread=thread, questions=questions, input=request.input, **name)
     elif request.tool_name == "ExitPlanMode":
         given = request.input.get("plan")
         plan = given if isinstance(given, str) else call.plan if call is not None else ""
-        step.tell(PlanProposed, thread=thread, plan=plan, input=request.input, **name)
+        step.emit(PlanProposed, thread=thread, plan=plan, input=request.input, **name)
     else:
         handled = {"subtype", "tool_name", "input", "tool_use_id", "blocked_path", "decision_reason", "description"}
-        step.tell(
+        step.emit(
             PermissionRequested,
             thread=thread,
             tool=request.tool_name,

@@ -35,21 +35,21 @@ def started(step: Step, record: TaskStarted) -> None:
             facts = {"description": record.description, "subagent_type": record.subagent_type, "prompt": record.prompt}
             subagents.start(step, call, thread, facts, background or call in state.ended)
         if call in state.subagents:
-            subagents.learn(step, record.task_id, call)
-    step.keep_unless_told("system", "task_started")
+            subagents.link_agent(step, record.task_id, call)
+    step.store_if_silent("system", "task_started")
 
 
 def progressed(step: Step, record: TaskProgress) -> None:
     task = step.state.tasks.get(record.task_id)
     call = record.tool_use_id or (task.call if task is not None else "")
     if not call:
-        step.keep("system", "task_progress")
+        step.store_record("system", "task_progress")
         return
     elapsed = (record.usage or {}).get("duration_ms")
     known = step.state.calls.get(call)
     subagent = step.state.subagents.get(call)
     thread = known.thread if known is not None else subagent.thread if subagent is not None else ""
-    step.tell(
+    step.emit(
         ToolProgress,
         thread=thread,
         call=CallId(call),
@@ -63,7 +63,7 @@ def updated(step: Step, record: TaskUpdated) -> None:
     task = step.state.tasks.get(record.task_id)
     if task is not None and record.patch.get("is_backgrounded") is True:
         _to_background(step, task)
-    step.keep("system", "task_updated")
+    step.store_record("system", "task_updated")
 
 
 def changed(step: Step, record: BackgroundTasks) -> None:
@@ -78,19 +78,19 @@ def changed(step: Step, record: BackgroundTasks) -> None:
     trim(tasks, CALLS_OPEN)
     for task_id in [key for key, task in tasks.items() if task.background and key not in named]:
         del tasks[task_id]
-    step.keep("system", "background_tasks_changed")
+    step.store_record("system", "background_tasks_changed")
 
 
 def notified(step: Step, record: TaskNotification) -> None:
     _over(step, record.task_id, record.tool_use_id or "", record.status or "", record.summary or "")
-    step.keep_unless_told("system", "task_notification")
+    step.store_if_silent("system", "task_notification")
 
 
 def notified_by_text(step: Step, text: str) -> None:
     """Handle a notification from its text for the model: versions without task records, and transcripts, have only
     this."""
     _over(step, user_text.tag(text, "task-id"), user_text.tag(text, "tool-use-id"), user_text.tag(text, "status"), "")
-    step.keep_unless_told("user", "task_notification")
+    step.store_if_silent("user", "task_notification")
 
 
 def _to_background(step: Step, task: OpenTask) -> None:
@@ -108,14 +108,14 @@ def _over(step: Step, task_id: str, call: str, status: str, summary: str) -> Non
     if subagent is None:
         if task is not None and task.background:
             data = {"task": task_id, "call": call, "status": status}
-            step.tell(Notice, kind="task_notification", text=summary, data=data)
+            step.emit(Notice, kind="task_notification", text=summary, data=data)
     elif call in state.calls and not subagent.background:
         # Its result, with its text, follows at once.
         subagent.noted = status
     else:
-        subagents.finish(step, call, subagents.noted(status), summary)
+        subagents.finish(step, call, subagents.end_status(status), summary)
         last = not any(sub.background for sub in state.subagents.values())
-        if last and (subagents.noted(status) == "stopped" or not _reported(step)):
+        if last and (subagents.end_status(status) == "stopped" or not _reported(step)):
             turns.signal(step, TurnSignal.STOPPED)
 
 

@@ -108,7 +108,7 @@ def signal(
             state.turn = OpenTurn(turn_id(step.session, step.source))
             # Set the phase at once: records that the end releases must not open another turn.
             state.phase = TurnPhase.OWN if phase is TurnPhase.IDLE else phase
-            step.tell(TurnStarted, trigger="prompt" if sign is TurnSignal.PROMPT else "agent")
+            step.emit(TurnStarted, trigger="prompt" if sign is TurnSignal.PROMPT else "agent")
         elif action is TurnAction.CANCEL and state.turn is not None:
             state.turn.cancelled = True
         elif action is TurnAction.END:
@@ -117,7 +117,7 @@ def signal(
     return actions
 
 
-def speaks(step: Step, thread: str) -> None:
+def on_output(step: Step, thread: str) -> None:
     """Signal output in `thread`. Late output of an ended subagent opens no turn: nothing would end that turn."""
     if not thread:
         signal(step, TurnSignal.MAIN)
@@ -126,13 +126,13 @@ def speaks(step: Step, thread: str) -> None:
         signal(step, TurnSignal.SIDE)
 
 
-def end_if_over(step: Step) -> None:
+def end_if_final(step: Step) -> None:
     """End a turn whose final answer was seen, or that was interrupted: a transcript has no results, so such a turn ends
     before the next prompt."""
     turn = step.state.turn
     if turn is not None and (turn.final or turn.cancelled):
         outer, step.source = step.source, turn.id
-        signal(step, TurnSignal.RESULT, judged(step, ""))
+        signal(step, TurnSignal.RESULT, ending_without_result(step, ""))
         step.source = outer
 
 
@@ -142,7 +142,7 @@ def _end(step: Step, ending: TurnEnding, closed: list[str] | None) -> None:
             # With a transcript, another file may still show which thread they belong to.
             deferred.release_all(step)
         closed = subagents.close(step)
-    step.tell(
+    step.emit(
         TurnEnded,
         status=ending.status,
         reason=ending.reason,
@@ -159,7 +159,7 @@ def _end(step: Step, ending: TurnEnding, closed: list[str] | None) -> None:
     step.state.turn = None
 
 
-def judged(step: Step, reason: str) -> TurnEnding:
+def ending_without_result(step: Step, reason: str) -> TurnEnding:
     """The ending of an open turn without a result: it depends on whether the final answer was seen."""
     turn = step.state.turn
     if turn is not None and turn.cancelled:

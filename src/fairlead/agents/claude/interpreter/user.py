@@ -1,7 +1,7 @@
 """User records: our own prompts, tool results, and texts that the CLI writes in the user's name."""
 
 from fairlead.agents.claude.interpreter import subagents, tasks, terminal_prompts, turns, user_text
-from fairlead.agents.claude.interpreter.assistant import blocks_of
+from fairlead.agents.claude.interpreter.assistant import as_blocks
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnAction, TurnSignal
 from fairlead.agents.claude.wire.records import UserRecord
@@ -15,7 +15,7 @@ def prompt(step: Step, record: UserRecord) -> None:
     steers = TurnAction.STEER in turns.signal(step, TurnSignal.PROMPT)
     if steers and step.state.turn is not None:
         step.state.turn.final = False
-    step.tell(
+    step.emit(
         UserMessage,
         message=MessageId(step.source),
         content=content_blocks(record.message.content),
@@ -25,10 +25,10 @@ def prompt(step: Step, record: UserRecord) -> None:
 
 def user(step: Step, record: UserRecord, thread: str) -> None:
     """Handle a user record from the agent: the tool results first, then any other text in it."""
-    blocks = blocks_of(record.message.content)
+    blocks = as_blocks(record.message.content)
     results = [block for block in blocks if block.get("type") == "tool_result" and _is_text(block.get("tool_use_id"))]
     for part, block in enumerate(results):
-        turns.speaks(step, thread)
+        turns.on_output(step, thread)
         if not thread and step.state.turn is not None:
             step.state.turn.final = False
         # With several results in a record it is unclear to which of them the structured result belongs.
@@ -41,33 +41,33 @@ def user(step: Step, record: UserRecord, thread: str) -> None:
     if rest:
         _emit_text(step, record, rest, thread, with_result=bool(results))
     elif not results:
-        step.keep("user", thread=thread)
+        step.store_record("user", thread=thread)
 
 
 def _emit_text(step: Step, record: UserRecord, content: tuple[Content, ...], thread: str, *, with_result: bool) -> None:
     """Handle the text of a user record. Text in a record with a tool result (`with_result`) comes from the agent and is
     part of its turn: no person typed it."""
     text = plain_text(content)
-    classified = user_text.read(text)
-    if not thread and terminal_prompts.is_shown(step, text):
-        terminal_prompts.shown(step)
+    classified = user_text.classify(text)
+    if not thread and terminal_prompts.matches_pending(step, text):
+        terminal_prompts.confirm(step)
     elif classified.kind == "interrupted":
         if not thread:
             turns.signal(step, TurnSignal.INTERRUPT)
-        step.keep("user", "interrupted", thread=thread)
+        step.store_record("user", "interrupted", thread=thread)
     elif classified.kind == "task":
         tasks.notified_by_text(step, classified.text)
     elif classified.kind in ("output", "command"):
         kind = "local_command" if classified.kind == "output" else "command"
-        step.tell(Notice, thread=thread, kind=kind, text=classified.text)
+        step.emit(Notice, thread=thread, kind=kind, text=classified.text)
     elif classified.kind == "noise" or record.isMeta:
-        step.keep("user", thread=thread)
+        step.store_record("user", thread=thread)
     elif step.origin == "transcript" and not thread and not record.isCompactSummary and not with_result:
-        turns.end_if_over(step)
+        turns.end_if_final(step)
         prompt(step, record)
     else:
-        turns.speaks(step, thread)
-        step.tell(
+        turns.on_output(step, thread)
+        step.emit(
             UserMessage,
             thread=thread,
             message=MessageId(step.source),
@@ -80,9 +80,9 @@ def _emit_text(step: Step, record: UserRecord, content: tuple[Content, ...], thr
 
 def replayed(step: Step, record: UserRecord) -> None:
     """Ignore a replayed record, except the output of a local command, which always comes marked as a replay."""
-    classified = user_text.read(plain_text(content_blocks(record.message.content)))
+    classified = user_text.classify(plain_text(content_blocks(record.message.content)))
     if classified.kind == "output" and step.state.turn is not None:
-        step.tell(Notice, kind="local_command", text=classified.text)
+        step.emit(Notice, kind="local_command", text=classified.text)
 
 
 def _is_result(block: Content) -> bool:

@@ -26,7 +26,7 @@ class ClassifiedText(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-def read(text: str) -> ClassifiedText:
+def classify(text: str) -> ClassifiedText:
     """Classify a text. The `text` of the return value is the part to show to a person."""
     start = text.lstrip()
     if start.startswith(INTERRUPTED):

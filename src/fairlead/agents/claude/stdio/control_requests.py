@@ -65,12 +65,12 @@ class ControlRequestHandler:
         self._tasks: set[asyncio.Task[None]] = set()
         self._interruptible: set[asyncio.Task[None]] = set()
 
-    def repeats(self, record: ControlRequest) -> bool:
+    def answer_if_duplicate(self, record: ControlRequest) -> bool:
         """Return whether this request repeats a call that the hook has just allowed; if so, answer it here.
 
         The policy or, for a held hook, a person has allowed the call already, so the core never sees the request.
         Versions that are launched with ask rules (see launch.py) ask even though the hook has allowed the call."""
-        asked = control.asked(record)
+        asked = control.parse_request(record)
         if not isinstance(asked, control.CanUseTool) or self._allowed.get(asked.tool_use_id) != asked.input:
             return False
         del self._allowed[asked.tool_use_id]
@@ -78,11 +78,11 @@ class ControlRequestHandler:
         self._start(self._send(control.answer_line(record.request_id, allow)))
         return True
 
-    def take(self, record: ControlRequest) -> None:
+    def handle(self, record: ControlRequest) -> None:
         """Start serving a request. Returns at once."""
         if record.request_id in self._open:
             return  # repeated in an error answer; it is already being served
-        asked = control.asked(record)
+        asked = control.parse_request(record)
         if len(self._open) >= MOST_OPEN:
             self._start(self._refuse(record, asked, f"More than {MOST_OPEN} requests are open."))
             return
@@ -97,9 +97,9 @@ class ControlRequestHandler:
                 self._interruptible.add(opened.task)
                 opened.task.add_done_callback(self._interruptible.discard)
             case control.OtherRequest() | control.Malformed():
-                opened.task = self._start(self._reply(opened, control.error_line, control.refusal(asked)))
+                opened.task = self._start(self._reply(opened, control.error_line, control.rejection_text(asked)))
 
-    def withdraw(self, request_id: str) -> None:
+    def cancel(self, request_id: str) -> None:
         """Cancel a request that the CLI has withdrawn. Returns at once."""
         opened = self._open.pop(request_id, None)
         if opened is not None:
@@ -117,18 +117,18 @@ class ControlRequestHandler:
         if decision.behavior == "allow":
             given = opened.ask.input if decision.updated_input is None else decision.updated_input
             self._remember(opened.ask.call, given)
-        await self._reply(opened, control.answer_line, tool_hooks.of_decision(decision))
+        await self._reply(opened, control.answer_line, tool_hooks.from_decision(decision))
 
-    def calls(self) -> tuple[str, ...]:
+    def open_calls(self) -> tuple[str, ...]:
         """The calls with an undecided permission request."""
         return tuple(opened.ask.call for opened in self._open.values() if opened.ask is not None)
 
-    async def refuse_hooks(self) -> None:
+    async def deny_hooks(self) -> None:
         """Deny all open hooks before the CLI's input is closed: an unanswered hook would leave the tool to the CLI's
         own rules."""
         for opened in list(self._open.values()):
             if opened.record.subtype == "hook_callback":
-                await self._reply(opened, control.answer_line, tool_hooks.denial("The gateway ends this agent."))
+                await self._reply(opened, control.answer_line, tool_hooks.deny("The gateway ends this agent."))
                 opened.withdrawn = True
 
     async def close(self) -> None:
@@ -158,24 +158,24 @@ class ControlRequestHandler:
             input=asked.input,
             suggestions=tuple(asked.permission_suggestions or ()),
         )
-        await self._sink.asked(opened.ask)
+        await self._sink.permission_requested(opened.ask)
 
     async def _hook(self, opened: _OpenRequest, asked: control.HookCallback) -> None:
         if asked.callback_id != POLICY_HOOK:
             await self._reply(opened, control.error_line, f"No hook {asked.callback_id[:80]!r} was registered.")
             return
         try:
-            check = tool_hooks.call_of(asked.input, asked.tool_use_id or "")
+            check = tool_hooks.parse_call(asked.input, asked.tool_use_id or "")
         except msgspec.ValidationError as error:
             await self._reply(opened, control.answer_line, tool_hooks.not_understood(error))
             return
-        verdict = await tool_hooks.judge(self._sink, check)
+        verdict = await tool_hooks.check_policy(self._sink, check)
         if verdict.behavior is Behavior.ASK and must_hold(check.tool, self._version):
             await self._hold(opened, check, verdict)
             return
         if verdict.behavior is Behavior.ALLOW and self._version < BLOCKS_SINCE:
             self._remember(check.call, check.input)
-        await self._reply(opened, control.answer_line, tool_hooks.of_verdict(verdict, self._version))
+        await self._reply(opened, control.answer_line, tool_hooks.from_verdict(verdict, self._version))
 
     def _remember(self, call: str, given: dict[str, Any]) -> None:
         self._allowed[call] = given
@@ -187,9 +187,9 @@ class ControlRequestHandler:
         if opened.withdrawn:
             return
         opened.held = True
-        opened.ask, record = tool_hooks.question(opened.record.request_id, check, verdict)
+        opened.ask, record = tool_hooks.permission_request(opened.record.request_id, check, verdict)
         await self._deliver([record])
-        await self._sink.asked(opened.ask)
+        await self._sink.permission_requested(opened.ask)
 
     async def _mcp(self, opened: _OpenRequest, asked: control.McpCall) -> None:
         message_id = asked.message.get("id")
@@ -204,9 +204,9 @@ class ControlRequestHandler:
         answer = answer or {"jsonrpc": "2.0", "id": 0 if message_id is None else message_id, "result": {}}
         await self._reply(opened, control.mcp_answer_line, answer)
 
-    async def _refuse(self, record: ControlRequest, asked: control.Asked, problem: str) -> None:
+    async def _refuse(self, record: ControlRequest, asked: control.CliRequest, problem: str) -> None:
         if isinstance(asked, control.HookCallback):
-            await self._send(control.answer_line(record.request_id, tool_hooks.denial(problem)))
+            await self._send(control.answer_line(record.request_id, tool_hooks.deny(problem)))
         else:
             await self._send(control.error_line(record.request_id, problem))
 
@@ -220,7 +220,7 @@ class ControlRequestHandler:
         if opened.task is not None:
             await asyncio.wait({opened.task})  # the sink must receive the request before its cancellation
         if opened.ask is not None:
-            await self._sink.ask_cancelled(opened.ask.request)
+            await self._sink.permission_cancelled(opened.ask.request)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -19,7 +19,7 @@ from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.claude.wire.control import OtherRequest, request_line
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.encode import cancel_line, environment_line
-from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, OversizeSpill, stand_in
+from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
 from fairlead.agents.claude.wire.pending import PendingRequests, Settled, default_timeout
 from fairlead.agents.claude.wire.records import (
     ControlCancel,
@@ -132,16 +132,16 @@ class ClaudeAgent:
 
     async def _end(self) -> Exit:
         with contextlib.suppress(AgentFailed, TimeoutError):
-            await within(self._clock, REFUSING_SECONDS, self._serving.refuse_hooks())
+            await within(self._clock, REFUSING_SECONDS, self._serving.deny_hooks())
         return await self._link.stop()
 
-    async def tell(self, records: list[Record]) -> None:
+    async def deliver(self, records: list[Record]) -> None:
         """Deliver records that the link found outside the wire, in order with the wire's records."""
         await self._deliver([item for record in records for item in (*await self._before(record), record)])
 
-    def asked(self) -> tuple[str, ...]:
+    def open_calls(self) -> tuple[str, ...]:
         """The calls with an undecided permission request."""
-        return self._serving.calls()
+        return self._serving.open_calls()
 
     # --- the agent's output ------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class ClaudeAgent:
             record = Record(_stand_in(line) if isinstance(line, Oversize) else line)
             if _CONTROL in record.raw or not self._ready:
                 message = decode(record.raw)
-                if isinstance(message, ControlRequest) and self._serving.repeats(message):
+                if isinstance(message, ControlRequest) and self._serving.answer_if_duplicate(message):
                     continue
                 todo.append(message)
             if self._subagent_files is not None and self._subagent_files.concerns(record.raw):
@@ -186,13 +186,13 @@ class ClaudeAgent:
     def _act(self, record: WireRecord) -> None:
         match record:
             case ControlRequest():
-                self._serving.take(record)
+                self._serving.handle(record)
             case ControlResponse():
                 settled = self._pending.settle(record.response)
                 if settled is not None:
                     self._settle([settled])
             case ControlCancel():
-                self._serving.withdraw(record.request_id)
+                self._serving.cancel(record.request_id)
             case ResultRecord() if not self._ready:
                 self._complaints = tuple(record.errors or ())
             case _:
@@ -269,7 +269,7 @@ class ClaudeAgent:
                 raise
         finally:
             timer.cancel()
-            self._pending.give_up(request_id)
+            self._pending.drop(request_id)
             if answered.done() and not answered.cancelled():
                 answered.exception()  # mark it as retrieved, even where sending failed first
 
@@ -289,7 +289,7 @@ class ClaudeAgent:
             else:
                 waiting.set_result(one.answer)
             for request in one.permissions:
-                self._serving.take(request)
+                self._serving.handle(request)
 
 
 def _why(error: AgentFailed, ended: Exit, complaints: tuple[str, ...]) -> str:
@@ -303,4 +303,4 @@ def _why(error: AgentFailed, ended: Exit, complaints: tuple[str, ...]) -> str:
 
 def _stand_in(line: Oversize) -> bytes:
     """The log's placeholder for a line that is too long to store; its `subtype`, also in the event, is the file."""
-    return stand_in(line.place, line.size, line.head, line.cut)
+    return oversize_placeholder(line.place, line.size, line.head, line.cut)

@@ -340,14 +340,14 @@ class SubagentFiles:
 def _new_rows(file: TranscriptFile) -> Iterable[bytes]:
     while True:
         try:
-            file.fill()
+            file.read_more()
         except OSError:
             return
         if not file.items:
             return
         while file.items:
             item = file.items.popleft()
-            file.hand_on(item)
+            file.advance(item)
             yield from (record.raw for record in item.records)
 
 

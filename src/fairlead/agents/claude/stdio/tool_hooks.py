@@ -39,7 +39,7 @@ class _PreToolUse(msgspec.Struct):
     cwd: str = ""
 
 
-def call_of(given: Mapping[str, Any], call: str = "") -> ToolCheck:
+def parse_call(given: Mapping[str, Any], call: str = "") -> ToolCheck:
     """Parse the hook's input into the call to check; `call` is its id where it came separately from the input.
 
     Raises msgspec.ValidationError."""
@@ -54,10 +54,10 @@ def call_of(given: Mapping[str, Any], call: str = "") -> ToolCheck:
 
 
 def not_understood(error: msgspec.ValidationError) -> control.HookAnswer:
-    return denial(f"The gateway did not understand the call: {error}")
+    return deny(f"The gateway did not understand the call: {error}")
 
 
-async def judge(sink: AgentSink, check: ToolCheck) -> Verdict:
+async def check_policy(sink: AgentSink, check: ToolCheck) -> Verdict:
     """Return the policy's verdict. If the policy fails, deny: an error answer would let the CLI apply its own rules."""
     try:
         return await sink.check(check)
@@ -66,7 +66,7 @@ async def judge(sink: AgentSink, check: ToolCheck) -> Verdict:
         return Verdict(Behavior.DENY, "The gateway could not decide about this call.")
 
 
-def question(request: str, check: ToolCheck, verdict: Verdict) -> tuple[PermissionRequest, Record]:
+def permission_request(request: str, check: ToolCheck, verdict: Verdict) -> tuple[PermissionRequest, Record]:
     """Build a permission request, and the record that the CLI would have sent for it, so that every projection shows
     the request."""
     body = {
@@ -81,7 +81,7 @@ def question(request: str, check: ToolCheck, verdict: Verdict) -> tuple[Permissi
     return ask, Record(line[:-1])
 
 
-def of_verdict(verdict: Verdict, version: Version) -> control.HookAnswer:
+def from_verdict(verdict: Verdict, version: Version) -> control.HookAnswer:
     if verdict.behavior is Behavior.ALLOW and version < ASK_BINDS_SINCE and verdict.by != "rule":
         # In these versions our allow would override the user's own deny rules: unless a rule allows, theirs decide.
         return control.HookAnswer()
@@ -94,9 +94,9 @@ def of_verdict(verdict: Verdict, version: Version) -> control.HookAnswer:
     )
 
 
-def of_decision(decision: Decision) -> control.HookAnswer:
+def from_decision(decision: Decision) -> control.HookAnswer:
     if decision.behavior == "deny":
-        denied = denial(decision.message or NOT_WANTED)
+        denied = deny(decision.message or NOT_WANTED)
         if not decision.interrupt:
             return denied
         return msgspec.structs.replace(denied, continue_=False, stopReason="The user ended the run.")
@@ -106,7 +106,7 @@ def of_decision(decision: Decision) -> control.HookAnswer:
     return control.HookAnswer(hookSpecificOutput=output)
 
 
-def denial(reason: str) -> control.HookAnswer:
+def deny(reason: str) -> control.HookAnswer:
     output = control.HookOutput(hookEventName="PreToolUse", permissionDecision="deny", permissionDecisionReason=reason)
     return control.HookAnswer(hookSpecificOutput=output)
 
@@ -132,19 +132,19 @@ class HookPermissions:
     async def pre_tool_use(self, given: Mapping[str, Any]) -> control.HookAnswer:
         """Return the hook's answer once it is decided. If the caller is cancelled, cancel the permission request."""
         try:
-            check = call_of(given)
+            check = parse_call(given)
         except msgspec.ValidationError as error:
             return not_understood(error)
-        verdict = await self._finish(judge(self._sink, check))
+        verdict = await self._finish(check_policy(self._sink, check))
         if verdict.behavior is not Behavior.ASK:
-            return of_verdict(verdict, self._version)
-        ask, record = question(f"hook-{uuid.uuid4()}", check, verdict)
+            return from_verdict(verdict, self._version)
+        ask, record = permission_request(f"hook-{uuid.uuid4()}", check, verdict)
         held = self._held[ask.request] = _HeldHook(ask)
         try:
             await self._finish(self._put(ask, record))
             return await held.answer
         except asyncio.CancelledError:
-            self._start(self._sink.ask_cancelled(ask.request))
+            self._start(self._sink.permission_cancelled(ask.request))
             raise
         finally:
             del self._held[ask.request]
@@ -154,20 +154,20 @@ class HookPermissions:
         held = self._held.get(request)
         if held is None or held.answer.done():
             raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
-        held.answer.set_result(of_decision(decision))
+        held.answer.set_result(from_decision(decision))
 
-    def calls(self) -> tuple[str, ...]:
+    def open_calls(self) -> tuple[str, ...]:
         """The calls with an undecided permission request."""
         return tuple(held.ask.call for held in self._held.values() if not held.answer.done())
 
-    async def settled(self) -> None:
+    async def wait_finished(self) -> None:
         """Return when all started tasks have ended; await it before reporting the agent's exit."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def _put(self, ask: PermissionRequest, record: Record) -> None:
         await self._deliver([record])
-        await self._sink.asked(ask)
+        await self._sink.permission_requested(ask)
 
     async def _finish(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run `work` to its end even if the caller is cancelled; then raise the cancellation."""

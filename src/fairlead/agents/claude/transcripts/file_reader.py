@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead.agents.claude.transcripts.repair import GARBAGE, OVERSIZE, TORN, RepairedRow, read_line
-from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, OversizeSpill, stand_in
+from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
 from fairlead.model.agents import Record
 
 CHUNK = 256 << 10
@@ -77,7 +77,7 @@ class TranscriptFile:
         except OSError:
             return self.done
 
-    def fill(self) -> None:
+    def read_more(self) -> None:
         """Read more, if all rows read so far were delivered. Raises OSError."""
         if self.items:
             return
@@ -122,7 +122,7 @@ class TranscriptFile:
 
     def _item(self, line: bytes | Oversize, end: int) -> FileItem:
         if isinstance(line, Oversize):
-            raw = stand_in(line.place, line.size, line.head, line.cut)
+            raw = oversize_placeholder(line.place, line.size, line.head, line.cut)
             return FileItem(self._time(0, end), end, (Record(raw, "transcript", self._last),), (OVERSIZE,))
         read = read_line(line)
         records = []
@@ -158,9 +158,9 @@ class TranscriptFile:
         if len(raw) <= FRAGMENT_BYTES or self._spill is None:
             return raw
         self._spill.write(raw)
-        return stand_in(self._spill.done(), len(raw), raw[:KEPT_OF_FRAGMENT])
+        return oversize_placeholder(self._spill.done(), len(raw), raw[:KEPT_OF_FRAGMENT])
 
-    def torn(self) -> FileItem | None:
+    def partial_line(self) -> FileItem | None:
         """The last line, which has no newline. A whole row is treated like any other; a torn one is kept, and read
         again from its beginning if the rest of it arrives."""
         lines = self._splitter.end()
@@ -172,7 +172,7 @@ class TranscriptFile:
             self._read = self.done
         return item
 
-    def hand_on(self, item: FileItem) -> None:
+    def advance(self, item: FileItem) -> None:
         self.done = item.end
         for kind in item.damage:
             self.damage[kind] = self.damage.get(kind, 0) + 1
@@ -204,11 +204,11 @@ class FileRows:
     def __iter__(self) -> Iterator[FileItem]:
         """Raises OSError."""
         while True:
-            self._file.fill()
+            self._file.read_more()
             if not self._file.items:
                 return
             item = self._file.items.popleft()
-            self._file.hand_on(item)
+            self._file.advance(item)
             yield item
 
     def place_at(self, offset: int) -> FileOffset:

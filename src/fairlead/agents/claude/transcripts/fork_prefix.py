@@ -11,15 +11,15 @@ from pathlib import Path
 import msgspec
 
 from fairlead.agents.claude.transcripts.file_reader import FileRows
-from fairlead.agents.claude.transcripts.identity import name_of, named
+from fairlead.agents.claude.transcripts.identity import identify, name_of
 from fairlead.agents.claude.transcripts.reader import MAIN, ReaderOffset
 from fairlead.model.agents import Record
 from fairlead.model.transcripts import Shared
 
-Told = AsyncIterator[tuple[int, Record]]
+LogRecords = AsyncIterator[tuple[int, Record]]
 
 
-async def shared(path: Path, records: Told) -> Shared | None:
+async def shared(path: Path, records: LogRecords) -> Shared | None:
     """Compare a file with the other session's records, each given with the last seq of its events. Raises OSError."""
     rows = FileRows(path)
     mine, theirs = _Mine(rows), _Theirs(records)
@@ -49,8 +49,8 @@ class _Mine:
         """The uuid of the next row of the main thread; empty at the end."""
         self.between = []
         for end, record in self._rows:
-            row = named(record.raw)
-            if row is not None and row.speaks and row.main:
+            row = identify(record.raw)
+            if row is not None and row.is_conversation and row.is_main_thread:
                 self.end = end
                 return str(row.uuid)
             self.between.append((name_of(row, record.raw), record))
@@ -66,15 +66,15 @@ def _each(rows: FileRows) -> Iterator[tuple[int, Record]]:
 class _Theirs:
     """The other session's log. `between` has the names of all its records outside the main thread so far."""
 
-    def __init__(self, records: Told) -> None:
+    def __init__(self, records: LogRecords) -> None:
         self._records = records
         self.between: set[str] = set()
         self.uuid = ""
 
     async def next(self) -> int:
         async for seq, record in self._records:
-            row = named(record.raw)
-            if row is not None and row.speaks and row.main:
+            row = identify(record.raw)
+            if row is not None and row.is_conversation and row.is_main_thread:
                 self.uuid = str(row.uuid)
                 return seq
             self.between.add(name_of(row, record.raw))

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fairlead.model.json_repair import mend
+from fairlead.model.json_repair import repair_json
 
 T = TypeVar("T")
 
@@ -26,14 +26,14 @@ class RecordIdentity(msgspec.Struct):
     message: msgspec.Raw = msgspec.Raw()
 
     @property
-    def speaks(self) -> bool:
+    def is_conversation(self) -> bool:
         """Whether the record is part of a conversation."""
         return (
             self.type in CONVERSATION and isinstance(self.uuid, str) and bool(self.uuid) and self.isReplay is not True
         )
 
     @property
-    def main(self) -> bool:
+    def is_main_thread(self) -> bool:
         """Whether the record belongs to the main thread, not to a subagent."""
         return self.isSidechain is not True and not self.parent_tool_use_id
 
@@ -41,7 +41,7 @@ class RecordIdentity(msgspec.Struct):
 _named: Final = msgspec.json.Decoder(RecordIdentity)
 
 
-def named(raw: bytes) -> RecordIdentity | None:
+def identify(raw: bytes) -> RecordIdentity | None:
     return decoded(_named, raw)
 
 
@@ -56,7 +56,7 @@ def decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T | None:
     """Decode a JSON object; None for anything else. Half an emoji or a stray byte is repaired first."""
     for mending in (False, True):
         try:
-            return decoder.decode(mend(data) if mending else data)
+            return decoder.decode(repair_json(data) if mending else data)
         except msgspec.ValidationError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fairlead.agents.claude.transcripts.summary import HEAD, TAIL, facts
+from fairlead.agents.claude.transcripts.summary import HEAD, TAIL, summarize
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptProblem
 
@@ -62,7 +62,7 @@ def mark_of(path: Path) -> FileMark:
     return FileMark(str(path), status.st_size, status.st_mtime_ns)
 
 
-def look(path: Path, session: SessionId | None = None) -> FoundTranscript | TranscriptProblem:
+def summarize_file(path: Path, session: SessionId | None = None) -> FoundTranscript | TranscriptProblem:
     """Summarize a file; `session` is its session when the name does not contain it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -73,9 +73,9 @@ def look(path: Path, session: SessionId | None = None) -> FoundTranscript | Tran
         if not stat.S_ISREG(status.st_mode):
             return TranscriptProblem("unreadable", str(path), detail="not a file")
         if status.st_size <= HEAD + TAIL:
-            summary = facts(os.pread(descriptor, HEAD + TAIL, 0))
+            summary = summarize(os.pread(descriptor, HEAD + TAIL, 0))
         else:
-            summary = facts(os.pread(descriptor, HEAD, 0), os.pread(descriptor, TAIL, status.st_size - TAIL))
+            summary = summarize(os.pread(descriptor, HEAD, 0), os.pread(descriptor, TAIL, status.st_size - TAIL))
     except OSError as error:
         return TranscriptProblem("unreadable", str(path), detail=error.strerror or "")
     finally:
@@ -124,5 +124,5 @@ def scan_folder(
             news.append(TranscriptProblem("unreadable", str(entry), detail=error.strerror or ""))
             continue
         if not same:
-            news.append(look(entry, session))
+            news.append(summarize_file(entry, session))
     return files, news

@@ -46,7 +46,7 @@ class LegacySubagents:
                 self._unsure.discard(path)
         return known or ""
 
-    def unsure(self, folder: Path) -> bool:
+    def has_unknown_owner(self, folder: Path) -> bool:
         """Whether the folder has a file whose session is not known yet."""
         return any(path.parent == folder for path in self._unsure)
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.interpreter.state import THREADS_KEPT, trim
-from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decoded, name_of, named
-from fairlead.agents.claude.wire.framing import OversizeSpill, stand_in
+from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decoded, identify, name_of
+from fairlead.agents.claude.wire.framing import OversizeSpill, oversize_placeholder
 from fairlead.model.agents import Record
 from fairlead.model.transcripts import FOREIGN, MirroredRow
 
@@ -60,8 +60,8 @@ class WireTranscriptMatcher:
         """Maps the CLI's subagent id to the call that started the subagent."""
         self._count = self._last = 0
 
-    def told(self, record: Record) -> None:
-        row = named(record.raw)
+    def add_record(self, record: Record) -> None:
+        row = identify(record.raw)
         if record.origin == "transcript":
             self._note(name_of(row, record.raw))
             return
@@ -79,8 +79,8 @@ class WireTranscriptMatcher:
             self._blocks[message.id, digest] = row.uuid
             trim(self._blocks, KEPT)
 
-    def row(self, record: Record) -> MirroredRow | None:
-        row = named(record.raw)
+    def match_row(self, record: Record) -> MirroredRow | None:
+        row = identify(record.raw)
         if row is not None and row.isSidechain is True:
             record = self._inside(record, row)
         name = name_of(row, record.raw)
@@ -136,7 +136,7 @@ class WireTranscriptMatcher:
         if self._spill is None:
             return record
         self._spill.write(record.raw)
-        raw = stand_in(self._spill.done(), len(record.raw), record.raw[:SHOWN])
+        raw = oversize_placeholder(self._spill.done(), len(record.raw), record.raw[:SHOWN])
         return msgspec.structs.replace(record, raw=raw)
 
 

@@ -33,14 +33,14 @@ class RowOrdering:
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._early: list[Record] = []
         for record in known:
-            self.know(record)
+            self.note_delivered(record)
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether rows are held because they came before their parent."""
         return bool(self._early)
 
-    def know(self, record: Record) -> None:
+    def note_delivered(self, record: Record) -> None:
         """Note a row that was already delivered by other means."""
         self._note(_link(record))
 
@@ -58,7 +58,7 @@ class RowOrdering:
             ready_rows.append(ready)
         return ready_rows
 
-    def give_up(self) -> list[Record]:
+    def flush(self) -> list[Record]:
         """Stop waiting: return the held rows in the order of their arrival."""
         early, self._early = self._early, []
         for record in early:
@@ -98,7 +98,7 @@ class _Side(msgspec.Struct):
 _sides: Final = msgspec.json.Decoder(_Side)
 
 
-class LastWords:
+class SubagentResultBuffer:
     """Holds a subagent's result until the subagent's own last text has arrived: that text is in another file, which may
     be written later. The caller decides when to stop waiting (`give_up`)."""
 

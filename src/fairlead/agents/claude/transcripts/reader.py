@@ -28,7 +28,7 @@ BATCH_BYTES = 256 << 10
 AT_ONCE = 16 << 10
 """Up to this many bytes are read in the event loop, more in a thread: a damaged line takes up to a second per 20 MB."""
 MAIN = ""
-BESIDE = "beside:"
+LEGACY_PREFIX = "beside:"
 ELSEWHERE = "at:"
 """Names of files in a stored offset: the session's own file, legacy subagent files in the same folder, and another file
 of the session."""
@@ -111,7 +111,7 @@ class SessionReader:
 
     def _finish(self) -> TranscriptPage | None:
         for file in self._files.values():
-            torn = file.torn()
+            torn = file.partial_line()
             if torn is not None:
                 file.items.append(torn)
         return self._batch()
@@ -142,16 +142,18 @@ class SessionReader:
         changed = (_changed(subagents_folder(self._path)), _changed(self._path.parent))
         # The legacy layout has no `.meta.json` files that link subagents to calls: there is nothing to wait for.
         unlinked = any(
-            not file.linked for name, file in self._files.items() if _is_subagents(name) and not name.startswith(BESIDE)
+            not file.linked
+            for name, file in self._files.items()
+            if _is_subagents(name) and not name.startswith(LEGACY_PREFIX)
         )
-        if changed != self._folder_changed or unlinked or self._legacy.unsure(self._path.parent):
+        if changed != self._folder_changed or unlinked or self._legacy.has_unknown_owner(self._path.parent):
             self._folder_changed = changed
             for name, path in self._subagents().items():
                 self._add(name, path)
 
     def _subagents(self) -> dict[str, Path]:
         legacy = self._legacy.files(self._path.parent, self._session)
-        return {**subagent_files(self._path), **{f"{BESIDE}{name}": path for name, path in legacy.items()}}
+        return {**subagent_files(self._path), **{f"{LEGACY_PREFIX}{name}": path for name, path in legacy.items()}}
 
     def _add(self, name: str, path: Path) -> None:
         file = self._files.get(name)
@@ -169,7 +171,7 @@ class SessionReader:
 
     def _fill(self, file: TranscriptFile) -> None:
         try:
-            file.fill()
+            file.read_more()
         except FileNotFoundError:
             if file.name == MAIN and not any(other.items for other in self._files.values()):
                 raise NotFound("transcript of session", self._session) from None
@@ -186,7 +188,7 @@ class SessionReader:
                 break
             file = min(waiting, key=lambda file: file.items[0].at)
             item = file.items.popleft()
-            file.hand_on(item)
+            file.advance(item)
             records.extend(item.records)
             rows += 1
             size += sum(len(record.raw) for record in item.records)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.model.json_repair import mend
+from fairlead.model.json_repair import repair_json
 
 
 class RepairedRow(msgspec.Struct, frozen=True):
@@ -115,7 +115,7 @@ def _whole(data: bytes) -> RepairedRow | None:
         if mending and len(data) > _MENDED:
             return None  # `_search` finds it as well, in smaller steps
         try:
-            row = _times.decode(mend(data) if mending else data)
+            row = _times.decode(repair_json(data) if mending else data)
             return RepairedRow(data, row_time(row.timestamp), _text(row.uuid))
         except msgspec.ValidationError:
             return None

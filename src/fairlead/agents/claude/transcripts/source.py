@@ -82,7 +82,7 @@ class ClaudeTranscripts:
 
     async def look(self, session: SessionId) -> FoundTranscript | None:
         path = await self._find(session)
-        found = None if path is None else await asyncio.to_thread(index.look, path, session)
+        found = None if path is None else await asyncio.to_thread(index.summarize_file, path, session)
         return found if isinstance(found, FoundTranscript) else None
 
     async def discard(self, session: SessionId) -> None:
@@ -90,7 +90,7 @@ class ClaudeTranscripts:
             await asyncio.to_thread(discard, Path(self._spill), session)
 
     async def examine(self, path: str) -> FoundTranscript | TranscriptProblem:
-        return await asyncio.to_thread(index.look, Path(path))
+        return await asyncio.to_thread(index.summarize_file, Path(path))
 
     async def reader(
         self, session: SessionId, place: bytes = b"", *, after: str = "", since: str = "", path: str = ""
@@ -115,7 +115,7 @@ class ClaudeTranscripts:
             beside=self._legacy,
         )
 
-    async def shared(self, session: SessionId, records: fork_prefix.Told, path: str = "") -> Shared | None:
+    async def shared(self, session: SessionId, records: fork_prefix.LogRecords, path: str = "") -> Shared | None:
         file = Path(path) if path else await self._find(session)
         if file is None:
             raise NotFound("transcript of session", session)
@@ -124,10 +124,10 @@ class ClaudeTranscripts:
         except OSError:
             return None  # the reader will report the error
 
-    def copies(self, session: SessionId) -> WireTranscriptMatcher:
+    def mirror_matcher(self, session: SessionId) -> WireTranscriptMatcher:
         return WireTranscriptMatcher(self._spill_of(session))
 
-    async def glance(self, session: SessionId, limit: int) -> Sequence[Record]:
+    async def last_rows(self, session: SessionId, limit: int) -> Sequence[Record]:
         path = await self._find(session)
         if path is None:
             raise NotFound("transcript of session", session)

@@ -125,7 +125,7 @@ class _Gathered:
             self.first_prompt = self.first_prompt or prompt
 
 
-def facts(head: bytes, tail: bytes = b"") -> TranscriptSummary:
+def summarize(head: bytes, tail: bytes = b"") -> TranscriptSummary:
     """Summarize a file. `head` has its first bytes, `tail` its last (empty if `head` is the whole file), both cut
     anywhere."""
     gathered = _Gathered()

@@ -16,12 +16,18 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.launch import ALWAYS_ASKED, ASK_BINDS_SINCE
-from fairlead.agents.claude.stdio.tool_hooks import HookPermissions, call_of, judge, not_understood, of_verdict
+from fairlead.agents.claude.stdio.tool_hooks import (
+    HookPermissions,
+    check_policy,
+    from_verdict,
+    not_understood,
+    parse_call,
+)
 from fairlead.agents.claude.transcripts.rows import decode_row, in_sidechain
 from fairlead.agents.claude.tui import keys
 from fairlead.agents.claude.tui import screen as screens
 from fairlead.agents.claude.tui.hook_server import HookEndpoint
-from fairlead.agents.claude.tui.prompt_typing import PromptTyper, TypingFailed, words
+from fairlead.agents.claude.tui.prompt_typing import PromptTyper, TypingFailed, notice_text
 from fairlead.agents.claude.tui.screen import ScreenState
 from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.agents.claude.versions import Version, abilities
@@ -78,7 +84,7 @@ class ClaudeTerminal:
         self._life: asyncio.Task[Exit] | None = None
         self._resumed = asyncio.Event()
         self._up = False
-        self.at_work = False
+        self.is_busy = False
         """Whether a prompt of ours was typed and its turn is not over."""
         self.permits = HookPermissions(sink, self.deliver, version)
         self.moved: Callable[[str], None] = lambda agent_session: None
@@ -159,7 +165,7 @@ class ClaudeTerminal:
         self._row.set()
         try:
             await self._rows.finish()
-            await self.permits.settled()
+            await self.permits.wait_finished()
             while self._tasks:
                 await asyncio.wait(self._tasks)
             if ended.code:
@@ -224,7 +230,7 @@ class ClaudeTerminal:
         if (view.state, looks) == self._shown:
             return
         self._shown = (view.state, looks)
-        kind, text = words(view)
+        kind, text = notice_text(view)
         await self._mark(TerminalMarker(what="shows", kind=kind, text=text, lines=view.lines))
 
     async def _settle(self) -> None:
@@ -256,7 +262,7 @@ class ClaudeTerminal:
         return False
 
     async def _over(self, what: str) -> None:
-        self.at_work = self._interrupted = False
+        self.is_busy = self._interrupted = False
         await self._mark(TerminalMarker(what=what))
 
     async def _until(self, reached: Callable[[], bool]) -> None:
@@ -273,14 +279,14 @@ class ClaudeTerminal:
     async def before_tool(self, given: Mapping[str, Any]) -> HookAnswer:
         self._follow(given)
         try:
-            check = call_of(given)
+            check = parse_call(given)
         except msgspec.ValidationError as error:
             return not_understood(error)
         await self._row_of(check.call)
         if self._version < ASK_BINDS_SINCE and check.tool in ALWAYS_ASKED:
             # This version asks a person on its screen, whatever a hook answers: `_settle` emits a notice about that.
-            verdict = await judge(self._sink, check)
-            return of_verdict(verdict, self._version) if verdict.behavior is Behavior.DENY else HookAnswer()
+            verdict = await check_policy(self._sink, check)
+            return from_verdict(verdict, self._version) if verdict.behavior is Behavior.DENY else HookAnswer()
         return await self.permits.pre_tool_use(given)
 
     async def _row_of(self, call: CallId) -> None:
@@ -303,11 +309,11 @@ class ClaudeTerminal:
     async def stopped(self, given: Mapping[str, Any]) -> HookAnswer:
         self._follow(given)
         await self._rows.look()
-        self.at_work = False
+        self.is_busy = False
         await self._mark(TerminalMarker(what="stopped"))
         return HookAnswer()
 
-    async def began(self, given: Mapping[str, Any]) -> HookAnswer:
+    async def conversation_started(self, given: Mapping[str, Any]) -> HookAnswer:
         """Handle SessionStart: our command resumed our conversation, or a person cleared or resumed one."""
         conversation, source = given.get("session_id"), given.get("source")
         if source == "resume" and conversation == self._ready.agent_session:
@@ -370,13 +376,13 @@ class ClaudeTerminal:
         content = content_blocks(prompt.content)
         if not plain_text(content).strip() or not all(isinstance(block, TextBlock) for block in content):
             return  # already reported as failed
-        self.at_work = True
+        self.is_busy = True
         self._prompts += 1
         self._stirred.set()
         try:
             await self._typist.prompt(plain_text(content))
         except TypingFailed as error:
-            self.at_work = False
+            self.is_busy = False
             await self._mark(TerminalMarker(what="untyped", message=prompt.uuid, text=str(error)))
         self._stirred.set()
 
@@ -394,7 +400,7 @@ class ClaudeTerminal:
         was just entered shows as work a moment later."""
         prompt = self._prompts
         for _ in range(ESCAPES):
-            await self._for_a_while(lambda: not self._is_still() or not self.at_work)
+            await self._for_a_while(lambda: not self._is_still() or not self.is_busy)
             if self._is_still() or self._prompts != prompt:
                 break  # it has stopped, or another turn is running now
             await self._terminal.write(keys.ESCAPE)

@@ -33,7 +33,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.stdio.tool_hooks import denial
+from fairlead.agents.claude.stdio.tool_hooks import deny
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.agents.claude.wire.framing import RECORD_LIMIT
 from fairlead.agents.links.api import DialInTokens
@@ -165,7 +165,7 @@ class HookServer:
         post = self._posts.get(action.session)
         if post is None:
             raise NotFound("agent with hooks of session", action.session)
-        return await post.take(action.event, action.key, action.given)
+        return await post.answer_hook(action.event, action.key, action.given)
 
 
 def _hook(request: Request) -> Steps:
@@ -214,7 +214,7 @@ class HookEndpoint:
         events = [event for event in EVENTS if event in self._handlers]
         return settings_json(self.variables[URL_VARIABLE], events, self.variables[CERTIFICATE_VARIABLE])
 
-    async def take(self, event: str, key: str, given: Mapping[str, Any]) -> bytes:
+    async def answer_hook(self, event: str, key: str, given: Mapping[str, Any]) -> bytes:
         """Answer a hook. `key` is the same when the hook reconnects."""
         if key in self._answered:
             return self._answered[key]
@@ -280,4 +280,4 @@ class HookEndpoint:
 
 def _refusal(event: str, reason: str) -> bytes:
     """A denial for the event that can stop a tool; an empty answer for the others."""
-    return msgspec.json.encode(denial(reason) if event == "pre-tool-use" else HookAnswer())
+    return msgspec.json.encode(deny(reason) if event == "pre-tool-use" else HookAnswer())

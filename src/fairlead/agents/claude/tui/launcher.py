@@ -58,13 +58,13 @@ class TuiLaunch(msgspec.Struct, frozen=True, kw_only=True):
             self.launch.session, self.transcript, clock, agent.records, ordered=ordered, spill=self.spill
         )
         if self.launch.fork:
-            rows.pass_over_copies(self.transcript.with_name(f"{self.launch.resume}.jsonl"))
+            rows.skip_copies(self.transcript.with_name(f"{self.launch.resume}.jsonl"))
         elif self.launch.resume:
-            rows.pass_over()
+            rows.skip_existing()
         return TuiProcess(terminal, agent, rows, post, self)
 
     @property
-    def takes_up(self) -> str:
+    def resume_by_command(self) -> str:
         """The conversation that must be resumed by a typed command; empty if none."""
         return self.launch.resume if resumes_by_command(self.version) else ""
 
@@ -85,7 +85,7 @@ class TuiLaunch(msgspec.Struct, frozen=True, kw_only=True):
             return await (await made).stopped(given)
 
         async def began(given: Mapping[str, Any]) -> HookAnswer:
-            return await (await made).began(given)
+            return await (await made).conversation_started(given)
 
         return {"pre-tool-use": before_tool, "stop": stopped, "session-start": began}
 
@@ -115,7 +115,7 @@ class TuiProcess:
         """Return when it accepts prompts, or needs an answer from a person. Raises AgentNotRunning."""
         stage, launch = self._stage, self._stage.launch
         forked = launch.resume if launch.fork else ""
-        await self._agent.start(self._rows, self._post, stage.marker(), resume=stage.takes_up, forked=forked)
+        await self._agent.start(self._rows, self._post, stage.marker(), resume=stage.resume_by_command, forked=forked)
         return self._agent
 
     async def give_up(self) -> None:

@@ -212,7 +212,7 @@ class PromptTyper:
             await self._next()
 
 
-def words(view: ScreenState) -> tuple[str, str]:
+def notice_text(view: ScreenState) -> tuple[str, str]:
     """Return (kind, text) of the notice about a screen that blocks typing."""
     how = "Answer it in the terminal: fairlead terminal SESSION."
     if view.state == "typed":

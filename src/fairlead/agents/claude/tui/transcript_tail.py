@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from fairlead.agents.claude.transcripts.file_reader import last_rows
-from fairlead.agents.claude.transcripts.identity import named
-from fairlead.agents.claude.transcripts.ordering import REMEMBERED, LastWords, RowOrdering
+from fairlead.agents.claude.transcripts.identity import identify
+from fairlead.agents.claude.transcripts.ordering import REMEMBERED, RowOrdering, SubagentResultBuffer
 from fairlead.agents.claude.transcripts.reader import SessionReader
 from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.model.agents import Record
@@ -48,7 +48,7 @@ class TranscriptTail:
     ) -> None:
         self.path = path
         self._order = None if ordered else RowOrdering()
-        self._last_words = LastWords()
+        self._last_words = SubagentResultBuffer()
         self._patience: Timer | None = None
         self._session = session
         self._clock = clock
@@ -65,14 +65,14 @@ class TranscriptTail:
     def _open(self) -> SessionReader:
         return SessionReader(self._session, self.path, spill=lambda: self._spill)
 
-    def pass_over(self) -> None:
+    def skip_existing(self) -> None:
         """Skip the current content of the file: it is known already."""
         if self.path.exists():
             self._reader.to_end()
             if self._order is not None:
                 self._order = RowOrdering(last_rows(self.path, REMEMBERED))
 
-    def pass_over_copies(self, parent: Path) -> None:
+    def skip_copies(self, parent: Path) -> None:
         """Skip copies of the rows of `parent`: they are known already."""
         self._copied = _ids(parent)
 
@@ -154,13 +154,13 @@ class TranscriptTail:
         if order is not None:
             records = [ready for record in records for ready in order.put(record)]
         ready_rows = [ready for record in records for ready in self._last_words.put(record)]
-        waits = self._last_words.waits or (order is not None and order.waits)
+        waits = self._last_words.waits or (order is not None and order.is_waiting)
         if waits and self._patience is None:
             self._patience = self._clock.call_later(EARLY_SECONDS, self._waited)
         return ready_rows
 
     def _give_up(self) -> list[Record]:
-        early = [] if self._order is None else self._order.give_up()
+        early = [] if self._order is None else self._order.flush()
         return [*self._last_words.give_up(), *early]
 
     def _waited(self) -> None:
@@ -173,7 +173,7 @@ class TranscriptTail:
         copy is recognized by its id."""
         if self._copied is None:
             return False
-        row = named(record.raw)
+        row = identify(record.raw)
         if row is not None and isinstance(row.uuid, str) and row.uuid:
             copied = row.uuid in self._copied
             self._copied.discard(row.uuid)
@@ -181,14 +181,14 @@ class TranscriptTail:
         else:
             copied = not self._has_own
         if copied and self._order is not None:
-            self._order.know(record)
+            self._order.note_delivered(record)
         return copied
 
 
 def _ids(path: Path) -> set[str]:
     try:
         with path.open("rb") as file:
-            rows = [named(line) for line in file]
+            rows = [identify(line) for line in file]
     except OSError:
         return set()
     return {row.uuid for row in rows if row is not None and isinstance(row.uuid, str)}

@@ -103,7 +103,7 @@ class OtherRequest(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, Any] = {}
 
 
-Ask = (
+OurRequest = (
     Initialize
     | InterruptRequest
     | SetPermissionMode
@@ -118,7 +118,7 @@ Ask = (
     | OtherRequest
 )
 
-ASKED_OF_CLI: Final[dict[str, type[Any]]] = {
+REQUESTS_TO_CLI: Final[dict[str, type[Any]]] = {
     "initialize": Initialize,
     "interrupt": InterruptRequest,
     "set_permission_mode": SetPermissionMode,
@@ -133,11 +133,11 @@ ASKED_OF_CLI: Final[dict[str, type[Any]]] = {
 }
 
 
-def subtype_of(ask: Ask) -> str:
+def subtype_of(ask: OurRequest) -> str:
     return ask.subtype if isinstance(ask, OtherRequest) else str(type(ask).__struct_config__.tag)
 
 
-def request_line(request_id: str, ask: Ask) -> bytes:
+def request_line(request_id: str, ask: OurRequest) -> bytes:
     """Encode our request as a line."""
     request = {**ask.fields, "subtype": ask.subtype} if isinstance(ask, OtherRequest) else ask
     return encode_line(SendRequest(request_id=request_id, request=request))
@@ -183,22 +183,22 @@ class Malformed(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
 
 
-Asked = CanUseTool | HookCallback | McpCall | OtherRequest | Malformed
+CliRequest = CanUseTool | HookCallback | McpCall | OtherRequest | Malformed
 
-ASKED_BY_CLI: Final[dict[str, type[Any]]] = {
+REQUESTS_FROM_CLI: Final[dict[str, type[Any]]] = {
     "can_use_tool": CanUseTool,
     "hook_callback": HookCallback,
     "mcp_message": McpCall,
 }
 
 
-def asked(record: ControlRequest) -> Asked:
+def parse_request(record: ControlRequest) -> CliRequest:
     """Decode the CLI's request into its class. Never raises."""
-    kind = ASKED_BY_CLI.get(record.subtype)
+    kind = REQUESTS_FROM_CLI.get(record.subtype)
     if kind is None:
         return OtherRequest(subtype=record.subtype, fields={k: v for k, v in record.request.items() if k != "subtype"})
     try:
-        request: Asked = msgspec.convert(record.request, kind)
+        request: CliRequest = msgspec.convert(record.request, kind)
     except msgspec.ValidationError as error:
         return Malformed(subtype=record.subtype, problem=str(error))
     return request
@@ -318,7 +318,7 @@ def error_line(request_id: str, problem: str) -> bytes:
     return encode_line(SendAnswer(response={"subtype": "error", "request_id": request_id, "error": problem}))
 
 
-def refusal(request: OtherRequest | Malformed) -> str:
+def rejection_text(request: OtherRequest | Malformed) -> str:
     """The error text with which we reject a request of the CLI that we cannot serve."""
     if isinstance(request, Malformed):
         return f"Malformed control request {request.subtype}: {request.problem}"

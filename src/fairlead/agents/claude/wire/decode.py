@@ -51,7 +51,7 @@ from fairlead.agents.claude.wire.records import (
     UserRecord,
     WireRecord,
 )
-from fairlead.model.json_repair import mend
+from fairlead.model.json_repair import repair_json
 
 _TYPES: Final[dict[str, type[Any]]] = {
     "user": UserRecord,
@@ -186,7 +186,7 @@ def decode(raw: bytes) -> WireRecord:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return _decode(mend(raw))
+        return _decode(repair_json(raw))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return InvalidRecord(problem=str(error))
 
@@ -222,5 +222,5 @@ def decode_object(raw: bytes) -> dict[str, Any]:
     try:
         data = _any.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        data = _any.decode(mend(raw))
+        data = _any.decode(repair_json(raw))
     return data if isinstance(data, dict) else {}

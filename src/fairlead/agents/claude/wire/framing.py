@@ -106,7 +106,7 @@ def encode_line(message: Any) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-def stand_in(place: str, size: int, head: bytes, cut: int = 0) -> bytes:
+def oversize_placeholder(place: str, size: int, head: bytes, cut: int = 0) -> bytes:
     """The log's placeholder for a spilled line: its place, its size, its first bytes, and where it was cut off."""
     shown = head.decode("utf-8", "replace")
     short = {"cut": cut} if cut else {}

@@ -87,7 +87,7 @@ class PendingRequests(Generic[T]):
         except AgentRefused as wrong:
             return Settled(pending, error=wrong)
 
-    def give_up(self, request_id: str) -> PendingControl[T] | None:
+    def drop(self, request_id: str) -> PendingControl[T] | None:
         """Drop a request that its caller has given up; a later answer counts as late."""
         return self._take(request_id)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock, plain_text
-from fairlead.uploads.api import StoredUploads, Upload
+from fairlead.uploads.api import ClaimedUpload, Upload
 
 OPTIONS: Final = ("attachments", "images", "files")
 MOST_TEXT: Final = 1000
@@ -25,7 +25,7 @@ _PICTURE: Final = re.compile(r"\.(gif|jpe?g|png|svg|webp)$", re.IGNORECASE)
 _encoder: Final = msgspec.json.Encoder()
 
 
-def named(options: Mapping[str, Any]) -> tuple[Upload, ...]:
+def named_uploads(options: Mapping[str, Any]) -> tuple[Upload, ...]:
     """The files that the client names in any of the options, each path once, without malformed items."""
     found: dict[str, Upload] = {}
     for option in OPTIONS:
@@ -55,7 +55,7 @@ def fields(upload: Upload) -> Fields:
     return {name: value for name, value in values.items() if value not in ("", None)}
 
 
-def content(text: str, taken: tuple[StoredUploads, ...]) -> tuple[Content, ...]:
+def message_blocks(text: str, taken: tuple[ClaimedUpload, ...]) -> tuple[Content, ...]:
     """The message for the agent. An empty text is left out if there are files."""
     if not taken:
         return (TextBlock(text),)
@@ -65,12 +65,12 @@ def content(text: str, taken: tuple[StoredUploads, ...]) -> tuple[Content, ...]:
     return (*blocks, *texts, TextBlock(f"{_BEGIN}{lines}{_END}"))
 
 
-def _line(taken: StoredUploads) -> Fields:
+def _line(taken: ClaimedUpload) -> Fields:
     """One line of the file list. `shown`: the image is in the message itself."""
     return {**fields(taken.upload), **({"shown": True} if isinstance(taken.block, ImageBlock) else {})}
 
 
-def shown(blocks: tuple[Content, ...]) -> tuple[str, list[Fields], list[Fields]]:
+def split_message(blocks: tuple[Content, ...]) -> tuple[str, list[Fields], list[Fields]]:
     """A message's text, its images and its other files. The app replaces its provisional row by a row with equal
     numbers of images and files, which it distinguishes by type and name: they are sorted here in the same way."""
     lines = _file_list(blocks[-1]) if blocks else None

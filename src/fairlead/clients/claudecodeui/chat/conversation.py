@@ -17,13 +17,13 @@ from fairlead.clients.claudecodeui.chat.history import NAME, HistoryMemory, read
 from fairlead.clients.claudecodeui.chat.messages import (
     AbortRun,
     ChatError,
+    ClientMessage,
     DecidePermission,
-    Said,
     SendMessage,
     SubscribeTo,
     SubscribeToAll,
 )
-from fairlead.clients.claudecodeui.chat.prompts import decision, prompt, wishes
+from fairlead.clients.claudecodeui.chat.prompts import decision, prompt, setting_commands
 from fairlead.clients.claudecodeui.chat.session_list import CODEC
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields
 from fairlead.model import commands as cmd
@@ -35,8 +35,8 @@ from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.policy import BadRule
 from fairlead.model.sockets import Do, EnterChannel, Handshake, Perform, SocketRoute, Subscribe, Write
 from fairlead.model.store import Summary
-from fairlead.model.timestamps import moment
-from fairlead.uploads.api import ClaimUploads, StoredUploads
+from fairlead.model.timestamps import iso_timestamp
+from fairlead.uploads.api import ClaimedUpload, ClaimUploads
 
 WAITING: Final = 100
 """Maximum number of unfinished requests of one socket to one session; a session's message queue has the same limit."""
@@ -161,7 +161,7 @@ class ChatConversation:
 
     # --- requests of the client
 
-    def _act(self, asked: Said) -> Sequence[Do]:
+    def _act(self, asked: ClientMessage) -> Sequence[Do]:
         match asked:
             case SendMessage(session=session):
                 return (*self._look_at(session), *self._ask(session, asked))
@@ -293,7 +293,7 @@ class ChatConversation:
     def _configure(self, session: SessionId, now: cmd.Settings) -> Sequence[Do]:
         asked = self._lines[session].asked[0]
         assert isinstance(asked, SendMessage)
-        return self._prepared(session, wishes(asked, now))
+        return self._prepared(session, setting_commands(asked, now))
 
     def _prepared(self, session: SessionId, steps: list[cmd.Command]) -> Sequence[Do]:
         if steps:
@@ -317,9 +317,9 @@ class ChatConversation:
         if line.refused == refused:
             return ()
         line.refused = refused
-        return (self._write_note(session, messages.left_out(refused)),) if refused else ()
+        return (self._write_note(session, messages.rejected_rules_text(refused)),) if refused else ()
 
-    def _send(self, session: SessionId, taken: tuple[StoredUploads, ...]) -> Sequence[Do]:
+    def _send(self, session: SessionId, taken: tuple[ClaimedUpload, ...]) -> Sequence[Do]:
         asked = self._lines[session].asked[0]
         assert isinstance(asked, SendMessage)
         return (Perform(("sent", session), prompt(asked, taken), session),)
@@ -359,7 +359,8 @@ class ChatConversation:
 
     def _fields(self, session: str, memory: HistoryMemory) -> Fields:
         pending = [
-            {**asked.told, "sessionId": session, "receivedAt": moment(asked.at)} for asked in memory.pending.values()
+            {**asked.told, "sessionId": session, "receivedAt": iso_timestamp(asked.at)}
+            for asked in memory.pending.values()
         ]
         return {
             "kind": "chat_subscribed",
@@ -367,7 +368,7 @@ class ChatConversation:
             "isProcessing": memory.processing,
             "lastSeq": memory.last,
             "pendingPermissions": pending,
-            "timestamp": moment(self._now()),
+            "timestamp": iso_timestamp(self._now()),
         }
 
     def _upserted(self, summary: Summary) -> Sequence[Do]:
@@ -378,8 +379,8 @@ class ChatConversation:
         return Write(self._error(error))
 
     def _error(self, error: ChatError) -> bytes:
-        fields = {"kind": "protocol_error", "code": error.word, "error": error.message, "sessionId": error.session}
-        return frame({**fields, "timestamp": moment(self._now())})
+        fields = {"kind": "protocol_error", "code": error.wire_code, "error": error.message, "sessionId": error.session}
+        return frame({**fields, "timestamp": iso_timestamp(self._now())})
 
     def _write_note(self, session: SessionId, text: str) -> Write:
         """A row for this client only. The app would take a `protocol_error` for the end of the run."""
@@ -390,7 +391,7 @@ class ChatConversation:
             "sessionId": session,
             "provider": PROVIDER,
         }
-        return Write(frame({**fields, "content": text, "timestamp": moment(self._now())}))
+        return Write(frame({**fields, "content": text, "timestamp": iso_timestamp(self._now())}))
 
     def _undecided(
         self, session: SessionId, given: DecidePermission, pending: q.PendingView, error: FairleadError
@@ -407,7 +408,9 @@ class ChatConversation:
     def _expired(self, given: DecidePermission, session: SessionId | None, error: FairleadError) -> Write:
         """The reply to an answer that came too late: the app removes the card and gets the reason; no run ends."""
         fields = {"kind": "permission_cancelled", "requestId": given.request, "sessionId": session}
-        return Write(frame({**fields, "reason": "cancelled", "error": error.message, "timestamp": moment(self._now())}))
+        return Write(
+            frame({**fields, "reason": "cancelled", "error": error.message, "timestamp": iso_timestamp(self._now())})
+        )
 
 
 def _reaches(asked: SubscribeTo, memory: HistoryMemory) -> bool:

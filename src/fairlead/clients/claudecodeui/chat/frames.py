@@ -15,11 +15,11 @@ import msgspec
 from fairlead.clients.claudecodeui.chat.rows import base_of, enveloped, row_of
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model import events as ev
-from fairlead.model.delta_progress import DeltaProgress, streamed
+from fairlead.model.delta_progress import DeltaProgress, streamed_chars
 from fairlead.model.frames import text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 
 FRAMES: Final = 64
 """Frame numbers reserved for each entry (design: views)."""
@@ -111,8 +111,8 @@ class ChatEncoder(msgspec.Struct, frozen=True):
             return known, b""
         event = ev.decode(entry.event)
         known = known.after(entry.seq, event)
-        sent = 0 if self.whole else streamed(event)
-        return known, joined(numbered(session, entry.seq, event, known, sent), whole=self.whole)
+        sent = 0 if self.whole else streamed_chars(event)
+        return known, join_frames(numbered_frames(session, entry.seq, event, known, sent), whole=self.whole)
 
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
@@ -141,18 +141,18 @@ class ChatCatchUp:
             return known, b""
         event = ev.decode(entry.event)
         known = known.after(entry.seq, event)
-        sent = 0 if self._whole else self._pieces.told(event)
-        frames = numbered(session, entry.seq, event, known, sent)
+        sent = 0 if self._whole else self._pieces.chars_seen(event)
+        frames = numbered_frames(session, entry.seq, event, known, sent)
         if number(entry.seq, 0) <= self._last:
             frames = [frame for frame in frames if frame["seq"] > self._last]
-        return known, joined(frames, whole=self._whole)
+        return known, join_frames(frames, whole=self._whole)
 
 
 def _is_silent(entry: Entry, *, whole: bool) -> bool:
     return entry.kind in _SILENT or (whole and entry.kind == PIECE)
 
 
-def joined(frames: Sequence[Fields], *, whole: bool = False) -> bytes:
+def join_frames(frames: Sequence[Fields], *, whole: bool = False) -> bytes:
     """Join frames for sending. `whole`: for clients that show another session, because they would take a
     `stream_end` for the end of that session's text."""
     if whole:
@@ -160,16 +160,16 @@ def joined(frames: Sequence[Fields], *, whole: bool = False) -> bytes:
     return b"".join(map(frame, frames))
 
 
-def numbered(session: SessionId, seq: int, event: ev.Event, known: RenderContext, sent: int = 0) -> list[Fields]:
+def numbered_frames(session: SessionId, seq: int, event: ev.Event, known: RenderContext, sent: int = 0) -> list[Fields]:
     """The event's numbered frames. `known`: the context including this event; `sent`: the number of characters of its
     text that were already sent as deltas."""
-    slots = slots_of(session, event, known, sent)
+    slots = frames_with_slots(session, event, known, sent)
     if isinstance(event, ev.TurnEnded):
         slots = (*slots, *_repeat_requests(session, seq, event, known))
     return [{**fields, "seq": number(seq, slot)} for slot, fields in slots]
 
 
-def slots_of(session: SessionId, event: ev.Event, known: RenderContext, sent: int = 0) -> Slots:
+def frames_with_slots(session: SessionId, event: ev.Event, known: RenderContext, sent: int = 0) -> Slots:
     match event:
         case ev.TextDelta(subagent=None) if event.turn and event.text:
             piece = (ROW, _frame(session, event, "delta", kind="stream_delta", content=event.text))
@@ -271,7 +271,7 @@ def _row(session: SessionId, event: ev.Event, known: RenderContext) -> Slots:
     if row is None:
         return ()
     if isinstance(event, ev.ToolCalled):
-        row["timestamp"] = moment(event.at + LATER_MS)
+        row["timestamp"] = iso_timestamp(event.at + LATER_MS)
     if event.subagent is not None:
         row["parentToolUseId"] = known.parents.get(event.subagent, event.subagent)
     return ((ROW, row),)
@@ -279,18 +279,20 @@ def _row(session: SessionId, event: ev.Event, known: RenderContext) -> Slots:
 
 def _budget(session: SessionId, event: ev.Event) -> Slots:
     """The current size of the context, after each record of the main thread."""
-    tokens = held(event) if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) else None
+    tokens = context_tokens(event) if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) else None
     if tokens is None:
         return ()
-    return ((AFTER, _frame(session, event, "status", kind="status", text="token_budget", tokenBudget=budget(tokens))),)
+    return (
+        (AFTER, _frame(session, event, "status", kind="status", text="token_budget", tokenBudget=token_budget(tokens))),
+    )
 
 
-def held(event: ev.Text | ev.Thinking | ev.ToolCalled) -> ev.TokenCount | None:
+def context_tokens(event: ev.Text | ev.Thinking | ev.ToolCalled) -> ev.TokenCount | None:
     """The size of the context, if this event has it."""
     return None if event.subagent is not None or event.tokens == ev.TokenCount() else event.tokens
 
 
-def budget(tokens: ev.TokenCount) -> Fields:
+def token_budget(tokens: ev.TokenCount) -> Fields:
     cached = tokens.cache_read + tokens.cache_write
     return {
         "used": tokens.input + tokens.output + cached,

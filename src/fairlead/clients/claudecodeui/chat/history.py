@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.claudecodeui.chat import rows
-from fairlead.clients.claudecodeui.chat.frames import AFTER, RenderContext, held, number, request_fields
+from fairlead.clients.claudecodeui.chat.frames import AFTER, RenderContext, context_tokens, number, request_fields
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 from fairlead.model.views import Made, NewRow, ReplaceRow
 
 NAME: Final = "claudecodeui.1"
@@ -136,7 +136,7 @@ class HistoryReducer:
             case ev.PermissionResolved() | ev.PermissionCancelled():
                 memory.pending.pop(event.request, None)
             case ev.Text() | ev.Thinking() | ev.ToolCalled():
-                memory.tokens = held(event) or memory.tokens
+                memory.tokens = context_tokens(event) or memory.tokens
             case ev.AgentReady():
                 memory.commands = event.commands
             case ev.SessionForked():
@@ -200,7 +200,7 @@ class HistoryReducer:
             return
         if isinstance(event, ev.ToolCalled):
             given = event.input if len(_encoder.encode(event.input)) <= CUT else {}
-            call.tools.append(HistoryTool(event.call, event.name, given, moment(event.at)))
+            call.tools.append(HistoryTool(event.call, event.name, given, iso_timestamp(event.at)))
             del call.tools[:-TOOLS]
         elif isinstance(event, ev.ToolEnded):
             for tool in call.tools:

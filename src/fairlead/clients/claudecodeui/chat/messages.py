@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.claudecodeui.chat.attachments import named
+from fairlead.clients.claudecodeui.chat.attachments import named_uploads
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.policy import PermissionMode
@@ -74,7 +74,7 @@ class DecidePermission(msgspec.Struct, frozen=True):
     remember: str = ""
 
 
-Said = SendMessage | AbortRun | SubscribeToAll | DecidePermission
+ClientMessage = SendMessage | AbortRun | SubscribeToAll | DecidePermission
 
 
 class ChatError(BadRequest):
@@ -84,7 +84,7 @@ class ChatError(BadRequest):
 
     def __init__(self, word: str, message: str, session: str | None = None) -> None:
         super().__init__(message, word=word, session=session)
-        self.word = word
+        self.wire_code = word
         self.session = session
 
 
@@ -111,7 +111,7 @@ def failed(error: FairleadError, session: str | None) -> ChatError:
     return ChatError("INTERNAL_ERROR", error.message, session)
 
 
-def left_out(refused: Mapping[str, str]) -> str:
+def rejected_rules_text(refused: Mapping[str, str]) -> str:
     """Text for the user: which tool rules of the client's settings were rejected."""
     named = [f"{rule[:80]}: {why.rstrip('.')[:200]}." for rule, why in refused.items()][:MOST_NAMED]
     more = [f"And {len(refused) - MOST_NAMED} more."] if len(refused) > MOST_NAMED else []
@@ -122,7 +122,7 @@ def not_remembered(error: FairleadError) -> str:
     return f"Your answer counts this once and is not remembered. {error.message}"
 
 
-def read(data: bytes) -> Said | None:
+def read(data: bytes) -> ClientMessage | None:
     """Decode one frame. Returns None for a frame to ignore; raises ChatError for one to answer with an error."""
     try:
         message = msgspec.json.decode(data)
@@ -165,7 +165,7 @@ def _send(message: Mapping[str, Any]) -> SendMessage:
     mine = message.get("messageId")
     if mine is not None and (not isinstance(mine, str) or not is_uuid(mine)):
         raise ChatError("INTERNAL_ERROR", "messageId must be a UUID in lower case.", session)
-    uploads = named(options)
+    uploads = named_uploads(options)
     if len(uploads) > FILES:
         raise ChatError("INTERNAL_ERROR", f"At most {FILES} files go with a message.", session)
     return SendMessage(

@@ -2,16 +2,16 @@
 
 from msgspec import structs
 
-from fairlead.clients.claudecodeui.chat.attachments import content
+from fairlead.clients.claudecodeui.chat.attachments import message_blocks
 from fairlead.clients.claudecodeui.chat.messages import DecidePermission, SendMessage
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.ids import MessageId, RequestId
-from fairlead.uploads.api import StoredUploads
+from fairlead.uploads.api import ClaimedUpload
 
 
-def wishes(asked: SendMessage, now: cmd.Settings) -> list[cmd.Command]:
+def setting_commands(asked: SendMessage, now: cmd.Settings) -> list[cmd.Command]:
     """The commands that apply the prompt's settings, to run one after the other before the prompt."""
     session = asked.session
     steps: list[cmd.Command] = []
@@ -26,10 +26,10 @@ def wishes(asked: SendMessage, now: cmd.Settings) -> list[cmd.Command]:
     return steps
 
 
-def prompt(asked: SendMessage, taken: tuple[StoredUploads, ...]) -> cmd.Send:
+def prompt(asked: SendMessage, taken: tuple[ClaimedUpload, ...]) -> cmd.Send:
     return cmd.Send(
         session=asked.session,
-        content=content(asked.text, taken),
+        content=message_blocks(asked.text, taken),
         message=MessageId(asked.message) if asked.message else None,
         wait=asked.queue,
     )

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.claudecodeui.chat.attachments import shown
+from fairlead.clients.claudecodeui.chat.attachments import split_message
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields
 from fairlead.model import events as ev
 from fairlead.model.content import ToolResultBlock
 from fairlead.model.ids import SessionId
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 
 COMPACTED: Final = "This session is being continued from a previous conversation"
 """The beginning of the agent's summary after a compaction."""
@@ -23,7 +23,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 def enveloped(session: SessionId, event: ev.Event, name: str, fields: Fields) -> Fields:
     """Add the fields that every message has, whatever its kind."""
-    head = {"id": name, "sessionId": session, "timestamp": moment(event.at), "provider": PROVIDER}
+    head = {"id": name, "sessionId": session, "timestamp": iso_timestamp(event.at), "provider": PROVIDER}
     return {**head, **fields}
 
 
@@ -92,7 +92,7 @@ def _fields(event: ev.Event) -> Fields | None:
 
 def _user(event: ev.UserMessage) -> Fields | None:
     """A person's own message, or the summary after a compaction; other input of the agent is not shown."""
-    text, images, files = shown(event.content)
+    text, images, files = split_message(event.content)
     if text.startswith(COMPACTED):
         return {"kind": "text", "role": "user", "content": text, "isCompactSummary": True}
     if event.via == "agent" or event.synthetic or all(isinstance(block, ToolResultBlock) for block in event.content):

@@ -8,9 +8,9 @@ from typing import Final
 from fairlead.clients.claudecodeui.chat.frames import frame
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields, project_fields, session_fields
 from fairlead.model.store import Summary
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 
-HALL: Final = "claudecodeui"
+CHANNEL: Final = "claudecodeui"
 
 
 def upserted(summary: Summary, at: int) -> Fields:
@@ -22,7 +22,7 @@ def upserted(summary: Summary, at: int) -> Fields:
         "provider": PROVIDER,
         "session": session_fields(summary),
         "project": project_fields(summary.cwd) if summary.cwd else None,
-        "timestamp": moment(at),
+        "timestamp": iso_timestamp(at),
     }
 
 
@@ -37,7 +37,7 @@ def loading(current: int, total: int, project: str = "") -> bytes:
 class ChatSessionList:
     """Implements `model.broadcast.SessionListCodec`."""
 
-    key = HALL
+    key = CHANNEL
 
     def session(self, summary: Summary, at: int) -> bytes:
         return b"" if summary.archived else frame(upserted(summary, at))

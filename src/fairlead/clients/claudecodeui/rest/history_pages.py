@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.clients.claudecodeui.chat.frames import budget, held
+from fairlead.clients.claudecodeui.chat.frames import context_tokens, token_budget
 from fairlead.clients.claudecodeui.chat.history import NAME, HistoryReducer, read_memory
 from fairlead.clients.claudecodeui.rest.responses import not_found, refused
 from fairlead.model import events as ev
@@ -21,7 +21,7 @@ from fairlead.model.views import NewRow, ReplaceRow
 MOST: Final = 32 << 20
 """Maximum bytes of one answer: a request for all of a long history gets its last part, with `hasMore` set."""
 STRIDE: Final = 500
-GLANCED: Final = 100
+PREVIEW_ROWS: Final = 100
 """Minimum number of a file's rows that are read for a page; not every row is a message."""
 NAMES: Final = re.compile(r"[a-zA-Z0-9._-]{1,120}")
 
@@ -37,10 +37,10 @@ def messages(request: Request) -> Steps:
     try:
         # A session opens before its long transcript is fully read; reading starts at the file's beginning.
         if limit and not offset and not (yield q.WaitLoaded(session, wait=False)):
-            glance: q.TranscriptPreview = yield q.PreviewTranscript(session, max(GLANCED, 4 * limit))
+            glance: q.TranscriptPreview = yield q.PreviewTranscript(session, max(PREVIEW_ROWS, 4 * limit))
             rows = last_rows(session, glance)
             if len(rows) >= limit:
-                tokens = last_held(glance)
+                tokens = last_context_tokens(glance)
                 return _page(rows[-limit:], len(rows) + 1, more=True, offset=0, limit=limit, tokens=tokens)
         yield q.WaitLoaded(session)
         head: RowPage = yield q.ReadRows(session, NAME, limit=1)
@@ -75,11 +75,11 @@ def last_rows(session: SessionId, page: q.TranscriptPreview) -> list[bytes]:
     return list(table.values())
 
 
-def last_held(page: q.TranscriptPreview) -> ev.TokenCount | None:
+def last_context_tokens(page: q.TranscriptPreview) -> ev.TokenCount | None:
     """The size of the context at the end of a session's file."""
     for line in reversed(page.events):
         event = ev.decode(line)
-        if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) and (tokens := held(event)):
+        if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) and (tokens := context_tokens(event)):
             return tokens
     return None
 
@@ -95,7 +95,7 @@ def _page(
 ) -> Response:
     place = (total, b"true" if more else b"false", offset, b"null" if limit is None else b"%d" % limit)
     fields = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % place
-    usage = b',"tokenUsage":%s' % msgspec.json.encode(budget(tokens)) if tokens else b""
+    usage = b',"tokenUsage":%s' % msgspec.json.encode(token_budget(tokens)) if tokens else b""
     return Response(body=b'{"messages":[%s],%s%s}' % (b",".join(rows), fields, usage))
 
 

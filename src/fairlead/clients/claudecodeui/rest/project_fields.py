@@ -7,7 +7,7 @@ import hashlib
 from typing import Any, Final
 
 from fairlead.model.store import Summary
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 from fairlead.sessions.api.session_choices import UNMARKED, FolderMarks
 
 PROVIDER: Final = "claude"
@@ -30,4 +30,4 @@ def project_fields(path: str, marks: FolderMarks = UNMARKED) -> Fields:
 def session_fields(summary: Summary) -> Fields:
     """A session's fields. `messageCount` is 0, as in the original: the app counts the messages that it has loaded."""
     title = summary.title or UNTITLED
-    return {"id": summary.session, "summary": title, "messageCount": 0, "lastActivity": moment(summary.updated)}
+    return {"id": summary.session, "summary": title, "messageCount": 0, "lastActivity": iso_timestamp(summary.updated)}

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
-from fairlead.clients.claudecodeui.chat.session_list import HALL, loading
+from fairlead.clients.claudecodeui.chat.session_list import CHANNEL, loading
 from fairlead.clients.claudecodeui.rest.project_fields import (
     PROVIDER,
     Fields,
@@ -80,7 +80,7 @@ def folder_of(project: str) -> Any:
 
 def projects(request: Request) -> Steps:
     """The list of projects. All chat sockets are notified twice, however long it is: of its start and its end."""
-    yield Broadcast(HALL, loading(0, 1))
+    yield Broadcast(CHANNEL, loading(0, 1))
     found: dict[str, list[Summary]]
     found, marks = yield from _by_folder()
     listed = [
@@ -88,7 +88,7 @@ def projects(request: Request) -> Steps:
         for path, sessions in found.items()
         if not marks.get(path, UNMARKED).archived
     ]
-    yield Broadcast(HALL, loading(len(listed), len(listed)))
+    yield Broadcast(CHANNEL, loading(len(listed), len(listed)))
     return json_response(listed)
 
 

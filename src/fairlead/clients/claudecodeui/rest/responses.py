@@ -61,7 +61,7 @@ def bounds(request: Request, usual: int, most: int) -> tuple[int, int]:
     return max(1, min(number("limit", usual), most)), number("offset", 0)
 
 
-def answering(handler: Handler) -> Handler:
+def with_errors_and_renewal(handler: Handler) -> Handler:
     """Put errors into this protocol's form, and send a new token to a client whose token is past half its lifetime."""
 
     @wraps(handler)
@@ -69,7 +69,7 @@ def answering(handler: Handler) -> Handler:
         try:
             answer = yield from handler(request)
         except FairleadError as error:
-            answer = worded(request, error)
+            answer = error_response(request, error)
         if not request.who.expires or not isinstance(answer, Response):
             return answer
         new: SignedIn | None = yield RenewToken()
@@ -80,7 +80,7 @@ def answering(handler: Handler) -> Handler:
     return run
 
 
-def worded(request: Request, error: FairleadError) -> Response:
+def error_response(request: Request, error: FairleadError) -> Response:
     if isinstance(error, NotFound | BadId) and error.data.get("what") == "session":
         return not_found(request.params.get("session", ""))
     return refused(error.status, error.code.upper(), error.message)
@@ -102,7 +102,7 @@ def unauthorized(status: int, code: str, message: str) -> Response:
 
 def for_users(route: Route) -> Route:
     """Open a route to signed-in users, with answers in this protocol's form."""
-    return structs.replace(route, accounts=True, refused=denied, handle=answering(route.handle))
+    return structs.replace(route, accounts=True, refused=denied, handle=with_errors_and_renewal(route.handle))
 
 
 def socket_for_users(socket: SocketRoute) -> SocketRoute:

@@ -10,14 +10,14 @@ import msgspec
 
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields, project_fields
 from fairlead.clients.claudecodeui.rest.responses import bounds, refused, route
-from fairlead.clients.claudecodeui.rest.sessions import listed
+from fairlead.clients.claudecodeui.rest.sessions import session_json
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Response
 from fairlead.model.routes import Param, Request, Steps
 from fairlead.model.store import SearchHit, SessionFilter, SessionPage, Summary
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 
 PATH: Final = "/api/providers/search/sessions"
 LIMIT: Final = 50
@@ -40,7 +40,7 @@ def search(request: Request) -> Steps:
             continue
         summaries[hit.session] = summary
         found.setdefault(summary.cwd, {}).setdefault(hit.session, []).append(hit)
-    events = [_event("title-results", {"titleResults": [listed(one) for one in titles.sessions]})]
+    events = [_event("title-results", {"titleResults": [session_json(one) for one in titles.sessions]})]
     matches = 0
     for number, (path, sessions) in enumerate(found.items(), 1):
         matches += sum(map(len, sessions.values()))
@@ -66,7 +66,7 @@ def _project(path: str) -> Fields:
 
 
 def _session(summary: Summary, hits: list[SearchHit]) -> Fields:
-    title = listed(summary)["summary"]
+    title = session_json(summary)["summary"]
     matches = [_match(hit) for hit in hits]
     return {"sessionId": summary.session, "provider": PROVIDER, "sessionSummary": title, "matches": matches}
 
@@ -75,7 +75,7 @@ def _match(hit: SearchHit) -> Fields:
     text, highlights = highlighted(hit.snippet)
     role = "user" if hit.kind == "user.message" else "assistant"
     fields = {"role": role, "snippet": text, "highlights": highlights}
-    return {**fields, "timestamp": moment(hit.at), "provider": PROVIDER}
+    return {**fields, "timestamp": iso_timestamp(hit.at), "provider": PROVIDER}
 
 
 def highlighted(snippet: str) -> tuple[str, list[dict[str, int]]]:

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.claudecodeui.chat.frames import budget
+from fairlead.clients.claudecodeui.chat.frames import token_budget
 from fairlead.clients.claudecodeui.chat.history import NAME, read_memory
-from fairlead.clients.claudecodeui.rest.history_pages import GLANCED, last_held
+from fairlead.clients.claudecodeui.rest.history_pages import PREVIEW_ROWS, last_context_tokens
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, UNTITLED, Fields, project_fields, session_fields
 from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, flag, named_session, ok, refused, route
 from fairlead.model import commands as cmd
@@ -19,7 +19,7 @@ from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.routes import Param, Request, Steps, json_response
 from fairlead.model.store import Summary
-from fairlead.model.timestamps import moment
+from fairlead.model.timestamps import iso_timestamp
 
 PATH: Final = "/api/providers/sessions"
 ONE: Final = f"{PATH}/{{session}}"
@@ -62,7 +62,7 @@ def details(request: Request) -> Steps:
     view: q.SessionView = yield q.GetSession(named_session(request))
     summary = view.summary
     project = {**project_fields(summary.cwd), "isArchived": False} if summary.cwd else None
-    return ok({**listed(summary), "createdAt": moment(summary.created), "project": project})
+    return ok({**session_json(summary), "createdAt": iso_timestamp(summary.created), "project": project})
 
 
 def running(request: Request) -> Steps:
@@ -94,15 +94,15 @@ def recent(request: Request) -> Steps:
     found: list[Summary] = yield from q.every_session()
     page = found[offset : offset + limit]
     more = offset + limit < len(found)
-    return ok({"conversations": [listed(one) for one in page], "total": len(found), "hasMore": more})
+    return ok({"conversations": [session_json(one) for one in page], "total": len(found), "hasMore": more})
 
 
 def archived(request: Request) -> Steps:
     found: list[Summary] = yield from q.every_session(archived=True)
-    return ok({"sessions": [listed(one) for one in found]})
+    return ok({"sessions": [session_json(one) for one in found]})
 
 
-def listed(summary: Summary) -> Fields:
+def session_json(summary: Summary) -> Fields:
     own = session_fields(summary)
     project = project_fields(summary.cwd) if summary.cwd else {}
     return {
@@ -143,8 +143,8 @@ def _tokens(request: Request) -> Any:
         tokens = read_memory((yield q.ReadProjection(session, NAME))).tokens
     else:
         # Its long transcript is still loading: the end of the file has the same numbers.
-        tokens = last_held((yield q.PreviewTranscript(session, GLANCED)))
-    return budget(tokens or ev.TokenCount())
+        tokens = last_context_tokens((yield q.PreviewTranscript(session, PREVIEW_ROWS)))
+    return token_budget(tokens or ev.TokenCount())
 
 
 def rename(request: Request) -> Steps:

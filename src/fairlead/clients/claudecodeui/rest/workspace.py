@@ -107,7 +107,7 @@ def diff(request: Request) -> Steps:
 
 
 def commits(request: Request) -> Steps:
-    output: GitText | None = yield from _git(request, "log", count=request.whole("limit", 10, 1, 100))
+    output: GitText | None = yield from _git(request, "log", count=request.query_int("limit", 10, 1, 100))
     return _no_repository() if output is None else json_response({"commits": commits_of(output.data)})
 
 
