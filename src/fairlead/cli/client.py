@@ -138,7 +138,7 @@ class Api:
         return await self.get(f"/v1/sessions/{session}", SessionView)
 
     async def history(self, session: str, last: int) -> list[bytes]:
-        """Return the last `last` events that clients show, read page by page from the end."""
+        """Return the last `last` events without deltas and bare records, read page by page from the end."""
         found: list[bytes] = []
         before: int | None = None
         while len(found) < last:

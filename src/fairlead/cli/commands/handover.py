@@ -1,4 +1,4 @@
-"""`fairlead hand-over`: let a session go on over another link."""
+"""`fairlead hand-over`: move a session to another link."""
 
 from typing import Annotated, Literal
 

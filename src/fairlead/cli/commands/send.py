@@ -1,4 +1,4 @@
-"""`fairlead send`: a message into a session, without waiting for the answer."""
+"""`fairlead send`: send a message to a session, without waiting for the answer."""
 
 from typing import Annotated
 
