@@ -56,7 +56,7 @@ def restore(
 ) -> None:
     """Make the data folder what a backup holds. The gateway must not run.
 
-    Clients that come back with an old cursor are progress that the log is another one.
+    Clients that come back with an old cursor are told that the log is another one.
     """
     from fairlead.cli.output import hint
     from fairlead.stores.sqlite import restore as do_restore
