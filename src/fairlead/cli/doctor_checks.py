@@ -80,8 +80,8 @@ async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "San
         yield Finding(level, "claude", "cannot be used", claude.problem)
     else:
         yield Finding("ok", "claude", f"{claude.version} at {claude.path}")
-        for way, word in claude.ways.items():
-            yield Finding("ok", f"claude by {way}", word)
+        for way, about in claude.ways.items():
+            yield Finding("ok", f"claude by {way}", about)
     if demo.problem:
         yield Finding("bad", "demo agent", "cannot be used", demo.problem)
     else:

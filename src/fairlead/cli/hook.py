@@ -143,11 +143,11 @@ def _response(data: bytes) -> tuple[int, bytes]:
     """
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
-    words = first.split(" ", 2)
+    parts = first.split(" ", 2)
     lengths = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("content-length:")]
-    if len(words) < 2 or not words[1].isdigit() or lengths != [str(len(body))]:
+    if len(parts) < 2 or not parts[1].isdigit() or lengths != [str(len(body))]:
         raise GatewayUnreachable("the connection broke")
-    return int(words[1]), body
+    return int(parts[1]), body
 
 
 def denial(reason: str) -> bytes:

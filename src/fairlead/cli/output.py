@@ -82,8 +82,8 @@ class Printer:
                 case RenderedRow():
                     self.fresh()
                     text = Text("  " * piece.indent)
-                    for words, style in piece.spans:
-                        text.append(words, style=style or None)
+                    for content, style in piece.spans:
+                        text.append(content, style=style or None)
                     if piece.spans:
                         self._console.print(text)
         self._console.file.flush()

@@ -62,8 +62,8 @@ class ChildProcess:
         self.group = self._leader.group
         self.started = self._leader.started
         self._clock = clock
-        self._last_words = _Tail(STDERR_TAIL)
-        self._listening = asyncio.create_task(self._errors.run(self._last_words.take))
+        self._stderr_tail = _Tail(STDERR_TAIL)
+        self._stderr_task = asyncio.create_task(self._errors.run(self._stderr_tail.take))
         self._reading = False
         self._ladder: asyncio.Task[ExitStatus] | None = None
 
@@ -74,7 +74,7 @@ class ChildProcess:
     @property
     def stderr(self) -> str:
         """The end of its stderr."""
-        return self._last_words.text()
+        return self._stderr_tail.text()
 
     async def read(self, take: Take) -> None:
         """Pass its output to `take`, batch by batch; each is awaited before more is read. Return at the end of the
@@ -94,7 +94,7 @@ class ChildProcess:
     async def wait(self) -> ExitStatus:
         """Wait for the end of the child and of its stderr."""
         status = await self._leader.ended()
-        await asyncio.shield(self._listening)
+        await asyncio.shield(self._stderr_task)
         return status
 
     async def end(self, patience: StopTimeouts) -> ExitStatus:

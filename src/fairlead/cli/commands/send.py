@@ -50,5 +50,5 @@ async def _send(wanted: EndpointOptions, name: str, text: str, *, steer: bool, m
         if json:
             json_line(reply)
         else:
-            word = "Sent before" if reply.repeated else "Sent"
-            hint(f"{word} as {reply.message}. See it with: fairlead attach {session}")
+            verb = "Sent before" if reply.repeated else "Sent"
+            hint(f"{verb} as {reply.message}. See it with: fairlead attach {session}")

@@ -64,10 +64,10 @@ def _refusing_rule(call: ToolCall, facts: CallFacts, context: PolicyContext) -> 
     for rule in context.rules:
         if rule.behavior is not Behavior.ALLOW:
             found.setdefault((rule.behavior, refuses(rule, call, facts, context)), rule)
-    for behavior, word in ((Behavior.DENY, "denies"), (Behavior.ASK, "asks about")):
+    for behavior, verb in ((Behavior.DENY, "denies"), (Behavior.ASK, "asks about")):
         if (behavior, RuleMatch.YES) in found:
             text = format_rule(found[behavior, RuleMatch.YES])
-            return Verdict(behavior, f"the rule {text} {word} it", text, "rule")
+            return Verdict(behavior, f"the rule {text} {verb} it", text, "rule")
     for behavior in (Behavior.DENY, Behavior.ASK):
         if (behavior, RuleMatch.MAYBE) in found:
             text = format_rule(found[behavior, RuleMatch.MAYBE])

@@ -25,16 +25,16 @@ class ModePolicy(msgspec.Struct, frozen=True):
         bypass = PermissionMode.BYPASS_PERMISSIONS
         return tuple(m for m in PermissionMode if m in self.known and (m is not bypass or self.allow_bypass))
 
-    def check(self, word: str) -> PermissionMode:
+    def check(self, name: str) -> PermissionMode:
         """Return the mode with this name. Raises BadMode, with the reason and the valid modes, if it may not be set."""
         valid = self.valid
         for mode in valid:
-            if word == mode:
+            if name == mode:
                 return mode
-        if word == PermissionMode.BYPASS_PERMISSIONS and word in self.known:
+        if name == PermissionMode.BYPASS_PERMISSIONS and name in self.known:
             why = (
                 "The permission mode bypassPermissions is off: the gateway's settings must allow it first. "
                 f"Modes that can be set: {', '.join(valid)}."
             )
-            raise BadMode(word, valid, why)
-        raise BadMode(word, valid)
+            raise BadMode(name, valid, why)
+        raise BadMode(name, valid)
