@@ -1,6 +1,6 @@
 """The built-in fence: no rule and no mode lets a tool touch the gateway's data folder or connect to its port.
 
-A fence, not a wall: an agent that may run arbitrary commands has its user's powers. It stops access in plain text.
+A fence, not a wall: an agent that may run arbitrary commands has its user's powers. It stops plainly written access.
 """
 
 import ipaddress
