@@ -80,7 +80,7 @@ WRAPPERS: dict[str, Wrapper] = {
 
 SHELLS = names("sh bash zsh dash ksh mksh ash rbash fish csh tcsh")
 
-# They run commands on another machine, later, or as another user. Their words are not analysed.
+# They run commands elsewhere (another machine, another root), later, or as another user. Their words are not analysed.
 OPAQUE = names(
     "parallel ssh script su runuser pkexec run0 chroot unshare nsenter flock strace ltrace systemd-run at batch "
     "crontab entr expect unbuffer coproc toybox start-stop-daemon chrt taskset numactl setpriv capsh bwrap firejail "
