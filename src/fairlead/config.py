@@ -1,7 +1,7 @@
-"""Settings: one typed list, from defaults, a TOML file, the environment and the command line, later ones first.
+"""Settings: one typed list from defaults, a TOML file, the environment and the command line; later sources win.
 
-Rule: a setting exists here or not at all. Its description is the reference (docs/reference/settings.md is made from
-it), its environment variable is `FAIRLEAD_` and its name in capitals.
+Rule: every setting is defined here. docs/reference/settings.md is generated from the descriptions; the environment
+variable of a setting is `FAIRLEAD_` and its name in capitals.
 """
 
 import difflib
@@ -16,7 +16,7 @@ import msgspec
 from fairlead.model.errors import BadRequest
 
 ENV_PREFIX = "FAIRLEAD_"
-# Read by the program in other places than this list: the first admin token, the address and name of a client.
+# Variables that other parts of the program read: the first admin token, the address and name of a client.
 NOT_SETTINGS = frozenset({"FAIRLEAD_TOKEN", "FAIRLEAD_URL", "FAIRLEAD_CONFIG", "FAIRLEAD_CACHE", "FAIRLEAD_NO_SKIP"})
 
 
@@ -25,7 +25,7 @@ def _described(text: str) -> msgspec.Meta:
 
 
 class McpConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An MCP server that sessions may ask for by its name; what it runs is said here and nowhere else."""
+    """An MCP server that sessions may request by name; only this setting determines what it runs."""
 
     type: Literal["stdio", "sse", "http"] = "stdio"
     command: str = ""
@@ -35,7 +35,7 @@ class McpConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A further port, on which one client protocol owns the root."""
+    """An extra port, on which one client protocol owns the root path."""
 
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
     static: str = ""
@@ -45,14 +45,14 @@ class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A program that claudecodeui's terminal may be asked for by name; `{session}` in `resume` is the conversation."""
+    """A program that claudecodeui may start on a terminal by name; `{session}` in `resume` is the conversation."""
 
     command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     resume: tuple[str, ...] = ()
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All settings. Relative paths count from where the program was started."""
+    """All settings. Relative paths are relative to the folder where the program was started."""
 
     host: Annotated[str, _described("Address to listen on. Anything but loopback needs TLS or a proxy.")] = "127.0.0.1"
     port: Annotated[int, _described("Port to listen on; 0 takes a free one."), msgspec.Meta(ge=0, le=65535)] = 7433
@@ -201,7 +201,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class BadSetting(BadRequest):
-    """A setting that cannot be used; names it, where it was said, and what is wrong."""
+    """An invalid setting; the message has its name, its source and the problem."""
 
     code = "bad_setting"
 
@@ -210,12 +210,12 @@ class BadSetting(BadRequest):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The settings and, for each, where it was said; `file` is the settings file that was named, if one was."""
+    """The settings and the source of each."""
 
     config: Config
     sources: dict[str, str]
     file: Path
-    """Where the settings file is, or would be."""
+    """The path of the settings file, which need not exist."""
 
 
 def default_data(env: Mapping[str, str]) -> Path:
@@ -229,7 +229,7 @@ def default_file(env: Mapping[str, str]) -> Path:
 
 
 def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, file: Path | None = None) -> Loaded:
-    """All sources together. A file that was named must be there; the default one may be missing."""
+    """Load the settings from all sources. A named file must exist; the default one may be missing."""
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     named = file or (Path(env["FAIRLEAD_CONFIG"]) if env.get("FAIRLEAD_CONFIG") else None)
@@ -241,7 +241,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
         if value is not None:
             values[name], sources[name] = value, "command line"
     config = _convert(values, sources)
-    # A gateway does not stay in the folder where it was started: every path is made absolute here.
+    # A gateway leaves the folder where it was started: every path is made absolute here.
     doors = {name: msgspec.structs.replace(door, static=_absolute(door.static)) for name, door in config.door.items()}
     config = msgspec.structs.replace(
         config,
@@ -268,7 +268,7 @@ def names() -> tuple[str, ...]:
 
 
 def describe(name: str) -> str:
-    """The description of a setting, for the reference and for `config show`."""
+    """Return the description of a setting, for the reference and for `config show`."""
     hint = get_type_hints(Config, include_extras=True)[name]
     return " ".join(meta.description for meta in get_args(hint)[1:] if meta.description)
 
@@ -310,7 +310,7 @@ def _known(name: str, source: str) -> None:
 
 
 def _parse(name: str, text: str) -> Any:
-    """A variable's text as the kind of value its setting has; lists are separated by commas."""
+    """Convert a variable's text to the type of its setting; lists are separated by commas."""
     hint = get_args(get_type_hints(Config, include_extras=True)[name])[0]
     if hint is bool:
         return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)

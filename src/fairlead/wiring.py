@@ -1,4 +1,4 @@
-"""The one file that joins the concrete pieces: settings in, a running gateway out."""
+"""Wiring of the concrete classes: settings in, a running gateway out."""
 
 import asyncio
 import contextlib
@@ -79,14 +79,15 @@ from fairlead.uploads.service import Uploads
 log = logging.getLogger("fairlead")
 
 SERVER_FILE = "server.json"
-"""In the data folder while a gateway runs: where the other commands find it."""
+"""File in the data folder while a gateway runs: the other commands find its address there."""
 AGENT_BYTES = 250 << 20
 """Memory of one agent process (measured: 200 MB alone, 105 to 200 MB each at 24)."""
 MOST_AGENTS = 64
 
 
 class DoorTold(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a door is; `static` the folder whose files it serves, if any; `basic`: browsers sign in by HTTP Basic."""
+    """The address of an extra port. `static`: the folder whose files it serves, if any; `basic`: browsers sign in by
+    HTTP Basic."""
 
     name: str
     url: str
@@ -95,7 +96,7 @@ class DoorTold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gateway that has started tells."""
+    """Facts about a gateway that has started."""
 
     url: str
     urls: tuple[str, ...]
@@ -104,12 +105,12 @@ class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
     agent: AgentInfo
     version: str
     exposed: str = ""
-    """What an agent can reach for want of a sandbox; empty where there is one."""
+    """What an agent can reach without a sandbox; empty if there is one."""
     doors: tuple[DoorTold, ...] = ()
 
 
 class RunningGateway:
-    """A whole gateway; `start` it, then `serve` until it is stopped."""
+    """A complete gateway; `serve` starts it and runs until `stop` or a signal."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class RunningGateway:
         *,
         file: Path | None = None,
     ) -> None:
-        """`file`: where the settings come from, which no tool may touch."""
+        """`file`: the settings file, which no tool may touch."""
         self.config = config
         self._env = env
         self._file = file or default_file(env)
@@ -129,15 +130,15 @@ class RunningGateway:
     async def serve(
         self, announce: Callable[[GatewayInfo], None] = lambda running: None, *, signals: bool = True
     ) -> None:
-        """Start, tell where it is, run until `stop` or a signal, end everything in order."""
+        """Start, announce the address, run until `stop` or a signal, then stop everything in order."""
         async with contextlib.AsyncExitStack() as stack:
             running = await self._start(stack, alone=signals)
             serving = asyncio.create_task(self._runner.serve(signals=signals))
             ready = asyncio.create_task(self._runner.ready())
             await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
-                # Told only now: who reads where it is can connect.
-                stack.callback(_tell_where(Path(running.data), running.urls[0]))
+                # Not earlier: a client that reads the address must be able to connect.
+                stack.callback(_write_server_file(Path(running.data), running.urls[0]))
                 announce(running)
             ready.cancel()
             await serving
@@ -146,7 +147,7 @@ class RunningGateway:
         self._runner.stop()
 
     async def _start(self, stack: contextlib.AsyncExitStack, *, alone: bool) -> GatewayInfo:
-        """`alone`: the process is ours, and so is its log."""
+        """Start all parts. `alone`: the process belongs to the gateway, with its log and limit of open files."""
         config = self.config
         data = Path(config.data)
         redactor = configure_logging(config.log_format, config.log_level.upper()) if alone else Redactor()
@@ -191,7 +192,7 @@ class RunningGateway:
         notices = self._notices(store, data, credentials)
         await notices.begin()
 
-        def told(session: SessionId, what: What) -> None:
+        def notify(session: SessionId, what: What) -> None:
             news.notify(session, what)
             notices.session_changed(session, what)
 
@@ -201,7 +202,7 @@ class RunningGateway:
             self._services(store, kinds, chosen.name, fences, transcripts),
             views=projections_of(protocols),
             owner=owner,
-            news=told,
+            news=notify,
             committed=notices.committed,
             is_user=lambda name: credentials.users.get(name) is not None,
             sight_lost=credentials.ask_to_reconnect,
@@ -215,10 +216,10 @@ class RunningGateway:
         self._trust = TrustedFolders(store.documents, self._clock, self._describe, gateway.resolve_folder)
         shells = UserShells(terminals, self._clock, shell_settings(config, self._env), gateway.resolve_folder)
         stack.push_async_callback(shells.close)
-        desks = ProgramLauncher(
+        launcher = ProgramLauncher(
             terminals, shells, providers(config), gateway, store.documents, self._clock, gateway.resolve_folder
         )
-        stack.push_async_callback(desks.close)
+        stack.push_async_callback(launcher.close)
         plugins = PluginManager(store.documents, self._clock, plugin_settings(config, self._env, sandbox, owner))
         limits = server_limits(config, files)
         shell = WebUi()
@@ -246,7 +247,7 @@ class RunningGateway:
             **Broadcasts(news, store.summary).performers(),
             **TerminalActions(terminals).performers(),
             **shells.performers(),
-            **desks.performers(),
+            **launcher.performers(),
             **folders.performers(),
             **preferences.performers(),
             **FolderBrowser(services.policy.roots, gateway.resolve_folder).performers(),
@@ -277,8 +278,8 @@ class RunningGateway:
         self._runner = ServerRunner(App(parts), binding, sockets, self._clock, limits, behind)
         await registry.start(kill_children=config.on_restart == "kill")
         await leaving.start()
-        await _say_shared(store)
-        await desks.start()
+        await _warn_about_shared_sessions(store)
+        await launcher.start()
         stack.push_async_callback(notices.stop)
         stack.push_async_callback(registry.stop)
         await notices.start()
@@ -375,7 +376,8 @@ class RunningGateway:
         )
 
     def _workspace(self, roots: Sequence[str], resolve: Callable[[str], str], closed: Sequence[str]) -> WorkspaceReader:
-        """Without the agents' own files: conversations are read through their sessions, which have owners."""
+        """Return the workspace reader. It excludes the agents' own files: conversations are read through their
+        sessions, which have owners."""
         config, env = self.config, self._env
         homes = (*default_homes(env, config.claude_home), *default_homes(env, ""), *config.claude_homes)
         agents = [os.path.expanduser(str(home)) for home in homes]
@@ -385,8 +387,8 @@ class RunningGateway:
         return trust.describe(folder, self.config.claude_home or self._env.get("HOME", ""))
 
 
-async def _say_shared(store: SqliteStore) -> None:
-    """Once, after the data folder was brought to where sessions belong to users."""
+async def _warn_about_shared_sessions(store: SqliteStore) -> None:
+    """Warn once, after a migration of the data folder to sessions that belong to users."""
     sessions = await store.documents.get("notes", "sessions-shared")
     if sessions is not None:
         log.warning(
@@ -401,7 +403,7 @@ async def _say_shared(store: SqliteStore) -> None:
 async def running(
     config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServerSettings] | None = None
 ) -> AsyncIterator[GatewayInfo]:
-    """A gateway inside this process, for tests and for programs that embed one."""
+    """Run a gateway inside this process, for tests and for programs that embed one."""
     gateway = RunningGateway(config, env, mcp)
     started: asyncio.Future[GatewayInfo] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(gateway.serve(started.set_result, signals=False))
@@ -425,7 +427,7 @@ def agent_kinds(
     terminals: Terminals | None = None,
     sandbox: Sandbox | None = None,
 ) -> dict[str, ClaudeKind]:
-    """Every agent that can be asked for by name. With tokens and our own address, agents can dial in there."""
+    """Return every agent kind by name. With `tokens` and our own address in `url`, agents can dial in there."""
     settings = ClaudeSettings(
         host=env,
         executable=config.claude,
@@ -442,14 +444,14 @@ def agent_kinds(
 
 
 class ChosenSandbox(msgspec.Struct, frozen=True):
-    """`exposed`: what an agent can reach where there is none."""
+    """The sandbox, if any. `exposed`: what an agent can reach without one."""
 
     sandbox: Sandbox | None
     exposed: str = ""
 
 
 def choose_sandbox(config: Config, env: Mapping[str, str], file: Path | None = None) -> ChosenSandbox:
-    """The sandbox that the settings and this machine allow. BadRequest, if there must be one and cannot."""
+    """Return the sandbox that the settings and this machine allow. Raises BadRequest if a required one cannot work."""
     if config.sandbox == "off":
         return ChosenSandbox(None, exposure("it is off"))
     made = sandbox_of(
@@ -475,20 +477,23 @@ def exposure(problem: str) -> str:
 
 
 def _mark_of(folder: Path) -> str:
-    """What tells a folder from every copy of it: a child belongs to the folder of the gateway that started it."""
+    """Return the identity of a folder, which a copy does not share: a child belongs to the folder of the gateway that
+    started it."""
     found = folder.stat()
     return f"{found.st_dev}:{found.st_ino}"
 
 
 def _make_settings_folder(env: Mapping[str, str]) -> None:
-    """So that it can be hidden: an agent that makes it itself would write the next gateway's settings."""
+    """Create the settings folder so that it can be hidden: an agent that creates it itself could write the settings of
+    the next gateway."""
     if env.get("HOME") or env.get("XDG_CONFIG_HOME"):
         with contextlib.suppress(OSError):
             default_file(env).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def agents_sandbox(config: Config, env: Mapping[str, str], sandbox: Sandbox | None) -> Sandbox | None:
-    """What agents need of hidden folders: attached files, our certificate, and their own HOME if it lies there."""
+    """Return the sandbox of agents. In hidden folders it shows attached files, our certificate, and the agents' HOME if
+    it is there."""
     if sandbox is None:
         return None
     homes = (config.claude_home, env.get("CLAUDE_CONFIG_DIR", ""))
@@ -525,7 +530,7 @@ def plugins_folder(config: Config) -> Path:
 
 
 def providers(config: Config) -> dict[str, Provider]:
-    """The programs that a terminal may be asked for by name. BadRequest."""
+    """Return the programs that a client may start on a terminal by name. Raises BadRequest."""
     taken = {AGENT: "claude", "plain-shell": "shell"}
     for name in config.provider:
         if name in taken:
@@ -537,12 +542,12 @@ def providers(config: Config) -> dict[str, Provider]:
 
 
 def settings_places(file: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
-    """The settings file and the folder that it is in by default: what the gateway does at its next start."""
+    """Return the settings file and its default folder, which determine what the gateway does at its next start."""
     return file, default_file(env).parent
 
 
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:
-    """The agent that sessions get: `auto` takes Claude Code where it is installed, else the demo."""
+    """Return the default agent of sessions: `auto` takes Claude Code if it is installed, else the demo."""
     if config.agent != "auto":
         return await kinds[config.agent].info()
     found = await kinds["claude"].info()
@@ -562,7 +567,7 @@ def rules_of(config: Config) -> tuple[Rule, ...]:
 
 
 def agents_by_memory() -> int:
-    """As many agents as fit into the memory that is free now, at least two."""
+    """Return the number of agents that fit into the memory that is free now, at least two."""
     try:
         pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
@@ -571,7 +576,7 @@ def agents_by_memory() -> int:
 
 
 def server_limits(config: Config, files: int) -> serving.ServerLimits:
-    """`files`: descriptors that the process may have open."""
+    """Return the limits of the server. `files`: the number of descriptors that the process may have open."""
     return serving.ServerLimits(
         descriptors=files,
         message_bytes=config.frame_bytes,
@@ -580,7 +585,7 @@ def server_limits(config: Config, files: int) -> serving.ServerLimits:
         waiting_per_address=config.waiting_per_address,
         open_per_credential=config.sockets_per_credential,
         bytes_per_credential=config.credential_bytes,
-        # Twice a watcher's buffer, so that somebody who is behind with history is still heard.
+        # Twice the buffer of a subscription, so that a client that still reads history can send commands.
         unread=2 * config.watcher_bytes,
     )
 
@@ -599,7 +604,8 @@ def _binding(config: Config) -> Binding:
 
 
 def _fences(folders: Sequence[Path], uploads: Uploads, house: AllowedOrigins, doors: Sequence[OpenDoor]) -> Fences:
-    """What no tool may touch, whatever the rules say: among it what the gateway runs by itself."""
+    """Return the folders and ports that no tool may touch, whatever the rules allow. The folders include the programs
+    that the gateway starts by itself."""
     kept = tuple(os.path.realpath(folder) for folder in folders)
     ports = tuple(door.port for door in doors)
     return Fences(folders=kept, port=min(house.ports), doors=ports, attached=str(uploads.folder))
@@ -620,7 +626,8 @@ def _doors(config: Config) -> list[Door]:
 
 
 def invitations_page(protocols: Sequence[ClientProtocol], doors: Sequence[OpenDoor], main: str) -> str:
-    """Where an invitation is accepted: on the door of a protocol that has a page for it, else on the main port."""
+    """Return the address where an invitation is accepted: on the extra port of a protocol that has a page for it, else
+    on the main port."""
     for door in doors:
         if door.protocol.invitations:
             return door.url.rstrip("/") + door.protocol.invitations
@@ -628,7 +635,7 @@ def invitations_page(protocols: Sequence[ClientProtocol], doors: Sequence[OpenDo
     return f"{main.rstrip('/')}{paths[0]}" if paths else ""
 
 
-def _tell_where(data: Path, url: str) -> Callable[[], Any]:
+def _write_server_file(data: Path, url: str) -> Callable[[], Any]:
     path = data / SERVER_FILE
     draft = path.with_suffix(".new")
     draft.write_text(json.dumps({"url": url, "pid": os.getpid()}))

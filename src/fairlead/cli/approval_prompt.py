@@ -1,4 +1,4 @@
-"""A person's answer to what an agent asks, line by line. Pure: typed lines in, the next prompt or the answer out."""
+"""Dialog for a person's answer to an agent's request. Pure: typed lines in, the next prompt or the answer out."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ Asked = ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed
 
 UNCHANGED: Final = "The input was not changed, so nothing was allowed."
 DECLINE: Final = "-"
-"""Typed instead of an answer to a question."""
+"""Typed to decline a question."""
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Dialog:
-    """`prompt` is what to show; feed lines to `typed` until it gives an answer or an `Edit`.
+    """The dialog about one request. Show `prompt`, and pass lines to `typed` until it returns an answer or an `Edit`.
 
     `always` are the rules that an "always" would remember."""
 
@@ -46,7 +46,7 @@ class Dialog:
                 return f"{visible(str(self._question.get('header') or 'Answer'))}: {many}, or your own words: "
 
     def typed(self, line: str) -> AnswerPermission | Edit | None:
-        """None: not an answer yet; ask with `prompt` (and say `problem`)."""
+        """Handle a typed line. None: not an answer yet; show `problem`, then `prompt` again."""
         self.problem = ""
         text = line.strip()
         if isinstance(self.event, ev.QuestionAsked):
@@ -65,7 +65,7 @@ class Dialog:
         return None
 
     def edited(self, text: str | None) -> AnswerPermission | None:
-        """What came out of the editor: JSON, or nothing if it was not changed and saved, which allows nothing."""
+        """Handle the result of the editor: JSON, or None if it was not changed and saved, which allows nothing."""
         if text is None:
             self.problem = UNCHANGED
             return None
@@ -105,7 +105,7 @@ def _key(question: dict[str, Any]) -> str:
 
 
 def chosen(question: dict[str, Any], text: str) -> str:
-    """Numbers become the labels of their options; anything else is the person's own words."""
+    """Replace numbers by the labels of their options; any other text is the answer itself."""
     labels = [label for label, _ in options(question)]
     picks = [pick.strip() for pick in text.split(",")]
     if all(pick.isdecimal() and 1 <= int(pick) <= len(labels) for pick in picks):
@@ -114,7 +114,10 @@ def chosen(question: dict[str, Any], text: str) -> str:
 
 
 def answers_from(event: ev.QuestionAsked, given: list[str]) -> dict[str, Any]:
-    """`QUESTION=ANSWER` of the command line: the question by number, header or words. ValueError tells what is bad."""
+    """Parse `QUESTION=ANSWER` of the command line; the question is given by number, header or text.
+
+    Raises ValueError for an item that names none of the questions.
+    """
     answers: dict[str, Any] = {}
     for item in given:
         name, equals, text = item.partition("=")

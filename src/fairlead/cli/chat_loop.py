@@ -1,6 +1,6 @@
-"""A conversation on a terminal or for a script: one loop takes events, typed lines, Ctrl-C and timers, in turn.
+"""A conversation on a terminal or for a script: one loop handles events, typed lines, Ctrl-C and timers in order.
 
-One inbox, one consumer: whatever happens is handled to its end before the next thing, so nothing here needs a lock.
+One inbox, one consumer: each item is handled completely before the next one, so nothing here needs a lock.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ GRACE = 0.3
 TICK = 0.2
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 AHEAD = 1000
-"""Events read ahead of what is shown; beyond that the socket waits."""
+"""Number of events read ahead of the display; beyond that the client stops reading from the socket."""
 
 
 class LineTyped(msgspec.Struct, frozen=True):
-    """A line, or None at the end of the input."""
+    """A typed line; `text` is None at the end of the input."""
 
     text: str | None
 
 
 class TimerFired(msgspec.Struct, frozen=True):
-    """The grace of a request is over."""
+    """The grace period of a request is over."""
 
     request: str
 
@@ -53,8 +53,8 @@ class CtrlC(msgspec.Struct, frozen=True):
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to talk. `ask`: there is a person at this terminal. `wait`: stay when somebody else has to answer.
-    `cwd` is the session's folder. `accepts`: the request is allowed beforehand (--yes-to)."""
+    """Options of a conversation. `ask`: a person is at this terminal. `wait`: stay when another client has to answer.
+    `cwd` is the session's folder. `accepts`: returns whether a request is allowed beforehand (--yes-to)."""
 
     json: bool = False
     ask: bool = False
@@ -66,7 +66,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatLoop:
-    """One session, from a cursor on. `run` ends with the turn of a message, `attach` when the person leaves."""
+    """A conversation with one session from a cursor on. `run` ends with the turn of a message, `attach` when the person
+    leaves."""
 
     def __init__(
         self, api: Api, view: SessionView, printer: Printer, renderer: EventRenderer, manner: RunOptions
@@ -89,21 +90,21 @@ class ChatLoop:
         self._since = asyncio.get_running_loop().time()
         self._input = bytearray()
 
-    # --- the two ways --------------------------------------------------------------------------------------
+    # --- entry points --------------------------------------------------------------------------------------
 
     async def run(self, message: MessageId, after: int, log_id: str) -> ev.TurnEnded:
-        """Until the turn of `message` has ended. Failed, if it never got one."""
+        """Run until the turn of `message` has ended. Raises CommandFailed if it never got one."""
         self._mine = message
         ended = await self._loop(after, log_id)
         assert ended is not None
         return ended
 
     async def attach(self, after: int, log_id: str) -> None:
-        """Until the person leaves."""
+        """Run until the person leaves."""
         await self._loop(after, log_id)
 
     def show(self, line: EventLine) -> None:
-        """Print an event, and remember what it leaves open."""
+        """Print an event and update the state of turns, calls and requests."""
         if self._manner.json:
             raw_line(line.raw)
         elif line.event is not None:
@@ -112,7 +113,7 @@ class ChatLoop:
             self._note(line.event)
 
     def pending(self, event: ev.Event) -> None:
-        """A request from before the cursor that still waits."""
+        """Show a request from before the cursor that is still pending."""
         self._note(event)
         if not self._manner.json:
             self._printer.show(self._renderer.step(event))
@@ -120,7 +121,7 @@ class ChatLoop:
     # --- the loop ------------------------------------------------------------------------------------------
 
     async def _loop(self, after: int, log_id: str) -> ev.TurnEnded | None:
-        tasks = {asyncio.create_task(self._watch(after, log_id)), asyncio.create_task(self._tell_time())}
+        tasks = {asyncio.create_task(self._watch(after, log_id)), asyncio.create_task(self._show_progress())}
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._sigint, asyncio.current_task())
         if self._manner.ask or self._manner.chat:
@@ -152,16 +153,16 @@ class ChatLoop:
         watch = SessionWatch(self._api.locate, self.session, after, log_id, patience=self._manner.patience)
         try:
             async with aclosing(watch.told()) as events:
-                async for told in events:
+                async for item in events:
                     await self._room.acquire()
-                    self._inbox.put_nowait(told)
+                    self._inbox.put_nowait(item)
         except Exception as error:
             self._inbox.put_nowait(error)
 
-    async def _tell_time(self) -> None:
-        """While the agent works and says nothing: that it works, at what, and for how long."""
+    async def _show_progress(self) -> None:
+        """While the agent works without output, show its current call and the elapsed time."""
         if not self._manner.ask or self._manner.chat:
-            return  # a person types on that line, or nobody looks
+            return  # no person is at the terminal, or the person types on that line
         clock = asyncio.get_running_loop().time
         for tick in itertools.count():
             await asyncio.sleep(TICK)
@@ -183,7 +184,7 @@ class ChatLoop:
     async def _handle(
         self, item: EventLine | Note | LineTyped | TimerFired | CtrlC
     ) -> tuple[ev.TurnEnded | None, bool]:
-        """(the end of our turn, whether to leave)."""
+        """Handle one item. Return (the end of our turn, whether to leave)."""
         match item:
             case EventLine():
                 self._room.release()
@@ -249,10 +250,10 @@ class ChatLoop:
         if note.kind == "back":
             await self._api.refresh()
             for request in self._asked:
-                # An answer may have found nobody to take it.
+                # An answer may have been lost while the gateway was away.
                 self._inbox.put_nowait(TimerFired(request))
 
-    # --- what a person is asked ------------------------------------------------------------------------------
+    # --- permission requests ---------------------------------------------------------------------------------
 
     async def _due(self, request: str) -> None:
         event = self._asked.get(request)
@@ -286,7 +287,7 @@ class ChatLoop:
         except Unreachable:
             self._printer.show([row(("— the gateway is away: asked again when it is back", "yellow"))])
         except CliError as error:
-            # Somebody was first, or the answer is not a good one: the request is asked again while it is open.
+            # Another client answered first, or the answer is not valid: ask again while the request is open.
             self._printer.show([row((f"— {error.message}", "yellow"))])
             if self._manner.ask and request in self._asked and error.code != "stale":
                 self._begin(self._asked[request])
@@ -294,7 +295,7 @@ class ChatLoop:
     # --- the person ------------------------------------------------------------------------------------------
 
     async def _typed(self, text: str | None) -> bool:
-        """Whether to leave."""
+        """Handle a typed line. Return whether to leave."""
         if self._dialog is None:
             if not self._manner.chat:
                 return False
@@ -338,7 +339,7 @@ class ChatLoop:
             self._printer.show([row((f"— not sent: {error.message}", "red"))])
 
     def _sigint(self, main: "asyncio.Task[Any] | None") -> None:
-        """The second one does not wait for what the first one began."""
+        """Queue the first Ctrl-C; a second one cancels the loop without waiting for the interrupt."""
         if self._interrupted and main is not None:
             self._left = True
             main.cancel()
@@ -349,7 +350,7 @@ class ChatLoop:
         return Interrupted(f"Left; the session goes on. Come back with: fairlead attach {self.session}")
 
     async def _ctrl_c(self) -> None:
-        """The first interrupts the turn, the second leaves it running."""
+        """Interrupt the turn; a second Ctrl-C leaves it running."""
         if self._mine is None and (self._turn is None or not self._manner.chat):
             raise self._leaving()
         self._interrupted = True
@@ -362,7 +363,10 @@ class ChatLoop:
             hint(f"— {error.message}")
 
     async def _withdraw(self, message: MessageId) -> bool:
-        """Ours still waits behind somebody's turn: that one is not ours to interrupt. False: it has just begun."""
+        """Withdraw our message while it waits for another user's turn, which we must not interrupt.
+
+        Return False if our turn has just begun.
+        """
         try:
             await self._api.call("DELETE", f"/v1/sessions/{self.session}/queue/{message}", Reply)
         except Missing:

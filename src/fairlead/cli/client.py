@@ -1,6 +1,6 @@
-"""The gateway's native protocol from the client's side: REST calls, and one session's events over reconnects.
+"""Client of the gateway's native protocol: REST calls, and the events of one session across reconnects.
 
-Nothing here prints. A lost connection is made good with the cursor: every event comes once, in order.
+Nothing here prints. After a reconnect the client resumes from its cursor: every event arrives once, in order.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ T = TypeVar("T")
 Locate = Callable[[], Endpoint]
 
 READ_SECONDS = 90.0
-"""An answer may wait for the agent's own: the longest of those (initialize, mcp) is 60 s."""
+"""A response may depend on a reply of the agent: the longest of those (initialize, mcp) takes 60 s."""
 PREFIX = 4
-"""A session may be named by so many of its first characters, if no other begins with them."""
+"""Minimum length of a session id prefix, which names a session if no other id begins with it."""
 
 
 class _Error(msgspec.Struct):
@@ -43,7 +43,7 @@ class _ErrorBody(msgspec.Struct):
 
 
 class Api:
-    """REST. Every failure is a `CliError`."""
+    """REST client. Every failure is a `CliError`."""
 
     def __init__(self, locate: Locate) -> None:
         self.locate = locate
@@ -63,20 +63,20 @@ class Api:
         return httpx.AsyncClient(
             base_url=place.url,
             headers={"authorization": f"Bearer {place.token}"},
-            # Without TLS there is nothing to verify, and reading the list of authorities takes a while.
+            # Without TLS there is nothing to verify, and loading the list of certificate authorities is slow.
             verify=_tls(place) or False,
             timeout=httpx.Timeout(READ_SECONDS, connect=10.0),
-            # A proxy of the environment is for the world outside, never for this machine.
+            # A proxy in the environment variables is for other hosts, never for this machine.
             trust_env=not place.local,
         )
 
     @property
     def local(self) -> bool:
-        """The gateway is on this machine: a folder here is a folder there."""
+        """Whether the gateway is on this machine, so that it sees the same folders."""
         return self._place.local
 
     async def refresh(self) -> None:
-        """The gateway may have come back at another address."""
+        """Locate the gateway again: it may have restarted at another address."""
         place = self.locate()
         if place != self._place:
             await self._http.aclose()
@@ -105,10 +105,10 @@ class Api:
     async def post(self, path: str, kind: type[T], body: Any) -> T:
         return await self.call("POST", path, kind, body=body)
 
-    # --- what several commands do -------------------------------------------------------------------------
+    # --- shared by several commands -----------------------------------------------------------------------
 
     async def sessions(self, **query: Any) -> AsyncIterator[Summary]:
-        """Newest first, all pages."""
+        """Yield the sessions of all pages, newest first."""
         before: str | None = None
         while True:
             page = await self.get("/v1/sessions", SessionPage, before=before, limit=200, **query)
@@ -119,7 +119,7 @@ class Api:
             before = page.next
 
     async def session(self, name: str) -> str:
-        """The id of the session that `name` (an id, or the beginning of one) means. Usage, Missing."""
+        """Return the id of the session that `name` (an id or its prefix) means. Raises UsageError, Missing."""
         wanted = name.strip().lower()
         if is_uuid(wanted):
             return wanted
@@ -138,7 +138,7 @@ class Api:
         return await self.get(f"/v1/sessions/{session}", SessionView)
 
     async def history(self, session: str, last: int) -> list[bytes]:
-        """The last so many events that say something, page by page from the end."""
+        """Return the last `last` events without deltas and bare records, read page by page from the end."""
         found: list[bytes] = []
         before: int | None = None
         while len(found) < last:
@@ -151,7 +151,7 @@ class Api:
         return found
 
     async def events(self, session: str, after: int) -> AsyncIterator["EventLine"]:
-        """The log from a place to its end of now."""
+        """Yield the events after a sequence number up to the current end of the log."""
         while True:
             page = await self.get(f"/v1/sessions/{session}/events", EventPage, after=after, limit=1000)
             for raw in page.events:
@@ -162,20 +162,20 @@ class Api:
 
 
 def _tls(place: Endpoint) -> ssl.SSLContext | None:
-    """How to check the other side; None without TLS. SSL_CERT_FILE names further authorities."""
+    """Return the TLS context; None without TLS. SSL_CERT_FILE names additional certificate authorities."""
     if not place.url.startswith("https:"):
         return None
     context = httpx.create_ssl_context()
     if place.own and place.local:
-        # A certificate is for the name that others use. The process that holds this port told us so itself, in a
-        # folder that is ours alone, and nothing between it and us is a network.
+        # The certificate is for the host name that other machines use. The process that listens on this port wrote
+        # its address into a folder that only this user can write, and no network lies between.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
 
 
 def segment(text: str) -> str:
-    """An id of somebody else's making as a part of a path."""
+    """Quote an id from another program as one segment of a path."""
     return quote(text, safe="")
 
 
@@ -189,13 +189,13 @@ def unreachable(url: str, error: Exception) -> Unreachable:
 
 def _refusal(answer: httpx.Response, url: str) -> CliError:
     try:
-        told = msgspec.json.decode(answer.content, type=_ErrorBody).error
+        error = msgspec.json.decode(answer.content, type=_ErrorBody).error
     except msgspec.DecodeError:
         return of_status(answer.status_code, f"{url} answered {answer.status_code}: is this a Fairlead gateway?")
-    message = told.message
+    message = error.message
     if answer.status_code == 401:
         message += " Give a token that this gateway knows with FAIRLEAD_TOKEN or --token."
-    return of_status(answer.status_code, message, told.code)
+    return of_status(answer.status_code, message, error.code)
 
 
 def open_socket(place: Endpoint, path: str, *subprotocols: str) -> websocket.connect:
@@ -217,7 +217,7 @@ def open_socket(place: Endpoint, path: str, *subprotocols: str) -> websocket.con
 
 
 class EventLine(msgspec.Struct, frozen=True):
-    """One event as it came. `event` is None for a kind that this version does not know."""
+    """One event as received. `event` is None for a type that this version does not know."""
 
     seq: int
     log_id: str
@@ -226,14 +226,14 @@ class EventLine(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What happened to the connection. `gap`: the log is not the one that was read before; it comes from its start."""
+    """A change of the connection. `gap`: the log differs from the one read before; it is replayed from its start."""
 
     kind: str
     text: str
 
 
 class ReconnectDelays(msgspec.Struct, frozen=True):
-    """How long a lost gateway is waited for: about half a minute, a restart takes a few seconds."""
+    """Delays between attempts to reconnect: about half a minute in all, a restart takes a few seconds."""
 
     tries: int = 12
     first: float = 0.2
@@ -248,9 +248,10 @@ class _Place(msgspec.Struct):
 
 
 class _Frame(msgspec.Struct):
-    """Whatever the gateway sends: an event has a place in the log, all else a type that says what it is.
+    """Any frame of the gateway: an event has a sequence number in the log, other frames are known by their type.
 
-    Only what is the same in all of them: a field may mean one thing in an event and another beside it."""
+    Only the fields that all frames share: another field may mean one thing in an event and another in other frames.
+    """
 
     type: str = ""
     seq: int | None = None
@@ -271,10 +272,11 @@ def read_line(raw: bytes, log_id: str) -> EventLine:
 
 
 class SessionWatch:
-    """A session's events from a cursor on, for as long as somebody reads them.
+    """Subscription to a session's events from a cursor on, for as long as they are read.
 
-    The connection may break as often as it likes: `Note`s tell of it, no event is lost and none comes twice.
-    Unreachable when the gateway stays away longer than patience has it; every other `CliError` at once."""
+    It reconnects after every disconnect and reports each with a `Note`; no event is lost or repeated. Raises
+    Unreachable when all attempts to reconnect have failed, and every other `CliError` at once.
+    """
 
     def __init__(
         self,
@@ -294,7 +296,7 @@ class SessionWatch:
         self._sleep = sleep
 
     async def told(self) -> AsyncGenerator[EventLine | Note, None]:
-        """To be closed by its reader (`contextlib.aclosing`): that closes the connection."""
+        """Yield events and notes. The reader must close the generator (`contextlib.aclosing`): it closes the socket."""
         attempt = 0
         lost = False
         while True:
@@ -302,15 +304,15 @@ class SessionWatch:
             try:
                 async with self._connect() as socket, aclosing(self._subscribed(socket)) as events:
                     try:
-                        async for told in events:
+                        async for item in events:
                             attempt = 0
                             if lost:
                                 lost = False
                                 yield Note("back", "The gateway is back.")
-                            if told is not None:
-                                yield told
+                            if item is not None:
+                                yield item
                     except GeneratorExit:
-                        # The reader has all it wants. Left to the connection, this would close as an error (1011).
+                        # The reader is done. Without this close, the connection would end with an error (1011).
                         await socket.close()
                         raise
             except InvalidStatus as error:
@@ -321,7 +323,7 @@ class SessionWatch:
             except (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, EOFError) as error:
                 cause = error
             except Unreachable as error:
-                # The file that tells where it is goes with the gateway.
+                # A gateway that stops removes the file with its address.
                 cause = error
             if not lost:
                 lost = True
@@ -338,7 +340,7 @@ class SessionWatch:
         return open_socket(self._locate(), "/v1/ws", "fairlead.v1.json")
 
     async def _subscribed(self, socket: websocket.ClientConnection) -> AsyncGenerator[EventLine | Note | None, None]:
-        """None when the subscription stands: there may be nothing to tell for a long time."""
+        """Subscribe and yield events and notes. Yields None once subscribed: the first event may take a long time."""
         wanted = {"type": "subscribe", "id": 1, "session": self._session, "after": self.seq, "log_id": self.log_id}
         await socket.send(msgspec.json.encode(wanted).decode())
         async for raw in socket:
@@ -363,7 +365,7 @@ class SessionWatch:
 
 def refused_socket(error: InvalidStatus, url: str) -> CliError:
     try:
-        told = msgspec.json.decode(error.response.body or b"", type=_ErrorBody).error
+        reply = msgspec.json.decode(error.response.body or b"", type=_ErrorBody).error
     except msgspec.DecodeError:
-        told = _Error(message=f"{url} answered {error.response.status_code}.")
-    return of_status(error.response.status_code, told.message, told.code)
+        reply = _Error(message=f"{url} answered {error.response.status_code}.")
+    return of_status(error.response.status_code, reply.message, reply.code)

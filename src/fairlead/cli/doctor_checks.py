@@ -1,4 +1,4 @@
-"""What `fairlead doctor` looks at. Each check gives findings; none changes anything."""
+"""The checks of `fairlead doctor`. Each check yields findings; none changes anything."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fairlead.system.sandbox import Sandbox
 
 LITTLE_ROOM = 1 << 30
-"""Bytes of free disk below which a warning is due: a busy day of sessions writes some hundred megabytes."""
+"""Free bytes on the disk below which the doctor warns: a busy day of sessions writes some hundred megabytes."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def examine(wanted: EndpointOptions, file: Path | None, env: Mapping[str, str]) -> list[Finding]:
-    """Every check, in an order that a person would ask."""
+    """Run all checks, in the order in which a person would ask."""
     findings = [*_python()]
     try:
         config = settings.load(env, {"data": wanted.data}, file).config
@@ -70,7 +70,7 @@ async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "San
     from fairlead.system.clock import SystemClock
     from fairlead.wiring import agent_kinds
 
-    # The demo's home is made by looking at it; a doctor leaves nothing behind.
+    # Querying the demo agent creates its home folder; the doctor must leave nothing behind.
     with tempfile.TemporaryDirectory(prefix="fairlead-doctor-") as scratch:
         kinds = agent_kinds(msgspec.structs.replace(config, data=scratch), env, SystemClock(), sandbox=sandbox)
         claude = await kinds["claude"].info()
@@ -80,8 +80,8 @@ async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "San
         yield Finding(level, "claude", "cannot be used", claude.problem)
     else:
         yield Finding("ok", "claude", f"{claude.version} at {claude.path}")
-        for way, word in claude.ways.items():
-            yield Finding("ok", f"claude by {way}", word)
+        for way, about in claude.ways.items():
+            yield Finding("ok", f"claude by {way}", about)
     if demo.problem:
         yield Finding("bad", "demo agent", "cannot be used", demo.problem)
     else:
@@ -153,7 +153,7 @@ async def _gateway(wanted: EndpointOptions, config: settings.Config, env: Mappin
 
 
 def _port(host: str, port: int) -> Finding:
-    """Whether the port could be taken now."""
+    """Check whether the port is free now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:

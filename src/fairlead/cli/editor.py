@@ -1,4 +1,4 @@
-"""A text in the person's own editor."""
+"""Editing a text in the person's own editor."""
 
 import os
 import shlex
@@ -10,8 +10,10 @@ from fairlead.cli.errors import UsageError
 
 
 def edit(text: str, suffix: str) -> str | None:
-    """The text as it was changed and saved; None if it was not, or the editor gave up: who leaves an editor like that
-    has decided nothing. Usage, if there is no editor."""
+    """Return the text as changed and saved; None if it was not changed, or the editor failed: that is no decision.
+
+    Raises UsageError if the editor cannot be started.
+    """
     command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
         file = Path(folder) / f"input{suffix}"

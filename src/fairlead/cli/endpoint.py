@@ -1,4 +1,4 @@
-"""Where the gateway is: by `--url`, else by the file that a serving process leaves in the data folder."""
+"""Location of the gateway: from `--url`, else from the file that the server process writes into the data folder."""
 
 import ipaddress
 import os
@@ -17,7 +17,7 @@ TOKEN_FILE = "admin-token"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A gateway's address and what opens it. `own`: it is the one that serves this data folder, on this machine."""
+    """A gateway's address and token. `own`: the gateway that serves this data folder, on this machine."""
 
     url: str
     token: str
@@ -29,21 +29,21 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class ServerFile(msgspec.Struct, frozen=True):
-    """What the serving process leaves in the data folder."""
+    """The file that the server process writes into the data folder."""
 
     url: str
     pid: Annotated[int, msgspec.Meta(gt=0)]
 
 
 class EndpointOptions(msgspec.Struct, frozen=True):
-    """What the command line said about the gateway; looked up again at every reconnect, since ports may change."""
+    """The options that locate the gateway; they are resolved again at every reconnect, since ports may change."""
 
     url: str | None = None
     token: str | None = None
     data: str | None = None
 
     def find(self, env: Mapping[str, str] | None = None) -> Endpoint:
-        """Usage, Unreachable (nobody serves here), Denied (no token)."""
+        """Return the endpoint. Raises UsageError, Unreachable (no gateway runs here), Denied (no token)."""
         env = os.environ if env is None else env
         if self.url:
             url = checked_url(self.url)
@@ -58,12 +58,13 @@ class EndpointOptions(msgspec.Struct, frozen=True):
         return Endpoint(server.url.rstrip("/"), self.token or token_of(folder), own=True)
 
     def folder(self, env: Mapping[str, str] | None = None) -> Path:
-        """The data folder. Usage, if a setting is wrong."""
+        """Return the data folder. Raises UsageError if a setting is wrong."""
         env = os.environ if env is None else env
         return Path(config.load(env, {"data": self.data}).config.data)
 
     def _kept_token(self, url: str, env: Mapping[str, str]) -> str:
-        """The data folder's own token goes to this machine, to its own gateway, or where --data says: nowhere else."""
+        """Return the token of the data folder. It is sent only to this machine, to the gateway of that folder, or if
+        --data names the folder. Raises Denied otherwise."""
         folder = self.folder(env)
         server = read_server_file(folder)
         own = server is not None and server.url.rstrip("/") == url
@@ -73,7 +74,7 @@ class EndpointOptions(msgspec.Struct, frozen=True):
 
 
 def checked_url(text: str) -> str:
-    """Usage unless it is an address of a gateway."""
+    """Return the address of a gateway without query and fragment. Raises UsageError if it is not valid."""
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -95,9 +96,10 @@ def is_loopback(url: str) -> bool:
 
 
 def read_server_file(folder: Path) -> ServerFile | None:
-    """None: nobody serves on this folder (or it cannot be read).
+    """Read the server file. None: no gateway serves this folder (or the file cannot be read).
 
-    A gateway that was killed leaves its file: another program may have its port by now, and must not get the token."""
+    A gateway that was killed leaves its file: another program may use its port by now, and must not get the token.
+    """
     try:
         server = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile)
     except (OSError, msgspec.DecodeError):
@@ -111,13 +113,13 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        # Somebody else's process, or a number that no process has: connecting will tell.
+        # A process of another user, or an impossible process id: the attempt to connect will show.
         return True
     return True
 
 
 def token_of(folder: Path) -> str:
-    """Denied, if there is none that this user may read."""
+    """Return the token in a data folder. Raises Denied if this user cannot read one."""
     try:
         token = (folder / TOKEN_FILE).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -1,14 +1,14 @@
-"""What a command ends with: exit codes that scripts may rely on, and the errors that carry them.
+"""Exit codes that scripts may rely on, and the errors that carry them.
 
 CliError
-  Failed         1    the turn or the command failed
-  Usage          2    the command line, a setting or the data folder is wrong
-  Unreachable    3    no gateway answers
-  Denied         4    the credential is missing, wrong, or may not do this
-  Missing        5    there is no such session, request, token, file
-  Interrupted  130    Ctrl-C
+  CommandFailed    1    the turn or the command failed
+  UsageError       2    the command line, a setting or the data folder is wrong
+  Unreachable      3    no gateway answers
+  Denied           4    the credential is missing, wrong, or may not do this
+  Missing          5    there is no such session, request, token, file
+  Interrupted    130    Ctrl-C
 
-Every message says what to do next.
+Every message explains what to do next.
 """
 
 from collections.abc import Iterator
@@ -37,11 +37,11 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.MISSING: "there is no such session, request, token or file",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }
-"""For the reference."""
+"""The texts of the reference page."""
 
 
 class CliError(Exception):
-    """`code` is the gateway's stable code where it has one."""
+    """An error that ends a command. `code` is the gateway's stable error code, if it sent one."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.FAILED
 
@@ -85,7 +85,7 @@ def _codes(kind: type[FairleadError] = FairleadError) -> Iterator[tuple[str, int
 
 
 def of_status(status: int, message: str, code: str = "") -> CliError:
-    """The error for an HTTP answer of the gateway."""
+    """Return the error for an HTTP response of the gateway."""
     kind: type[CliError] = CommandFailed
     if status in (401, 403):
         kind = Denied
@@ -97,14 +97,14 @@ def of_status(status: int, message: str, code: str = "") -> CliError:
 
 
 def of_code(code: str, message: str) -> CliError:
-    """The error for an `error` frame, which has a code and no status; an unknown code is a failure."""
+    """Return the error for an `error` frame, which has a code but no status; an unknown code is a failure."""
     return of_status(dict(_codes()).get(code, 500), message, code)
 
 
 def of_error(error: FairleadError) -> CliError:
-    """The error for one of ours, raised in this process."""
+    """Return the error for a FairleadError raised in this process."""
     exit_code: Any = getattr(error, "exit_code", None)
-    # A data folder that is taken, damaged or too new: another one must be named, or this one mended.
+    # A data folder that is in use, damaged or too new: the user must name another one, or repair this one.
     if exit_code == ExitCode.USAGE or isinstance(error, Damaged | FolderInUse):
         return UsageError(error.message, error.code)
     return of_status(error.status, error.message, error.code)

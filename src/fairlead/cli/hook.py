@@ -1,8 +1,8 @@
-"""`fairlead hook EVENT`: what the CLI runs at its hooks. Its stdin goes to the gateway, the gateway's answer to stdout.
+"""`fairlead hook EVENT`: the hook command of the CLI. It sends its stdin to the gateway and the answer to stdout.
 
-Rule: only the standard library, and little of it (http.client alone would double the time): this runs before every
-tool. Proxies of the environment are not for this machine. A tool about which nothing could be found out is denied,
-whatever went wrong: CLIs let a tool run when its hook fails (measured: 2.1.37, 2.1.120).
+Only the standard library is used, and little of it (http.client alone would double the time): this runs before every
+tool. Proxies in the environment variables do not apply to this machine. Without an answer the tool is denied, whatever
+went wrong: CLIs let a tool run when its hook fails (measured: 2.1.37, 2.1.120).
 """
 
 import contextlib
@@ -22,35 +22,35 @@ DECIDING: Final = "pre-tool-use"
 STARTING: Final = "session-start"
 
 MOST_BYTES: Final = 64 << 20
-"""Of a hook's input; the gateway takes no more."""
+"""Limit of a hook's input; the gateway accepts no more."""
 LONGEST_S: Final = 2_140_000.0
-"""The CLI gives up after 2 147 000 s, and then the tool runs: this ends before."""
+"""The CLI gives up after 2 147 000 s, and then the tool runs: this limit ends before."""
 PATIENCE_S: Final = 60.0
-"""How long the gateway may be away, a restart for example, before a tool is denied."""
+"""How long the gateway may be away, for example during a restart, before a tool is denied."""
 COURTESY_S: Final = 5.0
-"""The same where nothing hangs on the answer."""
+"""The same for events whose answer does not matter."""
 NETWORK_S: Final = 30.0
-"""For a connection to stand, or a piece of it to move. The wait for a decision is not among them."""
+"""Timeout for connecting, and for sending or receiving data. It does not limit the wait for a decision."""
 LOOK_S: Final = 2.0
-"""How often a waiting hook looks whether the CLI that started it is still there."""
+"""How often a waiting hook checks that the CLI that started it still runs."""
 BLOCKED: Final = 2
-"""The exit code that blocks a tool, where no answer can be given."""
+"""The exit code that blocks a tool when no answer can be given."""
 
 
 class HookFailed(Exception):
-    """No answer, and asking again does not help; the text is for a person."""
+    """No answer, and a retry does not help; the text is for a person."""
 
 
 class GatewayUnreachable(Exception):
-    """No answer for now: the gateway is away, or busy starting."""
+    """No answer for now: the gateway is away or still starting."""
 
 
 class ParentGone(Exception):
-    """Whoever started this has gone: nobody waits for the answer."""
+    """The parent process has ended: nothing waits for the answer."""
 
 
 class HookGateway:
-    """Where to ask, and with what."""
+    """The gateway's address and the credentials for it."""
 
     def __init__(self, url: str, token: str, certificate: str = "") -> None:
         parts = urlsplit(url)
@@ -66,13 +66,16 @@ class HookGateway:
             "connection": "close",
             "authorization": f"Bearer {token}",
             "content-type": "application/json",
-            # The same at every try: what was answered already is not asked again.
+            # The same at every attempt: a request that was answered already is not put to a person again.
             DELIVERY: os.urandom(16).hex(),
         }
         self._parent = os.getppid()
 
     def ask(self, event: str, given: bytes, patience: float, longest: float = LONGEST_S) -> bytes:
-        """Failed, Orphaned. Away is borne for so long; every answer that took a while begins that time anew."""
+        """Send an event and return the answer. Raises HookFailed, ParentGone.
+
+        Retries GatewayUnreachable for `patience` seconds; an attempt that lasted longer than that restarts the period.
+        """
         end = time.monotonic() + longest
         failing, delay = 0.0, 0.1
         while True:
@@ -98,11 +101,11 @@ class HookGateway:
         if status == 200:
             return body
         if status >= 500 or status in (408, 429):
-            raise GatewayUnreachable(_told(body) or f"status {status}")
-        raise HookFailed(f"The gateway refused: {_told(body) or status}")
+            raise GatewayUnreachable(_error_message(body) or f"status {status}")
+        raise HookFailed(f"The gateway refused: {_error_message(body) or status}")
 
     def _first(self, connection: socket.socket, end: float) -> bytes:
-        """The answer's first bytes, when they come: a person may be asked for hours."""
+        """Wait for the first bytes of the answer: a person may take hours to decide."""
         connection.settimeout(LOOK_S)
         while True:
             try:
@@ -123,7 +126,7 @@ class HookGateway:
 
         context = ssl.create_default_context(cafile=self._certificate or None)
         if self._certificate:
-            # The gateway's own certificate, by its file: no name on it could tell more.
+            # The gateway's own certificate, given by its file: a check of the host name would add nothing.
             context.check_hostname = False
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context.wrap_socket(connection, server_hostname=self._host)
@@ -134,14 +137,17 @@ class HookGateway:
 
 
 def _response(data: bytes) -> tuple[int, bytes]:
-    """Status and body of our own gateway's answers, which tell their length. Away if it is not all of it."""
+    """Return status and body of an answer of our gateway, which always has a content-length.
+
+    Raises GatewayUnreachable if the answer is incomplete.
+    """
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
-    words = first.split(" ", 2)
+    parts = first.split(" ", 2)
     lengths = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("content-length:")]
-    if len(words) < 2 or not words[1].isdigit() or lengths != [str(len(body))]:
+    if len(parts) < 2 or not parts[1].isdigit() or lengths != [str(len(body))]:
         raise GatewayUnreachable("the connection broke")
-    return int(words[1]), body
+    return int(parts[1]), body
 
 
 def denial(reason: str) -> bytes:
@@ -150,7 +156,7 @@ def denial(reason: str) -> bytes:
 
 
 def run(event: str, given: BinaryIO, taken: BinaryIO, *, patience: float = PATIENCE_S) -> int:
-    """One hook. The exit code: 0, or the one that blocks a tool."""
+    """Run one hook. Return the exit code: 0, or the one that blocks a tool."""
     try:
         if event == STARTING and URL not in os.environ:
             _announce(given)
@@ -189,15 +195,15 @@ def _read(given: BinaryIO) -> bytes:
 
 
 def _announce(given: BinaryIO) -> None:
-    """A CLI that a person started: the gateway is told of its session. Once a session, so it need not be as quick."""
+    """Report the session of a CLI that a person started. This runs once per session, so it may be slower."""
     from fairlead.cli.endpoint import EndpointOptions
 
     place = EndpointOptions(os.environ.get("FAIRLEAD_URL"), os.environ.get("FAIRLEAD_TOKEN")).find()
     HookGateway(f"{place.url}/v1/hooks", place.token).ask(STARTING, _read(given), 0.0, COURTESY_S)
 
 
-def _told(body: bytes) -> str:
-    """The gateway's own words about what went wrong."""
+def _error_message(body: bytes) -> str:
+    """Return the error message of the gateway, or an empty text."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return str(json.loads(body)["error"]["message"])
     return ""

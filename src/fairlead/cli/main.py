@@ -1,6 +1,6 @@
-"""The entry point: which commands there are, and how a failure becomes a line and an exit code.
+"""The entry point: registers the commands, and turns a failure into a message and an exit code.
 
-Rule: nothing of the server is imported here; `fairlead --help` is quick.
+Rule: nothing of the server is imported here, so that `fairlead --help` is quick.
 """
 
 import os
@@ -91,7 +91,7 @@ def _root(
 
 
 def main() -> None:
-    # A letter that this terminal's encoding lacks must not end a command.
+    # A character that the terminal's encoding lacks must not end a command.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -102,7 +102,7 @@ def main() -> None:
     except FairleadError as error:
         _end(of_error(error))
     except BrokenPipeError:
-        # Whoever read our output has enough; Python must not try to write the rest at its end.
+        # The reader of our output has closed the pipe; Python must not try to write the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.FAILED)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The options that several commands share, each said once."""
+"""Options that several commands share."""
 
 import asyncio
 import os
@@ -46,7 +46,7 @@ SessionArg = Annotated[str, typer.Argument(metavar="ID", help="A session's id, o
 
 
 def listed(texts: list[str] | None) -> tuple[str, ...]:
-    """Options that may be repeated or separated by commas."""
+    """Split the values of an option that may be repeated or separated by commas."""
     return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
 
 
@@ -69,7 +69,7 @@ def asynchronously(work: Coroutine[Any, Any, T]) -> T:
 
 
 def confirm(question: str) -> None:
-    """Return if a person says yes to what was shown."""
+    """Ask a person to confirm. Raises UsageError without a terminal, CommandFailed on no."""
     if not sys.stdin.isatty():
         raise UsageError("There is no terminal to ask on: look at what is shown, then say --yes.")
     if not typer.confirm(question, default=False, err=True):
@@ -77,12 +77,12 @@ def confirm(question: str) -> None:
 
 
 def examples(*lines: str) -> str:
-    """A command's epilog: examples as a person would type them. The first character keeps the lines as they are."""
+    """Return a command's epilog with examples. Its first character keeps Typer from joining the lines."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 def absolute(folder: str) -> str:
-    """A folder of this machine as the gateway takes it."""
+    """Return the absolute path of a local folder, as the gateway expects it."""
     return os.path.abspath(os.path.expanduser(folder))
 
 

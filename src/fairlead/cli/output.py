@@ -1,4 +1,4 @@
-"""Where words go: what was asked for to stdout, what is said about it to stderr. Colour on a terminal only."""
+"""Output: results go to stdout, messages about the work to stderr. Colour on a terminal only."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from fairlead.cli.render import Flow, Piece, RenderedRow
 from fairlead.cli.sanitize import clean, one_line
 
 _WIPE: Final = "\r\x1b[2K"
-"""Back to the line's start, and the line is empty: understood by every terminal that understands colours."""
+"""Return to the start of the line and clear it: every terminal with colours supports this."""
 
 
 def console(*, no_color: bool = False, err: bool = False, file: IO[str] | None = None) -> Console:
-    """Nothing printed is ever taken for markup; NO_COLOR and a missing terminal are respected."""
+    """Return a console that never interprets markup, and respects NO_COLOR and a missing terminal."""
     target = file or (sys.stderr if err else sys.stdout)
     no_color = no_color or bool(os.environ.get("NO_COLOR"))
     terminal = target.isatty()
@@ -41,18 +41,18 @@ def say(text: str, *, err: bool = False, style: str = "", no_color: bool = False
 
 
 def hint(text: str) -> None:
-    """About what is done, for a person: never mixed with what a script reads."""
+    """Print a message for a person to stderr, so that it never mixes with output that a script reads."""
     say(text, err=True)
 
 
 def json_line(value: Any) -> None:
-    """One object of ours, one line."""
+    """Print one object as one line of JSON."""
     raw_line(msgspec.json.encode(value))
 
 
 def raw_line(data: bytes) -> None:
-    """JSON escapes the control characters of ASCII, so a line is one line. On a terminal the others are escaped too:
-    those that it would obey (U+009B), and those that reorder what a person reads."""
+    """Print a line of JSON. JSON escapes the ASCII control characters, so it stays one line. On a terminal other
+    characters are escaped too: those that it would execute (U+009B), and those that reorder the visible text."""
     if sys.stdout.isatty():
         data = unobeyed(data.decode("utf-8", "replace")).encode()
     sys.stdout.buffer.write(data + b"\n")
@@ -60,13 +60,13 @@ def raw_line(data: bytes) -> None:
 
 
 def unobeyed(line: str) -> str:
-    """JSON that means the same, in characters that can be seen."""
+    """Return equivalent JSON with only printable characters."""
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 
 class Printer:
-    """Pieces onto a console. Knows whether the cursor is in the middle of a line, and whether the line is a passing
-    one (`status`), which whatever comes next takes the place of."""
+    """Prints pieces on a console. Tracks whether the cursor is in the middle of a line, and whether the line is a
+    status line (`status`), which the next output replaces."""
 
     def __init__(self, target: Console) -> None:
         self._console = target
@@ -82,14 +82,14 @@ class Printer:
                 case RenderedRow():
                     self.fresh()
                     text = Text("  " * piece.indent)
-                    for words, style in piece.spans:
-                        text.append(words, style=style or None)
+                    for content, style in piece.spans:
+                        text.append(content, style=style or None)
                     if piece.spans:
                         self._console.print(text)
         self._console.file.flush()
 
     def status(self, text: str) -> None:
-        """What goes on, until something is said; only on a terminal, and never in the middle of a line."""
+        """Show the current activity until the next output; only on a terminal, and never in the middle of a line."""
         if self._column_zero and self._console.is_terminal:
             self._console.file.write(f"{_WIPE}{one_line(text, self._console.width - 1)}")
             self._console.file.flush()
@@ -108,7 +108,7 @@ class Printer:
             self._column_zero = True
 
     def ask(self, text: str) -> None:
-        """A prompt: the cursor stays behind it until the person has typed the line's end."""
+        """Show a prompt; the cursor stays after it until the person presses Enter."""
         self.fresh()
         self._console.print(Text(text, style="bold"), end="")
         self._console.file.flush()
@@ -120,7 +120,7 @@ class Printer:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, no_color: bool = False) -> None:
-    """Columns for reading. On a terminal the last one is cut to the width; in a pipe nothing is."""
+    """Print rows in columns. On a terminal the last column is cut to the width; in a pipe nothing is cut."""
     target = console(no_color=no_color)
     cells = [[clean(cell).replace("\n", " ").replace("\t", " ") for cell in line] for line in rows]
     widths = [max(cell_len(line[i]) for line in [list(head), *cells]) for i in range(len(head))]
@@ -134,7 +134,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, no_color: bool 
 
 
 def ago(at: int, now_ms: int | None = None) -> str:
-    """A moment as people say it."""
+    """Format the time since a timestamp for people."""
     if at <= 0:
         return "never"
     gone = max(0, ((time.time_ns() // 1_000_000 if now_ms is None else now_ms) - at) // 1000)
@@ -145,7 +145,7 @@ def ago(at: int, now_ms: int | None = None) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes as people say them."""
+    """Format a number of bytes for people."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000 or unit == "GB":

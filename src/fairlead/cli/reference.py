@@ -1,8 +1,8 @@
-"""The reference pages of the commands and the settings, made from what they are.
+"""Generator for the reference pages of the commands and the settings.
 
     python -m fairlead.cli.reference docs/reference
 
-A test fails when a page is not what this would write.
+A test fails when a page differs from the output of this module.
 """
 
 import sys
@@ -88,7 +88,7 @@ _SETTINGS_TAIL = """
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command with its whole name, in the order of the help; groups before what is in them."""
+    """Yield every command with its full name, in the order of the help; a group comes before its commands."""
     yield from _below("fairlead", typer.main.get_command(app))
 
 
@@ -154,7 +154,7 @@ def _cell(text: str | None) -> str:
 
 
 def _flowed(text: str) -> str:
-    """A docstring's paragraphs."""
+    """Join the lines of each paragraph of a docstring."""
     return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
 
 
@@ -182,7 +182,7 @@ def _choices(field: msgspec.structs.FieldInfo) -> str:
 
 
 def pages() -> dict[str, str]:
-    """The pages by their file names."""
+    """Return the pages by file name."""
     return {"cli.md": cli_page(), "settings.md": settings_page()}
 
 

@@ -1,7 +1,7 @@
-"""Events as lines to read. Pure: events in, pieces out; who prints them knows about terminals.
+"""Rendering of events as lines of text. Pure: events in, pieces out; the printer knows about terminals.
 
-The main thread's text and thinking flow as they come; what is inside a subagent comes block by block, indented. A
-block that was told in part is completed, never repeated: what was shown is counted in characters of the block.
+Text and thinking of the main thread are shown as they arrive, those of a subagent block by block, indented. A block
+that was shown in part is completed, never repeated: the shown part is counted in characters of the block.
 """
 
 from collections.abc import Iterator
@@ -17,18 +17,18 @@ from fairlead.model.ids import MessageId
 RESULT_LINES: Final = 4
 """Lines of a tool's result that are shown; the log has the rest."""
 PLAIN_KEYS: Final = ("command", "file_path", "pattern", "path", "url", "query", "description", "prompt")
-"""Fields of a tool's input that say the most, best first."""
+"""The most informative fields of a tool's input, best first."""
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """Goes on where the last piece ended, on the same line."""
+    """Text that continues the line of the previous piece."""
 
     text: str
     style: str = ""
 
 
 class RenderedRow(msgspec.Struct, frozen=True):
-    """A line of its own: spans of (text, style); none: whatever follows begins a line. `indent` in steps of two."""
+    """A separate line of spans (text, style). Without spans: the next piece starts a line. `indent` in steps of two."""
 
     spans: tuple[tuple[str, str], ...]
     indent: int = 0
@@ -42,7 +42,7 @@ def row(*spans: tuple[str, str], indent: int = 0) -> RenderedRow:
 
 
 def call_summary(given: dict[str, Any], limit: int = 200) -> str:
-    """What a tool call does, on one line."""
+    """Summarise a tool call on one line."""
     if isinstance(todos := given.get("todos"), list):
         done = sum(isinstance(todo, dict) and todo.get("status") == "completed" for todo in todos)
         return f"{done} of {len(todos)} done"
@@ -53,7 +53,7 @@ def call_summary(given: dict[str, Any], limit: int = 200) -> str:
 
 
 def asked_rows(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Iterator[RenderedRow]:
-    """What a person is asked, whole and with nothing hidden."""
+    """Yield the rows of a request, complete and with invisible characters made visible."""
     match event:
         case ev.PermissionRequested():
             yield row(("? ", "bold yellow"), (f"{visible(event.tool)} asks for permission", "bold"))
@@ -82,7 +82,7 @@ def question_rows(question: dict[str, Any]) -> Iterator[RenderedRow]:
 
 
 def options(question: dict[str, Any]) -> list[tuple[str, str]]:
-    """(label, description) of each; what is odd is left out."""
+    """Return (label, description) of each option; malformed ones are skipped."""
     found = question.get("options")
     if not isinstance(found, list):
         return []
@@ -114,8 +114,8 @@ def handover_words(event: ev.HandoverRequested | ev.HandoverSettled) -> str:
 
 
 class EventRenderer:
-    """One session's reader. `hidden` are messages that need no repeating: the reader typed them. `working`: a turn
-    was running before the first event."""
+    """Renders the events of one session. `hidden` are messages that are not shown, because the person typed them here.
+    `working`: a turn was running before the first event."""
 
     def __init__(self, hidden: frozenset[MessageId] = frozenset(), *, working: bool = False) -> None:
         self.hidden = set(hidden)
@@ -200,7 +200,7 @@ class EventRenderer:
     def _note(self, event: ev.Event, text: str, style: str = "dim") -> RenderedRow:
         return self._row(event, (f"— {one_line(text, 500)}", style))
 
-    # --- what was said -----------------------------------------------------------------------------------
+    # --- text and messages -------------------------------------------------------------------------------
 
     def _delta(self, event: ev.TextDelta | ev.ThinkingDelta) -> Iterator[Piece]:
         if event.subagent:
@@ -208,7 +208,7 @@ class EventRenderer:
         key = (event.message, event.block)
         shown = self._shown.get(key, 0)
         if event.offset > shown:
-            return  # something is missing: the whole block brings it
+            return  # a delta is missing: the whole block will bring it
         piece = event.text[shown - event.offset :]
         if piece:
             self._shown[key] = shown + len(piece)
@@ -258,7 +258,7 @@ class EventRenderer:
     def _tool(self, event: ev.ToolCalled | ev.ToolEnded) -> Iterator[Piece]:
         if isinstance(event, ev.ToolCalled):
             self._shown.pop((event.message, event.block), None)
-            # What it asks is shown with the request that follows.
+            # The question or plan is shown with the request that follows.
             summary = "" if event.name in ("AskUserQuestion", "ExitPlanMode") else call_summary(event.input)
             about = (f"  {summary}", "") if summary else ("", "")
             yield self._row(event, ("● ", "green"), (one_line(event.name, 80), "bold"), about)
@@ -287,7 +287,7 @@ class EventRenderer:
             summary = f" {one_line(event.summary, 200)}" if event.summary else ""
             yield RenderedRow(((f"└ subagent {event.status}", style), (summary, "dim")), indent)
 
-    # --- what a person is asked ------------------------------------------------------------------------------
+    # --- permission requests ---------------------------------------------------------------------------------
 
     def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Iterator[Piece]:
         for asked in asked_rows(event):
@@ -359,7 +359,7 @@ class EventRenderer:
     def _queue(
         self, event: ev.MessageQueued | ev.MessageDequeued | ev.MessageCancelled | ev.MessageMoved
     ) -> Iterator[Piece]:
-        # A message that finds the agent idle leaves the queue at once: nothing to tell.
+        # If the agent is idle, a message leaves the queue at once: nothing to show.
         if isinstance(event, ev.MessageQueued) and self._working:
             yield self._note(event, f"waits for its turn: {plain_text(event.content)}")
         elif isinstance(event, ev.MessageCancelled):
@@ -367,5 +367,5 @@ class EventRenderer:
 
 
 def one_line_kept(line: str) -> str:
-    """A line of a result, its spaces kept, cut where no terminal is wider."""
+    """Return a line of a result with its spaces, cut to a length that no terminal exceeds."""
     return line if len(line) <= 400 else line[:399] + "…"

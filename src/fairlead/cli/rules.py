@@ -1,4 +1,4 @@
-"""Permission rules on this side, read by the gateway's own policy: `--yes-to RULE`, and what "always" offers."""
+"""Permission rules in the client, evaluated by the gateway's own policy: `--yes-to RULE`, and the offer of "always"."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from fairlead.sessions.permissions.policy import Fences, PolicyContext, ToolCall
 
 
 def accepting(texts: tuple[str, ...]) -> Callable[[PermissionRequested, str], bool]:
-    """The function that tells whether these rules cover a request in a folder. BadRule."""
+    """Return a function that checks whether these rules cover a request in a folder. Raises BadRule."""
     rules = tuple(parse_rule(text, Behavior.ALLOW) for text in texts)
 
     def accepts(event: PermissionRequested, cwd: str) -> bool:
@@ -21,7 +21,7 @@ def accepting(texts: tuple[str, ...]) -> Callable[[PermissionRequested, str], bo
 
 
 def always(event: Event, cwd: str) -> tuple[str, ...]:
-    """What an "always" would remember: the narrowest rules of use, else what the agent suggests itself."""
+    """Return the rules that an "always" would remember: the narrowest useful ones, else the agent's suggestions."""
     if not isinstance(event, PermissionRequested):
         return ()
     found = suggest(ToolCall(event.tool, event.input), _context(cwd, ()))

@@ -1,7 +1,7 @@
-"""Other people's words on a terminal: nothing that an agent, a tool, a file or a title says is ever interpreted.
+"""Foreign text on a terminal: text of an agent, a tool, a file or a title is never interpreted.
 
-`clean` is for reading: control sequences are taken out, whole where they are whole. `visible` is for deciding: nothing
-may hide from a person who is asked, so every odd character is spelled out. Pure.
+`clean` is for reading: it removes control sequences, completely if they are complete. `visible` is for decisions:
+nothing may be hidden from the person who decides, so every unprintable character is escaped. Pure.
 """
 
 import re
@@ -10,38 +10,39 @@ from typing import Any, Final
 import msgspec
 
 _BODY: Final = 4096
-"""Characters of a string sequence (a link, a clipboard) that are waited for; an endless one must not swallow a text."""
+"""Longest string sequence (a link, a clipboard) that is recognised: an endless one must not swallow the text after it.
+"""
 
 _STRING: Final = rf"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{{0,{_BODY}}}"
 _CSI: Final = r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}"
 _SEQUENCES: Final = re.compile(
     rf"{_STRING}(?:\x07|\x1b\\|\x9c)"  # OSC: titles, links, the clipboard; DCS, SOS, PM, APC
     rf"|{_CSI}[@-~]"  # colours, the cursor
-    r"|\x1b[ -/]{0,8}[0-~]"  # the short ones: reset, character sets
+    r"|\x1b[ -/]{0,8}[0-~]"  # short sequences: reset, character sets
 )
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CUT: Final = re.compile(rf"(?:\x1b[ -/]{{0,8}}|{_CSI}|{_STRING}\x1b?)\Z")
-"""The beginning of a sequence at the end of a piece: the rest may come with the next one."""
+"""The beginning of a sequence at the end of a piece: the rest may come with the next piece."""
 
 
 def clean(text: str) -> str:
-    """For reading: no control sequence, no control character but newline and tab, no bidirectional override."""
+    """Remove control sequences, control characters except newline and tab, and bidirectional overrides."""
     return _CONTROLS.sub("", _SEQUENCES.sub("", text))
 
 
 def visible(text: str) -> str:
-    """For deciding: what cannot be seen is spelled out, so that what is shown is what would be done."""
+    """Escape invisible characters, so that a person sees exactly what would be done."""
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\u{{{ord(c):x}}}" for c in text)
 
 
 def one_line(text: str, limit: int) -> str:
-    """The first `limit` characters of a text on one line."""
+    """Return the first `limit` characters of a text on one line."""
     flat = " ".join(clean(text[: limit * 8]).split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 class Cleaner:
-    """`clean` for a text that comes in pieces: the pieces together give what `clean` gives of the whole."""
+    """`clean` for a text in pieces: the results together equal `clean` of the whole text."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -58,7 +59,7 @@ class Cleaner:
 
 
 def said(content: Any) -> str:
-    """The words of a tool's result or of a message: a text, a list of blocks, or something odd."""
+    """Return the text of a tool's result or of a message, which may be a text, a list of blocks, or any other JSON."""
     if content is None:
         return ""
     if isinstance(content, str):

@@ -1,6 +1,6 @@
-"""One's own terminal lent to a program elsewhere: keys go there unread, its bytes come here as they are.
+"""Bridge between the local terminal and a remote program: keys and output pass through unchanged.
 
-Whatever happens, the terminal is left as it was found: its settings, and every mode that the program has switched on.
+At the end the terminal is always restored: its settings, and every mode that the program has switched on.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from fairlead.cli.output import hint
 from fairlead.terminals.screen.modes import CLEAR_HISTORY, UNDO
 
 LEAVE: Final = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")
-"""Ctrl-], also as terminals spell it whose program has asked for another spelling of keys."""
+"""Ctrl-], also in the encodings that terminals use when a program has requested another encoding of keys."""
 INTERRUPT: Final = re.compile(rb"\x03|\x1b\[99;5(?::1)?u|\x1b\[27;5;99~")
-"""Ctrl-C, which leaves where no keys are sent."""
+"""Ctrl-C, which leaves when no keys are sent (--view)."""
 
 
 class _ServerFrame(msgspec.Struct):
@@ -41,7 +41,7 @@ class _ServerFrame(msgspec.Struct):
 
 
 class TtyBridge:
-    """The terminal of this process. Usage, where there is none."""
+    """The terminal of this process. Raises UsageError if it has none."""
 
     def __init__(self) -> None:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -61,7 +61,7 @@ class TtyBridge:
     def lent(self) -> Iterator[None]:
         before = termios.tcgetattr(self._in)
         rows = self.size[1]
-        # What is on the screen now goes where the reader can scroll back to it.
+        # Move the current screen into the scrollback, where the person can still read it.
         self.write(b"\r\n" * rows)
         try:
             tty.setraw(self._in)
@@ -82,16 +82,16 @@ class TtyBridge:
 
 
 async def join(place: Endpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
-    """Until the person leaves or the program has ended. CliError."""
+    """Attach the terminal until the person leaves or the program has ended. Raises CliError."""
     try:
         async with open_socket(place, f"/v1/sessions/{session}/terminal") as socket:
             with terminal.lent():
-                told = await _Visit(socket, terminal, view=view).stay()
+                outcome = await _Visit(socket, terminal, view=view).stay()
     except InvalidStatus as error:
         raise _without_terminal(refused_socket(error, place.url), session) from error
     except (OSError, InvalidHandshake, TimeoutError) as error:
         raise unreachable(place.url, error) from error
-    hint(told)
+    hint(outcome)
 
 
 def _without_terminal(error: CliError, session: str) -> CliError:
@@ -101,7 +101,7 @@ def _without_terminal(error: CliError, session: str) -> CliError:
 
 
 class _Visit:
-    """One stay at a terminal."""
+    """One attachment to a terminal."""
 
     def __init__(self, socket: ClientConnection, terminal: TtyBridge, *, view: bool) -> None:
         self._socket = socket
@@ -109,18 +109,18 @@ class _Visit:
         self._view = view
         self._leave = INTERRUPT if view else LEAVE
         self._typed = codecs.getincrementaldecoder("utf-8")("replace")
-        self._say: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._left: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def stay(self) -> str:
-        """What to tell when it is over. Failed, if the gateway goes away."""
+        """Run until it is over and return a text for the person. Raises CommandFailed if the gateway goes away."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._terminal.fileno(), self._keys)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._end, "Left.")
         loop.add_signal_handler(signal.SIGWINCH, self._resized)
         self._resized()
-        tasks = [asyncio.create_task(self._speak()), asyncio.create_task(self._listen())]
+        tasks = [asyncio.create_task(self._send()), asyncio.create_task(self._receive())]
         try:
             any_of: set[asyncio.Future[Any]] = {self._left, *tasks}
             await asyncio.wait(any_of, return_when=asyncio.FIRST_COMPLETED)
@@ -145,45 +145,45 @@ class _Visit:
         found = LEAVE.search(data) or self._leave.search(data)
         mine = data[: found.start()] if found is not None else data
         if not self._view and (text := self._typed.decode(mine)):
-            self._say.put_nowait({"type": "input", "data": text})
+            self._outgoing.put_nowait({"type": "input", "data": text})
         if found is not None or not data:
             self._end("Left; the program goes on.")
 
     def _resized(self) -> None:
         if not self._view:
             columns, rows = self._terminal.size
-            self._say.put_nowait({"type": "resize", "cols": columns, "rows": rows})
+            self._outgoing.put_nowait({"type": "resize", "cols": columns, "rows": rows})
 
     def _end(self, why: str) -> None:
         if not self._left.done():
             self._left.set_result(why)
 
-    async def _speak(self) -> None:
+    async def _send(self) -> None:
         while True:
-            await self._socket.send(msgspec.json.encode(await self._say.get()).decode())
+            await self._socket.send(msgspec.json.encode(await self._outgoing.get()).decode())
 
-    async def _listen(self) -> None:
-        async for frame in self._socket:
-            if isinstance(frame, bytes):
-                # What has scrolled away here is the person's own.
-                self._terminal.write(frame.replace(CLEAR_HISTORY, b""))
+    async def _receive(self) -> None:
+        async for raw in self._socket:
+            if isinstance(raw, bytes):
+                # The scrollback of this terminal belongs to the person: the program must not clear it.
+                self._terminal.write(raw.replace(CLEAR_HISTORY, b""))
                 continue
-            told = msgspec.json.decode(frame, type=_ServerFrame)
-            if told.type == "exit":
-                how = f"with {told.code}" if told.signal is None else f"by signal {told.signal}"
+            frame = msgspec.json.decode(raw, type=_ServerFrame)
+            if frame.type == "exit":
+                how = f"with {frame.code}" if frame.signal is None else f"by signal {frame.signal}"
                 self._end(f"The program has ended {how}.")
                 return
-            # Keys that came too late for the program: its end is told next.
-            if told.type == "error" and told.code != "agent_gone":
-                raise CommandFailed(told.message)
-            if told.type == "size" and self._view:
-                self._check_room(told)
+            # agent_gone: keys arrived too late for the program; the exit frame follows.
+            if frame.type == "error" and frame.code != "agent_gone":
+                raise CommandFailed(frame.message)
+            if frame.type == "size" and self._view:
+                self._check_room(frame)
         raise CommandFailed("The gateway has closed the connection. The program goes on if the gateway does.")
 
-    def _check_room(self, told: _ServerFrame) -> None:
+    def _check_room(self, frame: _ServerFrame) -> None:
         columns, rows = self._terminal.size
-        if told.cols > columns or told.rows > rows:
+        if frame.cols > columns or frame.rows > rows:
             raise UsageError(
-                f"That terminal is {told.cols} x {told.rows}, yours only {columns} x {rows}: make the window larger, "
+                f"That terminal is {frame.cols} x {frame.rows}, yours only {columns} x {rows}: make the window larger, "
                 "or join without --view, which makes that one smaller."
             )

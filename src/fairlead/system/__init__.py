@@ -1,1 +1,1 @@
-"""The operating system, without meaning: clock, child processes, file tails. Knows nothing of agents or sessions."""
+"""Access to the operating system: clock, child processes, file tails. Knows nothing of agents or sessions."""

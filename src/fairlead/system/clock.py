@@ -1,4 +1,4 @@
-"""Time as something that is handed in, so that tests turn the clock by hand (fairlead.testing.clock)."""
+"""Time as a dependency, so that tests can control the clock (fairlead.testing.clock)."""
 
 import asyncio
 import time
@@ -9,26 +9,26 @@ T = TypeVar("T")
 
 
 class Timer(Protocol):
-    """What `Clock.call_later` gives: it can be called off. Calling it off twice, or too late, does nothing."""
+    """A timer of `Clock.call_later`. Cancelling it twice, or too late, does nothing."""
 
     def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
-    """`now_ms` may jump when somebody sets the wall clock; whatever measures a span uses `monotonic`."""
+    """Source of time. `now_ms` may jump when the wall clock is set; use `monotonic` to measure durations."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Seconds since a fixed moment; never goes back."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Call `callback` from the running event loop, once, unless called off before."""
+        """Call `callback` once from the running event loop, unless the timer is cancelled before."""
         ...
 
 
@@ -47,9 +47,9 @@ class SystemClock:
 
 
 async def within(clock: Clock, seconds: float, awaitable: Awaitable[T]) -> T:
-    """The result of `awaitable`, or TimeoutError when `clock` says that the time is over (it is then cancelled).
+    """Return the result of `awaitable`; raise TimeoutError and cancel it after `seconds` of `clock`.
 
-    When both happen at once the result wins: an answer that came is never thrown away."""
+    When both happen at once the result wins: a result that arrived is never dropped."""
     task = asyncio.ensure_future(awaitable)
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -1,7 +1,7 @@
-"""How many files and sockets this process may have open: as many as the system allows it, and children as before.
+"""The limit of open files and sockets: raised to the maximum for this process, the original one for its children.
 
-Shells set the soft limit low (1024) for programs that use select(2); a server of sockets does not, and asks for what it
-may have. Children get back what we were started with: some of them close every number up to the limit.
+Shells set the soft limit low (1024) for programs that use select(2); a socket server does not use it, and raises the
+limit. Children get the original limit: some of them close every number up to the limit.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ class Descriptors:
 
 
 def raise_limit() -> int:
-    """To the hard limit; how many there may be from now on."""
+    """Raise the soft limit to the hard limit. Return the limit from now on."""
     with contextlib.suppress(OSError, ValueError):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft != hard:
@@ -30,7 +30,7 @@ def limit() -> int:
 
 
 def give_back(pid: int) -> None:
-    """To a child that has become its program already."""
+    """Restore the original limit of a child that has already executed its program."""
     if Descriptors.started_with is not None:
         with contextlib.suppress(OSError, AttributeError):
             resource.prlimit(pid, resource.RLIMIT_NOFILE, Descriptors.started_with)
@@ -39,5 +39,5 @@ def give_back(pid: int) -> None:
 def for_children() -> str:
     """Soft and hard limit, as a child's launcher takes them (pipe_exec.py, pty_exec.py); empty: the child keeps ours.
 
-    From outside it would be too late for a program in a sandbox, which is not our child."""
+    A program in a sandbox is not our child: setting its limit from outside would come too late."""
     return "" if Descriptors.started_with is None else "{}:{}".format(*Descriptors.started_with)

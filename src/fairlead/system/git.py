@@ -1,9 +1,9 @@
-"""Git, to be looked at: runs `git` in a repository that nobody vouches for, and lets it run nothing else.
+"""Read-only git: runs `git` in an untrusted repository without letting it start other programs.
 
 A repository's own configuration can name programs (monitors, filters, diff drivers, hooks, transports, signature
-checks). What is set here goes before it: filters are emptied by name, the others are switched off; nothing is fetched,
-no hook runs, submodules, whose configuration would count, are not looked into. The environment is made from nothing;
-output and time are bounded. `GIT_DIR` and `GIT_WORK_TREE` are given, so that a configuration chooses no other tree.
+checks). The settings here override it: filters are emptied by name, the others are switched off; nothing is fetched,
+no hook runs, submodules are skipped because their configuration would apply. The environment is built from scratch;
+output and time are bounded. `GIT_DIR` and `GIT_WORK_TREE` are set, so that a configuration cannot choose another tree.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import msgspec
 
 SECONDS: Final = 20.0
 MOST: Final = 4 << 20
-"""Bytes of output."""
+"""Limit of the output in bytes."""
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _FILTERS: Final = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
 _SWITCHED_OFF: Final = (
@@ -65,7 +65,7 @@ def installed() -> bool:
 async def look(
     git_dir: str, top: str, arguments: Sequence[str], seconds: float = SECONDS, most: int = MOST
 ) -> GitOutput:
-    """Run one command that reads; a command that does not end in time is killed, and its code is -1."""
+    """Run one read-only command; a command that does not end in time is killed, and its code is -1."""
     env = {**_ENV, "GIT_DIR": git_dir, "GIT_WORK_TREE": top}
     names = await _run(top, ("config", "--list", "--name-only", "-z"), _configured(env, ()), seconds, most)
     if names.code != 0 or names.cut:
@@ -80,7 +80,7 @@ async def look(
 
 
 def _configured(env: Mapping[str, str], more: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """By the environment and not by `-c`, which takes no name with an equals sign in it."""
+    """Add the settings as environment variables: `-c` does not accept a name with an equals sign."""
     made = dict(env)
     settings = (*_SWITCHED_OFF, *more)
     made["GIT_CONFIG_COUNT"] = str(len(settings))

@@ -1,9 +1,9 @@
-"""Runs in a sandbox before its program: takes two pipes as its input and output, then becomes the program.
+"""Launcher inside a sandbox: makes two pipes its standard input and output, then executes the program.
 
-The sandbox's own processes keep what they were started with as long as they live. If that were the program's pipes, its
-closing one would never be seen. Started by its path with a bare interpreter, so it imports nothing of ours.
-Arguments: the descriptors of input and output, the limits of open files (soft:hard, or nothing), LC_CTYPE with an
-equals sign in front (nothing, if it is not set), and the program's own.
+The sandbox's own processes keep their descriptors as long as they live. If those were the program's pipes, we would
+never see the program close one. Started by its path with a bare interpreter, so it imports nothing of ours.
+Arguments: the descriptors of input and output, the limits of open files (soft:hard, or empty), LC_CTYPE with an equals
+sign in front (empty if it is not set), and the command of the program.
 """
 
 import os
@@ -16,7 +16,7 @@ def main(given: int, taken: int, limits: str, locale: str, argv: list[str]) -> N
     for number, fd in enumerate((given, taken)):
         os.dup2(fd, number)
         os.close(fd)
-    # What the program would inherit of this interpreter: its locale, and the signals that it ignores.
+    # The program would inherit this interpreter's locale and its ignored signals.
     os.environ.pop("LC_CTYPE", None)
     if locale:
         os.environ["LC_CTYPE"] = locale[1:]

@@ -1,7 +1,7 @@
-"""Our ends of a child's pipes. What is read is handed over before more is read; what is written is bounded.
+"""Our ends of a child's pipes. Each batch is passed on before more is read; the write buffer is bounded.
 
-The event loop's own pipe transports read ahead of whoever uses the bytes. Here nothing is read unless the last
-batch was taken, so a child that talks too fast waits in its own `write`, and our memory stays one batch.
+The event loop's own pipe transports read ahead of the consumer. Here the next batch is read only after the last one was
+taken, so a child that writes too fast blocks in its own `write`, and we hold at most one batch in memory.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ import os
 from collections.abc import Awaitable, Callable
 
 CHUNK = 256 * 1024
-"""Bytes asked for at once; a Linux pipe holds 64 KiB unless it was enlarged."""
+"""Bytes per read; a Linux pipe holds 64 KiB unless it was enlarged."""
 
 WRITE_AHEAD = 1024 * 1024
-"""Bytes that may wait for a child that does not read; further writers wait before they add theirs."""
+"""Bytes that may be buffered for a child that does not read; beyond it writers wait."""
 
 Take = Callable[[bytes], Awaitable[None]]
 
@@ -33,7 +33,7 @@ class PipeReader:
         self._finishing = False
 
     async def run(self, take: Take) -> None:
-        """Hand every batch to `take`, in order, until the end; the descriptor is closed when this returns."""
+        """Pass every batch to `take`, in order, until the end; the descriptor is closed when this returns."""
         try:
             while True:
                 try:
@@ -44,19 +44,19 @@ class PipeReader:
                     await self._readable()
                     continue
                 except OSError as error:
-                    if error.errno != errno.EIO:  # how a terminal says that nobody is at its other end
+                    if error.errno != errno.EIO:  # a terminal reports this when its other end is closed
                         raise
                     return
                 if not data:
                     return
                 await take(data)
-                # A `take` that never waits must not keep the loop from everybody else.
+                # A `take` that never suspends must not block the event loop.
                 await asyncio.sleep(0)
         finally:
             self.close()
 
     def finish(self) -> None:
-        """The writer is dead: stop when the pipe is empty, even if a stranger still holds its other end open."""
+        """Stop when the pipe is empty: the writer is dead, even if another process still holds the other end open."""
         self._finishing = True
         self._wake.set()
 
@@ -76,7 +76,7 @@ class PipeReader:
 
 
 class PipeWriter:
-    """The writing end of a pipe. Owns the descriptor. A write goes in whole or not at all, cancelled or not."""
+    """The writing end of a pipe. Owns the descriptor. A write is complete or not made at all, also when cancelled."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -92,9 +92,9 @@ class PipeWriter:
         return self._fd < 0
 
     async def write(self, data: bytes) -> None:
-        """Return when the system has taken these bytes. PipeClosed if it cannot, or when closed meanwhile.
+        """Return when the system has taken these bytes. Raises PipeClosed if it cannot, or when closed meanwhile.
 
-        Cancelled while it waits, the bytes are still sent: a half line would garble all that follow."""
+        If the caller is cancelled while it waits, the bytes are still sent: half a line would garble the next ones."""
         while len(self._buffer) >= WRITE_AHEAD and not self.closed:
             await self._next_progress()
         self._check()
@@ -106,13 +106,13 @@ class PipeWriter:
             await self._next_progress()
 
     def offer(self, data: bytes) -> None:
-        """Written if nothing waits, else dropped."""
+        """Write the data if the buffer is empty, else drop it."""
         if not self.closed and not self._buffer:
             self._buffer += data
             self._flush()
 
     def close(self) -> None:
-        """At once: what was not taken yet is dropped, and its writers are told."""
+        """Close at once: buffered bytes are dropped, and waiting writers get PipeClosed."""
         if self.closed:
             return
         self._watch(False)

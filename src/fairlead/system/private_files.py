@@ -8,7 +8,7 @@ from fairlead.model.errors import Damaged
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Whole or not at all, and never for a moment readable by others."""
+    """Write a file atomically; other users can never read it, not even for a moment."""
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -20,7 +20,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def read_key(path: Path, size: int) -> bytes:
-    """Empty, if there is none yet. Damaged, if it is no key of this size."""
+    """Read a key; empty if the file does not exist yet. Raises Damaged if its size is wrong."""
     try:
         key = path.read_bytes()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""A child process: started from an argument list and a whole environment, leading a group of its own, always reaped.
+"""A child process: started from an argument list and a complete environment, leader of its own group, always reaped.
 
-Nothing here goes through a shell, and nothing is inherited: no descriptor but the three pipes, no variable that the
-caller did not name. The child is told from others by its pid and start mark (see proctable).
+Nothing here goes through a shell, and nothing is inherited: only the three pipes as descriptors, only the variables
+that the caller passes. The child is identified by its pid and start mark (see proctable).
 """
 
 import asyncio
@@ -38,12 +38,12 @@ __all__ = ["STDERR_TAIL", "ChildProcess", "ExitStatus", "StopTimeouts", "end_lef
 
 _ON_PIPES = str(Path(__file__).with_name("pipe_exec.py"))
 STDERR_TAIL = 64 * 1024
-"""Bytes of a child's stderr that are kept: its last words, not its diary."""
+"""Number of bytes kept from the end of a child's stderr."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopTimeouts:
-    """How long each step of the ladder waits, in seconds. The CLI ends within one second of its input's end."""
+    """How long each step of a stop waits, in seconds. The CLI ends within one second after its input is closed."""
 
     close: float = 5.0
     terminate: float = 3.0
@@ -51,7 +51,7 @@ class StopTimeouts:
 
 
 class ChildProcess:
-    """A running child. Made by `spawn`."""
+    """A running child. Created by `spawn`."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", pipes: tuple[int, int, int], clock: Clock) -> None:
         self._input = PipeWriter(pipes[0])
@@ -62,8 +62,8 @@ class ChildProcess:
         self.group = self._leader.group
         self.started = self._leader.started
         self._clock = clock
-        self._last_words = _Tail(STDERR_TAIL)
-        self._listening = asyncio.create_task(self._errors.run(self._last_words.take))
+        self._stderr_tail = _Tail(STDERR_TAIL)
+        self._stderr_task = asyncio.create_task(self._errors.run(self._stderr_tail.take))
         self._reading = False
         self._ladder: asyncio.Task[ExitStatus] | None = None
 
@@ -73,33 +73,34 @@ class ChildProcess:
 
     @property
     def stderr(self) -> str:
-        """The end of what it wrote to stderr."""
-        return self._last_words.text()
+        """The end of its stderr."""
+        return self._stderr_tail.text()
 
     async def read(self, take: Take) -> None:
-        """Hand its output to `take`, batch by batch, each awaited before more is read; returns at the output's end.
+        """Pass its output to `take`, batch by batch; each is awaited before more is read. Return at the end of the
+        output.
 
-        Also returns when the child is dead and its pipe empty, though a grandchild may hold the pipe open."""
+        Also returns when the child is dead and its pipe empty, even if a grandchild holds the pipe open."""
         self._reading = True
         await self._output.run(take)
 
     async def write(self, data: bytes) -> None:
-        """Return when the system took the bytes; PipeClosed if the child no longer reads."""
+        """Return when the system took the bytes. Raises PipeClosed if the child no longer reads."""
         await self._input.write(data)
 
     def close_input(self) -> None:
         self._input.close()
 
     async def wait(self) -> ExitStatus:
-        """Its end, with stderr read to its end too."""
+        """Wait for the end of the child and of its stderr."""
         status = await self._leader.ended()
-        await asyncio.shield(self._listening)
+        await asyncio.shield(self._stderr_task)
         return status
 
     async def end(self, patience: StopTimeouts) -> ExitStatus:
-        """The ladder: close its input, wait, SIGTERM to its group, wait, SIGKILL, each step bounded.
+        """Stop the child in steps: close its input, wait, SIGTERM to its group, wait, SIGKILL, each step bounded.
 
-        Callers share one ladder, and a caller that goes away does not stop it half way."""
+        Concurrent callers share the steps, and a cancelled caller does not stop them half way."""
         if self._ladder is None:
             self._ladder = asyncio.create_task(self._climb(patience))
         return await asyncio.shield(self._ladder)
@@ -108,7 +109,7 @@ class ChildProcess:
         try:
             return await self._steps(patience)
         finally:
-            if not self._reading:  # nobody ever did: the pipe would stay open
+            if not self._reading:  # without a reader the pipe would stay open
                 self._output.close()
 
     async def _steps(self, patience: StopTimeouts) -> ExitStatus:
@@ -127,7 +128,7 @@ class ChildProcess:
 def spawn(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock, sandbox: Sandbox | None = None
 ) -> ChildProcess:
-    """Start `argv[0]`. OSError when it cannot be started; then nothing is left behind."""
+    """Start `argv[0]`. Raises OSError when it cannot be started; then nothing is left behind."""
     if sandbox is not None:
         check_folder(cwd)
         _check_program(argv[0], env, cwd)
@@ -174,7 +175,7 @@ def _start(
 
 
 def _check_program(program: str, env: Mapping[str, str], cwd: str) -> None:
-    """OSError for a program that cannot be started, which bwrap would say as text alone."""
+    """Raise OSError for a program that cannot be started: bwrap would report that only as text."""
     named = os.path.join(cwd, program) if "/" in program else program
     if shutil.which(named, path=env.get("PATH", os.defpath)) is None:
         number = errno.EACCES if os.path.exists(named) else errno.ENOENT
@@ -182,15 +183,15 @@ def _check_program(program: str, env: Mapping[str, str], cwd: str) -> None:
 
 
 def check_folder(cwd: str) -> None:
-    """OSError for a folder that nothing can be started in."""
+    """Raise OSError for a folder in which no program can be started."""
     os.close(os.open(cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
     if not os.access(cwd, os.X_OK):
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), cwd)
 
 
 async def left_ended(process: Process, clock: Clock) -> None:
-    """Return when a child of an earlier run of this program has ended. Where only its sandbox's monitor was killed, the
-    program inside is ended too: nobody would see it any more."""
+    """Return when a child of an earlier gateway process has ended. If only its sandbox's monitor was killed, kill the
+    program inside too: nothing would observe it any more."""
     program = program_inside(process.pid) if is_monitor(process.pid) else None
     await gone(process, clock)
     if program is not None:
@@ -198,12 +199,12 @@ async def left_ended(process: Process, clock: Clock) -> None:
 
 
 async def end_left(process: Process, group: int, clock: Clock, patience: StopTimeouts) -> None:
-    """End a child of an earlier run of this program and its group, if it is still that process. TimeoutError if it
-    would not die."""
+    """Stop a child of an earlier gateway process and its group, if it is still the same process. Raises TimeoutError if
+    it does not die."""
     if not is_alive(*process):
         return
     below = descendants(process.pid)
-    # It leads its group (we started it so), and it is alive: the group's number cannot be somebody else's.
+    # It leads its group (we started it so) and is alive: no other group can have this number.
     signal_group(group, signal.SIGTERM)
     with contextlib.suppress(TimeoutError):
         await within(clock, patience.terminate, gone(process, clock))

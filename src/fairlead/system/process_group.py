@@ -1,4 +1,4 @@
-"""A process that leads a group of its own: watched without polling, signalled while it is surely itself, reaped."""
+"""A process that leads its own group: watched without polling, signalled only while its pid is its own, reaped."""
 
 import asyncio
 import contextlib
@@ -22,26 +22,27 @@ from fairlead.system.proctable import (
 )
 
 _BY_SIGNAL = 128
-"""A sandbox's monitor exits with this and the number of the signal that ended its program."""
+"""A sandbox's monitor exits with this number plus the number of the signal that ended its program."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExitStatus:
-    """Exactly one is set; neither, when a killed process would not die (it hangs in the kernel)."""
+    """Exactly one field is set; neither when a killed process does not die (it hangs in the kernel)."""
 
     code: int | None = None
     signal: int | None = None
 
 
 class ProcessGroupLeader:
-    """`dying` is called when it is dead and still holds its number, `reaped` when it is gone."""
+    """Watches a child that leads its group. `dying` is called when it is dead and still holds its pid, `reaped` when it
+    is gone."""
 
     def __init__(
         self, popen: "subprocess.Popen[bytes]", reaped: Callable[[], None], dying: Callable[[], None] = lambda: None
     ) -> None:
         self.pid = popen.pid
         self.group = popen.pid
-        # Not reaped yet, so the pid is still its own; empty only if it is dead already.
+        # It is not reaped yet, so the pid is still its own; the mark is empty only if it is dead already.
         self.started = start_mark(popen.pid)
         self._monitor = is_monitor(popen.pid)
         self._popen = popen
@@ -59,8 +60,8 @@ class ProcessGroupLeader:
         return await asyncio.shield(self._exited)
 
     def signal(self, number: signal.Signals) -> None:
-        """To its whole group."""
-        if self.running:  # not reaped: the group's number cannot be somebody else's
+        """Signal its whole group."""
+        if self.running:  # not reaped: no other group can have this number
             signal_group(self.group, number)
 
     async def climb(
@@ -70,12 +71,12 @@ class ProcessGroupLeader:
         last: float,
         wait: Callable[[], Awaitable[ExitStatus]],
     ) -> ExitStatus:
-        """The ladder: each step is done and given its seconds, then everybody below is killed. `wait` is the end."""
+        """Run the steps of a stop: each gets its seconds, then all descendants are killed. `wait` awaits the end."""
         for step, seconds in steps:
             step()
             if (status := await _within(clock, seconds, wait)) is not None:
                 return status
-        # A killed process cannot end what it started in groups of their own: that is left to us.
+        # A killed process cannot stop the children that it started in separate groups: we do.
         left_behind: list[Process] = descendants(self.pid)
         if self.running:
             kill_group(self.group, signal.SIGKILL)
@@ -104,7 +105,7 @@ class ProcessGroupLeader:
             self._loop.call_soon_threadsafe(self._reap)
 
     def _reap(self) -> None:
-        # Before the wait: until then the dead child holds its number, so the group is surely ours.
+        # Before the wait: until then the dead child holds its pid, so the group is certainly ours.
         end_group(self.group)
         self._dying()
         code = self._popen.wait()

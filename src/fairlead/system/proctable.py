@@ -1,7 +1,7 @@
-"""What the operating system tells of processes that may not be ours: alive, since when, their descendants.
+"""The process table of the operating system, also for processes that we did not start: liveness, start, descendants.
 
-A pid alone names nothing for long, since numbers are used again: a process is named by its pid and its start mark,
-and nothing here sends a signal to a pid whose mark is not the one that was recorded.
+A pid alone does not identify a process for long, since the system reuses the numbers: a process is identified by its
+pid and its start mark, and nothing here sends a signal to a pid with another mark than the recorded one.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from fairlead.system.clock import Clock
 _PROC = Path("/proc")
 _HAS_PROC = (_PROC / "self" / "stat").exists()
 PROGRAM = "bwrap"
-"""The program of every sandbox's outer process."""
+"""The program name of the outer process of every sandbox."""
 _SWEEPS = 10
-"""How often a group is looked through for members that were started while it was being killed."""
+"""How often a group is searched for members that started while it was being killed."""
 _POLL_SECONDS = 0.5
-"""How often a process is looked for where the system cannot tell us of its end."""
+"""Interval of the checks for a process whose end the system cannot report."""
 
 
 class Process(NamedTuple):
-    """A process by name: `started` is its `start_mark`."""
+    """The identity of a process: `started` is its `start_mark`."""
 
     pid: int
     started: str
@@ -41,13 +41,13 @@ class _Stat(NamedTuple):
 
 
 def start_mark(pid: int) -> str:
-    """When this process started, in the system's own words; empty if there is none (a zombie is none)."""
+    """Return the start time of a process in the system's own format; empty if it does not exist or is a zombie."""
     if not _HAS_PROC:
         return _start_by_ps(pid)
     stat = _stat(pid)
     if stat is None or stat.state in "ZX":
         return ""
-    # Ticks are counted from the boot: without its id a process of an earlier boot could have the same.
+    # Ticks are counted from the boot: without the boot id, a process of an earlier boot could have the same mark.
     return f"{_boot_id()}/{stat.start_ticks}"
 
 
@@ -56,7 +56,7 @@ def is_alive(pid: int, started: str) -> bool:
 
 
 def descendants(pid: int) -> list[Process]:
-    """All processes below `pid`, also those that left its group; empty where the system does not tell."""
+    """Return all descendants of `pid`, also those that left its group; empty on a system without /proc."""
     if not _HAS_PROC:
         return []
     children: dict[int, list[int]] = {}
@@ -73,7 +73,7 @@ def descendants(pid: int) -> list[Process]:
 
 
 def session_members(session: int) -> list[Process]:
-    """All processes of a terminal session, whatever their group; empty where the system does not tell."""
+    """Return all processes of a terminal session, in any process group; empty on a system without /proc."""
     if not _HAS_PROC:
         return []
     pids = (int(entry) for entry in os.listdir(_PROC) if entry.isdigit())
@@ -83,24 +83,24 @@ def session_members(session: int) -> list[Process]:
 
 
 def is_monitor(pid: int) -> bool:
-    """Whether this is the outer process of a sandbox (see sandbox.py). It has one child, the first process of a PID
-    namespace, which starts the program; it ends when the program does, with its exit code."""
+    """Return whether this is the outer process of a sandbox (see sandbox.py). It has one child, the first process of a
+    PID namespace, which starts the program; it ends when the program does, with its exit code."""
     return _HAS_PROC and (stat := _stat(pid)) is not None and stat.command == PROGRAM
 
 
 def first_inside(monitor: int) -> Process | None:
-    """The first process of this monitor's namespace: when it dies, the kernel kills all the others there."""
+    """Return the first process of this monitor's namespace: when it dies, the kernel kills all others in it."""
     return next((process for process in descendants(monitor) if _depth(process.pid) == (2, 1)), None)
 
 
 def program_inside(monitor: int) -> Process | None:
-    """The program that this monitor's sandbox was started for, if it runs already and still."""
+    """Return the program that this monitor's sandbox was started for, or None before its start and after its end."""
     return next((process for process in descendants(monitor) if _depth(process.pid) == (2, 2)), None)
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """Signal the group of a child that leads it. In a sandbox that means the program's own group, and not the monitor:
-    it would die alone, and its program would run on unseen."""
+    """Signal the group of a child that leads it. In a sandbox, signal the program's own group and not the monitor: the
+    monitor would die alone, and its program would continue unobserved."""
     if not is_monitor(group):
         kill_group(group, number)
         return
@@ -112,8 +112,8 @@ def signal_group(group: int, number: signal.Signals) -> None:
 
 
 def end_group(group: int) -> None:
-    """Kill what a dead child, not reaped yet, left in its group. In a sandbox the first process stays as long as others
-    need it: those that left the group, as without a sandbox."""
+    """Kill the remaining group of a dead child that is not reaped yet. In a sandbox the first process survives as long
+    as processes that left the group need it: these survive without a sandbox too."""
     if not is_monitor(group):
         kill_group(group, signal.SIGKILL)
         return
@@ -123,7 +123,7 @@ def end_group(group: int) -> None:
 
 
 def _members(group: int) -> list[Process]:
-    """The living processes of a group, without a sandbox's monitor and first process."""
+    """Return the living processes of a group, without a sandbox's monitor and first process."""
     found = []
     for pid in (int(entry) for entry in os.listdir(_PROC) if entry.isdigit()):
         stat = _stat(pid)
@@ -135,7 +135,7 @@ def _members(group: int) -> list[Process]:
 
 
 def _depth(pid: int) -> tuple[int, int]:
-    """How many PID namespaces deep a process is, ours being 1, and its number in the innermost."""
+    """Return the depth of a process in PID namespaces, ours being 1, and its number in the innermost."""
     try:
         text = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -145,18 +145,18 @@ def _depth(pid: int) -> tuple[int, int]:
 
 
 def kill_group(group: int, number: signal.Signals) -> bool:
-    """Signal a whole process group; False if nobody is in it any more."""
+    """Signal a whole process group. Return False if it is empty."""
     if group <= 1:
         raise ValueError(f"{group} is no process group of ours")
     try:
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
+    except (ProcessLookupError, PermissionError):  # macOS reports EPERM for a group of zombies
         return False
     return True
 
 
 def kill(process: Process, number: signal.Signals) -> bool:
-    """Signal this very process; False if it is gone."""
+    """Signal exactly this process. Return False if it is gone."""
     try:
         pidfd = os.pidfd_open(process.pid)
     except AttributeError:
@@ -164,7 +164,7 @@ def kill(process: Process, number: signal.Signals) -> bool:
     except OSError:
         return False
     try:
-        # The descriptor holds the process: if the mark fits now, no other can take its place before the signal.
+        # The descriptor is bound to the process: if the mark matches now, the signal cannot reach another process.
         if not is_alive(*process):
             return False
         signal.pidfd_send_signal(pidfd, number)
@@ -213,7 +213,7 @@ def _stat(pid: int) -> _Stat | None:
         text = (_PROC / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command's name stands in brackets and may hold anything, brackets too: the fields begin after the last one.
+    # The command name is in brackets and may contain any character, also brackets: the fields start after the last one.
     fields = text.rpartition(")")[2].split()
     command = text.partition("(")[2].rpartition(")")[0]
     return _Stat(command, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19])
@@ -227,6 +227,6 @@ def _boot_id() -> str:
 
 
 def _start_by_ps(pid: int) -> str:
-    told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, start = told.stdout.strip().partition(" ")
+    output = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, start = output.stdout.strip().partition(" ")
     return "" if state.startswith("Z") else start.strip()

@@ -1,8 +1,8 @@
-"""A child on a terminal of its own: it leads a session, the terminal controls it, we hold the other end.
+"""A child process on a separate pseudo-terminal: it leads a session, the terminal controls it, we hold the other end.
 
-As with pipes, nothing is inherited, nothing goes through a shell, nothing is read unless the last batch was taken, and
-what is written is bounded. Its children may have groups of their own (jobs of a shell): they are found by the session,
-and end with it.
+As with pipes, nothing is inherited, nothing goes through a shell, the next batch is read only after the last one was
+taken, and the write buffer is bounded. Its children may have separate process groups (jobs of a shell): they are found
+by the session, and end with it.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ _IUTF8 = 0x4000
 
 
 class _Inside(NamedTuple):
-    """A sandbox's first process, and the program if it ran when it was looked for."""
+    """The first process of a sandbox, and the program if it was already running when it was looked up."""
 
     first: Process
     program: Process | None
 
 
 class PtyChild:
-    """A running child. Made by `spawn_on_pty`."""
+    """A running child. Created by `spawn_on_pty`."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", masters: tuple[int, int], slave: int, clock: Clock) -> None:
         self._slave = slave
@@ -69,21 +69,21 @@ class PtyChild:
         return self._leader.running
 
     async def read(self, take: Take) -> None:
-        """Hand what is printed to `take`, batch by batch, each awaited before more is read; returns when the child
-        is dead and all was read."""
+        """Pass the output to `take`, batch by batch; each is awaited before more is read. Return when the child is dead
+        and all output was read."""
         self._reading = True
         await self._reader.run(take)
 
     async def write(self, data: bytes) -> None:
-        """Return when the system took the bytes; PipeClosed when the child is gone."""
+        """Return when the system took the bytes. Raises PipeClosed when the child is gone."""
         await self._writer.write(data)
 
     def offer(self, data: bytes) -> None:
-        """Written if nothing waits to be written; else dropped: for answers that nobody should wait for."""
+        """Write the data if the write buffer is empty, else drop it: for replies that must not block anything."""
         self._writer.offer(data)
 
     def resize(self, columns: int, rows: int) -> None:
-        """The system tells the programs in front (SIGWINCH)."""
+        """Set the size of the terminal; the system signals the foreground programs (SIGWINCH)."""
         if self.running:
             _set_size(self._slave, columns, rows)
 
@@ -91,66 +91,66 @@ class PtyChild:
         return await self._leader.ended()
 
     async def end(self, patience: StopTimeouts) -> ExitStatus:
-        """The ladder: hang up, wait, terminate, wait, kill, each step bounded. Callers share one ladder, and a caller
-        that goes away does not stop it half way."""
+        """Stop the child in steps: hang up, wait, terminate, wait, kill, each step bounded. Concurrent callers share
+        the steps, and a cancelled caller does not stop them half way."""
         if self._ladder is None:
             self._ladder = asyncio.create_task(self._climb(patience))
         return await asyncio.shield(self._ladder)
 
     async def _climb(self, patience: StopTimeouts) -> ExitStatus:
         steps = (
-            (lambda: self._tell(signal.SIGHUP), patience.close),
-            (lambda: self._tell(signal.SIGTERM), patience.terminate),
+            (lambda: self._signal(signal.SIGHUP), patience.close),
+            (lambda: self._signal(signal.SIGTERM), patience.terminate),
         )
         below = descendants(self.pid) if self.running else []
         try:
             return await self._leader.climb(self._clock, steps, patience.kill, self.wait)
         finally:
-            # Those that have left the session are not found by it any more.
+            # Processes that have left the session are not found by it any more.
             for process in below:
                 kill(process, signal.SIGKILL)
-            if not self._reading:  # nobody ever did: the descriptor would stay open
+            if not self._reading:  # without a reader the descriptor would stay open
                 self._reader.close()
 
-    def _tell(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> None:
         if not self.running:
             return
-        # One that was stopped (Ctrl-Z) hears nothing until it goes on.
-        for said in (number, signal.SIGCONT):
+        # A stopped process (Ctrl-Z) does not handle a signal until it continues.
+        for each in (number, signal.SIGCONT):
             members = self._members()
             for process in members:
-                kill(process, said)
-            if not members:  # where the system does not tell
-                self._leader.signal(said)
+                kill(process, each)
+            if not members:  # this system cannot list them
+                self._leader.signal(each)
 
     def found_inside(self, monitor: bytes) -> None:
-        """Its program has a session of its own in a sandbox: remember which, by what the sandbox's monitor said."""
+        """Find the separate session of the program in a sandbox, from the report of the sandbox's monitor."""
         if (found := re.search(rb'"child-pid": *(\d+)', monitor)) is not None:
             first = int(found[1])
             self._inside = _Inside(Process(first, start_mark(first)), program_inside(self.pid))
 
     def _members(self) -> list[Process]:
-        """All processes of its session, whatever their group."""
+        """Return all processes of its session, in any process group."""
         if self._inside is None:
             return session_members(self.pid)
         first, program = self._inside
         if not is_alive(*first):
             return []
         below = set(descendants(first.pid))
-        if program is None:  # it ended before it was seen: what is there are its jobs
+        if program is None:  # it ended before it was found: the remaining processes are its jobs
             return list(below)
-        # By the first process too: the session's number may be another's when the program has ended.
+        # Only below the first process: after the program's end another process may have the session's number.
         return [process for process in session_members(program.pid) if process in below]
 
     def _end_session(self) -> None:
-        """The leader is dead, and its number still means this session: its jobs end with it."""
+        """Kill the jobs of the session: the leader is dead, and its number still means this session."""
         for process in self._members():
             kill(process, signal.SIGKILL)
 
     def _reaped(self) -> None:
         self._writer.close()
         self._reader.finish()
-        # Until now: with no program at the other end, our end would be ready all the time and never read.
+        # Not earlier: without an open slave our end would always be ready, with nothing to read.
         os.close(self._slave)
 
 
@@ -164,30 +164,30 @@ async def spawn_on_pty(
     clock: Clock,
     sandbox: Sandbox | None = None,
 ) -> PtyChild:
-    """Start `argv[0]`. OSError when it cannot be started; then nothing is left behind."""
+    """Start `argv[0]`. Raises OSError when it cannot be started; then nothing is left behind."""
     with contextlib.ExitStack() as failing:
         master, slave = pty.openpty()
         failing.callback(os.close, master)
         failing.callback(os.close, slave)
-        # Reading and writing are watched each for itself.
+        # The event loop watches reading and writing with separate descriptors.
         writing = os.dup(master)
         failing.callback(os.close, writing)
         _set_size(slave, columns, rows)
         _erase_whole_characters(slave)
-        popen, told = _start(argv, env, cwd, slave, sandbox)
+        popen, status = _start(argv, env, cwd, slave, sandbox)
         failing.pop_all()
     child = PtyChild(popen, (master, writing), slave, clock)
-    said = bytearray()
+    report = bytearray()
 
-    async def hear(data: bytes) -> None:
-        said.extend(data)
+    async def collect(data: bytes) -> None:
+        report.extend(data)
 
     try:
-        await PipeReader(told).run(hear)
+        await PipeReader(status).run(collect)
     except BaseException:
         await child.end(StopTimeouts(close=0, terminate=0))
         raise
-    monitor, _, failed = bytes(said).rpartition(b"}")
+    monitor, _, failed = bytes(report).rpartition(b"}")
     child.found_inside(monitor)
     if failed.strip():
         await child.end(StopTimeouts())
@@ -199,15 +199,15 @@ async def spawn_on_pty(
 def _start(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, slave: int, sandbox: Sandbox | None
 ) -> "tuple[subprocess.Popen[bytes], int]":
-    """The process, and a pipe that reports two things: what a sandbox's monitor says of itself, in JSON, and the number
-    of the error if the program cannot be started. It ends when the program is started."""
+    """Return the process, and a pipe that reports two things: the information of a sandbox's monitor, in JSON, and the
+    errno if the program cannot be started. The pipe ends when the program is started."""
     locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
     with contextlib.ExitStack() as ours:
-        told, telling = os.pipe()
-        ours.callback(os.close, telling)
-        info = os.dup(telling)
+        status, writing = os.pipe()
+        ours.callback(os.close, writing)
+        info = os.dup(writing)
         ours.callback(os.close, info)
-        through = [sys.executable, "-I", "-S", _ON_PTY, str(telling), for_children(), locale]
+        through = [sys.executable, "-I", "-S", _ON_PTY, str(writing), for_children(), locale]
         command = [*through, *argv]
         try:
             if sandbox is not None:
@@ -222,12 +222,12 @@ def _start(
                 env=dict(env),
                 cwd=cwd,
                 start_new_session=True,
-                pass_fds=(telling,) if sandbox is None else (telling, info),
+                pass_fds=(writing,) if sandbox is None else (writing, info),
             )
         except BaseException:
-            os.close(told)
+            os.close(status)
             raise
-    return popen, told
+    return popen, status
 
 
 def _set_size(fd: int, columns: int, rows: int) -> None:

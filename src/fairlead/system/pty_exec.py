@@ -1,10 +1,10 @@
-"""Runs in a child before its program: takes the terminal on its input as the controlling one, then becomes the program.
-In a sandbox it begins a session of its own first: signals of the terminal must not reach the sandbox's monitor.
+"""Launcher in a child: makes the terminal on its standard input the controlling terminal, then executes the program.
+In a sandbox it starts a new session first: signals of the terminal must not reach the sandbox's monitor.
 
 Started by its path with a bare interpreter, so it imports nothing of ours. A hook between fork and exec would do the
-same, but is not safe in a process with threads. Arguments: the descriptor on which a failure is told (an errno),
-the limits of open files (soft:hard, or nothing), LC_CTYPE with an equals sign in front (nothing, if it is not set), and
-the program's own.
+same, but is not safe in a process with threads. Arguments: the descriptor on which a failure is reported (an errno),
+the limits of open files (soft:hard, or empty), LC_CTYPE with an equals sign in front (empty if it is not set), and the
+command of the program.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import termios
 
 def main(status: int, limits: str, locale: str, argv: list[str]) -> None:
     os.set_inheritable(status, False)
-    # What the program would inherit: this interpreter's locale, and signals that it or whoever started us ignores.
+    # The program would inherit this interpreter's locale, and signals ignored by it or by its parent process.
     os.environ.pop("LC_CTYPE", None)
     if locale:
         os.environ["LC_CTYPE"] = locale[1:]

@@ -1,7 +1,7 @@
-"""What a child process can see. Its own mount and PID namespaces come from bubblewrap (`bwrap`).
+"""Sandbox for child processes. Bubblewrap (`bwrap`) gives them separate mount and PID namespaces.
 
-`View` is a description and `arguments` makes bwrap's arguments of it: both pure. `Sandbox` is the one place that looks
-at the machine and wraps a command. Stronger confinement (no network, say) would be further fields of `View`.
+`SandboxView` is a description and `arguments` turns it into bwrap's arguments: both pure. Only `Sandbox` inspects the
+machine and wraps a command. Stronger confinement (for example no network) would be further fields of `SandboxView`.
 """
 
 import errno
@@ -39,15 +39,15 @@ KEPT_CAPABILITIES: Final = {
     "CAP_AUDIT_WRITE": 29,
     "CAP_SETFCAP": 31,
 }
-"""What root keeps in a sandbox, with the kernel's numbers: enough to install packages and change owners. With
-CAP_SYS_ADMIN it could unmount what hides a folder, with CAP_DAC_READ_SEARCH open a hidden file by its handle, with
-CAP_MKNOD make the disk's device."""
+"""The capabilities that root keeps in a sandbox, with the kernel's numbers: enough to install packages and change
+owners. With CAP_SYS_ADMIN it could unmount the cover of a hidden folder, with CAP_DAC_READ_SEARCH open a hidden file by
+its handle, with CAP_MKNOD create the disk's device."""
 
 READ_ONLY_FOR_ROOT: Final = ("/sys", "/proc/sys", "/proc/sysrq-trigger")
 """Kernel settings: a file there names a program that the kernel runs outside of every sandbox."""
 
 _DISK_DEVICES: Final = re.compile(r"sg\d+|nvme\d+|ng\d+n\d+|mem|kmem|port")
-"""Character devices through which a disk or the memory can be read."""
+"""Character devices that give access to a disk or to memory."""
 
 SERVICE_MANAGERS: Final = (
     "/run/user/{uid}/bus",
@@ -55,33 +55,34 @@ SERVICE_MANAGERS: Final = (
     "/run/systemd/private",
     "/run/dbus/system_bus_socket",
 )
-"""Sockets over which a program is started outside of the sandbox (`systemd-run`)."""
+"""Sockets that can be used to start a program outside of the sandbox (`systemd-run`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxView:
-    """All paths are real ones. `readable` and `writable` count only below a hidden folder: the rest is there anyway."""
+    """What a child can see. All paths are real paths. `readable` and `writable` matter only below a hidden folder:
+    everything else is visible anyway."""
 
     hidden: tuple[str, ...] = ()
-    """Folders that appear empty, and are so for each child alone."""
+    """Folders that appear empty; each child gets its own empty folder."""
     masked: tuple[str, ...] = ()
     """Files and devices that cannot be opened."""
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
-    """What is read-only wherever it lies."""
+    """Paths that are read-only, also outside of hidden folders."""
     capabilities: tuple[str, ...] | None = None
-    """What root keeps; None for another user, who keeps none."""
+    """The capabilities that root keeps; None for another user, who has no capabilities."""
 
 
 def arguments(view: SandboxView, cwd: str) -> list[str]:
-    """bwrap's arguments up to the command. Pure."""
+    """Return bwrap's arguments up to the command. Pure."""
     made = ["--dev-bind", "/", "/"]
     steps: list[tuple[str, list[str]]] = [(folder, ["--tmpfs", folder]) for folder in view.hidden]
     steps += [(path, ["--ro-bind-try", "/dev/null", path]) for path in view.masked]
     for option, paths in (("--ro-bind-try", view.readable), ("--bind-try", view.writable)):
         steps += [(path, [option, path, path]) for path in paths if is_below(path, view.hidden)]
-    # A folder before what lies in it: a bind shows its whole tree again, so what is hidden in it must come later.
+    # A folder before its contents: a bind shows its whole tree again, so hidden paths inside it must come later.
     for _, step in sorted(dict(steps).items(), key=lambda item: Path(item[0]).parts):
         made += step
     made += ["--unshare-pid", "--proc", "/proc"]
@@ -99,7 +100,7 @@ def is_below(path: str, folders: Iterable[str]) -> bool:
 
 
 def is_shown(path: str, view: SandboxView) -> bool:
-    """Whether a real path can be seen inside. The innermost folder that says something about it decides."""
+    """Return whether a real path is visible inside. The innermost listed folder that contains it decides."""
     ways = [(folder, False) for folder in view.hidden]
     ways += [(folder, True) for folder in (*view.readable, *view.writable) if is_below(folder, view.hidden)]
     about = [(Path(folder).parts, shown) for folder, shown in ways if Path(path).is_relative_to(folder)]
@@ -114,7 +115,7 @@ class Mount(NamedTuple):
 
 
 def mounts_of(mountinfo: str) -> list[Mount]:
-    """The lines of /proc/self/mountinfo."""
+    """Parse the lines of /proc/self/mountinfo."""
     found = []
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -128,12 +129,12 @@ def _plain(text: str) -> str:
 
 
 def aliases(path: str, mounts: Sequence[Mount]) -> dict[str, str]:
-    """Where else a folder, or a part of it, can be reached, each with its name in the folder: a file system may be
+    """Return the other paths of a folder or of a part of it, each with its path inside the folder: a file system may be
     mounted, or a part of it bound, in several places."""
     around = [mount for mount in mounts if Path(path).is_relative_to(mount.point)]
     if not around:
         return {}
-    # Of several on one point the last covers the others.
+    # The last of several mounts on one point covers the others.
     home = max(enumerate(around), key=lambda item: (len(Path(item[1].point).parts), item[0]))[1]
     place = Path(home.root, Path(path).relative_to(home.point))
     found = {}
@@ -155,7 +156,7 @@ class _Folder(NamedTuple):
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Wraps commands, so that none of `folders` and `files` exists for them. Made by `sandbox_of`."""
+    """Wraps commands, so that `folders` and `files` do not exist for them. Created by `sandbox_of`."""
 
     program: str
     folders: tuple[_Folder, ...]
@@ -164,7 +165,7 @@ class Sandbox:
     writable: tuple[str, ...] = ()
 
     def showing(self, *, readable: Iterable[str] = (), writable: Iterable[str] = ()) -> "Sandbox":
-        """The same with more to be seen; it matters only for what lies in a hidden folder."""
+        """Return the same sandbox with more visible paths; this matters only for paths in a hidden folder."""
         return replace(
             self,
             readable=(*self.readable, *map(os.path.realpath, readable)),
@@ -174,8 +175,10 @@ class Sandbox:
     def wrap(
         self, argv: Sequence[str], cwd: str, *, through: Sequence[str] = (), options: Sequence[str] = ()
     ) -> list[str]:
-        """The command that runs `argv` inside, by way of the program `through` of ours; `options` are bwrap's own.
-        Unavailable, BadRequest; OSError for a program, named by its path, that cannot be seen."""
+        """Return the command that runs `argv` inside, started by our program `through`; `options` are options of bwrap.
+
+        Raises Unavailable, BadRequest, and OSError for a program whose path is not visible.
+        """
         view = self.view()
         folder = os.path.realpath(cwd)
         if not is_shown(folder, view):
@@ -185,7 +188,7 @@ class Sandbox:
         return [self.program, *arguments(view, cwd), *options, "--", *through, *argv]
 
     def view(self) -> SandboxView:
-        """As the machine is now."""
+        """Return the view for the current mounts and files of the machine."""
         mounts = mounts_of(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
         hidden: set[str] = set()
         for known in self.folders:
@@ -194,7 +197,7 @@ class Sandbox:
                     f"The folder {known.path} was moved or replaced since the gateway started: start the gateway again."
                 )
             hidden.add(known.path)
-            # Another mount may cover an alias: then something else is there.
+            # Another mount may cover an alias: then the path leads to something else.
             hidden |= {alias for alias, name in aliases(known.path, mounts).items() if _is_same(alias, name)}
         hidden |= {mount.point for mount in mounts if mount.kind == "proc" and mount.point != "/proc"}
         root = os.geteuid() == 0
@@ -203,7 +206,7 @@ class Sandbox:
         hidden |= {path for path in masked if os.path.isdir(path)}
         masked = [path for path in masked if path not in hidden]
         shown = {"readable": self.readable, "writable": self.writable}
-        # One in another that is hidden is not there to be covered.
+        # A path inside another hidden folder does not exist inside, so it cannot be covered.
         hidden = {path for path in hidden if is_shown(path, SandboxView(hidden=tuple(hidden - {path}), **shown))}
         masked = [path for path in masked if is_shown(path, SandboxView(hidden=tuple(hidden), **shown))]
         return SandboxView(
@@ -217,7 +220,7 @@ class Sandbox:
 
 
 def sandbox_of(program: str, folders: Iterable[str | Path], files: Iterable[str | Path] = ()) -> Sandbox:
-    """A sandbox that hides these, as far as they exist. It shows what our own programs inside are run by."""
+    """Return a sandbox that hides the folders and files that exist. Our own Python and code stay visible."""
     own = (sys.prefix, sys.base_prefix, str(Path(__file__).parent.parent))
     known = tuple(_identity(os.path.realpath(folder)) for folder in folders if os.path.isdir(folder))
     return Sandbox(
@@ -229,12 +232,12 @@ def sandbox_of(program: str, folders: Iterable[str | Path], files: Iterable[str 
 
 
 def find_program() -> str:
-    """Where bwrap is; empty if it is not installed."""
+    """Return the path of bwrap; empty if it is not installed."""
     return shutil.which(PROGRAM) or ""
 
 
 def problem_of(sandbox: Sandbox) -> str:
-    """What keeps a sandbox from holding here; empty if it does. It is really run, and what it shows is looked at."""
+    """Explain why a sandbox does not work here; empty if it does. Runs it and checks what is visible inside."""
     if not sandbox.program:
         return "bubblewrap (bwrap) is not installed"
     try:
@@ -257,7 +260,7 @@ def problem_of(sandbox: Sandbox) -> str:
 
 
 def shortcoming(printed: str, view: SandboxView) -> str:
-    """What is wrong with a sandbox that prints its own status and mounts; empty if nothing is. Pure."""
+    """Explain what is wrong with a sandbox, from its printed status and mounts; empty if nothing is. Pure."""
     status = dict(re.findall(r"^(\w+):[ \t]*(.*)$", printed, re.MULTILINE))
     kept = 0
     for name in view.capabilities or ():
@@ -288,7 +291,7 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _held(names: dict[str, int]) -> tuple[str, ...]:
-    """Those that this process has: bwrap drops none at all where it cannot keep one that it was asked to."""
+    """Return the capabilities that this process has: if bwrap cannot keep a requested one, it drops none at all."""
     status = Path("/proc/self/status").read_text()
     found = re.search(r"^CapPrm:\s*([0-9a-f]+)$", status, re.MULTILINE)
     mask = int(found[1], 16) if found else 0
@@ -296,7 +299,7 @@ def _held(names: dict[str, int]) -> tuple[str, ...]:
 
 
 def _disks(folder: str = "/dev") -> Iterator[str]:
-    """Devices that hold a disk's bytes, hidden files included."""
+    """Yield the devices that expose the bytes of a disk, and so hidden files too."""
     with os.scandir(folder) as entries:
         for entry in entries:
             mode = entry.stat(follow_symlinks=False).st_mode

@@ -1,4 +1,4 @@
-"""Files for what is too large to hold in memory: each is written as it comes and named when it is whole."""
+"""Files for data that is too large for memory: each is written in pieces and gets its name when it is complete."""
 
 import os
 import uuid
@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 
 class SpillFiles:
-    """One file at a time in `folder`; its name begins with `prefix`. A file that was not finished has no name."""
+    """Writes one file at a time in `folder`; its name begins with `prefix`. An unfinished file ends in `.part`."""
 
     def __init__(self, folder: Path, prefix: str) -> None:
         self._folder = folder
@@ -24,7 +24,7 @@ class SpillFiles:
         self._open.write(piece)
 
     def done(self) -> str:
-        """The name of the file, relative to its folder."""
+        """Finish the file and return its name, relative to its folder."""
         assert self._open is not None, "nothing was written"
         self._open.close()
         self._open = None

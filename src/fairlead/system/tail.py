@@ -1,7 +1,7 @@
-"""Following a file that somebody else appends to: by offset, woken by the kernel, never by reading it again.
+"""Following a file that another process appends to: by offset, woken by the kernel, without reading it again.
 
-On Linux inotify tells of changes; elsewhere, and where the system grants no more watches, the file is looked at
-twice a second. The file need not exist yet, nor the folders above it.
+On Linux inotify reports changes; on other systems, and when the limit of watches is reached, the file is checked twice
+a second. The file and the folders above it need not exist yet.
 """
 
 import os
@@ -20,14 +20,14 @@ _POLL_SECONDS = 0.5
 
 
 class FileTail:
-    """The bytes of a file from `offset` on, and whatever is appended later. Use as a context.
+    """The bytes of a file from `offset` on, and all bytes appended later. Use as a context manager.
 
     while not done:
         data = tail.read()
         if not data:
             await tail.changed()
 
-    `generation` grows when the file was replaced or cut short: what follows begins at its start again."""
+    `generation` grows when the file was replaced or truncated: reading then restarts at its beginning."""
 
     def __init__(self, path: Path, *, clock: Clock, offset: int = 0) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class FileTail:
         self._watcher: _Watcher = _Poll(clock)
 
     def __enter__(self) -> "FileTail":
-        # Before the first read: a change after that read must find us listening.
+        # Before the first read, so that no change after that read is missed.
         self._watcher = _watcher(self.path, self._clock)
         return self
 
@@ -49,7 +49,7 @@ class FileTail:
         self._close_file()
 
     def read(self, limit: int = CHUNK) -> bytes:
-        """What is there after the last read, at most `limit` bytes; empty if nothing is."""
+        """Return at most `limit` bytes after the last read; empty if there are none."""
         if self._fd < 0:
             try:
                 self._fd = os.open(self.path, os.O_RDONLY)
@@ -65,13 +65,13 @@ class FileTail:
         return data
 
     async def changed(self) -> None:
-        """Return when the file may have changed since the last `read`; now and then it has not."""
+        """Return when the file may have changed since the last `read`; sometimes it has not."""
         await self._watcher.changed()
 
     def _is_over(self) -> bool:
-        """Whether the file that is open is no longer the one to follow: cut short, replaced or removed.
+        """Return whether the open file is no longer the one to follow: it was truncated, replaced or removed.
 
-        A removed one must be let go: held open, it would keep the kernel from telling that its folder went too."""
+        A removed file must be closed: while it is open, the kernel does not report that its folder was removed too."""
         mine = os.fstat(self._fd)
         if mine.st_size < self.offset:
             return True
@@ -135,8 +135,8 @@ class _Watch:
                     self._inotify.add_watch(self._path, Mask.MODIFY | Mask.DELETE_SELF)
                     return
             except (FileNotFoundError, NotADirectoryError):
-                continue  # it went away under our hands: look again
-            if not below.exists():  # else it appeared before the watch stood
+                continue  # it was removed meanwhile: look again
+            if not below.exists():  # else it appeared before the watch was set
                 return
 
 

@@ -1,12 +1,12 @@
-"""A small text file, read whole or not at all."""
+"""Reading a small text file, completely or not at all."""
 
 import os
 import stat
 
 
 def read_text(path: str, most: int) -> str | None:
-    """Empty where there is no file; None for what is no plain file of UTF-8 text, is larger than `most` bytes, or
-    cannot be read. A link is not followed: whoever asks has looked where it leads."""
+    """Return the text; empty if the file does not exist; None if it is not a regular file of UTF-8 text, is larger than
+    `most` bytes, or cannot be read. A link is not followed: the caller has resolved the path."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""One file a command or a small family of commands. What only runs when a command runs is imported inside it."""
+"""One file per command or small family of commands. Imports that only a command needs are inside its function."""

@@ -1,4 +1,4 @@
-"""`fairlead attach`: what was said, then what is said, with a line to type on."""
+"""`fairlead attach`: show a session's history, then its events live, with a line to type on."""
 
 import sys
 from typing import Annotated
@@ -55,5 +55,5 @@ async def _attach(wanted: EndpointOptions, name: str, last: int, *, json: bool, 
                 talk.pending(event)
         if terminal:
             hint("— what you type is sent to the session; Ctrl-D leaves it")
-        # From the last thing shown, not from the head: the pieces of a block that is being written come again.
+        # From the last event shown, not from the head: the deltas of a block in progress are sent again.
         await talk.attach(lines[-1].seq if lines else view.head, view.log_id)

@@ -1,4 +1,4 @@
-"""`fairlead backup` and `fairlead restore`: the data folder as one file, and back."""
+"""`fairlead backup` and `fairlead restore`: save the data folder as one file, and restore it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -44,8 +44,8 @@ def backup(
         raise UsageError(f"There is no folder {target.parent}: make it first.")
     with translating(database), closing(connect(database, read_only=True)) as db:
         db.execute("select 1 from sqlite_master").fetchone()
-    with _bar("Backing up") as told:
-        back_up(database, Spill(folder / SPILL, sync=False), target, told)
+    with _bar("Backing up") as progress:
+        back_up(database, Spill(folder / SPILL, sync=False), target, progress)
     hint(f"{target} has {size(target.stat().st_size)}. It holds everything that was said: keep it private.")
 
 
@@ -72,14 +72,14 @@ def restore(
         raise CommandFailed(
             f"{folder} holds sessions already: say --force to replace them, or name another folder.{running}"
         )
-    with _bar("Restoring") as told:
-        do_restore(source, folder, overwrite=force, progress=told)
+    with _bar("Restoring") as progress:
+        do_restore(source, folder, overwrite=force, progress=progress)
     hint(f"{folder} is restored. Start it with: fairlead serve --data {folder}")
 
 
 @contextmanager
 def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on a terminal, nothing elsewhere."""
+    """Show a progress bar on a terminal, and nothing elsewhere."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from fairlead.cli.output import console

@@ -1,4 +1,4 @@
-"""`fairlead config show`: every setting, its value, and where it was said."""
+"""`fairlead config show`: print every setting, its value and its source."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,7 +49,7 @@ def show(
 
 
 def shown(name: str, value: Any) -> Any:
-    """The value, without what an MCP server is told in confidence: variables, and what may be in an address."""
+    """Return the value without the secrets of MCP servers: environment values, arguments, and parts of a URL."""
     import msgspec
 
     if name != "mcp":
@@ -73,7 +73,7 @@ def _host_only(url: str) -> str:
 
 
 def words(value: Any) -> str:
-    """A value as a settings file would have it, or nearly."""
+    """Format a value roughly as in a settings file."""
     import msgspec
 
     if isinstance(value, bool):

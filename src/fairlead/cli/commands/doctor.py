@@ -1,4 +1,4 @@
-"""`fairlead doctor`: what is wrong with the set-up, in words that tell what to do."""
+"""`fairlead doctor`: check the set-up and explain how to correct it."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`fairlead hand-over`: let a session go on over another link."""
+"""`fairlead hand-over`: move a session to another link."""
 
 from typing import Annotated, Literal
 
@@ -64,10 +64,10 @@ async def _hand_over(
         if json:
             json_line(reply)
         else:
-            hint(_words(session, reply.data))
+            hint(_outcome_text(session, reply.data))
 
 
-def _words(session: str, data: dict[str, object]) -> str:
+def _outcome_text(session: str, data: dict[str, object]) -> str:
     link, waits_for = data["link"], data.get("waits_for")
     if data["state"] == "moved":
         return f"The session goes on over {link}."

@@ -1,4 +1,4 @@
-"""`fairlead hook`: help and the settings to copy. What the agent runs at its hooks is fairlead.cli.hook itself."""
+"""`fairlead hook`: help and the settings to copy. The agent's hooks run the module fairlead.cli.hook directly."""
 
 import sys
 from typing import Annotated
@@ -9,7 +9,7 @@ from fairlead.cli.errors import UsageError
 from fairlead.cli.options import examples
 
 ANNOUNCING_SECONDS = 10
-"""An agent starts without us when the gateway is slow."""
+"""Timeout of the session-start hook: if the gateway is slow, the agent starts without it."""
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""`fairlead import`: sessions that Claude Code wrote down become logs of ours, damaged files too."""
+"""`fairlead import`: import session files of Claude Code into the gateway's logs, damaged files too."""
 
 import asyncio
 import os
@@ -65,7 +65,7 @@ async def _import(
             await _ask_once(api)
         bodies = await _listed(api) if not paths else [{"path": path} for path in files_below(paths)]
         done, failed = await _bring_in_all(api, bodies, json=json)
-    _tell(done, failed, json=json, no_color=no_color)
+    _print_summary(done, failed, json=json, no_color=no_color)
     if failed:
         raise CommandFailed(f"{len(failed)} of {len(bodies)} could not be imported; see above.")
 
@@ -75,7 +75,7 @@ async def _listed(api: "Api") -> list[dict[str, str]]:
 
 
 def files_below(paths: list[str]) -> list[str]:
-    """The session files that are meant: those that were named, and all in the folders that were. Missing."""
+    """Return the named session files, and all session files in the named folders. Raises Missing."""
     found: list[str] = []
     for name in paths:
         path = Path(name).expanduser().absolute()
@@ -89,7 +89,8 @@ def files_below(paths: list[str]) -> list[str]:
 
 
 def _in_folder(folder: Path) -> Iterator[str]:
-    """Links to folders are not followed: they may lead back here. A subagent's file comes with its session."""
+    """Yield the session files in a folder. Links to folders are not followed: they may form a loop. The file of a
+    subagent is imported with its session."""
     for place, folders, names in os.walk(folder, onerror=_unreadable):
         folders[:] = sorted(name for name in folders if name != "subagents")
         for name in sorted(names):
@@ -136,7 +137,7 @@ async def _bring_in_all(api: "Api", bodies: list[dict[str, str]], *, json: bool)
     return done, failed
 
 
-def _tell(done: "list[Imported]", failed: list[str], *, json: bool, no_color: bool) -> None:
+def _print_summary(done: "list[Imported]", failed: list[str], *, json: bool, no_color: bool) -> None:
     from fairlead.cli.output import hint, size, table
 
     if json:
@@ -160,7 +161,8 @@ def _tell(done: "list[Imported]", failed: list[str], *, json: bool, no_color: bo
 
 
 async def _ask_once(api: "Api") -> None:
-    """Claude Code deletes its files after 30 days: ask whether copies are wanted, the first time somebody is here."""
+    """Ask whether to keep copies, the first time a person is at the terminal: Claude Code deletes its files after 30
+    days."""
     from fairlead.cli.output import hint
     from fairlead.sessions.api.transcripts import ArchiveView
 

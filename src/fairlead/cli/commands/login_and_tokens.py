@@ -1,4 +1,4 @@
-"""`fairlead login`, `token`: what opens the gateway."""
+"""`fairlead login` and `fairlead token`: credentials for the gateway."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`fairlead logs`: a session's log from a place on."""
+"""`fairlead logs`: print a session's log from a sequence number on."""
 
 from contextlib import aclosing
 from typing import Annotated
@@ -58,9 +58,9 @@ async def _logs(wanted: EndpointOptions, name: str, since: int, *, follow: bool,
         if not follow:
             return
         async with aclosing(SessionWatch(api.locate, session, last, log_id).told()) as events:
-            async for told in events:
-                if isinstance(told, EventLine):
-                    show(told)
+            async for item in events:
+                if isinstance(item, EventLine):
+                    show(item)
                 else:
                     printer.fresh()
-                    hint(f"— {told.text}")
+                    hint(f"— {item.text}")

@@ -1,4 +1,4 @@
-"""`fairlead ls` and `fairlead search`: which sessions there are, and where something was said."""
+"""`fairlead ls` and `fairlead search`: list the sessions, and search their text."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
 
 SHOWN = 30
-"""Sessions that `ls` shows unless asked for all."""
+"""Number of sessions that `ls` shows without --all."""
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""`fairlead permit`: answer what a session asks."""
+"""`fairlead permit`: answer the pending requests of a session."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 class PermissionChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says."""
+    """The answer from the command line."""
 
     allow: bool
     deny: bool
@@ -157,7 +157,7 @@ async def _answer(api: "Api", event: "Asked", body: "AnswerPermission") -> objec
 
 
 def _ask(event: "Asked", rules: tuple[str, ...]) -> "AnswerPermission":
-    """Line by line on the terminal."""
+    """Ask line by line on the terminal."""
     from fairlead.cli.approval_prompt import Dialog, Edit
     from fairlead.cli.editor import edit
     from fairlead.cli.output import hint

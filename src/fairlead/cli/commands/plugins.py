@@ -1,4 +1,4 @@
-"""`fairlead plugins`: which there are and how they do; let one run, or stop it."""
+"""`fairlead plugins`: list plugins and their health, enable or disable one."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""`fairlead run`: one prompt, its answer live, an exit code."""
+"""`fairlead run`: send one prompt, show its answer live, return an exit code."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for."""
+    """The arguments of the command line."""
 
     text: str
     session: str | None = None
@@ -97,7 +97,7 @@ def run(
 
 
 def _read_prompt() -> str:
-    """All of standard input, before anything is begun."""
+    """Read all of standard input, before the session starts."""
     data = sys.stdin.buffer.read()
     text = readable(data)
     if "\N{REPLACEMENT CHARACTER}" in text and "\N{REPLACEMENT CHARACTER}".encode() not in data:
@@ -108,7 +108,7 @@ def _read_prompt() -> str:
 
 
 def readable(data: bytes) -> str:
-    """UTF-8, as far as it is."""
+    """Decode UTF-8; invalid bytes are replaced."""
     return data.decode("utf-8", errors="replace")
 
 
@@ -140,12 +140,12 @@ async def _run(wanted: EndpointOptions, job: RunRequest) -> "ev.TurnEnded":
         for waiting in view.pending:
             talk.pending(ev.decode(bytes(waiting.event)))
         await _send(api, session, job.text, message)
-        # Scripts get a new session's events from the first one; a person knows that it was opened.
+        # Scripts get the events of a new session from the first one; a person knows that it was opened.
         return await talk.run(message, 0 if job.json and not job.session else view.head, view.log_id)
 
 
 async def _opened(api: "Api", job: RunRequest) -> "SessionView":
-    """The session to talk in, with the settings asked for."""
+    """Return the session for the prompt, with the requested settings."""
     from fairlead.model.commands import Reply
 
     if job.session is None:
@@ -180,7 +180,7 @@ async def _created(api: "Api", job: RunRequest) -> "SessionView":
 
 
 async def _send(api: "Api", session: str, text: str, message: "MessageId") -> None:
-    """The message has an id of ours: repeating it after a lost connection sends nothing twice."""
+    """Send the message. We choose its id, so that a retry after a lost connection does not send it twice."""
     from fairlead.cli.client import ReconnectDelays
     from fairlead.clients.native.schemas import PostMessage
     from fairlead.model.commands import Reply

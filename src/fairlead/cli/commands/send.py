@@ -1,4 +1,4 @@
-"""`fairlead send`: a message into a session, without waiting for the answer."""
+"""`fairlead send`: send a message to a session, without waiting for the answer."""
 
 from typing import Annotated
 
@@ -50,5 +50,5 @@ async def _send(wanted: EndpointOptions, name: str, text: str, *, steer: bool, m
         if json:
             json_line(reply)
         else:
-            word = "Sent before" if reply.repeated else "Sent"
-            hint(f"{word} as {reply.message}. See it with: fairlead attach {session}")
+            verb = "Sent before" if reply.repeated else "Sent"
+            hint(f"{verb} as {reply.message}. See it with: fairlead attach {session}")

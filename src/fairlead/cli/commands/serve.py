@@ -1,4 +1,4 @@
-"""`fairlead serve`: the gateway itself."""
+"""`fairlead serve`: run the gateway."""
 
 import asyncio
 import os
@@ -124,7 +124,8 @@ def serve(
 
 
 def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`NAME=PORT[,static=DIR][,public_url=URL][,login=basic|token][,OPTION=VALUE]`, as the settings file has them."""
+    """Parse `NAME=PORT[,static=DIR][,public_url=URL][,login=basic|token][,OPTION=VALUE]` into the form of the settings
+    file."""
     found: dict[str, dict[str, Any]] = {}
     for text in texts:
         first, *options = text.split(",")
@@ -158,7 +159,7 @@ def _serve(config: "Config", file: Path) -> None:
     async def serving() -> None:
         await RunningGateway(config, environment(), file=file).serve(announce)
 
-    # Nothing that an agent names may mean the folder that we happened to be started in.
+    # No relative path from an agent may refer to the folder that the gateway was started in.
     os.chdir("/")
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -186,7 +187,7 @@ def _with(door: "DoorTold") -> str:
 
 
 def announcement(running: "GatewayInfo") -> list[str]:
-    """Where it is, what it found, and what to type next."""
+    """Return the lines with the gateway's addresses, its agent, and the next commands to type."""
     agent = running.agent
     found = " ".join(part for part in (agent.version, f"({agent.path})" if agent.path else "") if part)
     lines = [

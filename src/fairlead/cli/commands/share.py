@@ -1,4 +1,4 @@
-"""`fairlead share`: let others see and steer a session, or no more."""
+"""`fairlead share`: share a session with other users, or stop sharing it."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`fairlead du` and `fairlead prune`: what takes room, and how to get it back."""
+"""`fairlead du` and `fairlead prune`: show the use of disk space, and delete old sessions."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 OVERSIZE = "oversize"
-"""The folder of lines that were too large for a record, as the wiring names it."""
+"""The folder of lines that were too large for a record; the name must agree with the wiring."""
 
 
 def register(app: typer.Typer) -> None:
@@ -70,7 +70,7 @@ def du(
 
 
 def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[str, str, int, int]]]:
-    """(kind, bytes) and (session, title, entries, bytes), largest first. Missing."""
+    """Return (kind, bytes) and (session, title, entries, bytes), largest first. Raises Missing."""
     from contextlib import closing
 
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
@@ -100,7 +100,7 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
 
 
 def archived(folder: Path) -> "ArchiveState":
-    """What the archive says of itself; without those that were deleted meanwhile."""
+    """Return the state of the archive, without sessions that were deleted meanwhile."""
     from contextlib import closing
 
     import msgspec
@@ -156,7 +156,7 @@ def prune(
 
 
 def cutoff(before: str | None, older_than: str | None, now: float) -> int:
-    """Milliseconds since 1970 before which a session is old. Usage."""
+    """Return the time in milliseconds since 1970 before which a session is old. Raises UsageError."""
     if (before is None) == (older_than is None):
         raise UsageError("Say which sessions: --older-than 30d or --before 2025-01-31.")
     if older_than is not None:
@@ -181,7 +181,7 @@ async def _prune(
     from fairlead.cli.output import hint, json_line, table
 
     async with Api(wanted.find) as api:
-        # One that works or waits is in use, however long ago its last event was.
+        # A session that works or waits is in use, however long ago its last event was.
         found = [
             summary
             async for summary in api.sessions(archived=archived)

@@ -1,4 +1,4 @@
-"""`fairlead terminal`: the terminal that a session's agent lives on, in one's own."""
+"""`fairlead terminal`: attach your terminal to the terminal of a session's agent."""
 
 from typing import Annotated
 

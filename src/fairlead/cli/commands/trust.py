@@ -1,4 +1,4 @@
-"""`fairlead trust`: see what a folder's own settings would do, and let them."""
+"""`fairlead trust`: show what a folder's own settings would do, and trust them."""
 
 from typing import TYPE_CHECKING, Annotated
 

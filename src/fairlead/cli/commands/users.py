@@ -1,6 +1,7 @@
-"""`fairlead user`: the people who use the gateway, and how they come to a password.
+"""`fairlead user`: the users of the gateway and their passwords.
 
-Rule: a password is never an argument, which other users of the machine could see: it is asked for, or read from stdin.
+Rule: a password is never an argument, which other users of the machine could see: it is typed at a prompt or read from
+stdin.
 """
 
 import sys
@@ -27,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def read_password(name: str) -> str:
-    """Asked for twice on a terminal, else the first line of stdin."""
+    """Prompt for the password twice on a terminal, else read the first line of stdin."""
     if sys.stdin.isatty():
         asked: str = typer.prompt(f"Password for {name}", hide_input=True, confirmation_prompt=True, err=True)
         return asked

@@ -1,1 +1,1 @@
-"""Permission requests of agents: the policy that decides, and the people who are asked."""
+"""Permission requests of agents: the policy, and the requests that a person answers."""

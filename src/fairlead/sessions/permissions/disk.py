@@ -1,4 +1,4 @@
-"""What the policy asks the disk: where a path leads, and which names a folder has. Never follows a link of /proc."""
+"""Disk access of the policy: the real path of a path, and the names in a folder. Never follows a link of /proc."""
 
 import os
 import stat
@@ -8,10 +8,10 @@ _MOST_NAMES = 20_000
 
 
 def resolve(path: str) -> str:
-    """The real path of an absolute path, links followed, the missing rest kept.
+    """Return the real path of an absolute path: links are followed, components that do not exist are kept.
 
-    What lies in /proc stays as it is written: its links lead elsewhere in the agent's process than in ours. OSError for
-    a loop of links.
+    A path in /proc stays as written: its links have other targets in the agent's process than in ours. Raises OSError
+    for a loop of links.
     """
     todo = [part for part in reversed(path.split("/")) if part]
     done: list[str] = []
@@ -46,7 +46,7 @@ def resolve(path: str) -> str:
 
 
 def entries(folder: str) -> list[str]:
-    """The names in a folder. OSError when there is none, or it has too many."""
+    """Return the names in a folder. Raises OSError when the folder does not exist or has too many names."""
     out: list[str] = []
     with os.scandir(folder) as found:
         for entry in found:

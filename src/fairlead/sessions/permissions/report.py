@@ -1,4 +1,4 @@
-"""The report on a pending request: what would run, which files would change and how, what a rule would cover."""
+"""Report on a pending request: its commands, the changes to files, the calls that a rule would cover."""
 
 import asyncio
 from typing import Final
@@ -14,7 +14,7 @@ from fairlead.sessions.state import PendingRequest
 from fairlead.system.text_file import read_text
 
 LARGEST: Final = 256 << 10
-"""Bytes of a file that is shown whole, before and after: a person reads it, on a phone too."""
+"""Largest file, in bytes, that is shown whole before and after the change: people read it on phones too."""
 
 
 async def explain(session: Session, pending: PendingRequest, query: q.ExplainPermission) -> q.PermissionReport:
@@ -24,7 +24,7 @@ async def explain(session: Session, pending: PendingRequest, query: q.ExplainPer
     files: tuple[q.FileChange, ...] = ()
     if layout.edited is not None:
         path, place = layout.edited
-        # Only what the session may look at itself is read for whoever watches it.
+        # The report has the text only of files that the session itself may read: any subscriber may ask for it.
         text = None if place is None else await asyncio.to_thread(read_text, place, LARGEST)
         files = (change(canonical(pending.tool), pending.input, path, text, outside=place is None),)
     return q.PermissionReport(

@@ -1,7 +1,8 @@
-"""Which session asked: the requests that wait for a person, by their ids. Kept level by the sessions themselves.
+"""Index of the pending permission requests: request id -> session. The sessions keep it up to date.
 
-A session notes what it asks when it is loaded and as it commits; a gateway that starts loads all that wait. Bounded: of
-too many the oldest are forgotten here, and are still answered through their session.
+A session adds its requests when it is loaded and on each commit; a gateway that starts loads every session with a
+pending request. Bounded: beyond the limit the oldest requests are dropped here, and can still be answered through
+their session.
 """
 
 from collections.abc import Sequence
@@ -38,6 +39,6 @@ class RequestIndex:
                 self._sessions.pop(event.request, None)
 
     def drop(self, session: SessionId) -> None:
-        """The session is gone."""
+        """Remove the requests of a session that is gone."""
         for request in [request for request, of in self._sessions.items() if of == session]:
             del self._sessions[request]

@@ -1,7 +1,7 @@
-"""Permissions as they happen: the policy's word before a tool runs, and the request that is left to a person.
+"""Permission requests of one session: the policy's verdict before a tool runs, and the requests that a person answers.
 
-asked -> decided (by whom, how) | cancelled (why) -> delivered. Decided once: under the session's lock, in the log,
-and only then told to the agent.
+requested -> resolved (by whom, how) | cancelled (why) -> delivered. A request is resolved once: under the session's
+lock, stored in the log, and only then delivered to the agent.
 """
 
 import logging
@@ -24,17 +24,20 @@ from fairlead.sessions.permissions.policy.remember import RememberedRules, check
 from fairlead.sessions.permissions.policy.suggest import suggest
 
 MOST_BROUGHT = 100
-"""Rules of one kind that a client may bring along; each is weighed for every call."""
+"""Rules of one kind that a client may add; each is evaluated for every call."""
 
 MOST_FOLDERS = 256
-"""Calls at once whose folder is remembered."""
+"""Number of calls whose folder is kept at a time."""
 
 logger = logging.getLogger("fairlead.permission")
 
 
 class RequestedRules(msgspec.Struct, frozen=True):
-    """`kept`: the rules that are the session's now, each once. `narrowed`: which of them stands for a wider one that
-    was asked for. `refused`: the others, and why."""
+    """The outcome for the rules that a client asked for.
+
+    `kept`: the rules that the session now has, without duplicates. `narrowed`: for a requested rule that was too wide,
+    the narrower rule in its place. `refused`: for every other rule the reason.
+    """
 
     kept: tuple[str, ...]
     narrowed: dict[str, str]
@@ -44,17 +47,17 @@ class RequestedRules(msgspec.Struct, frozen=True):
 class PermissionRequests:
     def __init__(self, core: SessionCore) -> None:
         self.core = core
-        self._folders: dict[CallId, str] = {}  # where the agent was at a call, when not in the session's folder
+        self._folders: dict[CallId, str] = {}  # the agent's folder at a call, if it was not the session's folder
 
     def context(self, call: CallId | None = None) -> PolicyContext:
-        """Where a call is judged now: the session's mode and rules, the gateway's settings."""
+        """Return the context for a verdict: the session's mode and rules, the gateway's settings."""
         state, policy = self.core.state, self.core.services.policy
         remembered = [parse_rule(text, Behavior.ALLOW) for text in (*state.rules, *state.allow)]
         denied = [parse_rule(text, Behavior.DENY) for text in state.deny]
         return PolicyContext(
             cwd=state.cwd,
             moved=self._folders.get(call, "") if call is not None else "",
-            # The gateway's roots say where sessions may be; within one, its own folders are what counts.
+            # The gateway's roots limit where sessions may be; a session's calls are limited by its own folders.
             roots=state.settings.directories,
             mode=parse_mode(state.settings.mode),
             rules=(*policy.rules, *remembered, *denied),
@@ -68,18 +71,18 @@ class PermissionRequests:
         return judge(ToolCall(tool, tool_input), self.context(call))
 
     def _note_folder(self, call: ToolCheck) -> None:
-        """Kept for the questions about this call that may follow."""
+        """Keep the folder of a call for the permission requests about it that may follow."""
         if call.folder.startswith("/") and call.folder != self.core.state.cwd:
             self._folders[call.call] = call.folder
             if len(self._folders) > MOST_FOLDERS:
                 del self._folders[next(iter(self._folders))]
 
     def suggest(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[str, ...]:
-        """What an "always allow" of this call would remember."""
+        """Return the rules that an "always allow" of this call would remember."""
         return tuple(format_rule(rule) for rule in suggest(ToolCall(tool, tool_input), self.context()))
 
     def remembered(self, rules: Sequence[str], *, admin: bool) -> tuple[str, ...]:
-        """The rules that an answer asks to remember, checked; raises what is wrong with the first bad one."""
+        """Check the rules that an answer asks to remember and return them. Raises the error of the first bad rule."""
         parsed = [parse_rule(text, Behavior.ALLOW) for text in rules]
         updates = [
             {"type": "addRules", "behavior": "allow", "rules": [{"toolName": rule.tool, "ruleContent": rule.content}]}
@@ -91,7 +94,7 @@ class PermissionRequests:
         return tuple(format_rule(rule) for rule in outcome.memory.rules)
 
     def brought(self, rules: Sequence[str], behavior: Behavior, *, admin: bool) -> RequestedRules:
-        """What becomes of the rules of one kind that a client brings along."""
+        """Check the rules of one kind that a client wants to add: keep, narrow or refuse each."""
         kept: dict[str, None] = {}
         narrowed: dict[str, str] = {}
         refused = dict.fromkeys(rules[MOST_BROUGHT:], f"only the first {MOST_BROUGHT} rules of a kind are taken")
@@ -108,7 +111,7 @@ class PermissionRequests:
         return RequestedRules(tuple(kept), narrowed, refused)
 
     async def check(self, call: ToolCheck) -> Verdict:
-        """Before the agent's own rules: what we deny is denied there, whatever a project's settings say."""
+        """Check a call before the agent's own rules: our denial holds whatever the settings of the project allow."""
         self._note_folder(call)
         verdict = self.judge(call.tool, call.input, call.call)
         if verdict.behavior == Behavior.ASK or (verdict.behavior == Behavior.ALLOW and verdict.by == "default"):
@@ -135,7 +138,7 @@ class PermissionRequests:
         return verdict
 
     async def asked(self, ask: PermissionRequest) -> ev.PermissionResolved | None:
-        """The agent asks; its request is in the log already. Decided here if the policy can."""
+        """Resolve a request of the agent, if the policy can; the request is in the log already."""
         verdict = self.judge(ask.tool, ask.input, ask.call)
         core = self.core
         async with core.lock:
@@ -149,7 +152,7 @@ class PermissionRequests:
         return resolved
 
     async def answer(self, command: AnswerPermission, by: str, agent: Agent | None, *, admin: bool) -> Reply:
-        """A person's answer: durable, then told to the agent."""
+        """Store a person's answer, then deliver it to the agent."""
         core = self.core
         async with core.client_lock():
             command = msgspec.structs.replace(command, remember=self.remembered(command.remember, admin=admin))
@@ -160,13 +163,13 @@ class PermissionRequests:
             if command.key:
                 transition.save_reply(f"key:{command.key}", reply)
             await core.commit(transition)
-        await self._tell(agent, resolved)
+        await self._deliver_or_cancel(agent, resolved)
         if resolved.remembered:
             await self._settle_by_rules(agent)
         return reply
 
     async def _settle_by_rules(self, agent: Agent | None) -> None:
-        """What else waits is judged again, each by itself: the rules that were just remembered may allow it."""
+        """Evaluate every other pending request again: the rules that were just remembered may allow it."""
         core = self.core
         async with core.lock:
             transition = core.begin()
@@ -180,11 +183,11 @@ class PermissionRequests:
             if settled:
                 await core.commit(transition, patient=True)
         for resolved in settled:
-            await self._tell(agent, resolved)
+            await self._deliver_or_cancel(agent, resolved)
 
-    async def _tell(self, agent: Agent | None, resolved: ev.PermissionResolved) -> None:
+    async def _deliver_or_cancel(self, agent: Agent | None, resolved: ev.PermissionResolved) -> None:
         if agent is None:
-            await self._note_undelivered(resolved)
+            await self._cancel_undelivered(resolved)
         else:
             await self.deliver(agent, resolved)
 
@@ -192,7 +195,7 @@ class PermissionRequests:
         try:
             await agent.answer(resolved.request, decide.decision_of(resolved))
         except AgentNotRunning:
-            await self._note_undelivered(resolved)
+            await self._cancel_undelivered(resolved)
 
     async def cancelled(self, request: RequestId, reason: str) -> None:
         core = self.core
@@ -203,7 +206,7 @@ class PermissionRequests:
             transition.cancel([request], reason)
             await core.commit(transition, patient=True)
 
-    async def _note_undelivered(self, resolved: ev.PermissionResolved) -> None:
+    async def _cancel_undelivered(self, resolved: ev.PermissionResolved) -> None:
         core = self.core
         async with core.lock:
             transition = core.begin()

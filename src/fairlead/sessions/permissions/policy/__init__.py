@@ -1,4 +1,4 @@
-"""The permission policy: what happens with a tool call of an agent. Pure: text and paths in, a verdict out."""
+"""The permission policy: the verdict on a tool call of an agent. Pure: text and paths in, a verdict out."""
 
 from fairlead.sessions.permissions.policy.call import Fences, PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.decide import decide

@@ -1,4 +1,4 @@
-"""A tool call, where it is judged, and the facts that every judge needs, worked out once. Pure."""
+"""A tool call, the context of its verdict, and the facts about it that every check needs. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,20 +26,20 @@ from fairlead.sessions.permissions.shell.rule_matching import path_words
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """What an agent wants to do. `input` is as it came: it should be an object, and may be anything."""
+    """A tool call of an agent. `input` is as received: it should be an object, but may be anything."""
 
     name: str
     input: Any
 
 
 class Fences(msgspec.Struct, frozen=True):
-    """What no tool may touch: the gateway's own folders and its ports. A fence, not a wall."""
+    """The gateway's own folders and ports, which no tool may touch. A fence, not a wall."""
 
     folders: tuple[str, ...] = ()
     port: int | None = None
-    hosts: frozenset[str] = frozenset()  # names of the gateway besides those of the loopback
-    doors: tuple[int, ...] = ()  # its further ports
-    attached: str = ""  # in one of the folders: files that people sent to agents, in a folder for each of them
+    hosts: frozenset[str] = frozenset()  # host names of the gateway, other than those of the loopback
+    doors: tuple[int, ...] = ()  # the extra ports
+    attached: str = ""  # inside one of the folders: the files that people sent to agents, in one subfolder per user
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -51,8 +51,8 @@ def _no_entries(folder: str) -> Sequence[str]:
 
 
 class PolicyContext(msgspec.Struct, frozen=True):
-    """Where a call is judged. `cwd`, `roots` and the fences' folders are absolute; `resolve` follows links, `entries`
-    lists a folder. `moved`: where the agent is now, if not in `cwd`: its relative paths may mean either."""
+    """The context of a verdict. `cwd`, `roots` and the fences' folders are absolute; `resolve` follows links, `entries`
+    lists a folder. `moved`: the agent's current folder, if it is not `cwd`: its relative paths may refer to either."""
 
     cwd: str
     roots: tuple[str, ...]
@@ -66,31 +66,31 @@ class PolicyContext(msgspec.Struct, frozen=True):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where relative paths of the agent may begin."""
+        """The folders that relative paths of the agent may refer to."""
         return (self.cwd, self.moved) if self.moved else (self.cwd,)
 
     def places(self, path: str) -> tuple[str, ...]:
-        """Every real place that a path of a tool call can mean here, as any CLI reads it. Raises BadPath."""
+        """Return every real place that a path of a tool call can mean in any version of the CLI. Raises BadPath."""
         texts = spellings(path)
         found = (readings(each, folder, self.home, self.resolve) for folder in self.folders for each in texts)
         return tuple(dict.fromkeys(place for places in found for place in places))
 
     def exactly(self, path: str) -> tuple[str, ...]:
-        """Where a path leads that is ours or a person's, and means what it says. Raises BadPath."""
+        """Return the real places of a path from us or from a person, which needs no other spellings. Raises BadPath."""
         return readings(path, self.cwd, self.home, self.resolve)
 
     def inside(self, places: tuple[str, ...]) -> bool:
-        """Whether all of these places lie within the session's folders. What belongs to processes never does."""
+        """Return whether all of these places are inside the session's folders. A place in /proc never is."""
         folders = [place for folder in (*self.roots, self.cwd) for place in self.exactly(folder)]
         return all(inside_any(place, folders) and not in_processes(place) for place in places)
 
 
 class CallFacts(msgspec.Struct, frozen=True):
-    """What is known about a call. `malformed` says why its input is not what the tool takes.
+    """The facts about a call. `malformed`: why its input is not valid for the tool.
 
-    `paths` holds, for each path of a file tool, every place that it can mean; `written` the same as it was written.
-    For a shell line, `followed` holds what its words may become, `words` the places of every word that could name a
-    file, `targets` of the files that it writes by redirection.
+    `paths` holds, for each path of a file tool, every place that it can mean; `written` holds the paths as written.
+    For a shell line, `followed` holds the possible values of its words, `words` the places of every word that could
+    name a file, `targets` the places of the files that it writes by redirection.
     """
 
     tool: str
@@ -106,7 +106,7 @@ class CallFacts(msgspec.Struct, frozen=True):
 
 
 def facts_of(call: ToolCall, context: PolicyContext) -> CallFacts:
-    """Work out the facts. Never raises: what cannot be worked out is `malformed`."""
+    """Collect the facts about a call. Never raises: `malformed` reports an input that cannot be understood."""
     tool = canonical(call.name)
     if not isinstance(call.input, Mapping):
         return CallFacts(tool, malformed="its input is not an object")
@@ -160,7 +160,7 @@ def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> 
     folders = spellings(paths[0])
     texts = list(folders)
     if tool == "Glob":
-        # The pattern itself may climb out of the folder that it starts from.
+        # The pattern itself may lead out of its starting folder.
         for pattern in spellings(paths[1]):
             texts += [static_part(pattern)] if pattern[:1] == "/" else [f"{folder}/{pattern}" for folder in folders]
     try:

@@ -1,7 +1,7 @@
-"""The decision about one tool call. Pure, total, and ours: no mode and no rule of the CLI is trusted.
+"""The decision about one tool call. Pure and total; it does not trust any mode or rule of the CLI.
 
-Order: the fence, deny rules, ask rules, questions that only a person answers, the mode, allow rules, what is
-read-only, and else a person. Deny beats ask beats allow. What is not understood asks.
+Order: the fence, deny rules, ask rules, questions that only a person answers, the mode, allow rules, read-only calls,
+otherwise a person. Deny beats ask beats allow. For a call that is not understood, a person is asked.
 """
 
 from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, format_rule
@@ -29,7 +29,7 @@ _WEB_TOOLS = frozenset({FETCH_TOOL, "WebSearch"})
 
 
 def decide(call: ToolCall, context: PolicyContext) -> Verdict:
-    """What happens with this call. Never raises, whatever the call's input is."""
+    """Return the verdict on this call. Never raises, whatever the call's input is."""
     facts = facts_of(call, context)
     question = facts.tool in QUESTION_TOOLS
     refused = None if question else fenced(call, facts, context)
@@ -52,22 +52,22 @@ def decide(call: ToolCall, context: PolicyContext) -> Verdict:
 
 
 def _asking(verdict: Verdict, context: PolicyContext) -> Verdict:
-    """Asking, except in the mode in which nobody is asked."""
+    """Return an ask verdict, turned into a denial in mode dontAsk."""
     if context.mode is PermissionMode.DONT_ASK:
         return Verdict(Behavior.DENY, f"mode dontAsk: {verdict.reason}", verdict.rule, "mode")
     return verdict
 
 
 def _refusing_rule(call: ToolCall, facts: CallFacts, context: PolicyContext) -> Verdict | None:
-    """The verdict of the deny and ask rules: a deny that holds, else an ask that does, else one that may."""
+    """Return the verdict of the refusing rules: a deny rule that matches, else an ask rule, else one that may match."""
     found: dict[tuple[Behavior, RuleMatch], Rule] = {}
     for rule in context.rules:
         if rule.behavior is not Behavior.ALLOW:
             found.setdefault((rule.behavior, refuses(rule, call, facts, context)), rule)
-    for behavior, word in ((Behavior.DENY, "denies"), (Behavior.ASK, "asks about")):
+    for behavior, verb in ((Behavior.DENY, "denies"), (Behavior.ASK, "asks about")):
         if (behavior, RuleMatch.YES) in found:
             text = format_rule(found[behavior, RuleMatch.YES])
-            return Verdict(behavior, f"the rule {text} {word} it", text, "rule")
+            return Verdict(behavior, f"the rule {text} {verb} it", text, "rule")
     for behavior in (Behavior.DENY, Behavior.ASK):
         if (behavior, RuleMatch.MAYBE) in found:
             text = format_rule(found[behavior, RuleMatch.MAYBE])
@@ -76,7 +76,7 @@ def _refusing_rule(call: ToolCall, facts: CallFacts, context: PolicyContext) -> 
 
 
 def _by_mode(facts: CallFacts, context: PolicyContext) -> Verdict | None:
-    """What the mode alone decides; None leaves it to the allow rules."""
+    """Return the verdict of the mode alone; None leaves the call to the allow rules."""
     tool = facts.tool
     match context.mode:
         case PermissionMode.BYPASS_PERMISSIONS:
@@ -93,7 +93,7 @@ def _by_mode(facts: CallFacts, context: PolicyContext) -> Verdict | None:
             if tool in EDIT_TOOLS and edits_plainly(facts, context):
                 return _mode(Behavior.ALLOW, "mode acceptEdits allows edits inside the session's folders")
         case PermissionMode.DEFAULT | PermissionMode.AUTO | PermissionMode.DONT_ASK:
-            # `auto` lets the CLI's own classifier judge; here it gains nothing over `default`.
+            # In `auto` the CLI's own classifier decides; here the mode allows no more than `default`.
             pass
     return None
 

@@ -1,6 +1,6 @@
-"""What a rule would allow, in words for the person who is about to save it. Pure.
+"""Descriptions of rules for the person who is about to save one. Pure.
 
-The words follow `rules` and `shell_rules`: what they say here is what is matched there.
+The texts must agree with the matching in `rules` and `rule_matching`.
 """
 
 from fairlead.model.policy import Rule
@@ -19,7 +19,7 @@ from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, shell_pa
 
 
 def covers(rule: Rule, context: PolicyContext) -> str:
-    """Which calls an allow rule speaks for."""
+    """Describe the calls that an allow rule covers."""
     tool = canonical(rule.tool)
     if tool == SHELL_TOOL:
         return _commands(rule.content)

@@ -1,5 +1,6 @@
-"""What a call would do, laid out for the person who is asked: its commands, the files it changes, the rules that would
-allow it. Pure: a file's present text is handed in.
+"""Explanation of a call for the person who decides: its commands, the files it changes, the rules that would allow it.
+
+Pure: the caller passes the current text of a file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,10 @@ from fairlead.sessions.permissions.policy.tools import EDIT_TOOLS
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """`edited`: the file that would change, as it is written, and where it really is, if in the session's folders."""
+    """The parts of a call.
+
+    `edited`: the file that would change, as written, and its real place if that is in the session's folders.
+    """
 
     commands: tuple[CommandPart, ...] = ()
     writes: tuple[str, ...] = ()
@@ -46,7 +50,7 @@ def lay_out(call: ToolCall, context: PolicyContext) -> Layout:
 
 
 def change(tool: str, given: Mapping[str, Any], path: str, text: str | None, *, outside: bool) -> FileChange:
-    """`text` is what the file holds now, empty where there is none yet; None: it is not known here."""
+    """Return the change to a file. `text` is its current text: empty if it does not exist yet, None if not known."""
     if tool == "Write":
         after = _text(given.get("content"))
         return FileChange(
@@ -76,7 +80,7 @@ def _edits(tool: str, given: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
 
 
 def _applied(text: str, edits: Sequence[tuple[str, str, bool]]) -> str | None:
-    """None where an edit does not fit: the tool would fail, and what it was given is shown instead."""
+    """Apply the edits. None when an edit does not match: the tool would fail, and its input is shown instead."""
     for old, new, everywhere in edits:
         if not old:
             if text:
@@ -94,13 +98,13 @@ def _text(value: Any) -> str:
 
 
 def suggested(call: ToolCall, context: PolicyContext) -> tuple[RuleScope, ...]:
-    """Together they are enough: `suggest` has tried."""
+    """Return the suggested rules with their scope. Together they are enough: `suggest` has checked that."""
     rules = suggest(call, context)
     return tuple(RuleScope(rule=format_rule(rule), covers=covers(rule, context), enough=True) for rule in rules)
 
 
 def considered(text: str, call: ToolCall, context: PolicyContext, *, admin: bool) -> RuleScope:
-    """A rule that a person wrote: what it would cover, whether it may be saved, whether it is enough for this call."""
+    """Describe a rule that a person wrote: its scope, whether it may be saved, whether it is enough for this call."""
     try:
         rule = check_rule(text, Behavior.ALLOW, context, admin=admin)
     except FairleadError as error:

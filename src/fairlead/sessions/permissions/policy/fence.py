@@ -1,6 +1,6 @@
-"""The built-in fence: tools may not touch the gateway's data folder or talk to its port, whatever rules and modes say.
+"""The built-in fence: no rule and no mode lets a tool touch the gateway's data folder or connect to its port.
 
-A fence, not a wall: an agent that may run free commands has its user's powers. It stops what is written plainly.
+A fence, not a wall: an agent that may run arbitrary commands has its user's powers. It stops plainly written access.
 """
 
 import ipaddress
@@ -40,7 +40,7 @@ PROCESSES = "what belongs to running processes is not the session's own"
 
 
 def fenced(call: ToolCall, facts: CallFacts, context: PolicyContext) -> str | None:
-    """Why this call is refused by the fence; None when it is not."""
+    """Explain why the fence refuses this call; None when it does not."""
     fences = context.fences
     if facts.shell is not None:
         return None if facts.followed is None else _shell_fenced(facts.shell, facts.followed, context)
@@ -61,8 +61,8 @@ def fenced(call: ToolCall, facts: CallFacts, context: PolicyContext) -> str | No
 
 
 def reads_attached(facts: CallFacts, context: PolicyContext) -> bool:
-    """Whether it reads a file that somebody sent along with a message. Their names cannot be guessed, and no tool may
-    list them: who knows one was told it."""
+    """Return whether the call reads a file that a user attached to a message. The names of these files cannot be
+    guessed, and no tool may list them: an agent that knows a name was given it."""
     folder = context.fences.attached
     if facts.tool != READ_TOOL or not folder or not facts.paths:
         return False
@@ -70,7 +70,7 @@ def reads_attached(facts: CallFacts, context: PolicyContext) -> bool:
 
 
 def searches_above(facts: CallFacts, context: PolicyContext) -> bool:
-    """Whether a search begins above the closed folder and so would look into it."""
+    """Return whether a search starts above a closed folder and so would read it."""
     if facts.tool not in SEARCH_TOOLS:
         return False
     folders = closed_folders(context)
@@ -78,12 +78,12 @@ def searches_above(facts: CallFacts, context: PolicyContext) -> bool:
 
 
 def through_processes(facts: CallFacts) -> bool:
-    """Whether a path of a file tool goes through /proc: what it is depends on which process opens it."""
+    """Return whether a path of a file tool goes through /proc: its meaning depends on the process that opens it."""
     return any(in_processes(place) for places in facts.paths for place in places)
 
 
 def is_gateway_host(host: str, fences: Fences) -> bool:
-    """Whether a host name or address, in any spelling, means this machine."""
+    """Return whether a host name or address, in any spelling, means this machine."""
     name = host.strip("[]").rstrip(".").lower()
     if (
         name in ("", "localhost", "ip6-localhost", "ip6-loopback")
@@ -96,7 +96,7 @@ def is_gateway_host(host: str, fences: Fences) -> bool:
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address as the C library reads it: 127.1, 0x7f000001 and 2130706433 are all 127.0.0.1."""
+    """Parse an address as the C library does: 127.1, 0x7f000001 and 2130706433 are all 127.0.0.1."""
     try:
         if ":" in name:
             six = ipaddress.IPv6Address(name.partition("%")[0])
@@ -115,7 +115,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def closed_folders(context: PolicyContext) -> tuple[str, ...]:
-    """The closed folders as written and as they really are."""
+    """Return the closed folders as written, and their real places."""
     folders: list[str] = []
     for folder in context.fences.folders:
         folders.append(tidy(folder))
@@ -127,7 +127,7 @@ def closed_folders(context: PolicyContext) -> tuple[str, ...]:
 
 
 def _names_folder(text: str, context: PolicyContext, folders: tuple[str, ...]) -> bool:
-    """Whether a text of a tool's input is a path into a closed folder, or the address of one."""
+    """Return whether a text of a tool's input is a path into a closed folder, or a file URL of one."""
     path = text.strip()
     if path.lower().startswith("file:"):
         path = unquote(path[5:]).removeprefix("//localhost").removeprefix("//")
@@ -140,7 +140,7 @@ def _names_folder(text: str, context: PolicyContext, folders: tuple[str, ...]) -
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:
-    """The strings of an input that are not prose, at most so many and so deep."""
+    """Yield the strings of an input that are not prose; their number and depth are limited."""
     stack: list[tuple[Any, int]] = [(value, depth)]
     count = 0
     while stack and count < _MAX_STRINGS:
@@ -182,7 +182,7 @@ def _mentions(text: str, folder: str) -> bool:
 
 
 def _globs_into(word: Word, context: PolicyContext, folders: tuple[str, ...]) -> bool:
-    """Whether a glob matches a closed folder, or something in it."""
+    """Return whether a glob matches a closed folder, or something in it."""
     try:
         parts = tidy(absolute(word.raw, context.cwd, context.home)).split("/")
     except BadPath:
@@ -191,18 +191,18 @@ def _globs_into(word: Word, context: PolicyContext, folders: tuple[str, ...]) ->
 
 
 def _names_port(text: str, fences: Fences) -> bool:
-    """Whether an address with a port of the gateway stands in a text."""
+    """Return whether a text contains an address with a port of the gateway."""
     plain = unicodedata.normalize("NFKC", text)
     return any(_names(plain, port, fences) for port in fences.ports)
 
 
-# A port as programs write it: a number, or numbers, ranges and choices of them (`[7430-7440]`, `{80,443}`).
+# A port in the syntax of programs: a number, or lists, ranges and choices of numbers (`[7430-7440]`, `{80,443}`).
 _PORT_TEXT = re.compile(r":([\[{(]?\d[\d,.\-\[\]{}]*)")
 _NUMBERS = re.compile(r"(?<![\w.])0*(\d+)(?:(?:-|\.\.|:)0*(\d+))?(?!\w)")
 
 
 def names_number(text: str, ports: Iterable[int]) -> bool:
-    """Whether one of these numbers stands in a text, by itself or within a range."""
+    """Return whether a text contains one of these numbers, by itself or within a range."""
     for found in _NUMBERS.finditer(text):
         low, high = int(found[1][:9]), int((found[2] or found[1])[:9])
         if any(low <= port <= high or port in (low, high) for port in ports):
@@ -218,7 +218,7 @@ def _names(text: str, port: int, fences: Fences) -> bool:
         host = left[left.rfind("[") :] if left.endswith("]") else left[len(left.rstrip(_HOST_CHARACTERS)) :]
         before = left[: len(left) - len(host)]
         scheme = before.endswith("://")
-        # Without a host it is an address only at the start of a word: `"port":80` is none.
+        # Without a host it is an address only at the start of a word: `"port":80` is not.
         if not host and not scheme and before and not before[-1].isspace():
             continue
         if (scheme and port not in _COMMON_PORTS) or is_gateway_host(host, fences):
@@ -227,7 +227,7 @@ def _names(text: str, port: int, fences: Fences) -> bool:
 
 
 def _dials_port(followed: ResolvedLine, text: str, fences: Fences) -> bool:
-    """`nc localhost PORT`, `/dev/tcp/localhost/PORT`: host and port as words of their own."""
+    """Return whether host and port appear separately: `nc localhost PORT`, `/dev/tcp/localhost/PORT`."""
     return any(_dials(followed, text, port, fences) for port in fences.ports)
 
 

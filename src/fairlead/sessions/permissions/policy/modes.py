@@ -1,4 +1,4 @@
-"""Which permission modes may be set: ours to say, because old CLIs take any word, and bypass without leave."""
+"""The permission modes that may be set. We check: old CLIs accept any name, and bypass mode without permission."""
 
 from collections.abc import Collection
 
@@ -16,25 +16,25 @@ class ModePolicy(msgspec.Struct, frozen=True):
 
     @classmethod
     def for_agent(cls, modes: Collection[str], *, allow_bypass: bool = False) -> "ModePolicy":
-        """The policy for an agent that says it knows these modes; words that we do not know are left out."""
+        """Return the policy for an agent that reports these modes; names that we do not know are ignored."""
         return cls(frozenset(mode for mode in PermissionMode if mode in modes), allow_bypass)
 
     @property
     def valid(self) -> tuple[PermissionMode, ...]:
-        """The modes that may be set, in the order of their list."""
+        """The modes that may be set, in the order of PermissionMode."""
         bypass = PermissionMode.BYPASS_PERMISSIONS
         return tuple(m for m in PermissionMode if m in self.known and (m is not bypass or self.allow_bypass))
 
-    def check(self, word: str) -> PermissionMode:
-        """The mode of that name, if it may be set. Raises BadMode, which says why not and names the valid ones."""
+    def check(self, name: str) -> PermissionMode:
+        """Return the mode with this name. Raises BadMode, with the reason and the valid modes, if it may not be set."""
         valid = self.valid
         for mode in valid:
-            if word == mode:
+            if name == mode:
                 return mode
-        if word == PermissionMode.BYPASS_PERMISSIONS and word in self.known:
+        if name == PermissionMode.BYPASS_PERMISSIONS and name in self.known:
             why = (
                 "The permission mode bypassPermissions is off: the gateway's settings must allow it first. "
                 f"Modes that can be set: {', '.join(valid)}."
             )
-            raise BadMode(word, valid, why)
-        raise BadMode(word, valid)
+            raise BadMode(name, valid, why)
+        raise BadMode(name, valid)

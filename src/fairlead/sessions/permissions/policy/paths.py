@@ -1,9 +1,9 @@
 """Paths of tool calls: where they lead, whether that is inside a folder, whether a rule's pattern covers it. Pure:
-looking through symbolic links is a function that the caller gives.
+the caller passes a function that follows symbolic links.
 
-A path has several readings. Programs tidy `..` away before opening, the kernel follows links first. The tools of the
-CLIs trim a path and compose its letters (NFC), some versions after the policy was asked, some before. All readings are
-kept. To allow something all of them must be fine; to refuse it, one that is not is enough.
+A path has several readings. Programs remove `..` before opening a file, the kernel follows links first. The tools of
+the CLIs trim a path and compose its characters (NFC), in some versions after the policy check, in some before. All
+readings are kept. A call is allowed only if all of them are acceptable; one that is not is enough to refuse it.
 """
 
 import posixpath
@@ -12,20 +12,21 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
 Resolve = Callable[[str], str]
-"""The real path of an absolute path: links followed, the missing rest kept, and never out of /proc, whose links mean
-something else in every process (sessions/permissions/disk.py). May raise OSError."""
+"""Returns the real path of an absolute path: links are followed, components that do not exist are kept, and a path in
+/proc stays there, because its links differ in every process (sessions/permissions/disk.py). May raise OSError."""
 
 Entries = Callable[[str], Sequence[str]]
-"""The names in a folder. May raise OSError."""
+"""Returns the names in a folder. May raise OSError."""
 
 PROCESSES = "/proc"
 
-# What String.prototype.trim takes away: Unicode's white space as JavaScript counts it, and the byte order mark.
+# The characters that String.prototype.trim removes: Unicode white space as JavaScript defines it, and the byte order
+# mark.
 _TRIMMED = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
     "\u205f\u3000\ufeff"
 )
-# The reading tool tries the other of these two spaces in the name of a screenshot that is not there.
+# If a screenshot does not exist, the Read tool tries its name with the other of these two spaces.
 _SCREENSHOT = re.compile("([ \u202f])(?=(?:AM|PM)\\.png$)")
 _PROCESS_LINK = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(root|cwd)((?:/.*)?)")
 
@@ -34,11 +35,11 @@ _MAX_PATH = 4096  # PATH_MAX of Linux
 
 
 class BadPath(ValueError):
-    """A path that leads nowhere we could know: it asks."""
+    """A path that cannot be resolved: a person is asked."""
 
 
 def absolute(path: str, cwd: str, home: str | None) -> str:
-    """The path as the shell or a tool would begin to look for it, `..` still in it."""
+    """Return the absolute path as the shell or a tool would first build it, `..` still included. Raises BadPath."""
     if not path or "\0" in path or len(path) > _MAX_PATH:
         raise BadPath(path[:80])
     if path == "~" or path.startswith("~/"):
@@ -51,7 +52,7 @@ def absolute(path: str, cwd: str, home: str | None) -> str:
 
 
 def spellings(path: str) -> tuple[str, ...]:
-    """A path of a tool call as written and as the CLIs' tools rewrite it before they open it."""
+    """Return a path of a tool call as written and as the tools of the CLIs rewrite it before they open it."""
     if path.isascii() and path == path.strip(_TRIMMED) and not path.endswith(".png"):
         return (path,)
     found = dict.fromkeys((path, path.strip(_TRIMMED)))
@@ -63,14 +64,14 @@ def spellings(path: str) -> tuple[str, ...]:
 
 
 def readings(path: str, cwd: str, home: str | None, resolve: Resolve) -> tuple[str, ...]:
-    """Every real place that this path can mean when it is opened as it is written. Raises BadPath."""
+    """Return every real place that this path can mean when it is opened as written. Raises BadPath."""
     full = absolute(path, cwd, home)
     try:
         found = dict.fromkeys(tidy(resolve(each)) for each in dict.fromkeys((tidy(full), full)))
         for place in tuple(found):
             process = _PROCESS_LINK.fullmatch(place)
             if process is not None:
-                # In the agent's process it most likely means this.
+                # The most likely target in the agent's process.
                 start = cwd if process[1] == "cwd" else ""
                 found[tidy(resolve(f"{start}{process[2]}" or "/"))] = None
     except (OSError, ValueError) as error:
@@ -79,18 +80,18 @@ def readings(path: str, cwd: str, home: str | None, resolve: Resolve) -> tuple[s
 
 
 def in_processes(place: str) -> bool:
-    """Whether a place belongs to running processes: what it is depends on who opens it."""
+    """Return whether a place belongs to running processes: its meaning depends on the process that opens it."""
     return inside(place, PROCESSES) or inside(place, "/dev/fd")
 
 
 def tidy(path: str) -> str:
-    """Without `.`, `..` and doubled slashes (POSIX keeps two leading ones; here they mean one)."""
+    """Remove `.`, `..` and doubled slashes (POSIX keeps two leading ones; here they mean one)."""
     plain = posixpath.normpath(path)
     return plain[1:] if plain.startswith("//") else plain
 
 
 def inside(path: str, folder: str) -> bool:
-    """Whether a tidy path is the folder or below it."""
+    """Return whether a tidy path is the folder or below it."""
     return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
 
 
@@ -99,19 +100,19 @@ def inside_any(path: str, folders: Iterable[str]) -> bool:
 
 
 def static_part(pattern: str) -> str:
-    """The folder in front of a pattern's first wildcard; the whole of it when there is none."""
+    """Return the folder before a pattern's first wildcard; the whole pattern when it has no wildcard."""
     wild = _WILD.search(pattern)
     return pattern if wild is None else pattern[: wild.start()].rpartition("/")[0] or "/"
 
 
 def pattern_covers(pattern: str, path: str, *, below: bool) -> bool:
-    """Whether an absolute pattern matches a tidy path: `*` and `?` stay within a name, `**` crosses folders.
+    """Return whether an absolute pattern matches a tidy path: `*` and `?` stay within a name, `**` crosses folders.
 
-    `below`: what lies in a matching folder is covered too. Refusing rules want that, allowing ones do not.
+    `below`: everything inside a matching folder is covered too. Deny and ask rules use it, allow rules do not.
     """
     names = _parts(path)
-    # row[n]: whether the parts so far match the first n names. A table, not trying all ways: patterns and paths
-    # come from people who may mean harm.
+    # row[n]: whether the parts so far match the first n names. A table instead of backtracking: an attacker may
+    # choose patterns and paths.
     row = [True] + [False] * len(names)
     for part in _parts(pattern):
         if part == "**":
@@ -127,9 +128,9 @@ def _parts(path: str) -> list[str]:
 
 
 def _match_name(pattern: str, name: str) -> bool:
-    """`*` and `?` within one name: after a mismatch only the last star may take one character more."""
+    """Match `*` and `?` within one name: after a mismatch only the last star takes one more character."""
     at = here = 0
-    star: tuple[int, int] | None = None  # where pattern and name go on after the last star
+    star: tuple[int, int] | None = None  # where pattern and name continue after the last star
     while here < len(name):
         if at < len(pattern) and pattern[at] == "*":
             at += 1

@@ -1,11 +1,11 @@
-"""Files by which programs are made to run things later: start-up files, hooks, keys, settings of tools. Tables only.
+"""Files that make programs run commands later: start-up files, hooks, keys, settings of tools. Tables.
 
-They are not written without a question, inside the session's folders too, unless a rule names them.
+Unless a rule names such a file, a person is asked before it is written, even inside the session's folders.
 """
 
 from fairlead.sessions.permissions.policy.tools import names
 
-# A name anywhere in a path.
+# Names anywhere in a path.
 _NAMES = names(
     ".git .hg .svn .claude .mcp.json .claude.json "
     ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_history .profile .zshrc .zshenv "
@@ -23,7 +23,7 @@ _NAMES = names(
     ".rhosts .shosts "
     ".k5login .vnc .mozilla .thunderbird"
 )
-# A name behind another one.
+# Names after another name.
 _PAIRS = {
     ".config": names(
         "fairlead systemd autostart fish git nvim vim environment.d plasma-workspace gh hub pip npm yarn "
@@ -43,7 +43,7 @@ _PAIRS = {
 
 
 def is_protected(place: str) -> bool:
-    """Whether a place is, or lies in, something that makes programs run things. Letters' case does not matter."""
+    """Return whether a place is, or is inside, something that makes programs run commands. Case does not matter."""
     parts = [part for part in place.casefold().split("/") if part]
     for at, part in enumerate(parts):
         if part in _NAMES:

@@ -1,8 +1,8 @@
-"""What an "always allow" remembers: our own rules, for this session only, never the CLI's settings.
+"""Rules that an "always allow" remembers: our own rules, for this session only, never the CLI's settings.
 
-Updates come from the wire (a client's answer, or the CLI's own suggestions handed back by one), so each is checked:
-the destination is always the session, modes obey the mode policy, directories and path rules stay inside the
-roots, and an allow that would open everything needs an admin. What is refused is told, the rest is kept.
+Updates come from the wire (a client's answer, or the CLI's own suggestions that a client sends back), so each is
+checked: the destination is always the session, modes obey the mode policy, directories and path rules stay inside the
+roots, and an allow rule for everything needs an admin. Refused parts are reported, the rest is kept.
 """
 
 from typing import Any, Literal
@@ -19,17 +19,17 @@ from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, problem_
 
 _MAX_UPDATES = 64  # the CLI suggests one or two; a person adds few
 HERE = "./**"
-"""Everything in the session's folder, but for what a rule must name (protected.py)."""
+"""Everything in the session's folder, except the files that a rule must name (protected.py)."""
 
 
 class BadUpdate(BadRequest):
-    """A permission update that is not one."""
+    """An invalid permission update."""
 
     code = "bad_update"
 
 
 class RememberedRules(msgspec.Struct, frozen=True):
-    """What a session remembers: its own rules, the directories added to it, and its mode."""
+    """The remembered settings of a session: its own rules, the directories added to it, and its mode."""
 
     rules: tuple[Rule, ...] = ()
     directories: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class RememberResult(msgspec.Struct, frozen=True):
 
 
 class _WireRule(msgspec.Struct, frozen=True):
-    """A rule as an update carries it."""
+    """A rule in a permission update of the wire."""
 
     toolName: str
     ruleContent: str | None = None
@@ -55,7 +55,7 @@ class _WireRule(msgspec.Struct, frozen=True):
 
 
 class _Update(msgspec.Struct, frozen=True):
-    """A PermissionUpdate of the wire. Its destination is not even read: it is always the session."""
+    """A PermissionUpdate of the wire. Its destination is not decoded: it is always the session."""
 
     type: Literal["addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"]
     rules: tuple[_WireRule, ...] = ()
@@ -67,7 +67,7 @@ class _Update(msgspec.Struct, frozen=True):
 def remember(
     updates: Any, memory: RememberedRules, context: PolicyContext, modes: ModePolicy, *, admin: bool = False
 ) -> RememberResult:
-    """Apply permission updates from the wire to what the session remembers. Never raises."""
+    """Apply permission updates from the wire to the remembered rules of the session. Never raises."""
     if not isinstance(updates, list | tuple) or len(updates) > _MAX_UPDATES:
         problem = f"Permission updates must be a list of at most {_MAX_UPDATES}."
         return RememberResult(memory, (BadUpdate(problem),))
@@ -127,14 +127,14 @@ def _rules(update: _Update, context: PolicyContext, admin: bool, refused: list[F
 
 
 def _rule_text(wire: _WireRule) -> str:
-    """Our notation of a rule of the wire: the CLI writes absolute paths with two slashes, we with one."""
+    """Return a rule of the wire in our notation: the CLI writes absolute paths with two slashes, we with one."""
     if canonical(wire.toolName) in PATH_TOOLS and (wire.ruleContent or "").startswith("//"):
         return f"{wire.toolName}({(wire.ruleContent or '')[1:]})"
     return wire.text
 
 
 def check_rule(text: str, behavior: Behavior, context: PolicyContext, *, admin: bool = False) -> Rule:
-    """The rule of that text, if a session may remember it. Raises BadRule or OutsideRoots, which say why not."""
+    """Parse a rule that a session may remember. Raises BadRule or OutsideRoots, with the reason, if it may not."""
     rule = parse_rule(text, behavior)
     tool = canonical(rule.tool)
     if tool == SHELL_TOOL and rule.content is not None:
@@ -151,7 +151,7 @@ def check_rule(text: str, behavior: Behavior, context: PolicyContext, *, admin: 
 
 
 def check_or_narrow(text: str, behavior: Behavior, context: PolicyContext, *, admin: bool = False) -> Rule:
-    """As `check_rule`, for clients that know only the names of tools: `Write` means the session's folder."""
+    """Like `check_rule`, for clients that know only the names of tools: `Write` means the session's folder."""
     try:
         return check_rule(text, behavior, context, admin=admin)
     except BadRule as error:
@@ -174,7 +174,7 @@ def _check_path_rule(text: str, rule: Rule, context: PolicyContext) -> None:
 
 
 def _directories(given: tuple[str, ...], context: PolicyContext, refused: list[FairleadError]) -> list[str]:
-    """The real places of directories that lie inside the roots."""
+    """Return the real places of the directories that are inside the roots."""
     out: list[str] = []
     for directory in given:
         try:

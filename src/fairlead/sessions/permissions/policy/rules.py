@@ -1,12 +1,13 @@
-"""Whether a rule speaks about a call. Refusing rules (deny, ask) reach wide, allowing ones only as far as their words.
+"""Matching of rules and calls. Refusing rules (deny, ask) match widely, allow rules only exactly as written.
 
-- Families: a rule for `Edit` speaks for all editing tools and one for `Read` for all reading ones; a deny or ask
-  rule for any editing tool speaks for all of them.
-- Paths: a refusing rule also covers what lies in a matching folder; an allowing one matches every reading of a path.
-- Shell lines: refusing path rules hold for redirections and words of a command too. An allowing rule covers neither
-  words that are not known before they run nor options that its program was not allowed for (see doubts.py).
-- Files that make programs run things (protected.py) are covered only by a rule that names them.
-- A content whose meaning we do not know never allows, and when it refuses, a person is asked.
+- Families: a rule for `Edit` covers all editing tools and one for `Read` all reading tools; a deny or ask rule for any
+  editing tool covers all of them.
+- Paths: a refusing rule also covers everything inside a matching folder; an allow rule must match every reading of a
+  path.
+- Shell lines: refusing path rules apply to redirections and words of a command too. An allow rule covers neither
+  words that are known only at run time nor options beyond the usual ones of its program (see shell/risks.py).
+- Files that make programs run commands (protected.py) are covered only by a rule that names them.
+- An allow rule whose content has no known meaning allows nothing; for such a refusing rule, a person is asked.
 """
 
 from enum import Enum
@@ -36,7 +37,7 @@ from fairlead.sessions.permissions.shell.rule_matching import (
 
 
 class RuleMatch(Enum):
-    """Whether a refusing rule holds. MAYBE: only running the call would tell."""
+    """Whether a refusing rule matches. MAYBE: known only at run time."""
 
     NO = 0
     MAYBE = 1
@@ -44,7 +45,7 @@ class RuleMatch(Enum):
 
 
 def speaks_for(rule: Rule, tool: str) -> bool:
-    """Whether the rule is about this tool at all, by its name."""
+    """Return whether the rule applies to this tool, by its name."""
     about, refusing = canonical(rule.tool), rule.behavior is not Behavior.ALLOW
     if about == tool or (about == "Edit" and tool in EDIT_TOOLS) or (about == "Read" and tool in READ_TOOLS):
         return True
@@ -58,7 +59,7 @@ def speaks_for(rule: Rule, tool: str) -> bool:
 
 
 def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext) -> RuleMatch:
-    """Whether a deny or ask rule holds against a call."""
+    """Return whether a deny or ask rule matches a call."""
     if facts.shell is not None and canonical(rule.tool) in PATH_TOOLS and rule.content is not None:
         return _path_rule_on_shell(rule, rule.content, facts, context)
     if not speaks_for(rule, facts.tool):
@@ -87,7 +88,7 @@ def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext
 
 
 def allowing(call: ToolCall, facts: CallFacts, context: PolicyContext) -> tuple[str | None, str]:
-    """The allow rules that together allow a call, as text, or None; and why not."""
+    """Return the allow rules that together allow a call, as text, or None; and the reason for None."""
     rules = [r for r in context.rules if r.behavior is Behavior.ALLOW and speaks_for(r, facts.tool)]
     protected = facts.tool in EDIT_TOOLS and any(is_protected(place) for places in facts.paths for place in places)
     for rule in rules:
@@ -110,7 +111,7 @@ def allowing(call: ToolCall, facts: CallFacts, context: PolicyContext) -> tuple[
 
 
 def edits_plainly(facts: CallFacts, context: PolicyContext) -> bool:
-    """Whether an edit stays inside the session's folders and away from files that make programs run things."""
+    """Return whether an edit stays inside the session's folders and avoids files that make programs run commands."""
     return all(_may_write(places, context) for places in facts.paths)
 
 
@@ -131,7 +132,8 @@ def _content_allows(content: str, call: ToolCall, facts: CallFacts, context: Pol
 
 
 def _patterns(content: str, context: PolicyContext, *, as_written: bool = False) -> tuple[str, ...]:
-    """A path pattern made absolute, the links in front of its first wildcard followed; () when it leads nowhere."""
+    """Return a path pattern in absolute form, with the links before its first wildcard resolved; () if it has no valid
+    path."""
     try:
         full = absolute(content, context.cwd, context.home)
         start = static_part(full)
@@ -145,12 +147,16 @@ def _patterns(content: str, context: PolicyContext, *, as_written: bool = False)
 
 
 def _covers(patterns: tuple[str, ...], places: tuple[str, ...]) -> bool:
-    """Whether a refusing rule's patterns cover any of these places."""
+    """Return whether a refusing rule's patterns cover any of these places."""
     return any(pattern_covers(pattern, place, below=True) for pattern in patterns for place in places)
 
 
 def _path_rule_on_shell(rule: Rule, content: str, facts: CallFacts, context: PolicyContext) -> RuleMatch:
-    """A closed path is closed to redirections too; a word that names it is enough for reading, and asks for edits."""
+    """Match a refusing path rule with a shell line.
+
+    A redirection into the path matches a rule for edits. A word that names the path matches a rule for reading, and may
+    match one for edits.
+    """
     patterns = _patterns(content, context, as_written=True)
     editing = canonical(rule.tool) in EDIT_TOOLS
     if editing and any(_covers(patterns, places) for places in facts.targets):
@@ -161,7 +167,7 @@ def _path_rule_on_shell(rule: Rule, content: str, facts: CallFacts, context: Pol
 
 
 def _all_covered(content: str, places: tuple[str, ...], context: PolicyContext) -> bool:
-    """Whether an allowing rule's pattern matches every one of these places."""
+    """Return whether an allow rule's pattern matches every one of these places."""
     patterns = _patterns(content, context)
     return bool(patterns) and all(
         any(pattern_covers(pattern, place, below=False) for pattern in patterns) for place in places
@@ -173,7 +179,10 @@ def _may_write(places: tuple[str, ...], context: PolicyContext) -> bool:
 
 
 def _why_not_written(places: tuple[str, ...], context: PolicyContext, *, whole: bool) -> str | None:
-    """Why a line that rules allow may not write here. A rule for a program is none for files: those are edits."""
+    """Explain why a line that rules allow may not write here; None if it may.
+
+    A rule for a program does not cover files that the line writes: those count as edits.
+    """
     if not _may_write(places, context):
         return "it lies outside of what this session may write, or makes programs run things"
     if whole or context.mode is PermissionMode.ACCEPT_EDITS:

@@ -1,6 +1,6 @@
-"""What an "always allow" button would remember for a call: the narrowest rules that are still of use. Pure.
+"""Suggestions for an "always allow" button: the narrowest rules for a call that are still useful. Pure.
 
-A suggestion is checked before it is made: the rules together do allow this very call, and a session may have them.
+Every suggestion is checked first: the rules together allow this call, and a session may have them.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ from fairlead.sessions.permissions.shell.program_options import known
 
 
 def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
-    """The rules that "always allow" would add for this call; [] when it should be asked every time."""
+    """Return the rules that "always allow" would add for this call; [] when a person should be asked every time."""
     facts = facts_of(call, context)
     if facts.malformed is not None or facts.tool in QUESTION_TOOLS:
         return []
@@ -40,7 +40,7 @@ def _usable(rules: list[Rule], call: ToolCall, facts: CallFacts, context: Policy
 
 
 def _shell_choices(analysis: ShellAnalysis) -> list[list[str | None]]:
-    """First one rule for each command of the line, then one for exactly this line."""
+    """Return the choices in order: one rule for each command of the line, then one for exactly this line."""
     choices: list[list[str | None]] = []
     outer = [command for command in analysis.commands if command.within is None]
     if outer and analysis.knowable:
@@ -50,7 +50,7 @@ def _shell_choices(analysis: ShellAnalysis) -> list[list[str | None]]:
 
 
 def _command_content(command: SimpleCommand) -> str:
-    """All calls of a program whose safe options are known, else exactly this one."""
+    """Return a prefix for a program whose safe options are known, else exactly this command."""
     listed = known([word.value for word in command.words])
     return f"{listed}:*" if listed is not None else command.raw
 

@@ -1,1 +1,1 @@
-"""A command line as the shell would read it: what it runs, reads and writes. Pure."""
+"""Analysis of a shell command line: the commands that it runs, the files that it reads and writes. Pure."""

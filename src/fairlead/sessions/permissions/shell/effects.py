@@ -1,4 +1,4 @@
-"""The list of what a line does, while it is read: commands (hidden ones too), redirections, problems. Pure."""
+"""Collector for the effects of a line during parsing: commands (hidden ones too), redirections, problems. Pure."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from fairlead.sessions.permissions.shell.wrappers import RESERVED, unwrap
 
 
 class LineEffects:
-    """Takes what a reader finds and looks into it; `read` reads shell text that stands inside a word."""
+    """Collects the findings of the parser and unwraps commands; `read` parses shell text inside a word."""
 
     def __init__(self, read: Callable[[str], ShellAnalysis]) -> None:
         self._read = read
@@ -41,12 +41,12 @@ class LineEffects:
         self.problems.append(ParseProblem(kind, text, command))
 
     def variable(self, name: str, *, exported: bool) -> None:
-        """A variable gets a value; `exported`: a program will see it."""
+        """Note that a variable gets a value; `exported`: programs see it in their environment."""
         if not is_harmless_variable(name, exported=exported):
             self.problem(ProblemKind.ASSIGNMENT, f"the variable {name[:80]} can change what programs do")
 
     def kept_text(self, word: Word) -> None:
-        """A variable gets this text: arithmetic and subscripts run what stands in it when they read it later."""
+        """Note that a variable gets this text: arithmetic and subscripts run commands in it when they evaluate it."""
         if word.value is not None and ("$" in word.value or "`" in word.value):
             self.problem(ProblemKind.EXPANSION, f"the text {word.raw[:80]!r} could be run when it is read again")
 
@@ -64,7 +64,7 @@ class LineEffects:
         named: int = 0,
         nested: int = 0,
     ) -> None:
-        """List a command and whatever it hides."""
+        """Add a command and its inner commands."""
         index = len(self.commands)
         name = words[0].value
         if name is None or words[0].tilde or name in RESERVED:
@@ -95,7 +95,7 @@ class LineEffects:
                 self.command(inner.words, (), text, outer, count, nested + 1)
 
     def _code(self, code: str, within: int, named: int) -> None:
-        """Shell text inside a word: a line of its own, whose commands belong to the one that reads it."""
+        """Add shell text inside a word: it is parsed as a separate line, whose commands belong to the outer command."""
         inner = self._read(code)
         base = len(self.commands)
         for command in inner.commands:
@@ -112,5 +112,5 @@ class LineEffects:
 
 
 def _is_descriptor(target: str) -> bool:
-    """`2>&1`, `2>&1-`, `2>&-`: no file. Only ASCII digits count to the shell."""
+    """Return whether a target is a descriptor (`2>&1`, `2>&1-`, `2>&-`), not a file. Only ASCII digits count."""
     return target.isascii() and (target == "-" or target.removesuffix("-").isdecimal())

@@ -1,8 +1,9 @@
-"""What a word of a shell line can become: quotes, `~`, variables, braces and globs, as bash and zsh read them. Pure:
-the names in a folder come from a function that the caller gives.
+"""Expansion of a word of a shell line: quotes, `~`, variables, braces and globs, as bash and zsh expand them. Pure:
+the caller passes a function that lists the names in a folder.
 
-The answer is every text that the word may stand for, or None when that cannot be known here (it then asks). More than
-the shell would make of it is fine, less is not: where bash and zsh differ, both readings are kept or it is None.
+The result is every text that the word may expand to, or None when that cannot be known here (a person is then asked).
+More texts than the shell would produce are fine, fewer are not: where bash and zsh differ, the result has both
+readings or is None.
 """
 
 import re
@@ -14,21 +15,21 @@ import msgspec
 from fairlead.sessions.permissions.policy.paths import Entries
 
 MOST_VALUES = 256
-_MOST_NAMES = 5_000  # names of one word's globs that are looked at
-_MOST_DEPTH = 12  # folders that `**` goes down
+_MOST_NAMES = 5_000  # folder entries examined for the globs of one word
+_MOST_DEPTH = 12  # levels of folders that `**` descends
 
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])([\w./:,@+-]*))?\}")
 _PART = re.compile(r"\[|:[A-Za-z#&]")
 _ANSI_C = re.compile(r"\$'((?:\\[\s\S]|[^'\\])*)'")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([\s\S]))")
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+_CONTROL_CHARS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
 _PATTERN = "*?[^#~"
 _SPECIAL = re.compile(r"[\s*?\[\]]")
 _SEQUENCE = re.compile(r"(-?\d{1,4})\.\.(-?\d{1,4})|([A-Za-z])\.\.([A-Za-z])")
 
 
 class ShellDialect(msgspec.Struct, frozen=True):
-    """What words depend on: the folders that the shell may be in, and every value that a variable may have."""
+    """The context of an expansion: the folders that the shell may be in, and every value that a variable may have."""
 
     folders: tuple[str, ...]
     home: str | None
@@ -44,20 +45,23 @@ class ShellDialect(msgspec.Struct, frozen=True):
 
 
 class _Unknown(Exception):
-    """Only running it would tell."""
+    """The expansion is known only at run time."""
 
 
 class WordPart(msgspec.Struct, frozen=True):
-    """A part of a word: one unquoted character that may be a sign (`*`, `{`), or text that is only text."""
+    """A part of a word: one unquoted character that may be special (`*`, `{`), or literal text."""
 
     text: str
     sign: bool = False
 
 
 def expand(raw: str, shell: ShellDialect, *, assigned: bool = False) -> tuple[str, ...] | None:
-    """Every text that this word may become. `assigned`: it is the value of a variable, where `*` and `{` are text."""
+    """Return every text that this word may expand to.
+
+    `assigned`: the word is the value of a variable, where `*` and `{` are literal.
+    """
     if raw.startswith(("<(", ">(")):
-        return ()  # the name of a pipe; what is in it is a command of its own
+        return ()  # the name of a pipe; the command inside is analysed separately
     try:
         out: dict[str, None] = {}
         for pieces in _Reader(raw, shell, assigned).read():
@@ -72,19 +76,19 @@ def expand(raw: str, shell: ShellDialect, *, assigned: bool = False) -> tuple[st
 
 
 class _Reader:
-    """Reads a word into pieces; a variable with several values gives several words."""
+    """Splits a word into pieces; a variable with several values gives several words."""
 
     def __init__(self, raw: str, shell: ShellDialect, assigned: bool) -> None:
         self.raw = raw
         self.shell = shell
         self.assigned = assigned
         self.at = 0
-        self.parts: list[list[list[WordPart]]] = []  # for each part the alternatives
+        self.parts: list[list[list[WordPart]]] = []  # the alternatives of each part
 
     def read(self) -> list[list[WordPart]]:
         raw = self.raw
         if raw.startswith("="):
-            raise _Unknown  # zsh: where a command lies
+            raise _Unknown  # zsh: the path of a command
         if raw.startswith("~"):
             self.tilde()
         while self.at < len(raw):
@@ -156,7 +160,7 @@ class _Reader:
             return
         found = _VARIABLE.match(self.raw, self.at)
         if found is None or (found[1] and _PART.match(self.raw, found.end())):
-            raise _Unknown  # the latter: zsh takes a part of it
+            raise _Unknown  # with a suffix such as `[1]` or `:h` zsh inserts only a part of the value
         self.at = found.end()
         values = self.shell.value(found[1] or found[2])
         if values is None:
@@ -164,25 +168,25 @@ class _Reader:
         if found[3]:
             values = (*values, found[4]) if found[3].endswith("-") else (found[4], "")
         if not quoted and not self.assigned and any(_SPECIAL.search(value) for value in values):
-            raise _Unknown  # bash makes several words of it, zsh one
+            raise _Unknown  # bash splits it into several words, zsh does not
         self.add(*dict.fromkeys(values))
 
 
 def _escaped(found: re.Match[str]) -> str:
-    letter = found[5]
-    if letter is not None:
-        if letter in _LETTERS or letter in "\\'\"?":
-            return _LETTERS.get(letter, letter)
+    char = found[5]
+    if char is not None:
+        if char in _CONTROL_CHARS or char in "\\'\"?":
+            return _CONTROL_CHARS.get(char, char)
         raise _Unknown
     code = int(found[4], 8) if found[4] else int(found[1] or found[2] or found[3], 16)
-    # A NUL ends the text in one shell and not in the other; above 127 an octal or \x is a byte.
+    # A NUL ends the text in only one of the two shells; above 127 an octal or \x escape is a byte, not a character.
     if not 0 < code < (0x80 if found[1] or found[4] else 0xD800):
         raise _Unknown
     return chr(code)
 
 
 def _braces(pieces: list[WordPart]) -> list[list[WordPart]]:
-    """`a{b,c}d` as `abd` and `acd`. Bounded."""
+    """Expand `a{b,c}d` to `abd` and `acd`. Bounded."""
     out: list[list[WordPart]] = []
     todo = [pieces]
     while todo:
@@ -199,7 +203,7 @@ def _braces(pieces: list[WordPart]) -> list[list[WordPart]]:
 
 
 def _first_brace(word: Sequence[WordPart]) -> tuple[int, int, list[list[WordPart]]] | None:
-    """The first brace that is one: where it begins and ends, and its choices."""
+    """Return the first brace expression: the indexes of its braces, and its choices."""
     for start, piece in enumerate(word):
         if not piece.sign or piece.text != "{":
             continue
@@ -229,7 +233,7 @@ def _sequence(text: str) -> list[str]:
         low, high = sorted((ord(found[3]), ord(found[4])))
         return [chr(code) for code in range(low, high + 1)]
     if found[1].lstrip("-").startswith("0") or found[2].lstrip("-").startswith("0"):
-        raise _Unknown  # padded with zeros, or not
+        raise _Unknown  # it may be padded with zeros or not
     low, high = sorted((int(found[1]), int(found[2])))
     if high - low > MOST_VALUES:
         raise _Unknown
@@ -240,7 +244,7 @@ def _sequence(text: str) -> list[str]:
 
 
 def _globbed(pieces: Sequence[WordPart], shell: ShellDialect) -> list[str]:
-    """The paths that a pattern matches on the disk, and the pattern itself (bash keeps one that matches nothing)."""
+    """Return the paths that a pattern matches on disk, and the pattern itself (bash keeps one without a match)."""
     plain = "".join(piece.text for piece in pieces)
     if not any(piece.sign and piece.text in _PATTERN for piece in pieces):
         return [plain]
@@ -249,7 +253,7 @@ def _globbed(pieces: Sequence[WordPart], shell: ShellDialect) -> list[str]:
     found: list[str] = []
     without = next((at for at, piece in enumerate(pieces) if piece.sign and piece.text == "~"), None)
     if without is not None:
-        # zsh: what fits the pattern before the sign and not the one behind it, slashes and all.
+        # zsh: paths that match the pattern before the `~` but not the one after it; both may contain slashes.
         found.extend(_globbed(pieces[:without], shell))
     for start in ("/",) if plain.startswith("/") else shell.folders:
         found.extend(_matches(start, "/" if plain.startswith("/") else "", parts, shell.entries, budget))
@@ -257,7 +261,7 @@ def _globbed(pieces: Sequence[WordPart], shell: ShellDialect) -> list[str]:
 
 
 def _components(pieces: Sequence[WordPart]) -> list[str | re.Pattern[str] | None]:
-    """The path's names: text, a pattern, or None for `**`."""
+    """Return the components of the path: text, a pattern, or None for `**`."""
     groups: list[list[WordPart]] = [[]]
     for piece in pieces:
         for index, text in enumerate(piece.text.split("/")):
@@ -290,12 +294,13 @@ def _pattern(group: Sequence[WordPart]) -> re.Pattern[str]:
         elif piece.sign and piece.text == "?":
             out.append(".")
         elif piece.sign and piece.text in "^#~":
-            # zsh's extended patterns, where somebody has turned them on: whatever begins like this.
+            # An extended pattern of zsh, if that option is on: match every name with this beginning.
             if piece.text == "#":
                 del out[-1:]
             return re.compile("".join(out) + ".*", re.DOTALL)
         elif piece.sign and piece.text == "[":
-            # Any one character: more than the set. It ends at the first `]` that is not its first character.
+            # Match any one character, which is wider than the set. The set ends at the first `]` that is not its
+            # first character.
             first = at + 2 if at + 1 < len(group) and group[at + 1].text in "!^]" else at + 1
             end = next((i for i in range(max(first, at + 2), len(group)) if group[i].text == "]"), None)
             if end is None or "[" in "".join(each.text for each in group[at + 1 : end]):
@@ -309,11 +314,11 @@ def _pattern(group: Sequence[WordPart]) -> re.Pattern[str]:
 
 
 def _matches(
-    folder: str, said: str, parts: Sequence[str | re.Pattern[str] | None], entries: Entries, budget: list[int]
+    folder: str, prefix: str, parts: Sequence[str | re.Pattern[str] | None], entries: Entries, budget: list[int]
 ) -> list[str]:
-    """The paths below a folder that fit; `said` is how the path is written so far."""
+    """Return the matching paths below a folder; `prefix` is the written form of the path so far."""
     out: list[str] = []
-    todo = [(folder, said, 0, 0)]
+    todo = [(folder, prefix, 0, 0)]
     while todo:
         here, text, index, depth = todo.pop()
         if index == len(parts):
@@ -339,7 +344,7 @@ def _matches(
         for name in names:
             hidden = name.startswith(".")
             if part is None:
-                # The last `**` matches names too; a name that is no folder has no entries.
+                # A `**` at the end matches names too; a name that is not a folder has no entries.
                 if not hidden:
                     last = index + 1 == len(parts)
                     todo.append((f"{here}/{name}", _joined(text, name), index, depth + 1))

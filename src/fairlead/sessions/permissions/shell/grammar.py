@@ -1,29 +1,29 @@
-"""The bash grammar's node names, sorted by what they are to us, and the limits of reading. Tables only.
+"""Tables: the node names of the bash grammar, grouped by their use in the parser, and the parser's limits.
 
-A node that stands in none of them is a construct that nobody has thought about: it asks.
+A node that is in none of the tables is an unexpected construct: a person is asked.
 """
 
 import re
 
 from fairlead.sessions.permissions.policy.tools import names
 
-# The grammar's error recovery is quadratic: 60 KB of `a|` take it a minute, these bounds less than a second.
+# The grammar's error recovery is quadratic: 60 KB of `a|` take a minute, a line within these bounds under a second.
 MAX_BYTES = 16 * 1024
 MAX_SIGNS = 2048
 SIGN = re.compile(r"[^\w\s./,:%+@-]")
-MAX_DEPTH = 60  # nodes within nodes; the interpreter's own recursion limit is 1000
-MAX_UNWRAP = 5  # commands within commands: sudo env timeout sh -c ...
+MAX_DEPTH = 60  # nested nodes; the recursion limit of the Python interpreter is 1000
+MAX_UNWRAP = 5  # nested commands: sudo env timeout sh -c ...
 
-# Assignments that steer nothing but output and language. Everything else can choose what a program loads or
-# runs (PATH, LD_PRELOAD, IFS, BASH_ENV, GIT_SSH_COMMAND, PAGER, NODE_OPTIONS ...): a list of those never ends.
+# Variables that affect only output and language. Any other can change what a program loads or runs (PATH,
+# LD_PRELOAD, IFS, BASH_ENV, GIT_SSH_COMMAND, PAGER, NODE_OPTIONS ...): a list of those would never be complete.
 SAFE_VARIABLES = names(
     "LANG LANGUAGE LC_ALL LC_CTYPE LC_COLLATE LC_MESSAGES LC_NUMERIC LC_TIME TZ NO_COLOR FORCE_COLOR CLICOLOR "
     "CLICOLOR_FORCE CI TERM COLUMNS LINES NODE_ENV PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED "
     "RUST_BACKTRACE RUST_LOG GOOS GOARCH"
 )
-# A variable of the line itself, which no program reads: short, lower case (npm_config_x and http_proxy are not).
+# A variable that only the line itself uses: short, lower case (npm_config_x and http_proxy do not match).
 _LOCAL_VARIABLE = re.compile(r"[a-z][a-z0-9]*")
-# zsh ties these to PATH and the like, or gives them a meaning of their own.
+# zsh ties these to variables such as PATH, or gives them a special meaning.
 _ZSH_VARIABLES = names(
     "path fpath cdpath manpath mailpath argv status pipestatus prompt psvar signals watch aliases functions commands "
     "options builtins parameters modules history jobstates dirstack keymaps widgets fignore histchars"
@@ -39,8 +39,9 @@ BODIES = names(
     "do_group case_statement case_item negated_command for_statement redirected_statement variable_assignments "
     "command_substitution process_substitution"
 )
-# Bodies with words of their own, and nodes that a newline would end.
+# Bodies that contain words directly.
 WITH_WORDS = names("for_statement case_statement case_item")
+# Nodes that a newline would end.
 ONE_LINE = names(
     "command redirected_statement variable_assignments declaration_command unset_command file_redirect "
     "herestring_redirect"
@@ -55,7 +56,7 @@ TEST_PARTS = names("unary_expression binary_expression parenthesized_expression"
 
 
 def is_harmless_variable(name: str, *, exported: bool) -> bool:
-    """Whether setting this variable changes nothing that programs do; `exported`: a program will see it."""
+    """Return whether programs behave the same with this variable set; `exported`: programs see it."""
     if name in SAFE_VARIABLES:
         return True
     return not exported and _LOCAL_VARIABLE.fullmatch(name) is not None and name not in _ZSH_VARIABLES

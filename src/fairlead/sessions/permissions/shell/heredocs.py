@@ -1,4 +1,4 @@
-"""Here-documents: whether one ends where the shell ends it, and whether its text is only text. Pure, on bytes."""
+"""Here-documents: where the shell ends one, and whether its text is literal. Pure, on bytes."""
 
 import re
 
@@ -9,14 +9,14 @@ _EXPANDS = re.compile(rb"`|\$[({\[]|\\\n")
 
 
 class Delimiter(msgspec.Struct, frozen=True):
-    """The word after `<<`. Quoted, it makes the document plain text."""
+    """The word after `<<`. If it is quoted, the document is literal text."""
 
     name: bytes
     quoted: bool
 
 
 def read_delimiter(text: bytes) -> Delimiter | None:
-    """The delimiter, if it is written in one of the plain ways."""
+    """Parse the delimiter; None if it is not written in one of the plain forms."""
     found = _DELIMITER.fullmatch(text)
     if found is None:
         return None
@@ -24,7 +24,7 @@ def read_delimiter(text: bytes) -> Delimiter | None:
 
 
 def find_end(source: bytes, start: int, delimiter: Delimiter, *, tabs: bool) -> tuple[int, int] | None:
-    """Where the closing line begins and ends: the first line from `start` on that is the delimiter alone."""
+    """Return where the closing line begins and ends: the first line from `start` on that equals the delimiter."""
     at = start
     while at <= len(source):
         stop = source.find(b"\n", at)
@@ -37,5 +37,5 @@ def find_end(source: bytes, start: int, delimiter: Delimiter, *, tabs: bool) -> 
 
 
 def expands(body: bytes) -> bool:
-    """Whether an unquoted document does more than insert the values of variables."""
+    """Return whether an unquoted document does more than insert the values of variables."""
     return _EXPANDS.search(body) is not None

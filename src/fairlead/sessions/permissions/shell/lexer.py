@@ -1,7 +1,7 @@
-"""Words by the shell's own quoting rules, as a second opinion beside the grammar. Pure functions on text.
+"""Lexer for words by the quoting rules of the shell, as a check of the grammar. Pure functions on text.
 
-The grammar says where a word begins and ends; `read_word` reads it again by POSIX quoting and refuses (None)
-whatever does not end where the grammar said. So a line is only trusted where both agree.
+The grammar determines where a word begins and ends; `read_word` reads it again by POSIX quoting and returns None for a
+word that does not end where the grammar ended it. So a line is trusted only where both agree.
 """
 
 import re
@@ -13,10 +13,10 @@ from fairlead.sessions.permissions.shell.line import Word
 DELIMITERS = frozenset(b" \t\n;&|<>()")
 _META = frozenset(" \t\n;&|<>()")
 _GLOB = frozenset("*?[]")
-# `~` and `=` are only special at the start (the latter in zsh), `^` is a pipe in very old shells.
+# `~` and `=` are special only at the start (`=` in zsh), `^` is a pipe in very old shells.
 _EXPANDS_IN_QUOTES = re.compile(r"\$[A-Za-z0-9_({\[@*#?$!-]")
 _ANSI_C = re.compile(r"\$'(?:\\[\s\S]|[^'\\])*'")
-# `$x`, `$1`, `${x}`, `${#x}`, and `${x:-text}`, `${x%text}` with text that is plain.
+# `$x`, `$1`, `${x}`, `${#x}`, and `${x:-text}`, `${x%text}` with plain text.
 _SAFE_EXPANSION = re.compile(
     r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$!#@*-])"
     r"|\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*|[0-9]+)\}"
@@ -26,7 +26,7 @@ _SAFE_ARITHMETIC = re.compile(r"\$\(\([0-9\s+*/%-]*\)\)")
 
 
 def forbidden_character(text: str) -> str | None:
-    """The first character that no honest command needs: controls, invisible formatting, halves of surrogates."""
+    """Return the first character that no honest command needs: a control, invisible formatting, a lone surrogate."""
     for char in text:
         if char in "\t\n" or " " <= char <= "~":
             continue
@@ -36,12 +36,12 @@ def forbidden_character(text: str) -> str | None:
 
 
 def is_safe_expansion(text: str) -> bool:
-    """Whether an expansion only inserts the value of a variable or a number: it runs and changes nothing."""
+    """Return whether an expansion only inserts the value of a variable or a number: it runs and changes nothing."""
     return bool(_SAFE_EXPANSION.fullmatch(text) or _SAFE_ARITHMETIC.fullmatch(text))
 
 
 def read_word(text: str, holes: Sequence[tuple[int, int]] = ()) -> Word | None:
-    """Read one word; `holes` are the places (start, end) of expansions, in order. None: it is not one word."""
+    """Read one word; `holes` are the (start, end) ranges of expansions, in order. Return None if it is not one word."""
     return _WordReader(text, holes).read()
 
 
@@ -87,7 +87,7 @@ class _WordReader:
         return Word(text, value if known else None, value if self.lead is None else self.lead, text[0] == "~")
 
     def unknown(self) -> None:
-        """From here on the value depends on more than the text."""
+        """Note that the value from this position on depends on more than the text."""
         if self.lead is None:
             self.lead = "".join(self.out)
 
@@ -134,7 +134,7 @@ class _WordReader:
         return False
 
     def dollar(self) -> bool:
-        """`$'...'` is known when it has no escapes; `$"..."` and a lone `$` are left to a person."""
+        """Read `$'...'`, whose value is known when it has no escapes; `$"..."` and a lone `$` are not accepted."""
         quoted = _ANSI_C.match(self.text, self.at)
         if quoted is None:
             return False

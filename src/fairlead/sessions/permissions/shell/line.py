@@ -1,4 +1,4 @@
-"""What a shell line is made of, once read. Data only: reading is in shell.py, judging in shell_rules.py."""
+"""Data of a parsed shell line. Parsing is in `parser`, matching against rules in `rule_matching`."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ProblemKind(StrEnum):
-    """Why a line, or a part of it, cannot be known from its text."""
+    """Why the effect of a line, or of a part of it, cannot be determined from its text."""
 
     TOO_LONG = "too_long"
     CONTROL = "control"
@@ -32,14 +32,14 @@ UNKNOWABLE = frozenset(
         ProblemKind.DYNAMIC_COMMAND,
     }
 )
-"""With one of these not even a rule for the very same text allows: what would run is not what the text says."""
+"""With one of these, not even a rule with exactly this text allows the line: the shell may run something else."""
 
 OPEN = frozenset({ProblemKind.ASSIGNMENT, ProblemKind.DISGUISE})
-"""These hide no command: all the commands of the line are known, only not what they will do."""
+"""With only these, all commands of the line are known, but not what they will do."""
 
 
 class ParseProblem(msgspec.Struct, frozen=True):
-    """One thing that a rule cannot vouch for. `command` is the index of the command it belongs to, if one."""
+    """A construct that an ordinary rule does not cover. `command` is the index of the command it belongs to, if any."""
 
     kind: ProblemKind
     text: str
@@ -47,10 +47,10 @@ class ParseProblem(msgspec.Struct, frozen=True):
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A word as the shell would see it.
+    """A word as the shell would read it.
 
-    `value` is its text without quotes and escapes, None when only running it would tell (expansions, globs,
-    braces); `lead` is the text that it begins with for certain. `tilde`: it begins with an unquoted `~`.
+    `value` is its text without quotes and escapes, None when it is known only at run time (expansions, globs,
+    braces); `lead` is the part at the beginning that is certain. `tilde`: the word begins with an unquoted `~`.
     """
 
     raw: str
@@ -60,14 +60,14 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """`value` is the whole word, `NAME=text`."""
+    """An assignment to a variable. `value` is the whole word, `NAME=text`."""
 
     name: str
     value: Word
 
 
 class CommandCount(msgspec.Struct, frozen=True):
-    """`for NAME in WORDS`: what a variable is set to by a loop. Without words: to what is not known."""
+    """The variable of a loop, `for NAME in WORDS`, and its values. Without words its values are not known."""
 
     name: str
     words: tuple[Word, ...]
@@ -76,9 +76,9 @@ class CommandCount(msgspec.Struct, frozen=True):
 class SimpleCommand(msgspec.Struct, frozen=True):
     """One command with its words. `raw` is its text without redirections.
 
-    A command hidden in another one (`env ls`, `sh -c ls`) names that one by its index, `within`; a rule that
-    names at least `named` words of the outer one has seen this one and speaks for it too.
-    `least`: how many words a rule must name at least to speak for this command (2 for `bash script.sh`).
+    For a command inside another one (`env ls`, `sh -c ls`), `within` is the index of the outer command; a rule that
+    names at least `named` words of the outer command covers this one too.
+    `least`: how many words a rule must name at least to cover this command (2 for `bash script.sh`).
     """
 
     words: tuple[Word, ...]
@@ -94,7 +94,7 @@ class SimpleCommand(msgspec.Struct, frozen=True):
 
 
 class Redirection(msgspec.Struct, frozen=True):
-    """A redirection to or from a file (copies of descriptors such as `2>&1` are none)."""
+    """A redirection to or from a file (copies of descriptors such as `2>&1` do not count)."""
 
     operator: str
     target: Word
@@ -102,9 +102,9 @@ class Redirection(msgspec.Struct, frozen=True):
 
 
 class ShellAnalysis(msgspec.Struct, frozen=True):
-    """All that a line would do, as far as its text tells. Hidden commands stand after the one that hides them.
+    """Everything that a line would do, as far as its text shows. Inner commands come after their outer command.
 
-    `assignments` are those that stand alone; the others belong to their command.
+    `assignments` are those without a command; the others belong to their command.
     """
 
     raw: str

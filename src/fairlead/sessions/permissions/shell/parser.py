@@ -1,8 +1,8 @@
-"""Reading a shell line: the bash grammar gives its structure, our own lexer confirms every word. Nothing runs here.
+"""Parser for shell lines: the bash grammar gives the structure, our own lexer confirms every word. Nothing runs here.
 
-The rule of this file: what is not understood becomes a Problem, and every byte of the line must be accounted
-for. Only so may an allow rule trust that the commands listed are all the commands there are.
-What it does not promise: to know what a command does with its words, nor aliases that the shell had before.
+The invariant: a construct that is not understood becomes a ParseProblem, and every byte of the line must be accounted
+for. Only then may an allow rule trust that the listed commands are all the commands of the line.
+The parser does not know what a command does with its words, nor which aliases the shell already had.
 """
 
 import re
@@ -45,11 +45,11 @@ _LANGUAGE = Language(tree_sitter_bash.language())
 
 
 def analyse(command: str) -> ShellAnalysis:
-    """All commands, redirections and problems of a shell line. Never raises, whatever the text."""
+    """Return all commands, redirections and problems of a shell line. Never raises, whatever the text."""
     return _analyse(command, 0)
 
 
-# The same line is judged a few times in a row: by the hook, when it is asked about, for a suggestion.
+# The same line is analysed a few times in a row: by the hook, for the permission request, for a suggestion.
 @lru_cache(maxsize=32)
 def _analyse(command: str, level: int) -> ShellAnalysis:
     if len(command) > MAX_BYTES or len(source := command.encode(errors="surrogatepass")) > MAX_BYTES:
@@ -69,7 +69,7 @@ def _refused(command: str, kind: ProblemKind, text: str) -> ShellAnalysis:
 
 
 class _Reader:
-    """One walk over one tree. `seen` marks the bytes that some word or token has accounted for."""
+    """One walk over one syntax tree. `seen` marks the bytes that a word or token has accounted for."""
 
     def __init__(self, command: str, source: bytes, level: int) -> None:
         self.command = command
@@ -97,7 +97,10 @@ class _Reader:
         self.seen[start:end] = b"\1" * (end - start)
 
     def check_all_seen(self) -> None:
-        """What is left may only be space, and newlines escaped behind space: elsewhere they would join words."""
+        """Check that the remaining bytes are only whitespace, or escaped newlines after whitespace.
+
+        An escaped newline anywhere else would join two words.
+        """
         left = bytes(0 if seen else byte for byte, seen in zip(self.source, self.seen, strict=True))
         joins = any(self.source[m.start() - 1 : m.start()].strip(b" \t\n") for m in re.finditer(rb"\\\n", left))
         if joins or left.replace(b"\\\n", b"").translate(None, b"\0 \t\n"):
@@ -106,7 +109,7 @@ class _Reader:
     # Statements
 
     def statement(self, node: Node, depth: int) -> None:
-        """Read a statement, or any node that contains statements."""
+        """Process a statement, or any node that contains statements."""
         if depth > MAX_DEPTH:
             self.mark(node)
             self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
@@ -138,7 +141,7 @@ class _Reader:
         name, words = "", []
         for child in node.children:
             if child.type == "variable_name":
-                # What a for or select counts in.
+                # The variable of a for or select loop.
                 self.mark(child)
                 name = self.text(child.start_byte, child.end_byte)
                 self.out.variable(name, exported=False)
@@ -155,13 +158,13 @@ class _Reader:
             self.out.counted.append(CommandCount(name, tuple(words)))
 
     def token(self, node: Node) -> None:
-        """An operator or a reserved word; the latter is one only where it stands alone."""
+        """Process an operator or a reserved word; a reserved word counts only with delimiters on both sides."""
         if node.type not in OPERATORS:
             self.check_ends(node.start_byte, node.end_byte)
         self.mark(node)
 
     def not_vouched(self, node: Node, depth: int) -> None:
-        """A construct that can run or change things in ways no rule sees: looked through for commands only."""
+        """Report a construct that can run commands or change state unseen by any rule; only collect its commands."""
         named = {
             "function_definition": (ProblemKind.FUNCTION, "a function gives a new meaning to a name"),
             "ERROR": (ProblemKind.PARSE, "the line is not understood by the shell grammar"),
@@ -172,7 +175,7 @@ class _Reader:
         self.mark(node)
 
     def look_through(self, node: Node, depth: int) -> None:
-        """Find the commands inside whatever this is."""
+        """Find the commands inside a node of any type."""
         if depth > MAX_DEPTH:
             self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
             return
@@ -183,7 +186,7 @@ class _Reader:
                 self.look_through(child, depth + 1)
 
     def check_one_line(self, node: Node) -> None:
-        """A newline ends a command; the grammar reads on over some."""
+        """Check that no unescaped newline stands inside the node: it ends a command, but the grammar skips some."""
         for left, right in pairwise(node.children):
             if b"\n" in self.source[left.end_byte : right.start_byte].replace(b"\\\n", b""):
                 self.out.problem(ProblemKind.LEXING, "a command goes on after the end of its line")
@@ -196,7 +199,7 @@ class _Reader:
     # Words
 
     def word(self, start: int, end: int, nodes: list[Node], depth: int) -> Word:
-        """The word between these bytes, whose parts are `nodes`; its expansions are read too."""
+        """Return the word between these bytes, whose parts are `nodes`; its expansions are processed too."""
         self.check_ends(start, end)
         holes: list[Node] = []
         for node in nodes:
@@ -218,7 +221,7 @@ class _Reader:
         return word
 
     def check_ends(self, start: int, end: int) -> None:
-        """A word ends where the shell would end it, not only where the grammar did."""
+        """Check that a word begins and ends at a delimiter of the shell, not only where the grammar cut it."""
         before = self.source[start - 1] if start else 0x20
         after = self.source[end] if end < len(self.source) else 0x20
         if before not in DELIMITERS | {0x60} or after not in DELIMITERS | {0x60}:
@@ -267,7 +270,7 @@ class _Reader:
             self.out.command(words, tuple(assignments), self.text(parts[0].start_byte, parts[-1].end_byte))
 
     def words(self, parts: list[Node], depth: int) -> list[Word]:
-        """The grammar cuts some words in two (`"a"'b'\\c`): parts without a gap are one word."""
+        """Join parts without a gap into one word: the grammar cuts some words in two (`"a"'b'\\c`)."""
         groups: list[list[Node]] = []
         for part in parts:
             if groups and groups[-1][-1].end_byte == part.start_byte:
@@ -277,7 +280,7 @@ class _Reader:
         return [self.word(group[0].start_byte, group[-1].end_byte, group, depth) for group in groups]
 
     def declaration(self, node: Node, depth: int) -> None:
-        """export, declare, unset ...: as a command like any other, its assignments as words."""
+        """Process export, declare, unset ... like any other command, with its assignments as words."""
         words = tuple(self.words(list(node.children), depth))
         self.out.command(words, (), self.text(node.start_byte, node.end_byte))
 
@@ -304,7 +307,7 @@ class _Reader:
             return
         words = self.words(targets, depth)
         if len(words) != 1:
-            # The grammar gives `> out -n` both words; only the first is the target.
+            # The grammar takes both words of `> out -n` as the target; the shell takes only the first.
             self.out.problem(ProblemKind.LEXING, "a redirection has more than one word")
         for word in words:
             self.out.redirection(operator, word)
@@ -317,7 +320,7 @@ class _Reader:
                 parts[child.type] = child
                 self.mark(child)
             elif child.is_named:
-                # What stands behind the here-document's start on its line; a word there belongs to the command.
+                # The rest of the line after the start of the here-document; a word there belongs to the command.
                 self.statement(child, depth + 1)
                 last = max(last, child.end_byte)
             elif child.type in ("<<", "<<-") or child.type in OPERATORS:
@@ -330,7 +333,7 @@ class _Reader:
                 self.look_through(parts["heredoc_body"], depth)
 
     def heredoc_is_plain(self, parts: dict[str, Node], last: int, *, tabs: bool) -> bool:
-        """Whether grammar and shell agree about the here-document, and its text runs nothing."""
+        """Return whether grammar and shell agree about the here-document, and its text runs no command."""
         start, end, body = (parts.get(f"heredoc_{name}") for name in ("start", "end", "body"))
         delimiter = read_delimiter(start.text or b"") if start is not None else None
         if start is None or end is None or delimiter is None:
@@ -346,7 +349,7 @@ class _Reader:
     # Tests
 
     def test(self, node: Node, depth: int, *, double: bool = False) -> None:
-        """`[ ... ]` and `[[ ... ]]` only look, unless an operator evaluates its words as arithmetic."""
+        """Process `[ ... ]` or `[[ ... ]]`. They only read, unless an operator evaluates its words as arithmetic."""
         self.check_one_line(node)
         for child in node.children:
             text = self.text(child.start_byte, child.end_byte)
@@ -361,10 +364,10 @@ class _Reader:
             elif double and text in TEST_SIGNS:
                 self.mark(child)
             else:
-                # In `[ ... ]` these signs are the shell's own: a redirection, a list, a subshell.
+                # In `[ ... ]` the shell itself interprets these signs: a redirection, a list, a subshell.
                 self.not_vouched(child, depth)
 
 
 def _is_arithmetic(node: Node) -> bool:
-    """`((...))`: the grammar calls it a compound statement too."""
+    """Return whether the node is `((...))`, which the grammar calls a compound statement too."""
     return node.type == "compound_statement" and bool(node.children) and node.children[0].type == "(("

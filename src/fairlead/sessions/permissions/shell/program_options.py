@@ -1,8 +1,8 @@
-"""Options of programs: which ones only change what is shown, and which ones run programs, write files or follow links.
+"""Options of programs: which ones only change the output, and which ones run programs, write files or follow links.
 
-A rule such as `Bash(git log:*)` was given for what a program usually does. An option that makes more of it is not
-covered unless the rule names it. For programs in `SAFE` every option that is not listed asks; for the others those in
-`RISKY` do, and those in `RISKY_ANYWHERE`. Tables first, then one reader. Pure.
+A rule such as `Bash(git log:*)` is meant for the usual behaviour of a program. An option that makes the program do more
+is not covered unless the rule names it. For programs in `SAFE`, a person is asked about every option that is not
+listed; for other programs, about the options in `RISKY` and `RISKY_ANYWHERE`. Tables first, then one reader. Pure.
 """
 
 import re
@@ -15,7 +15,11 @@ from fairlead.sessions.permissions.shell.wrappers import base_name
 
 
 class ProgramOptions(msgspec.Struct, frozen=True):
-    """`flags` and `valued` are letters (the latter take the rest of their word), `long` names without dashes."""
+    """Options of one program.
+
+    `flags` and `valued` are single characters (a valued option takes the rest of its word), `long` has names without
+    dashes.
+    """
 
     flags: str = ""
     valued: str = ""
@@ -53,7 +57,7 @@ _GREP = _options(
     "text binary-files exclude exclude-dir include recursive null-data line-buffered directories",
 )
 
-# Programs that only look. With two words: a program that is many in one, and what it does.
+# Programs that only read. Two words: a program with subcommands, and one of its subcommands.
 SAFE: dict[str, ProgramOptions] = {
     "ls": _options(
         "aAbBcCdfFgGhHiklmnNopqQrRsStuUvxXZ1",
@@ -156,13 +160,13 @@ SAFE: dict[str, ProgramOptions] = {
     ),
 }
 
-# Programs that take no options which matter, and have no files.
+# Programs that use no files and have no risky options.
 BARE = names("echo pwd true false sleep seq basename dirname whoami id")
 
 READERS = frozenset(SAFE) | BARE
-"""What a prefix rule may be suggested for: whatever their words, they only look (or do what git does with its own)."""
+"""Programs for which a prefix rule may be suggested: with any words they only read (or change only git's own data)."""
 
-# For every program without a list of safe ones.
+# For every program without a list of safe options.
 RISKY_ANYWHERE = names(
     "exec exec-path upload-pack receive-pack open-files-in-pager ext-diff textconv script-shell to-command "
     "use-compress-program checkpoint-action info-script rsh rsh-command rsync-path pager config config-env "
@@ -221,11 +225,11 @@ RISKY: dict[str, ProgramOptions] = {
     "mawk": _options("fW"),
     "sed": _options("if", "", "in-place file"),
 }
-# What git does that runs programs or changes its settings: a rule for all of git does not cover it.
+# Subcommands of git that run programs or change its settings: a rule for all of git does not cover them.
 GIT_RUNNERS = names(
     "config bisect filter-branch submodule difftool mergetool credential daemon send-email instaweb hook maintenance"
 )
-# Options of programs whose options are words behind one dash.
+# For programs whose options are whole words after a single dash.
 RISKY_WORDS = {
     "find": names("-L -follow -files0-from -fprint -fprint0 -fprintf -fls"),
     "go": names("-exec -toolexec -o -overlay -modfile -vettool -C -ldflags -gcflags -asmflags -pkgdir"),
@@ -239,7 +243,7 @@ _AWK_ACTS = re.compile(r"system|getline|[|>@]|ARG[VC]|close|ENVIRON|PROCINFO")
 
 
 def known(values: Sequence[str | None]) -> str | None:
-    """The name under which a command's options are listed as safe, if they are: `git log`, `ls`."""
+    """Return the entry of READERS that lists the safe options of a command (`git log`, `ls`), or None."""
     if not values or values[0] is None:
         return None
     if len(values) > 1 and f"{values[0]} {values[1]}" in SAFE:
@@ -248,9 +252,9 @@ def known(values: Sequence[str | None]) -> str | None:
 
 
 def doubt(words: Sequence[Sequence[str]], named: int) -> str | None:
-    """Why a command does more than a rule that names its first `named` words was given for; None when it does not.
+    """Explain why a command exceeds the purpose of a rule that names its first `named` words; None when it does not.
 
-    `words` holds for each word of the command every text that it may be.
+    `words` holds for each word of the command every text that it may expand to.
     """
     if not words or not words[0]:
         return None
@@ -270,12 +274,12 @@ def doubt(words: Sequence[Sequence[str]], named: int) -> str | None:
 
 
 class _Risky:
-    """Judges the words of one command."""
+    """Decides which words of one command are risky."""
 
     def __init__(self, program: str, second: str, listed: str | None) -> None:
         self.program = program
         self.listed = listed
-        self.ahead = second.startswith("-")  # options of the program itself come before what it does
+        self.ahead = second.startswith("-")  # options of the program itself come before its subcommand
         own, sub = RISKY.get(program, ProgramOptions()), RISKY.get(f"{program} {second}", ProgramOptions())
         self.options = (
             SAFE[listed] if listed is not None else ProgramOptions(own.flags + sub.flags, "", own.long | sub.long)
@@ -292,19 +296,19 @@ class _Risky:
         if value.startswith("--"):
             if self.listed is not None:
                 return name not in self.options.long
-            # Most programs take the beginning of a name for the whole.
+            # Most programs accept an abbreviated option name.
             return any(each.startswith(name) for each in (*RISKY_ANYWHERE, *self.options.long))
         if self.listed is None:
-            return any(letter in self.options.flags for letter in value[1:]) or name_of(value) in RISKY_ANYWHERE
-        for letter in value[1:]:
-            if letter in self.options.valued:
+            return any(flag in self.options.flags for flag in value[1:]) or name_of(value) in RISKY_ANYWHERE
+        for flag in value[1:]:
+            if flag in self.options.valued:
                 return False
-            if letter not in self.options.flags:
+            if flag not in self.options.flags:
                 return True
         return False
 
     def operand(self, value: str, *, first: bool) -> bool:
-        """A word that is no option, and still says what is run or written."""
+        """Return whether a word that is not an option still selects a command to run or a file to write."""
         match self.program:
             case "awk" | "gawk" | "mawk" | "nawk":
                 return _AWK_ACTS.search(value) is not None
@@ -315,7 +319,7 @@ class _Risky:
             case "make" | "gmake":
                 return "=" in value
             case "tar":
-                return first and any(letter in RISKY["tar"].flags for letter in value)
+                return first and any(flag in RISKY["tar"].flags for flag in value)
             case "less" | "more" | "vi" | "vim" | "view" | "man":
                 return value.startswith("+")
             case "curl":
@@ -324,12 +328,12 @@ class _Risky:
 
 
 def name_of(value: str) -> str:
-    """The name of an option behind one dash."""
+    """Return the name of an option with a single dash."""
     return value[1:].partition("=")[0]
 
 
 def _sed_doubt(words: Sequence[Sequence[str]], named: int) -> str | None:
-    """A script of sed may write files and run commands: only the plain ones are vouched for."""
+    """Explain why a sed script is risky: scripts can write files and run commands, and only plain ones are accepted."""
     scripts: list[tuple[int, str]] = []
     expected = False
     for at, values in enumerate(words[1:], 1):

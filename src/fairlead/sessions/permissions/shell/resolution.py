@@ -1,8 +1,9 @@
-"""What the words of a shell line lead to: variables of the line, folders that it changes to, every path that a word may
-be. Pure; the disk is two functions of the caller.
+"""Resolution of the words of a shell line: its variables, the folders that it changes to, every path that a word may
+mean. Pure; the caller passes two functions that read the disk.
 
-Nothing is run in order: a variable has every value that the line gives it, and a relative word is looked for in every
-folder that the line may be in. What cannot be worked out is `unknown`, and more than the bounds `lost`.
+The order of the commands is ignored: a variable has every value that the line assigns to it, and a relative word is
+resolved in every folder that the line may be in. The values of a word that cannot be determined are None; `lost`
+explains why the resolution is incomplete, for example because the line exceeds the bounds.
 """
 
 import re
@@ -18,12 +19,12 @@ from fairlead.sessions.permissions.shell.expansion import MOST_VALUES, ShellDial
 from fairlead.sessions.permissions.shell.line import Redirection, ShellAnalysis, SimpleCommand, Word
 from fairlead.sessions.permissions.shell.wrappers import FOUND_WORD, UNKNOWN_WORD, base_name
 
-_MOST_FOLLOWED = 512  # paths of one line whose links are followed
+_MOST_FOLLOWED = 512  # paths per line whose links are followed
 _MOST_FOLDERS = 8
 _LOOP = re.compile(r"\b(?:for|while|until|select|repeat|foreach)\b|\(\)")
 _FOLDER_OPTIONS = names("-C -d --directory --chdir --cwd --prefix --cd --root --base --path")
 
-# Their words are never names of files that they open: what such a word becomes shows and changes nothing.
+# They never open a file named by their words, so the value of such a word reveals and changes nothing.
 PLAIN = names(
     "echo printf true false : sleep seq exit return break continue pwd whoami id test [ basename dirname kill"
 )
@@ -31,7 +32,7 @@ MOVES = names("cd chdir pushd popd")
 
 
 class Argument(msgspec.Struct, frozen=True):
-    """A word of a command: every text that it may become (None: not known), and every place that these may be."""
+    """A word of a command: every text that it may expand to (None: not known), and every place that these may mean."""
 
     word: Word
     values: tuple[str, ...] | None
@@ -39,9 +40,9 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 class ResolvedLine(msgspec.Struct, frozen=True):
-    """A line, followed. `commands` and `targets` are in the order of the analysis (targets: of its redirections).
+    """A resolved line. `commands` and `targets` are in the order of the analysis (targets: of its redirections).
 
-    `lost`: why not all of it was looked at.
+    `lost`: why the resolution is incomplete, None when it is complete.
     """
 
     folders: tuple[str, ...]
@@ -93,7 +94,7 @@ class _Follower:
         if not pairs and not analysis.counted:
             return
         found: dict[str, tuple[str, ...] | None] = {}
-        for _ in range(3):  # one may be made of another that comes later in a loop
+        for _ in range(3):  # in a loop, a variable may depend on one that is assigned later in the text
             for name, raw in pairs:
                 self._gets(found, name, expand(raw, self.shell, assigned=True) if raw else ("",))
             for counted in analysis.counted:
@@ -109,7 +110,7 @@ class _Follower:
         found[name] = None if both is None or len(both) > MOST_VALUES else both
 
     def moves(self, analysis: ShellAnalysis) -> None:
-        """Every folder that the line may be in."""
+        """Collect every folder that the line may be in."""
         moving = [command for command in analysis.commands if base_name(command.name or "") in MOVES]
         if moving and _LOOP.search(analysis.raw):
             self.lost = "the line changes its folder in a loop"
@@ -125,7 +126,7 @@ class _Follower:
             for target in targets:
                 for folder in self.shell.folders:
                     found |= dict.fromkeys(self.places(target or "/", folder))
-                    # A shell goes up from where it was told to be, links not followed.
+                    # A shell applies `..` to the path as it was given, without following links.
                     found[tidy(absolute(_literal(target or "/"), folder, None))] = None
             if len(found) > _MOST_FOLDERS:
                 self.lost = "the line changes its folder too often"
@@ -135,7 +136,7 @@ class _Follower:
         folders: dict[str, None] = dict.fromkeys(self.shell.folders)
         previous = ""
         for word in command.words[1:]:
-            # Options by which a program looks elsewhere for its other words.
+            # Options that set the folder in which the program resolves its other words.
             if previous in _FOLDER_OPTIONS or word.raw.startswith("-C") or word.lead.split("=")[0] in _FOLDER_OPTIONS:
                 for value in expand(word.raw, self.shell) or ():
                     for path in candidates(value):
@@ -153,7 +154,10 @@ def follow(
     resolve: Resolve,
     entries: Entries,
 ) -> ResolvedLine:
-    """Follow a line, beginning in one of these folders; `others` are words of no command that may be paths too."""
+    """Resolve a line that starts in one of these folders.
+
+    `others` are words that belong to no command and may be paths too.
+    """
     walk = _Follower(folders, home, resolve, entries)
     walk.variables(analysis)
     walk.moves(analysis)
@@ -166,7 +170,8 @@ def follow(
 
 
 def candidates(value: str) -> Iterator[str]:
-    """The texts in a word that a program may take as a path: all of it, an option's value, a list's part, a URL's."""
+    """Yield the texts in a word that a program may take as a path: the whole word, the value of an option, an item of a
+    list, the path of a URL."""
     if not value:
         return
     yield value
@@ -185,10 +190,10 @@ def candidates(value: str) -> Iterator[str]:
 
 
 def _literal(path: str) -> str:
-    """A path whose `~` means nothing any more: it was expanded, or was quoted."""
+    """Return the path with a literal `~`: it was expanded already, or was quoted."""
     return "./" + path if path.startswith("~") else path
 
 
 def written(analysis: ShellAnalysis, followed: ResolvedLine) -> Iterator[tuple[Redirection, Argument]]:
-    """The redirections, each with what it leads to."""
+    """Yield the redirections, each with its resolved target."""
     yield from zip(analysis.redirections, followed.targets, strict=True)

@@ -1,7 +1,7 @@
-"""Why a shell line asks although rules name all of its commands: where its words lead, and what its options do. Pure.
+"""Reasons to ask about a shell line although rules name all of its commands: its paths and its options. Pure.
 
-A rule such as `Bash(cat:*)` was given for files of the project. What is not known before it runs, what goes through the
-gateway's own folders, through /proc or to its port, and what would be written besides, is left to a person.
+A rule such as `Bash(cat:*)` is meant for files of the project. A person decides about words that are known only at run
+time, about access to the gateway's own folders, to /proc or to the gateway's port, and about files written in addition.
 """
 
 import unicodedata
@@ -21,7 +21,7 @@ from fairlead.sessions.permissions.shell.wrappers import SHELLS, WRAPPERS, base_
 _DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _COMMON_PORTS = (80, 443)
 
-# How programs go down into folders: always, with these options, or never. Of others it is not known.
+# Which programs descend into folders: always, with these options, or never. For other programs it is not known.
 _RECURSIVE = names("find du rg ag ack fd fdfind tree tar zip rsync scp 7z cpio")
 _RECURSIVE_WITH = {
     "ls": ("R", names("--recursive")),
@@ -34,7 +34,7 @@ _FLAT = (
     | MOVES
     | names("sort uniq sed awk gawk mawk mkdir rmdir touch file jq tee xxd od git")
 )
-# They write nothing themselves; what they run is a command of its own here.
+# They write nothing themselves; the commands that they run are listed separately.
 _LOOKING = names(
     "find rg fd ag ack tree sort uniq sed awk gawk mawk jq file md5sum sha1sum sha256sum xxd od hexdump strings"
 )
@@ -42,11 +42,11 @@ _MOST_FOLDERS = 32
 _BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
 
 MayWrite = Callable[[tuple[str, ...]], str | None]
-"""Why a file at these places may not be written, or None."""
+"""Returns why a file at these places may not be written, or None."""
 
 
 def doubt(facts: CallFacts, context: PolicyContext, named: Sequence[float], may_write: MayWrite) -> str | None:
-    """The first reason to ask. `named`: for each command how many of its words a rule names."""
+    """Return the first reason to ask. `named`: for each command how many of its words a rule names."""
     line, followed = facts.shell, facts.followed
     if line is None or followed is None:
         return None
@@ -81,7 +81,7 @@ def _unknown(command: SimpleCommand, arguments: Sequence[Argument]) -> str | Non
 def _above(
     command: SimpleCommand, arguments: Sequence[Argument], followed: ResolvedLine, closed: tuple[str, ...]
 ) -> str | None:
-    """A program that goes down from above a closed folder would look into it."""
+    """Check for a program that descends from above a closed folder and so would read it."""
     name = base_name(command.name or "")
     recursive = _is_recursive(name, arguments)
     if recursive is False:
@@ -93,16 +93,16 @@ def _above(
 
 
 def _is_recursive(name: str, arguments: Sequence[Argument]) -> bool | None:
-    """None: it is not known of this program."""
+    """Return whether the program descends into folders; None when that is not known."""
     if name in _RECURSIVE:
         return True
     if name in _RECURSIVE_WITH:
-        letters, long = _RECURSIVE_WITH[name]
+        flags, long = _RECURSIVE_WITH[name]
         values = [value for argument in arguments for value in argument.values or () if value.startswith("-")]
         return any(
             any(each.startswith(value.partition("=")[0]) for each in long)
             if value.startswith("--")
-            else any(letter in letters for letter in value)
+            else any(flag in flags for flag in value)
             for value in values
         )
     return False if name in _FLAT or name in WRAPPERS or name in SHELLS else None
@@ -114,7 +114,7 @@ def _options(arguments: Sequence[Argument], count: float) -> str | None:
 
 
 def _port(command: SimpleCommand, arguments: Sequence[Argument], context: PolicyContext) -> str | None:
-    """Anything that may be one of the gateway's ports, for a program that may dial."""
+    """Check for a number that may be one of the gateway's ports, in a program that may open connections."""
     name = base_name(command.name or "")
     ports = [port for port in context.fences.ports if port not in _COMMON_PORTS]
     if name in program_options.READERS or name in PLAIN or name in _LOOKING or not ports:
@@ -141,7 +141,7 @@ def _protected(command: SimpleCommand, arguments: Sequence[Argument], count: flo
 def _repository(
     command: SimpleCommand, arguments: Sequence[Argument], followed: ResolvedLine, context: PolicyContext
 ) -> str | None:
-    """git believes the settings of any folder that looks like a bare repository, and runs what they name."""
+    """Check for folders that look like a bare repository: git trusts their settings and runs the programs they name."""
     if base_name(command.name or "") != "git":
         return None
     named = [place for argument in arguments[1:] for place in argument.places][:_MOST_FOLDERS]

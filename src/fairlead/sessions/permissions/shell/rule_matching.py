@@ -1,7 +1,7 @@
-"""Rules for shell commands: how far a rule's words reach into a parsed line. Pure.
+"""Rules for shell commands: which words of a parsed line a rule covers. Pure.
 
 Content is `words:*` (the command begins with these words, each a whole word) or `words` (exactly this command);
-a `*` at the end of a word stands for the rest of that word. A text of several commands matches only as a whole.
+a `*` at the end of a word matches the rest of that word. Content with several commands matches only the whole line.
 """
 
 from collections.abc import Sequence
@@ -27,21 +27,21 @@ class PatternWord(msgspec.Struct, frozen=True):
         return word.value.startswith(self.text) if self.open_end else word.value == self.text
 
     def may_match(self, word: Word) -> bool:
-        """Whether the word could turn out to match once it is expanded."""
+        """Return whether the word could match after its expansion."""
         if word.value is not None:
             return self.matches(word)
         return self.text.startswith(word.lead) or (self.open_end and word.lead.startswith(self.text))
 
 
 class ShellPattern(msgspec.Struct, frozen=True):
-    """The content of a Bash rule, read. Without `words` it can only equal the whole line."""
+    """The parsed content of a Bash rule. Without `words` it can only match the text of the whole line."""
 
     text: str
     words: tuple[PatternWord, ...]
     prefix: bool
 
     def reach(self, command: SimpleCommand) -> float:
-        """How many words of the command this rule names: 0 when it does not match, infinite when it names all."""
+        """Return how many words of the command this rule names: 0 without a match, infinite when it names all."""
         words = command.words
         if not self.words or len(words) < len(self.words) or (not self.prefix and len(words) > len(self.words)):
             return 0
@@ -50,7 +50,7 @@ class ShellPattern(msgspec.Struct, frozen=True):
         return len(self.words) if self.prefix else inf
 
     def refuses(self, command: SimpleCommand) -> bool:
-        """Matching for refusal: `/bin/rm` is rm too."""
+        """Match for a deny or ask rule: `/bin/rm` counts as rm too."""
         if self.reach(command) > 0:
             return True
         name = command.name
@@ -60,7 +60,7 @@ class ShellPattern(msgspec.Struct, frozen=True):
         return self.reach(SimpleCommand((Word(plain, plain, plain), *command.words[1:]), command.raw)) > 0
 
     def may_refuse(self, command: SimpleCommand) -> bool:
-        """Whether the command could be what the rule refuses: unknown words, or options between the named ones."""
+        """Return whether the rule could refuse the command: a word is unknown, or options separate the named ones."""
         if not self.words or not command.words:
             return False
         first = command.words[0]
@@ -71,7 +71,7 @@ class ShellPattern(msgspec.Struct, frozen=True):
         for pattern in self.words[1:]:
             for word in rest:
                 if word.value is None and pattern.may_match(word):
-                    return True  # it can become several words, and so all that the rule still names
+                    return True  # it can expand to several words: all the words that the rule still names
                 if pattern.matches(word):
                     break
             else:
@@ -81,7 +81,7 @@ class ShellPattern(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def shell_pattern(content: str) -> ShellPattern:
-    """Read the content of a Bash rule. Never raises; `problem_with` says what a person should correct."""
+    """Parse the content of a Bash rule. Never raises; `problem_with` explains how to correct it."""
     prefix = content.endswith(":*")
     text = content[:-2] if prefix else content
     return ShellPattern(content.strip(), _pattern_words(text), prefix)
@@ -106,7 +106,7 @@ def _pattern_words(text: str) -> tuple[PatternWord, ...]:
 
 
 def problem_with(content: str) -> str | None:
-    """Why the content of a Bash rule would not do what it says, in words for a person; None when it would."""
+    """Explain to a person why the content of a Bash rule would not work as written; None when it would."""
     pattern = shell_pattern(content)
     if content == ANYTHING or pattern.words:
         return None
@@ -116,9 +116,9 @@ def problem_with(content: str) -> str | None:
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """What the allow rules leave of a line: nothing, or the first thing that they do not speak for.
+    """Whether allow rules cover a line. `missing`: the first part that they do not cover, None when they cover all.
 
-    `named`: for each command how many of its words the rules name; `whole`: a rule is the very text of the line.
+    `named`: for each command how many of its words the rules name; `whole`: the text of a rule equals the whole line.
     """
 
     missing: str | None
@@ -128,7 +128,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 def coverage(analysis: ShellAnalysis, patterns: Sequence[ShellPattern]) -> Coverage:
-    """Whether these allow rules speak for all of a line, redirections apart; `used` are the rules that did."""
+    """Check whether these allow rules cover a whole line except its redirections; `used` are the rules that did."""
     whole = [i for i, p in enumerate(patterns) if not p.prefix and p.text == analysis.raw.strip()]
     if whole and analysis.knowable:
         return Coverage(None, (whole[0],), (inf,) * len(analysis.commands), whole=True)
@@ -161,12 +161,15 @@ def _best_reach(command: SimpleCommand, patterns: Sequence[ShellPattern]) -> tup
 
 
 def _vouched(problem: ParseProblem, reaches: Sequence[float]) -> bool:
-    """A rule for exactly this command has seen what it hides, unless the text itself is not what would run."""
+    """Return whether a rule for exactly this command accepts the problem.
+
+    It does, unless the text differs from the command that would run.
+    """
     return problem.kind not in UNKNOWABLE and problem.command is not None and reaches[problem.command] == inf
 
 
 def refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
-    """Whether a rule holds against a line: any command of it matches, hidden ones too, or its bare text does."""
+    """Return whether a deny or ask rule matches a line: one of its commands, hidden ones too, or its plain text."""
     raw = analysis.raw.split()
     words = pattern.text.removesuffix(":*").split() if pattern.prefix else pattern.text.split()
     if raw == words or (pattern.prefix and words and raw[: len(words)] == words):
@@ -175,14 +178,14 @@ def refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
 
 
 def may_be_refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
-    """Whether a rule could hold against what a line turns out to run."""
+    """Return whether a deny or ask rule could match the commands that the line runs in the end."""
     if any(problem.kind not in OPEN for problem in analysis.problems):
         return True
     return any(pattern.may_refuse(command) for command in analysis.commands)
 
 
 def path_words(analysis: ShellAnalysis) -> list[Word]:
-    """Every word that could name a file: arguments, values of options and assignments, targets."""
+    """Return every word that could name a file: arguments, values of options and assignments, redirection targets."""
     assignments = [*analysis.assignments, *(a for command in analysis.commands for a in command.assignments)]
     words = [redirection.target for redirection in analysis.redirections]
     words.extend(word for command in analysis.commands for word in command.words)

@@ -1,7 +1,7 @@
-"""Commands that run other commands: what they hide, as far as their words tell. Tables first, then one reader.
+"""Commands that run other commands, and the inner commands as far as they follow from the words. Tables, then a reader.
 
-A name that is in no table here is an ordinary command: `python -c ...` is just python, and whoever allows
-`python:*` has allowed all of it. An option that a table does not know makes the wrapper opaque: it asks.
+A name that is in none of these tables is an ordinary command: `python -c ...` is just python, and a rule that allows
+`python:*` allows all of it. An option that a table does not list makes the wrapper opaque: a person is asked.
 """
 
 import re
@@ -14,16 +14,16 @@ from fairlead.sessions.permissions.shell.line import ProblemKind, Word
 
 
 class Wrapper(msgspec.Struct, frozen=True):
-    """How to find the hidden command behind a wrapper's own words."""
+    """How to find the inner command after the wrapper's own words."""
 
-    flags: str = ""  # short options without a value, as letters
+    flags: str = ""  # short options without a value, one character each
     valued: str = ""  # short options with a value
     long_flags: frozenset[str] = frozenset()
     long_valued: frozenset[str] = frozenset()
-    operands: int = 0  # words of its own between the options and the command
+    operands: int = 0  # operands of the wrapper between its options and the command
     assignments: bool = False  # takes NAME=value words before the command
-    shell: bool = False  # joins the rest and gives it to a shell
-    feeds: bool = False  # adds words from elsewhere to the command
+    shell: bool = False  # joins the remaining words and passes them to a shell
+    feeds: bool = False  # appends words from another source to the command
 
 
 WRAPPERS: dict[str, Wrapper] = {
@@ -31,7 +31,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "builtin": Wrapper(),
     "exec": Wrapper(flags="cl", valued="a"),
     "nohup": Wrapper(),
-    "-": Wrapper(),  # zsh: with a dash before its name; env: with nothing of the environment
+    "-": Wrapper(),  # zsh: runs the command with a dash before its name; env: with an empty environment
     "noglob": Wrapper(),
     "nocorrect": Wrapper(),
     "busybox": Wrapper(),
@@ -80,21 +80,21 @@ WRAPPERS: dict[str, Wrapper] = {
 
 SHELLS = names("sh bash zsh dash ksh mksh ash rbash fish csh tcsh")
 
-# They run commands in ways whose words we do not read: somewhere else, later, or as somebody else.
+# They run commands elsewhere (another machine, another root), later, or as another user. Their words are not analysed.
 OPAQUE = names(
     "parallel ssh script su runuser pkexec run0 chroot unshare nsenter flock strace ltrace systemd-run at batch "
     "crontab entr expect unbuffer coproc toybox start-stop-daemon chrt taskset numactl setpriv capsh bwrap firejail "
     "proxychains torsocks faketime catchsegv valgrind gdb rlwrap dbus-run-session xvfb-run screen tmux"
 )
 
-# Builtins that change what later words mean, or evaluate their words once more (subscripts can run commands).
+# Builtins that change the meaning of later words, or evaluate their own words again (subscripts can run commands).
 EVALUATING = names(
     "alias unalias shopt enable hash bind complete compgen compopt mapfile readarray read let getopts unset "
     "declare typeset local readonly export fc history setopt unsetopt zmodload autoload functions zstyle emulate "
     "sched zle vared print repeat always fg bg disown suspend caller"
 )
 
-# Words that only the grammar may use: as a command they mean that grammar and shell do not agree.
+# Reserved words. As a command name they show that the grammar and the shell read the line differently.
 RESERVED = names(
     "if then elif else fi for while until do done case esac select function in { } ! [[ ]] coproc end foreach"
 )
@@ -106,14 +106,17 @@ _FIND_WRITES = names("-fprint -fprint0 -fprintf -fls")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 
 UNKNOWN_WORD = Word("…", None, "")
-"""A word that comes from elsewhere: what xargs reads, what find finds."""
+"""A word from another source: the input of xargs, or a path that find found."""
 
 FOUND_WORD = Word("{}", None, "")
-"""What find itself removes: names below where it starts, links not followed."""
+"""The operand of `find -delete`: names below the starting folder, links not followed."""
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """A hidden command: its words, or shell text still to be read. `named`: the outer words that spell it out."""
+    """An inner command: its words, or shell text that is still to be parsed.
+
+    `named`: the number of outer words that a rule must name to cover this command too.
+    """
 
     words: tuple[Word, ...] = ()
     code: str | None = None
@@ -121,7 +124,7 @@ class Inner(msgspec.Struct, frozen=True):
 
 
 class Unwrapped(msgspec.Struct, frozen=True):
-    """What one command hides. `trouble` says why that cannot be known."""
+    """The inner commands of one command. `trouble` explains why they cannot be determined."""
 
     inner: tuple[Inner, ...] = ()
     assignments: tuple[str, ...] = ()
@@ -136,7 +139,7 @@ def base_name(name: str) -> str:
 
 
 def unwrap(words: Sequence[Word]) -> Unwrapped:
-    """What the command of these words hides; its first word must be known."""
+    """Return the inner commands of the command with these words; the value of the first word must be known."""
     full = words[0].value or ""
     name = base_name(full)
     if name in WRAPPERS:
@@ -163,12 +166,12 @@ def _hides(name: str) -> Unwrapped:
 
 
 def _evaluates(name: str, words: Sequence[Word]) -> bool:
-    """Builtins that are harmless except with certain options, which must then not be hidden either."""
+    """Return whether a builtin that is harmless without certain options has one of them, or a word that may be one."""
     if name == "set":
         return any(word.value is None or not _SET_WORDS.fullmatch(word.value) for word in words[1:])
     if name not in _MATHS:
         return False
-    # zsh reads numbers as arithmetic, and arithmetic runs what stands in a subscript.
+    # zsh evaluates numbers as arithmetic, and arithmetic runs commands in subscripts.
     if any("$" in word.value or "`" in word.value for word in words[1:] if word.value is not None):
         return True
     if name == "printf":
@@ -179,7 +182,7 @@ def _evaluates(name: str, words: Sequence[Word]) -> bool:
 
 
 def _code(words: Sequence[Word], named: int) -> Unwrapped:
-    """Words that a shell will read once more, joined by spaces."""
+    """Return the words, joined by spaces, as shell text: a shell parses them again."""
     values = [word.value for word in words]
     if not values:
         return Unwrapped()
@@ -215,7 +218,7 @@ def _unwrap_by_table(name: str, wrapper: Wrapper, words: Sequence[Word]) -> Unwr
 
 
 def _skip_options(wrapper: Wrapper, words: Sequence[Word]) -> int | None:
-    """The index of the first word after the options; None when one of them is not in the table or not known."""
+    """Return the index of the first word after the options; None when an option is not in the table or not known."""
     at = 1
     while at < len(words):
         value = words[at].value
@@ -234,18 +237,18 @@ def _skip_options(wrapper: Wrapper, words: Sequence[Word]) -> int | None:
             else:
                 return None
             continue
-        letters = value[1:].lstrip(wrapper.flags)
-        if not letters:
+        rest = value[1:].lstrip(wrapper.flags)
+        if not rest:
             at += 1
-        elif letters[0] in wrapper.valued:
-            at += 2 if len(letters) == 1 else 1
+        elif rest[0] in wrapper.valued:
+            at += 2 if len(rest) == 1 else 1
         else:
             return None
     return at
 
 
 def _placeholder(options: Sequence[Word]) -> str | None:
-    """The text that xargs replaces in the command's words, if it was told one."""
+    """Return the text that xargs replaces in the command's words, if its options set one."""
     values = [word.value or "" for word in options]
     for index, value in enumerate(values):
         if value == "-I":
@@ -258,7 +261,7 @@ def _placeholder(options: Sequence[Word]) -> str | None:
 
 
 def _unwrap_shell(name: str, words: Sequence[Word]) -> Unwrapped:
-    """`bash -c TEXT` is read; `bash FILE` is as plain as the file's name; all else reads its standard input."""
+    """Parse TEXT of `bash -c TEXT`. `bash FILE` is known by its file name; any other form reads standard input."""
     at = 1
     while at < len(words):
         value = words[at].value
@@ -294,7 +297,7 @@ def _unwrap_find(words: Sequence[Word]) -> Unwrapped:
             at += 1
             writes.append(words[at] if at < len(words) else UNKNOWN_WORD)
         elif word.value is None and (not word.lead or word.lead[0] == "-"):
-            return _hides("find")  # it could become -exec
+            return _hides("find")  # it could expand to -exec
         at += 1
     return Unwrapped(inner=tuple(inner), writes=tuple(writes))
 
