@@ -246,7 +246,7 @@ class HappyClient:
         self.tracer = Tracer()
 
     def receive(self, seq: int, message: Any) -> bool:
-        """Take a live message. False: an earlier one is missing; nothing was taken, so fetch from `state.last_seq` on."""
+        """Take a live message. False: an earlier one is missing, nothing was taken; fetch from `state.last_seq` on."""
         if seq <= self.state.last_seq:
             return True
         if seq != self.state.last_seq + 1:

@@ -54,7 +54,7 @@ class Gate:
         return await self._ask(call, arguments, verdict, reason if decision == "ask" else None)
 
     async def _pre_tool_use(self, call: Record, arguments: Record) -> tuple[str | None, str, Record]:
-        """The strictest decision of the hooks (deny, ask, allow, none), its reason, and the input with their changes."""
+        """Return the strictest hook decision (deny, ask, allow, none), its reason, and the changed input."""
         about = {"tool_name": call["name"], "tool_input": arguments, "tool_use_id": call["id"]}
         try:
             answers = await self._session.hooks.fire(
