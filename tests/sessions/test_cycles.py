@@ -103,7 +103,7 @@ async def test_a_turn_goes_on_under_its_id_in_the_next_gateway(tmp_path: Path) -
     said = [{"type": "text", "text": "after"}]
     rig.kind.transcript = [row("assistant", "u9", said, id="m2", stop_reason="end_turn")]
     rig = await restarted(rig)
-    await rig.until(lambda: rig.state().turn is None and not rig.loaded().runner.following)
+    await rig.until(lambda: rig.state().turn is None and not rig.loaded().supervisor.following)
     log = await rig.log()
     texts = [event for event in log if isinstance(event, ev.Text)]
     (end,) = [event for event in log if isinstance(event, ev.TurnEnded)]

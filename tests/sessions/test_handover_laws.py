@@ -124,7 +124,7 @@ class Story:
 
     async def restart(self) -> None:
         """The process of the gateway is gone from one moment to the next, and its agent's with it."""
-        rig, runner = self.rig, self.loaded.runner
+        rig, runner = self.rig, self.loaded.supervisor
         runner._closing = True
         pending = {*self.asked, *([runner._dispatching] if runner._dispatching is not None else [])}
         for task in pending:
@@ -145,7 +145,7 @@ class Story:
     async def end(self) -> None:
         """Everybody finishes what they have begun."""
         for _ in range(3000):
-            state, runner = self.loaded.core.state, self.loaded.runner
+            state, runner = self.loaded.core.state, self.loaded.supervisor
             if all(task.done() for task in self.asked) and not (runner.busy or state.turn):
                 break
             if self.agent is not None and state.turn is not None:
@@ -225,7 +225,7 @@ def test_whatever_happens_around_a_hand_over(steps: list[str]) -> None:
         assert state == story.loaded.core.state
         assert (fold.state.handover, fold.state.queue, fold.state.turn) == (None, [], None)
         if story.agent is not None:
-            assert story.loaded.runner.agent is story.agent
+            assert story.loaded.supervisor.agent is story.agent
         await story.restart()
         await story.end()
         again = story.loaded.core.state

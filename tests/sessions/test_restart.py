@@ -257,7 +257,7 @@ async def test_an_exit_is_told_once_though_the_gateway_died_right_after_telling_
     for child in children:
         await rig.services.remember_child(child)
     rig = await restarted(rig)
-    await rig.until(lambda: not rig.loaded().runner.following)
+    await rig.until(lambda: not rig.loaded().supervisor.following)
     assert await rig.services.children() == [] and rig.kind.followed == []
     assert (await rig.kinds()).count("agent.exited") == 1
     await rig.stop()

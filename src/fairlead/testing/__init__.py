@@ -1,1 +1,1 @@
-"""Stand-ins, reference clients and conformance suites, for our tests and other people's; needs no pytest."""
+"""Stand-ins, reference clients and conformance suites, for Fairlead's tests and other projects'; needs no pytest."""

@@ -1,11 +1,11 @@
-"""The reference client of claudecodeui's chat: what an app shows of its sessions, and what it says. Pure, public.
+"""The reference client of claudecodeui's chat: what an app shows of its sessions, and what it sends. Pure, public.
 
 client = ClaudeCodeUiClient(write=socket_send)
-client.feed(frame)                          # each frame that came
+client.feed(frame)                          # each received frame
 client.subscribe("...")                     # from the last number that this client has of the session
 client.send("...", "hello")
-client.loaded("...", page["messages"])      # history, as GET messages gave it
-client.closed(); client.opened(write=...)   # a new connection: every session goes on where it was
+client.loaded("...", page["messages"])      # history, as GET messages returned it
+client.closed(); client.opened(write=...)   # a new connection: every session continues at its position
 """
 
 import json
@@ -20,7 +20,7 @@ ROWS = frozenset({"text", "thinking", "tool_use", "tool_result", "error", "task_
 
 
 class Shown(msgspec.Struct):
-    """One session as it is shown. `seq` is the place of the last frame, from which a lost connection goes on."""
+    """One session as the app shows it. `seq` is the number of the last frame; a new connection continues after it."""
 
     rows: list[Frame] = []
     history: list[Frame] = []
@@ -32,14 +32,14 @@ class Shown(msgspec.Struct):
     processing: bool = False
     gaps: int = 0
     errors: list[str] = []
-    """Codes of what was wrong with what this client asked."""
+    """Codes of the errors that answered this client's frames."""
     notes: list[str] = []
-    """What this client alone was told, beside the runs."""
+    """Notes that only this client received, outside of runs."""
     seq: int = 0
 
     @property
     def merged(self) -> list[Frame]:
-        """History, and behind it what it does not have yet: by ids, and a text that was streamed by what it says."""
+        """History, followed by rows that it does not have yet: compared by id, and a streamed text by its content."""
         ids = {row["id"] for row in self.history}
         calls = {row["toolId"] for row in self.history if row["kind"] == "tool_use" and "toolResult" in row}
         texts = {row["content"].strip() for row in self.history if row["kind"] == "text"}
@@ -59,7 +59,7 @@ class ClaudeCodeUiClient:
         """The last `session_upserted` of each session."""
         self.progress: list[Frame] = []
         self.errors: list[str] = []
-        """Codes of errors that were about no session."""
+        """Codes of errors that name no session."""
         self._write = write
 
     # --- the connection
@@ -72,7 +72,7 @@ class ClaudeCodeUiClient:
         if self.sessions:
             self.subscribe(*self.sessions)
 
-    # --- what comes
+    # --- receiving
 
     def feed(self, text: str | bytes) -> None:
         self.apply(json.loads(text))
@@ -99,7 +99,7 @@ class ClaudeCodeUiClient:
         shown = self.sessions.setdefault(session, Shown())
         shown.errors.append(frame["code"])
         if frame["code"] == "REPLAY_GAP":
-            # What it has is not what there is: history is to be read again, and numbers begin anew.
+            # The client's copy is out of date: it must read history again, and its numbers restart.
             shown.gaps += 1
             shown.rows, shown.streaming, shown.seq = [], "", 0
 
@@ -139,7 +139,7 @@ class ClaudeCodeUiClient:
             shown.rows.append(frame)
 
     def _finish(self, shown: Shown, whole: Frame | None = None) -> None:
-        """`whole`: the text that has ended, where it is one that history has too."""
+        """`whole`: the text that has ended, if history has it too."""
         if whole is not None:
             shown.rows.append({**whole, "kind": "text"})
         elif shown.streaming.strip():
@@ -147,10 +147,10 @@ class ClaudeCodeUiClient:
         shown.streaming = ""
 
     def loaded(self, session: str, messages: Sequence[Frame]) -> None:
-        """The newest page of history, as REST gave it."""
+        """Take the newest page of history, as REST returned it."""
         self.sessions.setdefault(session, Shown()).history = list(messages)
 
-    # --- what it says
+    # --- sending
 
     def send(self, session: str, content: str, **fields: Any) -> bool:
         self.sessions.setdefault(session, Shown())
@@ -160,7 +160,7 @@ class ClaudeCodeUiClient:
         return self._say({"type": "chat.abort", "sessionId": session})
 
     def subscribe(self, *sessions: str) -> bool:
-        """From where this client is in each of them."""
+        """Subscribe to each session from this client's position in it."""
         places = [{"sessionId": name, "lastSeq": self.sessions.setdefault(name, Shown()).seq} for name in sessions]
         return self._say({"type": "chat.subscribe", "sessions": places})
 

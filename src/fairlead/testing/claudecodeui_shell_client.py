@@ -1,4 +1,4 @@
-"""A client of claudecodeui's /shell as its app is one: what it shows, what it was told, and what it makes of it."""
+"""A client of claudecodeui's /shell that behaves like its app: what it shows, receives and derives from the output."""
 
 import re
 from typing import Any, Final
@@ -10,8 +10,8 @@ _EXITED: Final = re.compile(r"Process exited with code (\d+)")
 
 
 class ClaudeCodeUiShellClient:
-    """Pure: frames in. `text` is all output as it came, `screen` what a person would see, `exit_codes` what its app
-    reads out of the output, one for each program that has ended."""
+    """Pure: takes frames. `text` is all output unchanged, `screen` what a person would see, `exit_codes` the codes that
+    the app parses from the output, one for each program that has ended."""
 
     def __init__(self, columns: int = 80, rows: int = 24) -> None:
         self.screen = Emulator(columns, rows)
@@ -29,7 +29,7 @@ class ClaudeCodeUiShellClient:
         return self.outputs.count(RECONNECTED)
 
     def init(self, folder: str, **more: Any) -> dict[str, Any]:
-        """The frame by which the app begins, with all its fields."""
+        """The app's first frame, with all its fields."""
         frame: dict[str, Any] = {
             "type": "init",
             "projectPath": folder,

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test turns it."""
+"""A clock that advances only when a test advances it."""
 
 import asyncio
 import heapq
@@ -18,7 +18,7 @@ class ManualTimer:
 
 
 class ManualClock:
-    """Implements `fairlead.system.clock.Clock`. Time passes only in `advance`; timers fire in their order."""
+    """Implements `fairlead.system.clock.Clock`. Time passes only in `advance`; timers fire in order."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._origin_ms = now_ms
@@ -47,11 +47,11 @@ class ManualClock:
 
     @property
     def waiting(self) -> int:
-        """How many timers are set: a test waits for this before it turns the clock."""
+        """The number of pending timers: a test waits for this before it advances the clock."""
         return sum(1 for _, _, timer in self._timers if timer.callback is not None)
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; what fires may set further timers, which fire too when they are due by then."""
+        """Let time pass. A callback may set further timers, which also fire if they are due by then."""
         end = self._elapsed + seconds
         await _settle()
         while self._timers and self._timers[0][0] <= end:

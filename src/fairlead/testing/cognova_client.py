@@ -1,9 +1,9 @@
-"""The reference client of Cognova's chat: what an app shows of its conversations, and what it says. Pure, public.
+"""The reference client of Cognova's chat: what an app shows of its conversations, and what it sends. Pure, public.
 
 client = CognovaClient(write=socket_send)
-client.feed(frame)                          # each frame that came
-client.send("hello")                        # begins a conversation; with an id it goes on with that one
-client.closed(); client.opened(write=...)   # a new connection: every conversation goes on where it was
+client.feed(frame)                          # each received frame
+client.send("hello")                        # starts a conversation; with an id it continues that one
+client.closed(); client.opened(write=...)   # a new connection: every conversation continues at its position
 """
 
 import json
@@ -25,7 +25,7 @@ class Answer(msgspec.Struct):
     """`status` is `streaming`, `complete` or `interrupted`."""
 
     parts: list[str] = []
-    """Runs of text and ids of calls, in their order: `text:...`, `tool:<id>`."""
+    """Runs of text and ids of calls, in order: `text:...`, `tool:<id>`."""
     tools: dict[str, Tool] = {}
     status: str = "streaming"
     cost_usd: float = 0.0
@@ -38,14 +38,15 @@ class Answer(msgspec.Struct):
 
 
 class Subagent(msgspec.Struct):
-    """What a subagent says, and the call that started it."""
+    """A subagent's output, and the call that started it."""
 
     call: str = ""
     texts: list[str] = []
 
 
 class Shown(msgspec.Struct):
-    """One conversation as it is shown. `seq` is the place of the last frame, from which a lost connection goes on."""
+    """One conversation as the app shows it. `seq` is the number of the last frame; a new connection continues after
+    it."""
 
     answers: list[Answer] = []
     requests: dict[str, Frame] = {}
@@ -66,7 +67,7 @@ class CognovaClient:
         self.conversations: dict[str, Shown] = {}
         self.created: list[str] = []
         self.errors: list[str] = []
-        """What was wrong and about no conversation."""
+        """Errors that name no conversation."""
         self._write = write
 
     # --- the connection
@@ -80,7 +81,7 @@ class CognovaClient:
         for conversation in self.conversations:
             self.subscribe(conversation)
 
-    # --- what comes
+    # --- receiving
 
     def feed(self, text: str | bytes) -> None:
         self.apply(json.loads(text))
@@ -105,7 +106,7 @@ class CognovaClient:
             if kind == "chat:error":
                 shown.errors.append(frame["message"])
         elif kind == "chat:permission_request" or seq > shown.seq:
-            # A request that waits is told to whoever joins, whatever its place.
+            # A pending request is sent to every client that joins, whatever its position.
             shown.seq = max(shown.seq, seq)
             self._show(shown, frame)
 
@@ -133,7 +134,7 @@ class CognovaClient:
                 shown.settled.append(request)
             case _:
                 if not shown.answers:
-                    # It came into the middle of one.
+                    # This client joined in the middle of an answer.
                     shown.answers.append(Answer())
                 self._answer(shown, shown.answers[-1], frame)
 
@@ -148,7 +149,7 @@ class CognovaClient:
                 answer.parts.append(f"tool:{call}")
                 answer.tools[call] = Tool(name)
             case {"type": "chat:tool_end", "toolUseId": call, "result": result, "isError": is_error}:
-                # A call of background work may end in a later answer than the one that made it.
+                # A call of background work may end in a later answer than the one that started it.
                 tools = next((one.tools for one in reversed(shown.answers) if call in one.tools), answer.tools)
                 tool = tools.setdefault(call, Tool(""))
                 tool.result, tool.is_error = result, is_error
@@ -159,7 +160,7 @@ class CognovaClient:
             case {"type": "chat:error", "message": message}:
                 (answer if shown.streaming else shown).errors.append(message)
 
-    # --- what it says
+    # --- sending
 
     def send(self, message: str, conversation: str | None = None, **more: Any) -> bool:
         where = {} if conversation is None else {"conversationId": conversation}
@@ -169,7 +170,7 @@ class CognovaClient:
         return self._say({"type": "chat:interrupt", "conversationId": conversation})
 
     def subscribe(self, conversation: str) -> bool:
-        """From where this client is; one that has nothing of it yet hears what is said from now on."""
+        """Subscribe from this client's position; a client that has nothing of it yet gets only new frames."""
         shown = self.conversations.get(conversation)
         place = {} if shown is None else {"lastSeq": shown.seq, "logId": shown.log_id}
         return self._say({"type": "chat:subscribe", "conversationId": conversation, **place})

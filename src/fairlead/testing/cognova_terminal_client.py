@@ -1,4 +1,4 @@
-"""A client of /terminal as a browser has one: what it shows, and what it was told."""
+"""A client of /terminal that behaves like a browser's: what it shows, and what it has received."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from fairlead.terminals.screen.emulator import Emulator
 
 
 class CognovaTerminalClient:
-    """Pure: frames in. `text` is all output as it came, `screen` what a person would see."""
+    """Pure: takes frames. `text` is all output unchanged, `screen` what a person would see."""
 
     def __init__(self, columns: int = 80, rows: int = 24) -> None:
         self.screen = Emulator(columns, rows)

@@ -1,9 +1,9 @@
-"""What every store adapter must do with the rows of views, as tests; beside `StoreConformance`, with the same fixture.
+"""Tests for the projection rows of every store adapter; used together with `StoreConformance`, with the same fixture.
 
     class TestMyStore(StoreConformance, DerivedConformance): ...
 
-NOT promised by the port, and so not asked here: that one node sees another's rows at once, and what a repeated call
-with other rows of the same number comes to (a fold makes the same rows of the same log).
+NOT promised by the port, and so not tested here: that one node sees another's rows at once, and the result of a
+repeated call with other rows of the same number (a reducer makes the same rows from the same log).
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def derived(
 
 
 def rows_to(last: int, first: int = 1, seq: int | None = None) -> ProjectionWrite:
-    """The rows `first` to `last`, made of a log up to `seq`."""
+    """The rows `first` to `last`, made from a log up to `seq`."""
     return derived(*(row(n) for n in range(first, last + 1)), seq=last * 10 if seq is None else seq, head=last)
 
 

@@ -1,7 +1,7 @@
-"""The reference client of the direct protocol: what a client of the CLI's own wire holds and says. Pure, public.
+"""The reference client of the direct protocol: what a client of the CLI's own wire holds and sends. Pure, public.
 
 client = DirectClient(write=socket_send)
-client.feed(frame)                      # each frame that came
+client.feed(frame)                      # each received frame
 client.send_message("hello")            # False once the connection is closed
 """
 
@@ -13,7 +13,7 @@ Message = dict[str, Any]
 
 
 class DirectClient:
-    """`init` is the last `system/init`, `pending` the permissions that wait, `messages` all else as it came."""
+    """`init` is the last `system/init`, `pending` the permissions that wait, `messages` all other frames in order."""
 
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
         self.init: Message | None = None
@@ -22,7 +22,7 @@ class DirectClient:
         self.answers: dict[str, Message] = {}
         self._write = write
 
-    # --- what comes
+    # --- receiving
 
     def feed(self, frame: str | bytes) -> None:
         for line in frame.splitlines():
@@ -42,12 +42,12 @@ class DirectClient:
             case _:
                 self.messages.append(message)
 
-    # --- what it says
+    # --- sending
 
     def send_message(self, content: Any, uuid: str = "") -> bool:
         message: Message = {"role": "user", "content": content}
-        said: Message = {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""}
-        return self._say({**said, "uuid": uuid} if uuid else said)
+        record: Message = {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""}
+        return self._say({**record, "uuid": uuid} if uuid else record)
 
     def respond_to_permission(self, request: str, behavior: str, **fields: Any) -> bool:
         asked = self.pending.pop(request, None)

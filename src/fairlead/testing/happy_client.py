@@ -1,8 +1,8 @@
-"""The reference client of Happy's session protocol: what a client holds after the messages it was given. Pure, public.
+"""The reference client of Happy's session protocol: its state after the messages that it received. Pure, public.
 
-Three parts, as in the app: `normalise` makes of a message what a chat shows, or None; `Tracer` puts what subagents
-said under the call that started them; `HappyClient` takes messages by their `seq`, live and from pages, each once and
-in order, and keeps count of what is open. What it cannot take it leaves, as the app does: nothing here raises.
+Three parts, as in the app: `normalise` turns a message into what a chat shows, or None; `Tracer` puts the output of
+subagents under the call that started them; `HappyClient` takes messages by their `seq`, live and from pages, each once
+and in order, and tracks what is open. It ignores what it does not understand, as the app does: nothing here raises.
 """
 
 import re
@@ -19,7 +19,7 @@ _NOTIFICATION: Final = re.compile(r"\s*<task-notification>")
 
 
 class Shown(msgspec.Struct, kw_only=True):
-    """A message as a chat has it. `event`: it is no row but a sign ("ready")."""
+    """A message as a chat shows it. `event`: it is not a row but a signal ("ready")."""
 
     id: str
     time: int = 0
@@ -83,7 +83,7 @@ def _is_number(value: Any) -> bool:
 
 
 def normalise(message: Any) -> Shown | None:
-    """None for what a chat does not show."""
+    """The message as a chat shows it; None if a chat does not show it."""
     if isinstance(message, dict) and message.get("role") == "user":
         content = message.get("content")
         words = content.get("text") if isinstance(content, dict) else None
@@ -147,7 +147,7 @@ def _result(call: str, content: Any, is_error: bool, parent: str | None) -> dict
 
 
 def strip_notifications(words: str) -> str:
-    """Without the task notifications that it begins with; they may lie inside each other."""
+    """The text without the task notifications at its beginning, which may be nested."""
     while _NOTIFICATION.match(words):
         depth, place = 0, 0
         for tag in re.finditer(r"<(/?)task-notification>", words):
@@ -165,19 +165,19 @@ def strip_notifications(words: str) -> str:
 
 
 class Tracer:
-    """`children` are messages by the one they stand under, `main` those of the chat itself, `orphans` those that wait
-    for theirs (old history only: the gateway tells nothing before it knows whose it is)."""
+    """`children` are messages by their parent message, `main` those of the chat itself, `orphans` those whose parent
+    has not come yet (only in old history: the gateway sends a message only once its parent is known)."""
 
     def __init__(self) -> None:
         self.main: list[str] = []
         self.children: dict[str, list[str]] = {}
         self.orphans: dict[str, list[Shown]] = {}
         self._owners: dict[str, str] = {}
-        """Call ids, subagents and messages of sidechains, to the message that they stand under."""
+        """Maps call ids, subagents and messages of sidechains to their parent message."""
         self._prompts: dict[str, str] = {}
 
     def trace(self, message: Shown, *, uuid: str = "", prompt: str = "") -> None:
-        """`uuid` and `prompt` are those of a sidechain's message in old history: its own name, and what it asks."""
+        """`uuid` and `prompt` are those of a sidechain's message in old history."""
         for part in message.content:
             if part["type"] == "tool-call":
                 self._index(message, part)
@@ -223,7 +223,7 @@ class Turn(msgspec.Struct):
 
 
 class HappyState(msgspec.Struct):
-    """`calls` and `subagents` are those that are open; `strays` what came where it may not."""
+    """`calls` and `subagents` are the open ones; `strays` are messages that came where they are not allowed."""
 
     last_seq: int = 0
     shown: list[Shown] = []
@@ -246,7 +246,7 @@ class HappyClient:
         self.tracer = Tracer()
 
     def receive(self, seq: int, message: Any) -> bool:
-        """A live message. False: one before it is missing, so fetch from `state.last_seq` on; nothing was taken."""
+        """Take a live message. False: an earlier one is missing, nothing was taken; fetch from `state.last_seq` on."""
         if seq <= self.state.last_seq:
             return True
         if seq != self.state.last_seq + 1:
@@ -256,7 +256,7 @@ class HappyClient:
         return True
 
     def page(self, messages: list[tuple[int, Any]]) -> None:
-        """Fetched messages, in the order of their `seq`."""
+        """Take fetched messages, in the order of their `seq`."""
         for seq, message in messages:
             if seq > self.state.last_seq:
                 self.state.last_seq = seq

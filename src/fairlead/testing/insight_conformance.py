@@ -1,9 +1,9 @@
-"""What every store adapter must count of its logs, as tests; beside `StoreConformance`, with the same fixture.
+"""Tests for the usage statistics of every store adapter; used together with `StoreConformance`, with the same fixture.
 
     class TestMyStore(StoreConformance, InsightConformance): ...
 
-NOT promised by the port, and so not asked here: that what was appended last is counted already (`indexed` waits for
-it), and that the counts of erased sessions survive the loss of what was derived.
+NOT promised by the port, and so not tested here: that the last append is counted already (`indexed` waits for it), and
+that the counts of erased sessions survive the loss of derived data.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ class Log:
         return cls(store, lease, project, head)
 
     async def again(self, store: Store) -> None:
-        """Go on with the same log in a store that was opened anew."""
+        """Continue with the same log in a store that was opened again."""
         self._store = store
         self._lease, _, self.head = await store.claim(self.session)
 
@@ -123,7 +123,7 @@ class InsightConformance:
         await log.tell(NOON + 500, ev.ToolEnded(id=ID, call=CallId("a")), denied)
         await log.tell(NOON + 900, ev.ToolEnded(id=ID, call=CallId("b"), is_error=True, status="failed"))
         await log.tell(NOON + 1000, ended("cancelled", closed=(CallId("c"),)))
-        # Told twice: the turn's end has closed it already.
+        # A second end: the turn's end has closed the call already.
         await log.tell(NOON + 1100, ev.ToolEnded(id=ID, call=CallId("c"), status="interrupted"))
         tools = (await counted(store)).tools
         assert [(t.tool, t.calls, t.failed, t.interrupted, t.denied, t.total_ms) for t in tools] == [
@@ -136,7 +136,7 @@ class InsightConformance:
         one, two = await Log.new(store), await Log.new(store)
         week = {"rateLimitType": "seven_day", "utilization": 0.5}
         await one.tell(NOON + 10, ev.RateLimit(id=ID, info=week), ev.RateLimit(id=ID, info={"status": "allowed"}))
-        # A session whose past is read later does not put back what was said since.
+        # A session whose past is read later does not overwrite newer values.
         await two.tell(NOON, ev.RateLimit(id=ID, info={"rateLimitType": "seven_day", "utilization": 0.1}))
         limits = (await counted(store)).limits
         assert [(limit.kind, limit.at, limit.info) for limit in limits] == [
@@ -165,7 +165,7 @@ class InsightConformance:
         await log.tell(NOON, called("a", "Bash"), ended(usage=USAGE))
         before = await counted(store)
         await store.erase(log.session)
-        # Its entries were the newest: an adapter that numbers them may give their numbers again.
+        # Its entries were the newest: an adapter that numbers entries may reuse their numbers.
         other = await Log.new(store, "/q")
         await other.tell(NOON, ended(), ended())
         after = await counted(store)

@@ -1,7 +1,7 @@
-"""A scripted Messages API: the real Claude CLI runs on it offline, and tests see what the model was sent.
+"""A scripted Messages API: the real Claude CLI runs on it offline, and tests see what was sent to the model.
 
-What the model answers is chosen by the prompt (`SCRIPT:<name> [argument]`, fairlead.agents.demo.scripts);
-this file only speaks HTTP. It binds to loopback, needs no key and no pytest:
+The prompt selects the model's answer (`SCRIPT:<name> [argument]`, fairlead.agents.demo.scripts); this module only
+implements HTTP. It binds to loopback and needs no key and no pytest:
 
     async with ScriptedModel() as model:
         ...run an agent with ANTHROPIC_BASE_URL=model.url...
@@ -44,7 +44,7 @@ ANSWERS = "answers"
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request that the model's API received: what a test may want to assert."""
+    """One request that the model's API received, with the fields that tests assert on."""
 
     kind: str
     """messages, title, probe, count_tokens or other."""
@@ -61,12 +61,12 @@ class ModelRequest:
     thinking: dict[str, Any] | None = None
     tools: tuple[str, ...] = ()
     conversation: tuple[dict[str, Any], ...] = ()
-    """All messages, as they were sent. Some versions of the CLI put notes of their own among them, before or behind
-    the prompt: look for the message that you mean, not for the last one."""
+    """All messages, as they were sent. Some versions of the CLI add notes before or after the prompt: look for the
+    message that you mean, not for the last one."""
 
     @property
     def told(self) -> tuple[dict[str, Any], ...]:
-        """What the model was told since it spoke last: the messages behind its last answer."""
+        """The messages after the model's last answer."""
         spoke = [place for place, message in enumerate(self.conversation) if message.get("role") == "assistant"]
         return self.conversation[spoke[-1] + 1 if spoke else 0 :]
 
@@ -77,10 +77,10 @@ class ScriptedModel:
     def __init__(self, *, port: int = 0, log: Path | None = None, delta_delay: float = 0.0) -> None:
         self.requests: list[ModelRequest] = []
         self.calls: list[ToolUse] = []
-        """What a prompt `SCRIPT:calls` makes the model call, one after another."""
+        """The calls that a prompt `SCRIPT:calls` makes the model make, one after another."""
         self.answers: list[list[Block]] = []
-        """What the model answers a prompt `SCRIPT:answers` with, and then the results of the tools that it called. One
-        without blocks is an answer that says nothing, as models give it too."""
+        """The model's answers to a prompt `SCRIPT:answers`, and then to the results of the tools that it called. An
+        answer without blocks is empty; real models give such answers too."""
         self.url = ""
         self._port = port
         self._log_path = log
@@ -95,7 +95,7 @@ class ScriptedModel:
 
     @property
     def app(self) -> Starlette:
-        """The ASGI application, for those who serve it themselves."""
+        """The ASGI application, for callers that serve it themselves."""
         return Starlette(
             routes=[
                 Route("/v1/messages", self._messages, methods=["POST"]),
@@ -105,11 +105,11 @@ class ScriptedModel:
         )
 
     def of(self, script: str) -> list[ModelRequest]:
-        """The requests of one script, in the order they came."""
+        """The requests of one script, in order of arrival."""
         return [r for r in self.requests if r.script == script]
 
     async def wait_for(self, wanted: Callable[[ModelRequest], bool], timeout: float = 60.0) -> ModelRequest:
-        """The first request that `wanted` accepts, past ones included; TimeoutError when none comes."""
+        """The first request that `wanted` accepts, including past ones. Raises TimeoutError if none comes."""
 
         def first() -> ModelRequest | None:
             return next((r for r in self.requests if wanted(r)), None)
@@ -121,7 +121,7 @@ class ScriptedModel:
         return found
 
     def hold(self) -> None:
-        """Requests are taken, and none is answered until `release`."""
+        """Accept requests, but answer none until `release`."""
         self._answering.clear()
 
     def release(self) -> None:
@@ -139,7 +139,7 @@ class ScriptedModel:
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         if self._log_path is not None:
             self._log = self._log_path.open("a", encoding="utf-8", buffering=1)
-        # log_level: a cut stream is an error to uvicorn and wanted here.
+        # log_level: uvicorn logs a cut stream as an error, but here it is intended.
         config = uvicorn.Config(self.app, lifespan="off", log_level="critical", access_log=False)
         self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
@@ -226,7 +226,7 @@ class ScriptedModel:
 
 
 def _checked(data: bytes) -> dict[str, Any]:
-    """The body of a request as far as this server reads it; ValueError says what is wrong."""
+    """The parts of a request's body that this server uses. Raises ValueError with the problem."""
     body = json.loads(data)
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
@@ -276,7 +276,7 @@ def _refusal(error: ApiError, request_id: str) -> Response:
 
 
 class _EventStream(Response):
-    """A response that sends server-sent events one by one and may break off without an end."""
+    """A response that sends server-sent events one by one and may break off without an end event."""
 
     media_type = "text/event-stream"
 
@@ -303,7 +303,7 @@ class _EventStream(Response):
             if gone.done():
                 return
             if isinstance(piece, CutHere):
-                # Let the bytes before the cut leave first: a close may overtake them.
+                # Send the bytes before the cut first: a close may overtake them.
                 await asyncio.wait([gone], timeout=0.05)
                 raise _BrokenOff
             yield piece.data
@@ -313,7 +313,7 @@ class _EventStream(Response):
 
 
 class _BrokenOff(Exception):
-    """The script wants the connection to break here."""
+    """The script demands that the connection breaks here."""
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -322,7 +322,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn inside someone else's program: signals stay that program's."""
+    """uvicorn inside another program, which keeps its signal handlers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """Turns the blocks of a script into Messages API answers: whole, or as server-sent events.
 
-Rule: pure; the pace is data on each piece, the socket and the clock belong to model_api.
+Rule: pure. The pace is a field of each piece; the socket and the clock belong to model_api.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fairlead.agents.demo.scripts import (
     chunks,
 )
 
-# Round numbers of no meaning: the CLI adds them up, and tests can check the sums.
+# Round numbers without a meaning: the CLI adds them up, and tests can check the sums.
 USAGE = {"input_tokens": 11, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 3}
 OUTPUT_TOKENS = 42
 SIGNATURE = "c2NyaXB0ZWQ="
@@ -32,7 +32,7 @@ SIGNATURE = "c2NyaXB0ZWQ="
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes to send, and how long to wait after them; None leaves the pace to the server."""
+    """Bytes to send, and the delay after them; with None the server sets the pace."""
 
     data: bytes
     delay: float | None = 0.0
@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class CutHere:
-    """The place where the connection breaks."""
+    """The point where the connection breaks."""
 
 
 def new_id(prefix: str) -> str:
@@ -115,7 +115,7 @@ def _content(block: Block) -> dict[str, Any] | None:
 
 
 def _opening(block: Block) -> dict[str, Any] | None:
-    """A content block as it stands before its first delta."""
+    """A content block before its first delta."""
     content = _content(block)
     if content is not None:
         for grows in ("text", "thinking", "signature"):

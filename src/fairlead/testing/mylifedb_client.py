@@ -1,8 +1,8 @@
-"""A reference client of the MyLifeDB protocol: pure, the client half of its document. For our tests, and for others'.
+"""A reference client of the MyLifeDB protocol: pure, the client half of its document. Public, for any test suite.
 
-What it does: converts records to messages and shows each once, shows a sent message before the server has it, builds
-the thread tree, tells from the frames alone whether the agent works, and grows the text of a message while it is
-streamed. It has no socket: whoever has one calls `opened`, `received`, `closed`, and sends what `send` returns.
+It converts records to messages and shows each once, shows a sent message before the server has it, builds the thread
+tree, derives from the frames whether the agent works, and extends the text of a message while it is streamed. It has
+no socket: the owner of the socket calls `opened`, `received`, `closed`, and sends what `send` returns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is shown of a record. Names as the protocol's document has them."""
+    """The visible part of a record. Names are those of the protocol's document."""
 
     id: str
     role: str
@@ -29,7 +29,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def milliseconds(timestamp: Any) -> int:
-    """ISO 8601, or already a number; 0 for what is no time."""
+    """Milliseconds from ISO 8601 or from a number; 0 for any other value."""
     if isinstance(timestamp, int | float):
         return int(timestamp)
     try:
@@ -39,7 +39,7 @@ def milliseconds(timestamp: Any) -> int:
 
 
 def convert(record: Mapping[str, Any]) -> Message:
-    """A record as a message; one without content is a message without text."""
+    """A record as a message; a record without content gives a message without text."""
     message = record.get("message")
     message = message if isinstance(message, dict) else {}
     content = message.get("content")
@@ -76,7 +76,7 @@ def build_tree(records: Sequence[Mapping[str, Any]]) -> list[ThreadNode]:
 
 
 class State(msgspec.Struct):
-    """What a person sees, but for what only concerns the connection."""
+    """What a person sees, without the state of the connection."""
 
     messages: list[Message] = []
     working: bool = False
@@ -93,22 +93,22 @@ class MyLifeDbClient:
         self.connected = False
         self.is_streaming = False
         self.texts: list[str] = []
-        """The streamed text as it was shown, each time that it grew."""
+        """The streamed text as shown after each piece."""
         self.published: list[bool] = []
-        """The working state as it was told after each record."""
+        """The working state after each record."""
         self.notices: list[str] = []
-        """Errors that are shown to the person."""
+        """Errors that the person sees."""
         self.reports: list[str] = []
-        """What goes to the console."""
+        """Messages for the console."""
         self.rows: list[Record] = []
-        """The records of this connection's replay and what came after it, in order."""
+        """The records of this connection's replay and the later ones, in order."""
         self.info: Record = {}
         self.session_state = ""
         self.typing: dict[str, bool] = {}
         self.acks: dict[Any, str] = {}
         self._working = Working()
         self._optimistic: dict[str, str] = {}
-        """Messages that the server has not told back yet: their id here, and their text."""
+        """Messages that the server has not sent back yet: their local id, and their text."""
 
     # --- the connection
 
@@ -117,7 +117,7 @@ class MyLifeDbClient:
         return "" if self.connected else "Disconnected"
 
     def opened(self, url: str = "") -> None:
-        """All history comes again: what is shown stays, what follows from the frames begins anew."""
+        """A new connection replays all history: visible messages stay, derived state is reset."""
         self.reports.append(f"[ChatInterface] Connecting to WebSocket: {url}")
         self.reports.append("[ChatInterface] WebSocket connected")
         self.connected = True
@@ -189,7 +189,7 @@ class MyLifeDbClient:
                 self._row(frame)
 
     def _resume(self, uuid: str, *, ok: bool) -> None:
-        """What comes now follows `uuid`, or is everything: what was had beyond that comes again."""
+        """The next records follow `uuid`, or are the whole history: drop later ones, because they come again."""
         kept: list[Record] = []
         if ok:
             place = next((n for n, row in enumerate(self.rows) if row.get("uuid") == uuid), -1)
@@ -228,7 +228,7 @@ class MyLifeDbClient:
         self.published.append(state.working)
 
     def _show(self, record: Record) -> None:
-        """Once: a message that is there already is left as it is; our own takes the place of the optimistic one."""
+        """Show a record once: an existing message is unchanged; a sent message replaces its optimistic copy."""
         messages = self.state.messages
         if any(message.id == record["uuid"] for message in messages):
             return
@@ -255,7 +255,7 @@ class MyLifeDbClient:
 
 
 class ChatPage:
-    """The page around a client: which session is open, and what is typed. It says what is to be done with sockets."""
+    """The page around a client: the open session and the typed text. It returns the socket operations to perform."""
 
     def __init__(self, page: str) -> None:
         self.page = page
@@ -264,7 +264,7 @@ class ChatPage:
         self.input = ""
 
     def select(self, session: str) -> list[tuple[str, str]]:
-        """Show another session: the old socket is closed and one for the new session opened."""
+        """Show another session: close the old socket and open one for the new session."""
         if session == self.session:
             return []
         done = self.leave()
@@ -280,7 +280,7 @@ class ChatPage:
         return [("close", address(self.page, old))]
 
     def key(self, key: str, uuid: str, now: int) -> list[tuple[str, str]]:
-        """A key in the input: Enter sends what was typed."""
+        """Handle a key in the input: Enter sends the typed text."""
         if key != "Enter":
             self.input += key
             return []

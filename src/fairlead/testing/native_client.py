@@ -1,8 +1,8 @@
-"""The reference client of the native protocol: what a client holds after the events it was sent. Pure, public.
+"""The reference client of the native protocol: its state after the events that it received. Pure, public.
 
-Feed it event lines (`{"seq": ..., "type": ..., ...}`) in order. However it came by them, live with deltas, from the
-log without them, or cut in the middle of a block and caught up, it ends in the same state: deltas are written at
-their offset, the whole block replaces them, and a line that was seen before changes nothing.
+Feed it event lines (`{"seq": ..., "type": ..., ...}`) in order. It ends in the same state whether they came live with
+deltas, from the log without them, or with a disconnect in the middle of a block and a catch-up: deltas are written at
+their offset, the whole block replaces them, and a repeated line changes nothing.
 """
 
 from typing import Any, assert_never
@@ -14,7 +14,7 @@ from fairlead.model.content import Content
 
 
 class FoldedBlock(msgspec.Struct, kw_only=True):
-    """A block of an answer, or a tool call. Not `whole`: only pieces of it have come."""
+    """A block of an answer, or a tool call. Not `whole`: only pieces of it have arrived."""
 
     kind: str
     message: str
@@ -91,7 +91,7 @@ class FoldedHook(msgspec.Struct, kw_only=True):
 
 
 class FoldState(msgspec.Struct, kw_only=True):
-    """`said` is the transcript, its parts in the order in which they became whole; unfinished ones where they began."""
+    """`said` is the conversation, its parts in the order of their completion; unfinished ones at their beginning."""
 
     title: str = ""
     cwd: str = ""
@@ -123,13 +123,13 @@ class FoldState(msgspec.Struct, kw_only=True):
 
 
 class _Line(msgspec.Struct):
-    """msgspec keeps what it knows of a struct, and works out a bare union again at every call."""
+    """A struct, because msgspec caches the type information of a struct but not of a bare union."""
 
     event: ev.Event
 
 
 class Fold:
-    """`state` is all that a client would show; `seq` is the cursor to resume from."""
+    """`state` is everything that a client would show; `seq` is the cursor to resume from."""
 
     def __init__(self) -> None:
         self.state = FoldState()
@@ -138,14 +138,14 @@ class Fold:
         self._blocks: dict[tuple[str, int], FoldedBlock] = {}
 
     def apply(self, line: dict[str, Any]) -> None:
-        """One event line. A kind that this client does not know is passed over."""
+        """Apply one event line. An unknown kind is ignored."""
         seq = line["seq"]
         try:
             event = msgspec.convert({"event": line}, _Line).event
         except msgspec.ValidationError:
             event = None
         self.seq = max(self.seq, seq)
-        # A piece is written by its offset: told twice, or anew from an earlier place, it does no harm.
+        # A piece is written at its offset: a repeated piece, or a replay from an earlier position, does no harm.
         delta = isinstance(event, ev.Delta)
         if event is not None and (delta or seq > self._done):
             self._event(event)
@@ -171,13 +171,13 @@ class Fold:
             block.signature = event.signature
 
     def _whole(self, event: ev.Text | ev.Thinking | ev.ToolCalled, **fields: Any) -> None:
-        """The whole block takes the place of its pieces, at the end: there it is for one who never saw them."""
+        """The whole block replaces its pieces, at the end: that is its position for a client without the pieces."""
         key = (event.message, event.block)
         partial = self._blocks.get(key)
         if partial is not None:
-            # From the end: it began lately.
-            said = self.state.said
-            del said[next(at for at in reversed(range(len(said))) if said[at] is partial)]
+            # From the end: the block began recently.
+            parts = self.state.said
+            del parts[next(at for at in reversed(range(len(parts))) if parts[at] is partial)]
         block = FoldedBlock(
             message=event.message,
             block=event.block,
@@ -310,10 +310,10 @@ class Fold:
                 assert_never(event)
 
     def _resolved(self, event: ev.SubagentResolved) -> None:
-        """What stood in the main thread for want of a better place goes to the subagent that said it."""
-        for said in self.state.said:
-            if said.message in event.messages and said.subagent is None:
-                said.subagent = event.child
+        """Move messages that were shown in the main thread, because their call was unknown, to their subagent."""
+        for part in self.state.said:
+            if part.message in event.messages and part.subagent is None:
+                part.subagent = event.child
         for name in event.calls:
             call = self.state.calls.get(name)
             if call is not None and call.subagent is None:

@@ -1,12 +1,13 @@
-"""A client of /notifications as its users' programs have one: what it shows, where it is, how it comes back."""
+"""A client of /notifications as programs of users have it: what it shows, its position, and how it reconnects."""
 
 from typing import Any
 
 
 class NotificationsClient:
-    """Pure: frames in, what to send out. `preferences` are those of `GET /api/settings`; without any all is shown.
+    """Pure: takes frames, returns frames to send. `preferences` are those of `GET /api/settings`; by default all
+    changes are shown.
 
-    `stale`: the feed could not tell what was missed; load the lists anew and set it back."""
+    `stale`: the feed no longer has the missed entries; load the lists again and reset it."""
 
     def __init__(self, preferences: dict[str, Any] | None = None) -> None:
         self.preferences = preferences or {}
@@ -17,7 +18,7 @@ class NotificationsClient:
         self.notices: list[dict[str, Any]] = []
 
     def subscribe(self, *topics: str) -> dict[str, Any]:
-        """To be sent after each `connected`."""
+        """The frame to send after each `connected`."""
         frame: dict[str, Any] = {"type": "subscribe", "topics": list(topics)}
         return frame if self.cursor is None else frame | {"cursor": self.cursor}
 
@@ -38,7 +39,7 @@ class NotificationsClient:
 
     @property
     def shown(self) -> list[dict[str, Any]]:
-        """The changes that the user wants to see: the server filters none."""
+        """The changes that the user wants to see: the server does not filter."""
         return [change for change in self.changes if self._wanted(change["resource"], change["action"])]
 
     def _wanted(self, resource: str, action: str) -> bool:

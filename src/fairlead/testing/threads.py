@@ -1,9 +1,9 @@
-"""Threads of a conversation by uuid and parentUuid, and whether it is at work. Pure: rows as decoded JSON in.
+"""Threads of a conversation by uuid and parentUuid, and whether it is working. Pure: takes rows as decoded JSON.
 
-The tree's rules: a row without a uuid is no node; one without a parent, or whose parent is not there, is a root; a
-compaction boundary (it has no parent) hangs on its logicalParentUuid; of two rows with one uuid the first counts;
-siblings stand in the order of the rows, so that a fork is a second child of the row it left. Parents may come after
-their children, and rows that name each other as parents form no circle here: the first of them is a root.
+The tree's rules: a row without a uuid is not a node; a row without a parent, or whose parent is missing, is a root; a
+compaction boundary (it has no parent) is a child of its logicalParentUuid; of two rows with one uuid the first counts;
+siblings have the order of the rows, so a fork is a second child of the row where it starts. Parents may come after
+their children. Rows that name each other as parents do not form a cycle here: the first of them is a root.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ class ThreadNode(msgspec.Struct, eq=False):
 
 
 def tree(rows: Iterable[Fields]) -> list[ThreadNode]:
-    """The roots, each with all that hangs on it."""
+    """The roots, each with its descendants."""
     nodes: dict[str, ThreadNode] = {}
     for row in rows:
         uuid = row.get("uuid")
@@ -45,7 +45,7 @@ def tree(rows: Iterable[Fields]) -> list[ThreadNode]:
 
 
 def parent_of(row: Fields) -> str:
-    """The uuid of the row before it in its thread; empty for the first."""
+    """The uuid of the previous row in its thread; empty for the first."""
     for name in ("parentUuid", "logicalParentUuid"):
         parent = row.get(name)
         if isinstance(parent, str) and parent:
@@ -54,7 +54,7 @@ def parent_of(row: Fields) -> str:
 
 
 def walk(roots: Iterable[ThreadNode]) -> Iterator[ThreadNode]:
-    """Every node, each before its children. However deep the tree is."""
+    """Every node, each before its children, for a tree of any depth."""
     waiting = list(roots)[::-1]
     while waiting:
         node = waiting.pop()
@@ -63,7 +63,7 @@ def walk(roots: Iterable[ThreadNode]) -> Iterator[ThreadNode]:
 
 
 def branch(rows: Iterable[Fields], leaf: str) -> list[Fields]:
-    """The thread that ends with `leaf`, from its root: what a conversation that was forked or rewound shows."""
+    """The thread that ends with `leaf`, from its root: the content of a forked or rewound conversation."""
     by_uuid: dict[str, Fields] = {}
     for row in rows:
         uuid = row.get("uuid")
@@ -77,7 +77,7 @@ def branch(rows: Iterable[Fields], leaf: str) -> list[Fields]:
 
 
 def _closing_circles(parents: Mapping[str, str]) -> set[str]:
-    """Of every circle of parents the row that comes first."""
+    """The first row of every cycle of parents."""
     order = {uuid: number for number, uuid in enumerate(parents)}
     seen: set[str] = set()
     firsts: set[str] = set()
@@ -94,13 +94,13 @@ def _closing_circles(parents: Mapping[str, str]) -> set[str]:
     return firsts
 
 
-# --- at work or not -------------------------------------------------------------------------------------
-# The authoritative state is `SessionState.phase`: it stays `working` through thinking and between tools, where a
-# client that has nothing but rows must guess, until the turn has ended.
+# --- working or idle ------------------------------------------------------------------------------------
+# The authoritative state is `SessionState.phase`: it stays `working` until the turn has ended, also during thinking and
+# between tools, where a client that has only the rows must guess.
 
 
 class Working(msgspec.Struct, frozen=True):
-    """The fold of a client that has nothing but the rows. `asked`: a user row came since the last end of a turn."""
+    """The state of a client that has only the rows. `asked`: a user row came since the last end of a turn."""
 
     working: bool = False
     tools: bool = False
@@ -108,8 +108,8 @@ class Working(msgspec.Struct, frozen=True):
 
 
 def fold(state: Working, row: Fields) -> Working:
-    """After one more row. A `dequeue` means idle only if no prompt came since the last turn ended: the CLI writes it
-    when it takes a prompt up, which is the beginning of work and not its end."""
+    """The state after one more row. A `dequeue` means idle only if no prompt came since the last turn ended: the CLI
+    writes it when it takes a prompt from its queue, which is the beginning of work and not its end."""
     kind = row.get("type")
     if kind == "user":
         return Working(True, state.tools, True)

@@ -1,1 +1,1 @@
-"""The demo agent: scripts shared with the scripted model API, and a process that speaks Claude's wire."""
+"""The demo agent: scripts shared with the scripted model API, and a process that implements Claude's wire protocol."""

@@ -1,6 +1,6 @@
-"""The demo agent's life: start or resume a session, take what the host sends, run turn after turn, end.
+"""The demo agent's life cycle: start or resume a session, read the host's messages, run turn after turn, end.
 
-Rule: the one place that joins the parts. It ends when stdin has ended and nothing is left to answer; with the
+Rule: only this module connects the parts. The agent ends when stdin has ended and nothing is left to answer, with the
 exit code 1 if the last turn was an error, as the real CLI does.
 """
 
@@ -39,7 +39,7 @@ _CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
 
 
 class SessionTaken(Exception):
-    """The id for a new session has a transcript already. Carries the sentence the real CLI prints."""
+    """The id for a new session has a transcript already. The message is the one that the real CLI prints."""
 
 
 class Agent:
@@ -58,7 +58,7 @@ class Agent:
         self._wire = Wire(self._take, self._end)
 
     async def run(self) -> int:
-        """The whole life; the exit code."""
+        """Run from start to end and return the exit code."""
         try:
             self._session = self._open()
         except SessionTaken as error:
@@ -119,14 +119,14 @@ class Agent:
         )
 
     def _continue(self, history: History, transcript: Transcript, *, fork: bool) -> None:
-        """A fork copies the chain into its own file under its own id, a resume goes on in the same file."""
+        """Continue a session: a fork copies the chain into a new file under its own id, a resume uses the same file."""
         self._seen |= history.prompts
         if fork:
             for record in history.chain:
                 transcript.line({**record, "sessionId": transcript.session_id})
         transcript.leaf = history.leaf
 
-    # -- what the host sends
+    # -- input from the host
 
     def _take(self, record: Record) -> None:
         match record.get("type"):
@@ -213,13 +213,13 @@ class Agent:
     # -- turns
 
     async def _next(self) -> list[Prompt] | None:
-        """The prompts of the next turn; None when there will be none."""
+        """The prompts of the next turn; None if no more will come."""
         while not self._waiting:
             if self._ended and not self._session.tasks:
                 return None
             self._news.clear()
             await self._wait()
-        # What people sent while the agent was busy is one turn, as in CLI 2.1.120 and later.
+        # Messages that arrived while the agent was busy form one turn, as in CLI 2.1.120 and later.
         prompts = [self._waiting.pop(0)]
         if prompts[0].came_while_busy:
             while _ordinary(prompts[0]) and self._waiting and _ordinary(self._waiting[0]):
@@ -247,7 +247,7 @@ class Agent:
             self._turn = None
 
     def _absorb(self) -> list[str]:
-        """Takes what people sent since: it joins the running turn."""
+        """Take the messages that arrived meanwhile into the running turn."""
         taken = [p for p in self._waiting if _ordinary(p)]
         self._waiting = [p for p in self._waiting if not _ordinary(p)]
         return [p.text for p in taken]
@@ -258,7 +258,7 @@ def _ordinary(prompt: Prompt) -> bool:
 
 
 def run_agent(options: Options, environ: Mapping[str, str], cwd: str) -> int:
-    """Runs the agent in this process; the exit code."""
+    """Run the agent in this process and return the exit code."""
 
     def terminated(*_: Any) -> None:
         tools.kill_all()

@@ -1,6 +1,6 @@
-"""What files were before the tools changed them, so that `rewind_files` can put them back.
+"""The state of files before tools changed them, so that `rewind_files` can restore them.
 
-Rule: only files that Write and Edit changed, in this process, kept in memory: the demo's files are small.
+Rule: only files that Write and Edit changed in this process; kept in memory, because the demo's files are small.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class NoCheckpoint(Exception):
-    """Nothing is known of that message. Carries the sentence for the host."""
+    """There is no checkpoint for that message. Carries the message for the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Checkpoints:
         self._changes: list[_Before] = []
 
     def prompt(self, uuid: str) -> None:
-        """From here on changes belong to this prompt."""
+        """Assign changes from now on to this prompt."""
         self._prompts[uuid] = len(self._prompts)
 
     def about_to_change(self, path: Path) -> None:
@@ -39,10 +39,10 @@ class Checkpoints:
         self._changes.append(_Before(len(self._prompts) - 1, path, content))
 
     def rewind(self, uuid: str, *, dry_run: bool) -> dict[str, Any]:
-        """Puts the files back to where they were when this prompt came; a dry run only says what would change."""
+        """Restore the files to their state when this prompt came; a dry run only reports what would change."""
         if uuid not in self._prompts:
             raise NoCheckpoint("No file checkpoint found for this message.")
-        # The first state that was kept since then is the one from then.
+        # The first state that was stored since the prompt is the state at the prompt.
         states: dict[Path, bytes | None] = {}
         for change in self._changes:
             if change.prompt >= self._prompts[uuid]:

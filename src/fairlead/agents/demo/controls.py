@@ -1,6 +1,6 @@
-"""Control requests of the host, and what the demo agent answers. Shapes as CLI 2.1.325 gives them.
+"""Control requests of the host and the demo agent's answers, in the format of CLI 2.1.325.
 
-Rule: answers and settings only; turns are run elsewhere. A subtype that is not here is refused by name.
+Rule: answers and settings only; turns run elsewhere. An unknown subtype is refused with an error that names it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fairlead.agents.demo.session import Session
 
 
 class Refused(Exception):
-    """The request is answered with an error. Carries its sentence and its code."""
+    """The request is answered with an error. Carries its message and its code."""
 
     def __init__(self, sentence: str, code: str | None = None) -> None:
         super().__init__(sentence)
@@ -24,13 +24,13 @@ class Refused(Exception):
 
 
 class Controls:
-    """Answers every request but `interrupt`, which is the agent's own."""
+    """Answers every request except `interrupt`, which the agent handles."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def answer(self, request: Record) -> Record | None:
-        """The response (None: success without one); Refused."""
+        """Return the response (None: success without one). Raises Refused."""
         subtype = str(request.get("subtype"))
         handler = _HANDLERS.get(subtype)
         if handler is None:
@@ -38,7 +38,7 @@ class Controls:
         return handler(self._session, request)
 
     def after(self, request: Record) -> None:
-        """What follows the answer on the wire."""
+        """Emit the records that follow the answer."""
         if request.get("subtype") == "set_permission_mode":
             session = self._session
             session.emit(records.status(session.id, None, permissionMode=session.grants.mode))
@@ -74,7 +74,7 @@ def _set_model(session: Session, request: Record) -> Record:
 
 
 def _set_thinking(session: Session, request: Record) -> None:
-    """A script thinks as long as it thinks: the budget is taken and has no effect."""
+    """Accept the budget without effect: the script determines the length of its thinking."""
 
 
 def _mcp_status(session: Session, request: Record) -> Record:

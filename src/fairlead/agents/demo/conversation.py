@@ -1,6 +1,6 @@
-"""Reads a conversation: which script the messages that a model is sent ask for.
+"""Determines the script that the messages to a model select.
 
-Rule: pure. Both stand-ins use it, so that a prompt means the same to the model API and to the demo agent.
+Rule: pure. Both stand-ins use it, so that a prompt has the same meaning for the model API and the demo agent.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fairlead.agents.demo.scripts import MARKER, Call, ToolResult, parse
 def read_conversation(
     messages: Sequence[dict[str, Any]], tools: frozenset[str] = frozenset(), attempt: int = 0
 ) -> Call:
-    """The call that a list of Messages API messages asks for.
+    """The call that a list of Messages API messages selects.
 
-    The last prompt decides. Texts that an agent adds by itself (reminders, the tails of an interrupt) are
-    not prompts. A message sent into a running turn is one; so is a background task's notification, which is
-    answered by a sentence about the task. An agent's plea to go on after a cut stream counts as a retry.
+    The last prompt decides. Texts that an agent adds (reminders, the messages after an interrupt) are not prompts. A
+    message sent into a running turn is a prompt; so is a background task's notification, which is answered with a
+    sentence about the task. An agent's request to continue after a cut stream counts as a retry.
     """
     name: str | None = None
     argument = ""
@@ -28,11 +28,11 @@ def read_conversation(
             continue
         content = message.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
-        told = any(b.get("type") == "tool_result" for b in blocks)
+        has_results = any(b.get("type") == "tool_result" for b in blocks)
         for block in blocks:
             if block.get("type") == "tool_result":
-                said, _, added = _flat(block.get("content")).partition("<system-reminder>")
-                results.append(ToolResult(said.rstrip(), bool(block.get("is_error"))))
+                output, _, added = _flat(block.get("content")).partition("<system-reminder>")
+                results.append(ToolResult(output.rstrip(), bool(block.get("is_error"))))
                 if _STEERED in added and MARKER in added:  # older CLIs put a sent message here
                     name, argument = _chosen(added)
                     results = []
@@ -40,7 +40,7 @@ def read_conversation(
                 text = str(block.get("text", ""))
                 if text.startswith(_CUT_OFF):
                     attempt += 1
-                elif _is_prompt(text, beside_results=told or message["role"] == "system"):
+                elif _is_prompt(text, with_results=has_results or message["role"] == "system"):
                     name, argument = _chosen(text)
                     results = []
     return Call(name, argument, tuple(results), tools, len(messages), attempt)
@@ -51,15 +51,15 @@ _STEERED = "The user sent a new message while you were working:"
 _CUT_OFF = "Your response above was cut off"
 
 
-def _is_prompt(text: str, *, beside_results: bool) -> bool:
+def _is_prompt(text: str, *, with_results: bool) -> bool:
     if _STEERED in text or _NOTIFICATION in text:
         return MARKER in text or _NOTIFICATION in text
     if text.startswith("<system-reminder>"):
-        # An agent may wrap its reminder and the prompt into one block: what follows the wrapper counts.
+        # An agent may put its reminder and the prompt into one block: the text after the reminder counts.
         return MARKER in text.rpartition("</system-reminder>")[2]
     if MARKER in text:
         return True
-    return bool(text.strip()) and not beside_results and not text.lstrip().startswith(("<", "["))
+    return bool(text.strip()) and not with_results and not text.lstrip().startswith(("<", "["))
 
 
 def _chosen(text: str) -> tuple[str | None, str]:

@@ -1,6 +1,6 @@
 """Runs the calls that passed the gate: tools, questions, plans, MCP tools, subagents, background tasks.
 
-Rule: everything a call says while it runs is said here; its result is told by the thread.
+Rule: this module emits all records of a call while it runs; the thread emits its result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairlead.agents.demo.tools import Outcome, ToolFailed
 from fairlead.agents.demo.usage import full_usage
 from fairlead.agents.demo.wire import HostGone, HostRefused
 
-# When the real CLI begins to treat a command as a task worth telling about.
+# The time after which the real CLI reports a command as a task.
 _SLOW_AFTER = 2.0
 
 
@@ -58,8 +58,8 @@ class Executor:
             case "ExitPlanMode":
                 return self._leave_plan_mode(call)
             case "StructuredOutput" if session.structured:
-                said = "Structured output provided successfully"
-                return Outcome(said, said)
+                reply = "Structured output provided successfully"
+                return Outcome(reply, reply)
             case "Agent" | "Task":
                 return await self._subagent(thread, call, arguments)
         if name.startswith("mcp__"):
@@ -90,15 +90,15 @@ class Executor:
 
     @contextlib.asynccontextmanager
     async def _watched(self, call: Record, arguments: Record) -> AsyncIterator[None]:
-        """Tells of a command that takes long: as a task after two seconds, with a heartbeat from then on."""
+        """Report a long-running command: as a task after two seconds, with a heartbeat from then on."""
         task = self._session.new_task("local_bash", str(arguments.get("description") or ""), call["id"])
-        told = asyncio.Event()
-        watch = asyncio.create_task(self._tell_slow(task, told))
+        reported = asyncio.Event()
+        watch = asyncio.create_task(self._report_slow(task, reported))
         try:
             yield
         finally:
             watch.cancel()
-        if told.is_set():
+        if reported.is_set():
             self._session.say(
                 "task_notification",
                 task_id=task.id,
@@ -109,12 +109,12 @@ class Executor:
                 summary=task.description,
             )
 
-    async def _tell_slow(self, task: BackgroundTask, told: asyncio.Event) -> None:
+    async def _report_slow(self, task: BackgroundTask, reported: asyncio.Event) -> None:
         session = self._session
         beat = 0
         slow_after = min(_SLOW_AFTER, session.heartbeat)
         await asyncio.sleep(slow_after)
-        told.set()
+        reported.set()
         self._started(task, backgrounded=False)
         await asyncio.sleep(session.heartbeat - slow_after)
         while True:
@@ -138,22 +138,22 @@ class Executor:
         task = session.new_task("local_bash", str(arguments.get("description") or ""), call["id"])
         output = session.scratch / f"{task.id}.output"
         self._begin(task, self._finish_bash(task, arguments, str(output)))
-        said = f"Command running in background with ID: {task.id}. Output is being written to: {output}."
+        reply = f"Command running in background with ID: {task.id}. Output is being written to: {output}."
         detail: Record = {"stdout": "", "stderr": "", "interrupted": False, "isImage": False}
         detail |= {"noOutputExpected": False, "backgroundTaskId": task.id}
-        return Outcome(said, detail, is_error=False)
+        return Outcome(reply, detail, is_error=False)
 
     async def _finish_bash(self, task: BackgroundTask, arguments: Record, output: str) -> None:
         code = "exit code 0"
         try:
-            said = (await tools.bash(arguments, self._session.cwd)).content
+            reply = (await tools.bash(arguments, self._session.cwd)).content
         except ToolFailed as failure:
-            said = str(failure)
-            code = said.split("\n", 1)[0].lower()
+            reply = str(failure)
+            code = reply.split("\n", 1)[0].lower()
         self._session.scratch.mkdir(parents=True, exist_ok=True)
-        (self._session.scratch / f"{task.id}.output").write_text(str(said), encoding="utf-8")
+        (self._session.scratch / f"{task.id}.output").write_text(str(reply), encoding="utf-8")
         summary = f'Background command "{task.description}" completed ({code})'
-        self._ended(task, output, summary, summary, str(said))
+        self._ended(task, output, summary, summary, str(reply))
 
     # -- subagents
 
@@ -162,7 +162,7 @@ class Executor:
         kind = str(arguments.get("subagent_type") or "general-purpose")
         description = str(arguments.get("description") or "")
         prompt = str(arguments.get("prompt") or "")
-        # CLI 2.1.325 runs a subagent in the background unless it is told not to.
+        # CLI 2.1.325 runs a subagent in the background unless the call says otherwise.
         background = arguments.get("run_in_background") is not False
         task = session.new_task("local_agent", description, call["id"])
         task.subagent_type = kind
@@ -188,7 +188,7 @@ class Executor:
             [message],
             self.run,
             prompt_id=parent.prompt_id,
-            # The real CLI forwards what a subagent says only when it runs in the background, or when it is asked to.
+            # The real CLI forwards a subagent's output only if it runs in the background or the host requested it.
             forwards_text=background or session.forwards_subagents,
             waited_for=not background,
             depth=parent.depth + 1,
@@ -236,7 +236,7 @@ class Executor:
         stats.by_type[kind] = stats.by_type.get(kind, 0) + 1
 
     def _launched(self, task: BackgroundTask, prompt: str, output: str) -> Outcome:
-        said = f"Async agent launched successfully.\nagentId: {task.id}\noutput_file: {output}"
+        reply = f"Async agent launched successfully.\nagentId: {task.id}\noutput_file: {output}"
         detail = {
             "isAsync": True,
             "status": "async_launched",
@@ -248,7 +248,7 @@ class Executor:
             "canReadOutputFile": True,
             "canContinueAgent": False,
         }
-        return Outcome([{"type": "text", "text": said}], detail)
+        return Outcome([{"type": "text", "text": reply}], detail)
 
     # -- background tasks
 
@@ -289,7 +289,7 @@ class Executor:
         killed: bool = False,
         **fields: Any,
     ) -> None:
-        """Tells the host, and hands the model a notification that opens a turn of its own."""
+        """Notify the host, and give the model a notification that opens a new turn."""
         session = self._session
         session.task_ended(task, killed=killed, summary=summary, output=output, **fields)
         session.tasks.pop(task.id, None)
@@ -303,7 +303,7 @@ class Executor:
 
 
 async def _final_text(thread: Thread) -> str:
-    """A subagent's last word, whatever ended it."""
+    """A subagent's final text, however it ended."""
     try:
         return await thread.run()
     except (ModelRefused, LimitReached) as error:
@@ -331,14 +331,14 @@ def _completed(thread: Thread, prompt: str, final: str) -> Outcome:
         "usage": full_usage(thread.calls),
         "canContinueAgent": False,
     }
-    said = f"{final}\nagentId: {speaker.agent_id}"
-    return Outcome([{"type": "text", "text": said}], detail)
+    reply = f"{final}\nagentId: {speaker.agent_id}"
+    return Outcome([{"type": "text", "text": reply}], detail)
 
 
 def _answers(arguments: Record) -> Outcome:
     answers = arguments.get("answers")
     if not isinstance(answers, dict) or not answers:
         raise ToolFailed("The user did not answer the questions.")
-    said = ", ".join(f'"{question}"="{answer}"' for question, answer in answers.items())
+    reply = ", ".join(f'"{question}"="{answer}"' for question, answer in answers.items())
     detail = {"questions": arguments.get("questions", []), "answers": answers}
-    return Outcome(f"Your questions have been answered: {said}.", detail)
+    return Outcome(f"Your questions have been answered: {reply}.", detail)

@@ -1,7 +1,7 @@
-"""The command line of the demo agent: what the real CLI accepts, it accepts; what it refuses, it refuses.
+"""The command line of the demo agent: it accepts and refuses the same flags as the real CLI.
 
-Rule: pure. A flag that has no meaning for a scripted agent is read and ignored, so that the gateway can start
-the demo agent with exactly the arguments it would give to the real program.
+Rule: pure. A flag without a meaning for a scripted agent is read and ignored, so that the gateway can start the demo
+agent with exactly the arguments that it would pass to the real program.
 """
 
 from __future__ import annotations
@@ -77,18 +77,18 @@ MODES = ("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan
 
 
 class FlagError(Exception):
-    """The command line is one that the real CLI refuses, too. Carries the sentence for stderr."""
+    """The real CLI refuses this command line too. Carries the message for stderr."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the demo agent was started with."""
+    """The options that the demo agent was started with."""
 
     model: str = DEFAULT_MODEL
     mode: str = "default"
     may_bypass: bool = False
     asks_host: bool = False
-    """Permissions are asked over stdio; without it what needs an answer is refused."""
+    """Permissions are requested over stdio; without it, calls that need an answer are refused."""
     partial: bool = False
     replay: bool = False
     session_id: str | None = None

@@ -1,6 +1,6 @@
-"""The way of a call to its tool: the host's hook, the agent's own rules, the person behind the host.
+"""Decides whether a call may run: by the host's hook, the agent's own rules, or the person behind the host.
 
-Rule: asks and decides, never runs. The order and the wording of who decided are the real CLI's.
+Rule: this module asks and decides; it never runs a tool. The order and the wording are those of the real CLI.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(Exception):
-    """The call may not run. Carries the sentence for the model and who decided."""
+    """The call may not run. Carries the message for the model and who decided."""
 
     def __init__(self, sentence: str, meta: Record, *, interrupts: bool = False) -> None:
         super().__init__(sentence)
@@ -34,7 +34,7 @@ class Gate:
         self._session = thread.session
 
     async def pass_or_refuse(self, call: Record, arguments: Record) -> tuple[Record, Record]:
-        """The input to run with and the decision for the record; Refusal when it may not run."""
+        """Return the input to run with and the decision for the record. Raises Refusal if the call may not run."""
         name = call["name"]
         decision, reason, arguments = await self._pre_tool_use(call, arguments)
         if decision == "deny":
@@ -54,7 +54,7 @@ class Gate:
         return await self._ask(call, arguments, verdict, reason if decision == "ask" else None)
 
     async def _pre_tool_use(self, call: Record, arguments: Record) -> tuple[str | None, str, Record]:
-        """The strictest word of the hooks (deny, ask, allow, none), its reason, and the input they changed."""
+        """Return the strictest hook decision (deny, ask, allow, none), its reason, and the changed input."""
         about = {"tool_name": call["name"], "tool_input": arguments, "tool_use_id": call["id"]}
         try:
             answers = await self._session.hooks.fire(
@@ -65,16 +65,16 @@ class Gate:
             raise Refusal(sentence, {"non_execution_kind": "cancelled"}) from None
         decided: dict[str, str] = {}
         for answer in answers:
-            said = answer.get("hookSpecificOutput")
-            said = said if isinstance(said, dict) else {}
+            output = answer.get("hookSpecificOutput")
+            output = output if isinstance(output, dict) else {}
             if answer.get("continue") is False:
                 why = str(answer.get("stopReason") or "A hook ended the run.")
                 raise Refusal(why, {"non_execution_kind": "user-rejected"}, interrupts=True)
-            decision = said.get("permissionDecision") or ("deny" if answer.get("decision") == "block" else None)
+            decision = output.get("permissionDecision") or ("deny" if answer.get("decision") == "block" else None)
             if decision is not None:
-                decided[decision] = str(said.get("permissionDecisionReason") or answer.get("reason") or "")
-            if isinstance(said.get("updatedInput"), dict):
-                arguments = said["updatedInput"]
+                decided[decision] = str(output.get("permissionDecisionReason") or answer.get("reason") or "")
+            if isinstance(output.get("updatedInput"), dict):
+                arguments = output["updatedInput"]
         strictest = next((d for d in ("deny", "ask", "allow") if d in decided), None)
         return strictest, decided.get(strictest or "", ""), arguments
 
@@ -111,7 +111,7 @@ class Gate:
         if mode is not None:
             session.emit(records.status(session.id, None, permissionMode=mode))
         updated = answer.get("updatedInput")
-        # An empty object means "as it was" for the tools whose input the question does not show.
+        # An empty object means "unchanged" for the tools whose input the question does not show.
         arguments = updated if isinstance(updated, dict) and updated else arguments
         return arguments, {"decision": "accept", "source": "user_temporary"}
 
@@ -128,7 +128,7 @@ class Gate:
         self._thread.denials.append(denial)
 
     async def tell(self, event: str, call: Record, fields: dict[str, Any]) -> None:
-        """Tells the host's hooks of something that needs no decision; a host that is gone misses it."""
+        """Notify the host's hooks of an event that needs no decision; ignored if the host is gone."""
         try:
             await self._session.hooks.fire(event, self._thread.speaker, fields, tool=call["name"], about=call["id"])
         except HostGone:

@@ -1,4 +1,4 @@
-"""The demo agent as a kind of agent: Claude's driver on a scripted process, with a HOME of its own."""
+"""The demo agent as an agent kind: Claude's driver on a scripted process, with a separate HOME."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ class DemoKind(ClaudeKind):
         if not settings.home:
             raise ValueError("the demo agent needs a home of its own")
         os.makedirs(settings.home, mode=0o700, exist_ok=True)
-        # Nothing of the user's account: the demo calls no model.
+        # No credentials of the user's account: the demo calls no model.
         host = {name: settings.host[name] for name in BASIC_VARIABLES if name in settings.host}
         super().__init__(msgspec.structs.replace(settings, host=host, pass_env=()), clock)
 

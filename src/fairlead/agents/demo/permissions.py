@@ -1,6 +1,6 @@
-"""May a tool run? The demo agent's own answer, before it asks anybody.
+"""The demo agent's own decision whether a tool may run, before it asks the host.
 
-Rule: pure. As strict as the real CLI in the cases the scripts meet, and asking in every other case.
+Rule: pure. As strict as the real CLI in the cases that the scripts use; asks in every other case.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ALWAYS_ASKED = frozenset({"AskUserQuestion", "ExitPlanMode"})
 _NEVER_ASKED = frozenset({"Agent", "Task", "TodoWrite", "StructuredOutput", "Glob"})
 _READS = frozenset({"echo", "ls", "pwd", "cat", "head", "tail", "wc", "date", "whoami", "true"})
 _EDITS = frozenset({"mkdir", "touch", "rm", "rmdir", "mv", "cp"})
-# A command with any of these may hide a second one: it is never waved through by its first word.
+# A command with any of these may contain a second one: it is never allowed by its first word alone.
 _SHELL = frozenset(";|&$`<>(){}\n\\")
 
 
@@ -30,7 +30,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Grants:
-    """What the session was granted while it ran: its mode, rules and directories."""
+    """The mode, rules and directories that the session was granted while it ran."""
 
     mode: str
     cwd: str
@@ -39,7 +39,7 @@ class Grants:
     """(tool, rule content, behavior)"""
 
     def apply(self, updates: list[Record]) -> str | None:
-        """Takes `updatedPermissions` to heart; returns the new mode when they change it."""
+        """Apply `updatedPermissions`; return the new mode if they change it."""
         changed = None
         for update in updates:
             match update.get("type"):
@@ -54,14 +54,14 @@ class Grants:
         return changed
 
     def inside(self, path: str) -> bool:
-        """Is this file in the session's directory or in one that was added?"""
+        """Whether this file is in the session's directory or in one that was added."""
         full = os.path.normpath(os.path.join(self.cwd, path))
         roots = [os.path.normpath(os.path.join(self.cwd, d)) for d in (self.cwd, *self.directories)]
         return any(full == root or full.startswith(root + os.sep) for root in roots)
 
 
 def judge(grants: Grants, tool: str, arguments: Record) -> Verdict:
-    """The verdict on one call, without a hook's or a person's word."""
+    """The verdict on one call, without asking a hook or a person."""
     if tool in ALWAYS_ASKED:
         return Verdict("ask")
     if tool in _NEVER_ASKED:
@@ -101,7 +101,7 @@ def _asked(grants: Grants, **reason: str) -> Verdict:
 
 
 def _simple(command: str) -> str:
-    """The first word of a command that is only one; empty when it may be more."""
+    """The first word of a single command; empty if the text may contain several."""
     if not command.strip() or _SHELL & set(command):
         return ""
     return command.split()[0]
@@ -121,7 +121,7 @@ def _matches(content: str | None, tool: str, arguments: Record) -> bool:
     for ending in (":*", " *"):
         if content.endswith(ending):
             prefix = content[: -len(ending)]
-            # Quotes keep their content from the shell; everything else that could join commands does not.
+            # Quotes hide their content from the shell; any other character that could join commands counts.
             plain = not _SHELL & set(_unquoted(command))
             return plain and (command == prefix or command.startswith(prefix + " "))
     return command == content

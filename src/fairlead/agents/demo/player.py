@@ -1,7 +1,7 @@
-"""Plays the blocks of a script as one message of the model: deltas, one assistant record a block, transcript lines.
+"""Plays the blocks of a script as one message of the model: deltas, one assistant record per block, transcript lines.
 
-Rule: this file knows the order of a message's records and nothing else. It is interrupted by cancelling it;
-what is then left to say waits in `Player.unfinished`, because the host must first hear that it was heard.
+Rule: this module knows only the order of a message's records. Cancelling `play` interrupts it; the rest of the message
+then waits in `Player.unfinished`, because the host must first receive the answer to its interrupt.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from fairlead.agents.demo.scripts import (
 from fairlead.agents.demo.session import Session
 from fairlead.agents.demo.transcript import Transcript
 
-# Fast, and still visibly a stream to a person.
+# Fast, but a person still sees a stream.
 _DELTA_DELAY = 0.005
-# Lines of a burst between two looks at the event loop.
+# Lines of a burst between two yields to the event loop.
 _BURST_BATCH = 200
 _SIGNATURE = "c2NyaXB0ZWQ="
 
 
 @dataclass(slots=True)
 class Played:
-    """A message that was said, whole or cut off."""
+    """A message that was played, whole or cut off."""
 
     content: list[Record] = field(default_factory=list)
     stop_reason: str | None = None
@@ -55,7 +55,7 @@ class Played:
 
 
 class Player:
-    """Says messages for one thread of the conversation."""
+    """Plays messages for one thread of the conversation."""
 
     def __init__(
         self, session: Session, speaker: Speaker, transcript: Transcript, forwards: Callable[[Record], bool]
@@ -69,7 +69,7 @@ class Player:
         self.unfinished: Unfinished | None = None
 
     async def play(self, blocks: list[Block], fields: Record) -> Played:
-        """Says one message; `fields` go onto each of its assistant records."""
+        """Play one message; `fields` are added to each of its assistant records."""
         message = _Message(new_id("msg_"), new_id("req_"), self._session.model, dict(fields))
         played = Played()
         if self._streams:
@@ -118,7 +118,7 @@ class Player:
         self._event(message, {"type": "content_block_delta", "index": message.index, "delta": delta}, **fields)
 
     async def _burst(self, message: _Message, block: SlowText) -> None:
-        """Many equal deltas: encoded once, so that the gateway and not this process is what a load test measures."""
+        """Emit many equal deltas, encoded once, so that a load test measures the gateway and not this process."""
         delta = {"type": "text_delta", "text": block.text}
         event = {"type": "content_block_delta", "index": message.index, "delta": delta}
         record = records.stream_event(self._speaker, event, message.id)
@@ -144,7 +144,7 @@ class Player:
         record = records.assistant(
             self._speaker, message.id, message.model, block, message.request_id, **fields, **message.fields
         )
-        message.said.append(record)
+        message.emitted.append(record)
         if self._forwards(block):
             self._session.emit(record)
         self._event(message, {"type": "content_block_stop", "index": message.index})
@@ -161,12 +161,12 @@ class Player:
         self.write(message, stop_reason, usage.full_usage(1))
 
     def write(self, message: _Message, stop_reason: str | None, spent: Record, **fields: Any) -> None:
-        """The transcript's lines of a message: written at its end, with its true usage."""
-        for index, record in enumerate(message.said):
-            said = {k: v for k, v in record["message"].items() if k != "context_management"}
+        """Write a message's transcript lines: at its end, with its final usage."""
+        for index, record in enumerate(message.emitted):
+            body = {k: v for k, v in record["message"].items() if k != "context_management"}
             self._transcript.add(
                 {
-                    "message": {**said, "stop_reason": stop_reason, "usage": spent},
+                    "message": {**body, "stop_reason": stop_reason, "usage": spent},
                     "apiBlockIndex": index,
                     "requestId": message.request_id,
                     "type": "assistant",
@@ -181,7 +181,7 @@ class Player:
             self._session.emit(records.stream_event(self._speaker, event, message.id, **fields))
 
     def _say_the_unknown(self, message: _Message) -> None:
-        """Records of types that no gateway can know: they must pass through it."""
+        """Emit records of types that no gateway knows: the gateway must pass them through."""
         session = self._session
         session.emit({"type": "demo_unheard_of", "session_id": session.id, "note": "nobody knows this type"})
         session.say("demo_never_seen", note="nobody knows this subtype", nested={"list": [1, None, "ü"]})
@@ -190,7 +190,7 @@ class Player:
 
 @dataclass(slots=True)
 class _Message:
-    """A message on its way: what was said of it, and the block that is open."""
+    """A message that is being played: the records emitted so far, and the open block."""
 
     id: str
     request_id: str
@@ -199,18 +199,18 @@ class _Message:
     index: int = 0
     thought: int = 0
     open: Record | None = None
-    said: list[Record] = field(default_factory=list)
+    emitted: list[Record] = field(default_factory=list)
 
 
 class Unfinished:
-    """The rest of a message that was interrupted: first its words so far, later the end of its stream."""
+    """The rest of an interrupted message: first its text so far, later the end of its stream."""
 
     def __init__(self, player: Player, message: _Message) -> None:
         self._player = player
         self._message = message
 
     def say_words(self) -> list[Record]:
-        """Emits and writes what was said so far; the content for the conversation."""
+        """Emit and write the text so far; return the content for the conversation."""
         player, message = self._player, self._message
         block = _complete(message) if message.open is not None else None
         if block is not None and block.get("text"):
@@ -223,13 +223,13 @@ class Unfinished:
                 aborted=True,
                 **message.fields,
             )
-            message.said.append(record)
+            message.emitted.append(record)
             player._session.emit(record)
         player.write(message, None, usage.STARTED, isAbortedMidStream=True)
-        return [record["message"]["content"][0] for record in message.said]
+        return [record["message"]["content"][0] for record in message.emitted]
 
     def end_stream(self) -> None:
-        """The closing stream events, so that no reader waits for the message's end."""
+        """Emit the closing stream events, so that no reader waits for the message's end."""
         player, message = self._player, self._message
         if message.open is not None:
             player._event(message, {"type": "content_block_stop", "index": message.index})

@@ -1,6 +1,6 @@
-"""The shapes of the wire: every record the demo agent writes to stdout, as CLI 2.1.325 writes it.
+"""The format of the wire: every record that the demo agent writes to stdout, as CLI 2.1.325 writes it.
 
-Rule: shapes only. Nothing here decides what is said or when.
+Rule: formats only. Nothing here decides which records are emitted, or when.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODELS = {
 
 
 def resolve_model(name: str | None) -> str:
-    """An alias as the model it stands for; any other name stays what it is, as in the real CLI."""
+    """The model that an alias stands for; any other name is unchanged, as in the real CLI."""
     return _MODELS.get(name or "default", name or "")
 
 
@@ -69,7 +69,7 @@ def status(session_id: str, state: str | None, **fields: Any) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Whose words these are: the main thread, or a subagent inside a call."""
+    """The source of a record: the main thread, or a subagent inside a call."""
 
     session_id: str
     parent_tool_use_id: str | None = None
@@ -79,10 +79,10 @@ class Speaker:
     run_id: str | None = None
 
     def head(self) -> Record:
-        told: Record = {"parent_tool_use_id": self.parent_tool_use_id}
+        fields: Record = {"parent_tool_use_id": self.parent_tool_use_id}
         if self.agent_id is not None:
-            told["agent_id"] = self.agent_id
-        return told | {"session_id": self.session_id}
+            fields["agent_id"] = self.agent_id
+        return fields | {"session_id": self.session_id}
 
     def tail(self) -> Record:
         if self.agent_id is None:
@@ -104,11 +104,11 @@ def message(message_id: str, model: str, content: list[Record], spent: Record) -
 
 
 def assistant(speaker: Speaker, message_id: str, model: str, block: Record, request_id: str, **fields: Any) -> Record:
-    """One block of a message: its own record, the message's id."""
-    said = message(message_id, model, [block], usage.STARTED) | {"context_management": None}
+    """One block of a message, as a separate record with the message's id."""
+    body = message(message_id, model, [block], usage.STARTED) | {"context_management": None}
     return {
         "type": "assistant",
-        "message": said,
+        "message": body,
         **speaker.head(),
         "uuid": new_uuid(),
         "timestamp": timestamp(),
@@ -143,12 +143,12 @@ def user(speaker: Speaker, content: Any, **fields: Any) -> Record:
 
 
 def api_error(speaker: Speaker, text: str, status: int, kind: str, error: str, request_id: str) -> Record:
-    """The assistant record that stands for an error of the model's API."""
-    said = message(new_uuid(), "<synthetic>", [{"type": "text", "text": text}], usage.full_usage(0))
-    said |= {"stop_reason": "stop_sequence", "stop_sequence": "", "context_management": None}
+    """The assistant record that reports an error of the model's API."""
+    body = message(new_uuid(), "<synthetic>", [{"type": "text", "text": text}], usage.full_usage(0))
+    body |= {"stop_reason": "stop_sequence", "stop_sequence": "", "context_management": None}
     return {
         "type": "assistant",
-        "message": said,
+        "message": body,
         **speaker.head(),
         "uuid": new_uuid(),
         "timestamp": timestamp(),
@@ -229,7 +229,7 @@ def result(
 
 
 def failed_start(session_id: str, error: str) -> Record:
-    """The lone result of a process that cannot begin, such as a resume of nothing."""
+    """The single result of a process that cannot start, for example when there is no session to resume."""
     return {
         "type": "result",
         "subtype": "error_during_execution",

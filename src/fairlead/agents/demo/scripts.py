@@ -1,7 +1,7 @@
 """The script library of both stand-ins: the scripted model API and the demo agent.
 
-Rule: everything here is pure. A script looks at one model call (which step of the prompt, what the tools
-said, which tools exist) and returns the blocks the model answers with; whoever plays them owns the clock.
+Rule: everything here is pure. A script gets one model call (the step of the prompt, the results of the tools, the
+available tools) and returns the blocks of the model's answer; the caller that plays them owns the clock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 MARKER = "SCRIPT:"
 
-# How much of a tool's answer the closing sentence repeats: enough to assert on, short enough to read.
+# How many characters of a tool's result the closing sentence repeats: enough to assert on, short enough to read.
 QUOTED = 160
 
 
@@ -61,17 +61,17 @@ class ApiError:
 
 @dataclass(frozen=True, slots=True)
 class CutStream:
-    """The connection to the model's API breaks at this place of the stream."""
+    """The connection to the model's API breaks at this point of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The agent's process dies at this place of the stream; a model API can only cut the stream."""
+    """The agent's process dies at this point of the stream; a model API can only cut the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownRecords:
-    """The demo agent emits records of types that nobody knows; a model API has none to emit."""
+    """The demo agent emits records of unknown types; a model API cannot emit records."""
 
 
 Block = Text | SlowText | Thinking | ToolUse | ApiError | CutStream | Crash | UnknownRecords
@@ -79,7 +79,7 @@ Block = Text | SlowText | Thinking | ToolUse | ApiError | CutStream | Crash | Un
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What one tool answered after the prompt."""
+    """The result of one tool after the prompt."""
 
     text: str
     is_error: bool = False
@@ -87,15 +87,15 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of the model, as far as a script may look at it."""
+    """One call of the model, with the fields that a script may use."""
 
     name: str | None
     """The script's name; None for a prompt without a marker."""
     argument: str = ""
     results: tuple[ToolResult, ...] = ()
-    """What the tools said since the prompt."""
+    """The results of tools since the prompt."""
     tools: frozenset[str] = frozenset()
-    """Names of the tools the model may call; empty when nobody said."""
+    """Names of the tools the model may call; empty if unknown."""
     messages: int = 1
     """How many messages the model sees."""
     attempt: int = 0
@@ -133,7 +133,7 @@ def _script(
 
 
 def catalogue() -> list[tuple[str, str, str]]:
-    """Every script as (name, argument hint, description), in the order a newcomer would try them."""
+    """Every script as (name, argument hint, description), in the order in which a new user would try them."""
     return [(s.name, s.hint, s.description) for s in _SCRIPTS.values()]
 
 
@@ -174,16 +174,16 @@ def _tour() -> str:
 
 
 def _done(call: Call) -> list[Block]:
-    """The closing sentence: says what the last tool said, so that a reader and a test can see it arrived."""
+    """The closing sentence: repeats the last tool's result, so that a reader and a test can see that it arrived."""
     if not call.results:
         return [Text("Done.")]
     last = call.results[-1]
-    said = last.text[:QUOTED]
-    return [Text(f"The tool failed: {said}" if last.is_error else f"Done. The tool said: {said}")]
+    quoted = last.text[:QUOTED]
+    return [Text(f"The tool failed: {quoted}" if last.is_error else f"Done. The tool said: {quoted}")]
 
 
 def _number(argument: str, default: int, most: int) -> int:
-    """A count typed by a person: a default for nonsense, a bound so that no script runs for ever."""
+    """A count typed by a person: the default for invalid input, a maximum so that no script runs for ever."""
     word = argument.split(" ", 1)[0]
     return min(int(word), most) if word.isdecimal() else default
 

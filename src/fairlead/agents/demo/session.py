@@ -1,6 +1,6 @@
-"""What all parts of one demo agent process share: its session, its hooks, its MCP servers, its background tasks.
+"""The state that all parts of a demo agent process share: its session, hooks, MCP servers and background tasks.
 
-Rule: state and small services; turns and control requests live in their own files.
+Rule: state and small services; turns and control requests are in separate modules.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fairlead.agents.demo.wire import HostGone, HostRefused, Wire
 
 @dataclass(slots=True)
 class BackgroundTask:
-    """A subagent or a command that goes on after its call was answered."""
+    """A subagent or a command that continues after its call was answered."""
 
     id: str
     run_id: str
@@ -37,8 +37,8 @@ class BackgroundTask:
     subagent_type: str | None = None
 
     def as_record(self) -> Record:
-        told = {"task_id": self.id, "run_id": self.run_id, "task_type": self.kind, "description": self.description}
-        return told | ({"subagent_type": self.subagent_type} if self.subagent_type else {})
+        fields = {"task_id": self.id, "run_id": self.run_id, "task_type": self.kind, "description": self.description}
+        return fields | ({"subagent_type": self.subagent_type} if self.subagent_type else {})
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Session:
     tasks: dict[str, BackgroundTask] = field(default_factory=dict)
     structured: bool = False
     forwards_subagents: bool = False
-    """What a subagent says is sent to the host, also while its call is waited for."""
+    """A subagent's output is sent to the host, also while the main thread waits for its call."""
     heartbeat: float = 30.0
     """Seconds between two `tool_progress` records, as measured on the real CLI."""
     retries: int = 2
@@ -80,7 +80,7 @@ class Session:
 
     @property
     def scratch(self) -> Path:
-        """Where background tasks leave their output."""
+        """The folder for the output of background tasks."""
         return self.transcript.path.with_suffix("") / "tasks"
 
     def tools(self) -> list[str]:
@@ -94,7 +94,7 @@ class Session:
         self.emit(records.system(self.id, subtype, **fields))
 
     def crash(self) -> NoReturn:
-        """Dies in the middle of everything, as the script wants it: no result, no transcript line."""
+        """End the process at once, as the script demands: no result, no transcript line."""
         self.wire.flush()
         print("demo agent: crashed, as the script wanted", file=sys.stderr, flush=True)
         tools.kill_all()
@@ -131,11 +131,11 @@ class Hooks:
         self.prompt_id = ""
 
     def register(self, hooks: Record) -> None:
-        """Replaces all callbacks: a second `initialize` without hooks removes them, as in CLI 2.1.325."""
+        """Replace all callbacks: a second `initialize` without hooks removes them, as in CLI 2.1.325."""
         self._registered = {event: matchers for event, matchers in hooks.items() if isinstance(matchers, list)}
 
     def events(self) -> list[str]:
-        """The events somebody listens to."""
+        """The events that have a callback."""
         return sorted(self._registered)
 
     async def fire(
@@ -169,7 +169,7 @@ class Hooks:
 
     def _input(self, event: str, speaker: Speaker) -> Record:
         session = self._session
-        told: Record = {
+        fields: Record = {
             "session_id": session.id,
             "transcript_path": str(session.transcript.path),
             "cwd": session.cwd,
@@ -177,8 +177,8 @@ class Hooks:
             "permission_mode": session.grants.mode,
         }
         if speaker.agent_id is not None:
-            told |= {"agent_id": speaker.agent_id, "agent_type": speaker.subagent_type}
-        return told | {"hook_event_name": event}
+            fields |= {"agent_id": speaker.agent_id, "agent_type": speaker.subagent_type}
+        return fields | {"hook_event_name": event}
 
 
 def _matches(matcher: Any, tool: str) -> bool:
@@ -191,7 +191,7 @@ def _matches(matcher: Any, tool: str) -> bool:
 
 
 class McpServers:
-    """MCP servers that live in the host: we talk to them through `mcp_message`."""
+    """MCP servers inside the host, reached through `mcp_message`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -201,7 +201,7 @@ class McpServers:
         self._joining: asyncio.Task[None] | None = None
 
     def join(self, names: list[str]) -> None:
-        """Begins the handshake with each; `ready` waits for it."""
+        """Start the handshake with each server; `ready` waits for it."""
         if names:
             self._joining = asyncio.create_task(self._join(names))
 
@@ -223,7 +223,7 @@ class McpServers:
             self._tools[name] = [t for t in listing.get("tools") or [] if isinstance(t, dict)]
 
     async def call(self, tool: str, arguments: Record, tool_use_id: str) -> Record:
-        """The result of `mcp__<server>__<tool>`; KeyError when nobody offers it."""
+        """The result of `mcp__<server>__<tool>`. Raises KeyError if no server offers it."""
         _, server, name = tool.split("__", 2)
         if server not in self._tools or all(t.get("name") != name for t in self._tools[server]):
             raise KeyError(tool)

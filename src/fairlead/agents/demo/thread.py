@@ -1,7 +1,7 @@
 """One thread of the conversation, main or subagent: model call, tools, model call, until the model is done.
 
-Rule: a thread knows its own messages and calls; how a turn begins and ends is for turns.py, what a tool does for
-tools.py, whether it may for permissions.py. Cancelling `run` interrupts it; `open_calls` are then unanswered.
+Rule: a thread knows its own messages and calls. turns.py handles the start and end of a turn, tools.py runs tools, and
+permissions.py decides about them. Cancelling `run` interrupts the thread; `open_calls` are then unanswered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fairlead.agents.demo.tools import Outcome, ToolFailed
 from fairlead.agents.demo.transcript import STEERED, Transcript
 from fairlead.agents.demo.usage import TOKENS_PER_CALL
 
-# The real CLI waits longer and longer; a person at a demo should not.
+# The real CLI uses growing delays; a person at a demo should not have to wait.
 _RETRY_DELAY = 0.2
 _RETRIED = frozenset({401, 429, 529})
 ERROR_NAMES = {400: "unknown", 401: "authentication_failed", 429: "rate_limit", 529: "server_error"}
@@ -30,7 +30,7 @@ INTERRUPTED = "The user doesn't want to proceed with this tool use."
 
 
 class ModelRefused(Exception):
-    """The model's API refused for good."""
+    """The model's API refused, and no retry is left."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(error.message)
@@ -91,16 +91,16 @@ class Thread:
         self.stop_reason: str | None = None
         self.open_calls: list[Record] = []
         self.running = False
-        """The first open call has begun to run: an interrupt stops it in the middle."""
+        """The first open call is running: an interrupt stops it."""
         self.afterwards: list[Callable[[], None]] = []
-        """What an interrupt leaves to be said after the open calls were answered."""
+        """Callbacks that an interrupt leaves for the time after the open calls were answered."""
         self._messages = messages
         self._fields = fields or {}
         self._absorb = absorb
         self._gate = Gate(self)
 
     async def run(self) -> str:
-        """The final text; ModelRefused, LimitReached, Answered, Refusal end it otherwise."""
+        """Run to the final text and return it. Raises ModelRefused, LimitReached, Answered or Refusal."""
         options = self.session.options
         while True:
             played = await self._call_model()
@@ -153,13 +153,13 @@ class Thread:
         return played
 
     def _block_done(self, block: Record) -> bool:
-        """Does this block go to the host? A subagent that is waited for tells of a call before it makes it."""
+        """Whether this block goes to the host. A foreground subagent reports a call before it makes it."""
         if self._waited_for and block["type"] == "tool_use":
             self._progress(block)
         return self._forwards_text or block["type"] == "tool_use"
 
     async def _refused(self, error: ApiError, attempt: int) -> None:
-        """Tells of a retry and waits for it, or gives up."""
+        """Report a retry and wait for it, or give up."""
         session = self.session
         if error.status == 429 and attempt == 1:
             limit = {"status": "rejected", "rateLimitType": "five_hour", "isUsingOverage": False}
@@ -178,13 +178,13 @@ class Thread:
         await asyncio.sleep(delay)
 
     def _go_on(self) -> None:
-        """After a cut stream: the plea that the real CLI sends to the model, told to the host as well."""
+        """After a cut stream: add the real CLI's request to continue for the model, and emit it to the host too."""
         record = records.user(self.speaker, [{"type": "text", "text": CUT_OFF}], isSynthetic=True)
         self.session.emit(record)
         self._add_user(record, CUT_OFF, isMeta=True)
 
     def _take_steering(self) -> None:
-        """Messages that came during the turn join it before the next call of the model."""
+        """Add messages that arrived during the turn before the next call of the model."""
         for text in self._absorb() if self._absorb and self.calls else []:
             self.transcript.queued("remove", content=text, reason="absorbed_mid_turn")
             attachment = {"type": "queued_command", "prompt": text, "commandMode": "prompt"}
@@ -257,7 +257,7 @@ class Thread:
     # -- the end of an interrupted thread
 
     def interrupted(self) -> None:
-        """Says what a thread that was cancelled still owes: its words so far, an answer to each open call."""
+        """Emit what a cancelled thread still owes: its text so far, and an answer to each open call."""
         unfinished, self.player.unfinished = self.player.unfinished, None
         if unfinished is not None:
             content = unfinished.say_words()

@@ -1,7 +1,7 @@
 """The demo agent's tools. They really run, inside the session's directory, after permission was given.
 
-Rule: a tool gets its checked input and returns an outcome; asking, records and transcripts happen elsewhere.
-Cancelling a tool ends whatever it started.
+Rule: a tool gets its checked input and returns an outcome; permissions, records and transcripts are handled elsewhere.
+Cancelling a tool ends the processes that it started.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 Record = dict[str, Any]
 
-# As the real CLI's default for Bash; a script's command is short, a typed one may hang.
+# The real CLI's default for Bash; a script's command is short, a typed one may hang.
 BASH_LIMIT = 120.0
-# What one command may say; more is cut, as a model would be sent no more.
+# The maximum output of one command; more is cut, because the model would not receive more.
 OUTPUT_LIMIT = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool did: `content` is for the model, `detail` is the tool's own structure."""
+    """The outcome of a tool: `content` is for the model, `detail` is the tool's own structure."""
 
     content: Any
     detail: Any
@@ -34,7 +34,7 @@ class Outcome:
 
 
 class ToolFailed(Exception):
-    """The tool could not do it. Carries the sentence for the model."""
+    """The tool failed. Carries the message for the model."""
 
 
 _running: set[int] = set()
@@ -42,14 +42,14 @@ _running: set[int] = set()
 
 
 def kill_all() -> None:
-    """Ends every running command; for a process that is about to die itself."""
+    """Kill every running command; for a process that is about to exit."""
     for group in {*_running, *_children()}:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
 
 
 def _children() -> set[int]:
-    """Commands that run already, though asyncio has not handed them over yet: each leads a group of its own."""
+    """Commands that run already although asyncio has not returned them yet: each leads its own process group."""
     found: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -58,7 +58,7 @@ def _children() -> set[int]:
 
 
 async def bash(arguments: Record, cwd: str) -> Outcome:
-    """Runs one command in its own process group, for at most its time limit."""
+    """Run one command in its own process group, for at most its time limit."""
     command = str(arguments.get("command", ""))
     limit = float(arguments.get("timeout") or BASH_LIMIT * 1000) / 1000
     process = await asyncio.create_subprocess_exec(
@@ -93,8 +93,8 @@ async def bash(arguments: Record, cwd: str) -> Outcome:
         "isImage": False,
         "noOutputExpected": not stdout and not stderr,
     }
-    said = "\n".join(filter(None, (stdout, stderr))) or "(Bash completed with no output)"
-    return Outcome(said, detail, is_error=False)
+    text = "\n".join(filter(None, (stdout, stderr))) or "(Bash completed with no output)"
+    return Outcome(text, detail, is_error=False)
 
 
 def read(arguments: Record, cwd: str) -> Outcome:
@@ -167,7 +167,7 @@ def todo_write(arguments: Record, todos: list[Record]) -> Outcome:
 
 
 def absolute(tool: str, arguments: Record, cwd: str) -> Record:
-    """The input as it is asked about and run: file paths complete, defaults filled in."""
+    """The input for the permission request and the run: absolute file paths, defaults filled in."""
     if tool not in ("Read", "Write", "Edit"):
         return {} if tool == "ExitPlanMode" else arguments
     whole = {**arguments, "file_path": str(_path(arguments, cwd))}

@@ -1,7 +1,7 @@
 """The session's file: the demo agent writes and reads the same JSONL lines as the real CLI.
 
-Rule: this file knows lines and their chain of parents, nothing of turns. One line is one write, so that a
-reader never sees half of one that was finished.
+Rule: this module knows lines and their chain of parents, but not turns. One line is one write, so a reader never sees
+half of a finished line.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ STEERED = "The user sent a new message while you were working:\n"
 
 
 class NoConversation(Exception):
-    """There is nothing to resume. Carries the sentence the real CLI prints."""
+    """There is nothing to resume. The message is the one that the real CLI prints."""
 
 
 def config_dir(environ: dict[str, str]) -> Path:
-    """Where the CLI keeps its files."""
+    """The folder for the CLI's files."""
     home = environ.get("HOME") or os.path.expanduser("~")
     return Path(environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude"))
 
@@ -58,7 +58,7 @@ def _short_hash(text: str) -> str:
 
 
 class Transcript:
-    """One file and the chain of its lines; a subagent has its own beside its session's."""
+    """One file and the chain of its lines; a subagent has a separate file next to its session's."""
 
     def __init__(self, path: Path, session_id: str, cwd: str, *, agent_id: str | None = None, keep: bool = True):
         self.path = path
@@ -76,7 +76,7 @@ class Transcript:
         )
 
     def line(self, record: Record) -> None:
-        """Appends a line that is no part of the chain."""
+        """Append a line that is not part of the chain."""
         if not self._keep:
             return
         if self._file is None:
@@ -90,7 +90,7 @@ class Transcript:
         os.write(self._file, json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
 
     def add(self, record: Record) -> None:
-        """Appends a line to the chain; its parent is the line before it."""
+        """Append a line to the chain; its parent is the line before it."""
         who: Record = {"parentUuid": self.leaf, "isSidechain": self._agent_id is not None}
         if self._agent_id is not None:
             who["agentId"] = self._agent_id
@@ -114,14 +114,14 @@ class Transcript:
         self.line({**base, "sessionId": self.session_id, **fields})
 
     def meta(self, record: Record) -> None:
-        """The small file beside a subagent's transcript that names its parent call."""
+        """Write the small file next to a subagent's transcript that names its parent call."""
         if self._keep:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.path.with_suffix(".meta.json").write_text(json.dumps(record), encoding="utf-8")
 
 
 class History:
-    """What a transcript says happened, for a session that goes on from it."""
+    """The content of a transcript, for a session that continues it."""
 
     def __init__(self, lines: list[Record], at: str | None) -> None:
         by_uuid = {str(r["uuid"]): r for r in lines if r.get("uuid") and not r.get("isSidechain")}
@@ -136,7 +136,7 @@ class History:
 
 
 def load(folder: Path, session_id: str, at: str | None = None) -> History:
-    """The history of a session; NoConversation when there is none, or not that message in it."""
+    """The history of a session. Raises NoConversation if there is none, or if it does not have that message."""
     try:
         text = (folder / f"{session_id}.jsonl").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -148,7 +148,7 @@ def load(folder: Path, session_id: str, at: str | None = None) -> History:
 
 
 def latest(folder: Path) -> str | None:
-    """The session of a folder that was written last, for --continue."""
+    """The most recently written session of a folder, for --continue."""
     files = sorted(folder.glob("*.jsonl"), key=lambda p: p.stat().st_mtime_ns)
     return files[-1].stem if files else None
 
@@ -173,7 +173,7 @@ def _chain(by_uuid: dict[str, Record], leaf: str | None) -> list[Record]:
 
 
 def _messages(chain: list[Record]) -> Iterator[Record]:
-    """The conversation as a model is sent it: the blocks of one message together again."""
+    """The conversation as it is sent to a model, with the blocks of one message joined again."""
     open_id: str | None = None
     content: list[Record] = []
     for record in chain:
@@ -185,13 +185,13 @@ def _messages(chain: list[Record]) -> Iterator[Record]:
             open_id = message.get("id")
             content = content + list(message.get("content") or [])
             continue
-        told = _user_message(record, message)
-        if told is None:
+        user_message = _user_message(record, message)
+        if user_message is None:
             continue
         if open_id is not None:
             yield {"role": "assistant", "content": content}
             open_id, content = None, []
-        yield told
+        yield user_message
     if open_id is not None:
         yield {"role": "assistant", "content": content}
 

@@ -1,6 +1,6 @@
 """One turn of the main thread, from the prompt to the result record; and compaction, which is a turn without a model.
 
-Rule: the order of records around a thread's work lives here, and how each way of ending looks.
+Rule: this module defines the order of records around a thread's work, and the records of each way to end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairlead.agents.demo.wire import HostGone
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Something to answer: what a person sent, or a background task's notification."""
+    """An input to answer: a person's message, or a background task's notification."""
 
     content: Any
     uuid: str | None = None
@@ -53,7 +53,7 @@ class Turn:
         self._work: asyncio.Task[Record] | None = None
         self._heard: Callable[[], None] | None = None
         uuids = [p.uuid for p in prompts if p.uuid]
-        self._told: Record = {"user_message_uuid": uuids[-1], "user_message_uuids": uuids} if uuids else {}
+        self._uuid_fields: Record = {"user_message_uuid": uuids[-1], "user_message_uuids": uuids} if uuids else {}
         self._thread = Thread(
             session,
             session.speaker,
@@ -61,12 +61,12 @@ class Turn:
             session.messages,
             executor.run,
             prompt_id=self._prompt_id,
-            fields=self._told,
+            fields=self._uuid_fields,
             absorb=absorb,
         )
 
     def interrupt(self, heard: Callable[[], None]) -> bool:
-        """Stops the work; `heard` is called before the turn says how it ends. False when it has ended already."""
+        """Stop the work; `heard` is called before the turn emits its end. False if it has ended already."""
         if self._work is None or self._work.done() or self._heard is not None:
             return False
         self._heard = heard
@@ -74,7 +74,7 @@ class Turn:
         return True
 
     async def run(self) -> bool:
-        """Runs to the result record; True when that was an error."""
+        """Run to the result record; True if that was an error."""
         session, thread = self._session, self._thread
         self._work = asyncio.create_task(self._answer())
         try:
@@ -85,9 +85,9 @@ class Turn:
             self._heard()
             ending = self._interrupted()
             self._heard = None
-        if self._heard is not None:  # the work ended by itself in the same moment
+        if self._heard is not None:  # the work ended by itself at the same moment
             self._heard()
-        extra = dict(self._told)
+        extra = dict(self._uuid_fields)
         if ending["subtype"] == "success" and not ending["is_error"]:
             extra = {"ttft_ms": 1, "ttft_stream_ms": 1, "time_to_request_ms": 1, **extra}
         origin = self._prompts[-1].origin
@@ -121,7 +121,7 @@ class Turn:
         return bool(ending["is_error"])
 
     async def _answer(self) -> Record:
-        """Everything that an interrupt may stop; returns how it ended."""
+        """Do everything that an interrupt may stop; return how it ended."""
         session = self._session
         session.hooks.prompt_id = self._prompt_id
         self._lifecycle("started")
@@ -129,7 +129,7 @@ class Turn:
             if prompt.origin is None:
                 await self._fire("UserPromptSubmit", {"prompt": prompt.text})
         await session.mcp.ready()
-        uuids = {k: v for k, v in self._told.items() if k == "user_message_uuids"}
+        uuids = {k: v for k, v in self._uuid_fields.items() if k == "user_message_uuids"}
         session.emit(init_record(session) | uuids)
         self._take_prompts()
         try:
@@ -139,8 +139,8 @@ class Turn:
         except LimitReached as limit:
             return _failure(limit.subtype, limit.reason, limit.sentence)
         except Answered as answered:
-            said = json.dumps(answered.value, separators=(",", ":"))
-            return {**_success(said), "structured_output": answered.value}
+            text = json.dumps(answered.value, separators=(",", ":"))
+            return {**_success(text), "structured_output": answered.value}
         except Refusal:
             return self._interrupted()
         about = {"stop_hook_active": False, "last_assistant_message": ending["result"], "background_tasks": []}
@@ -164,7 +164,7 @@ class Turn:
             if session.options.replay and prompt.origin is None:
                 record = records.user(session.speaker, prompt.content, isReplay=True)
                 session.emit(record | {"uuid": uuid})
-        # Prompts that waited together are one message to the model.
+        # Prompts that waited together form one message to the model.
         blocks: list[Any] = []
         for prompt in self._prompts:
             content = prompt.content

@@ -1,6 +1,6 @@
 """The demo agent's accounts: tokens and cost per model, per turn and since the last result.
 
-Rule: pure. The numbers mean nothing (the model is scripted); that they add up is what a gateway can check.
+Rule: pure. The numbers have no meaning (the model is scripted), but they add up, and a gateway can check that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ STARTED = {**CALL, "output_tokens": 1}
 FINISHED = {**CALL, "output_tokens": OUTPUT_TOKENS}
 TOKENS_PER_CALL = sum(FINISHED.values())
 
-# Dollars per token, of no meaning beyond adding up.
+# Dollars per token; the value has no meaning, but the sums add up.
 _COST = (
     CALL["input_tokens"] * 4e-6
     + OUTPUT_TOKENS * 20e-6
@@ -36,7 +36,7 @@ _DETAILS: dict[str, Any] = {
 
 
 def full_usage(calls: int) -> dict[str, Any]:
-    """The usage of so many model calls, with the details that results and transcripts carry."""
+    """The usage of this number of model calls, with the details that results and transcripts contain."""
     return {name: tokens * calls for name, tokens in FINISHED.items()} | _DETAILS
 
 
@@ -69,11 +69,11 @@ def cost(calls: int) -> float:
 
 
 class Ledger:
-    """Counts model calls; a resumed session goes on from what its transcript says."""
+    """Counts model calls; a resumed session starts from the counts in its transcript."""
 
     def __init__(self, before: dict[str, int] | None = None) -> None:
         self.calls: dict[str, int] = dict(before or {})
-        self._told: dict[str, int] = dict(self.calls)
+        self._reported: dict[str, int] = dict(self.calls)
 
     def count(self, model: str) -> None:
         self.calls[model] = self.calls.get(model, 0) + 1
@@ -83,13 +83,13 @@ class Ledger:
         return cost(sum(self.calls.values()))
 
     def since_last_result(self) -> dict[str, int]:
-        """Calls since this was last asked, subagents' included."""
-        news = {model: n - self._told.get(model, 0) for model, n in self.calls.items()}
-        self._told = dict(self.calls)
+        """Calls since the last call of this method, including those of subagents."""
+        news = {model: n - self._reported.get(model, 0) for model, n in self.calls.items()}
+        self._reported = dict(self.calls)
         return news
 
     def as_cost_state(self) -> dict[str, Any]:
-        """What the transcript's `cost-state` line keeps for a resume."""
+        """The content of the transcript's `cost-state` line, for a resume."""
         return {"totalCostUSD": self.total_cost, "modelUsage": model_usage(self.calls)}
 
     @classmethod

@@ -1,7 +1,7 @@
 """The demo agent's two pipes: lines in from the host, lines out to it, and requests that wait for an answer.
 
-Rule: bytes and request ids only; what a record means is the agent's business. A host that has gone away makes
-writing a no-op and reading an end: the agent finishes its turn without it, as the real CLI does.
+Rule: bytes and request ids only; the agent interprets the records. Without a host, writing does nothing and reading
+ends: the agent finishes its turn alone, as the real CLI does.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from fairlead.agents.demo.ids import new_uuid
 
 Record = dict[str, Any]
 
-# A pipe holds 64 KiB: a larger write would only wait.
+# A pipe holds 64 KiB: a larger write would only block.
 _FLUSH_AT = 64 * 1024
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class HostGone(Exception):
-    """The host closed our stdin: no answer can come any more."""
+    """The host closed stdin: no answer can arrive any more."""
 
 
 class HostRefused(Exception):
-    """The host answered a request with an error. Carries its words."""
+    """The host answered a request with an error. Carries its message."""
 
 
 class Wire:
@@ -46,7 +46,7 @@ class Wire:
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
-        # A thread, because stdin may be a pipe, a file or /dev/null, and an event loop takes only some of these.
+        # A thread, because stdin may be a pipe, a file or /dev/null, and an event loop supports only some of these.
         threading.Thread(target=self._read, daemon=True).start()
 
     # -- out
@@ -55,7 +55,7 @@ class Wire:
         self.emit_bytes(_encode(record).encode() + b"\n")
 
     def emit_bytes(self, line: bytes) -> None:
-        """One ready line; for those who make many alike."""
+        """Emit one encoded line; for callers that emit many equal lines."""
         self._out.append(line)
         self._size += len(line)
         if self._size >= _FLUSH_AT:
@@ -65,7 +65,7 @@ class Wire:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Hands everything to the pipe; waits while the host is slow, which slows the agent too."""
+        """Write everything to the pipe; block while the host is slow, which slows the agent too."""
         self._scheduled = False
         data, self._out, self._size = memoryview(b"".join(self._out)), [], 0
         while data and not self._broken:
@@ -74,10 +74,10 @@ class Wire:
             except OSError:
                 self._broken = True
 
-    # -- requests of ours
+    # -- requests to the host
 
     async def ask(self, request: Record) -> Record:
-        """The host's answer to a control request; HostGone, HostRefused. Cancelling it tells the host."""
+        """The host's answer to a control request. Raises HostGone or HostRefused. Cancelling it notifies the host."""
         request_id = new_uuid()
         if self._ended:
             raise HostGone
@@ -87,14 +87,14 @@ class Wire:
         try:
             return await answer
         except asyncio.CancelledError:
-            if not answer.done() or answer.cancelled():  # an answer that has come needs no cancelling
+            if not answer.done() or answer.cancelled():  # a request that was answered needs no cancelling
                 self.emit({"type": "control_cancel_request", "request_id": request_id})
             raise
         finally:
             del self._waiting[request_id]
 
     def answered(self, record: Record) -> None:
-        """A `control_response` came; one that nobody waits for is ignored."""
+        """Take a `control_response`; one without a waiting request is ignored."""
         response = record.get("response")
         if not isinstance(response, dict):
             return

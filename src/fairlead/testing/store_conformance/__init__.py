@@ -1,4 +1,4 @@
-"""What every store adapter must do, as tests: subclass `StoreConformance` and give it a fixture `make_store`.
+"""Tests for every store adapter: subclass `StoreConformance` and give it a fixture `make_store`.
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
@@ -7,12 +7,12 @@
             yield stores
             await stores.close()
 
-The tests are coroutines (pytest-asyncio in auto mode runs them as they are) and need nothing of pytest themselves.
+The tests are coroutines (pytest-asyncio runs them in auto mode) and use nothing of pytest themselves.
 
-NOT promised by the port, and so not asked here: that a read on one node sees an append of another at once (tests wait
+NOT promised by the port, and so not tested here: that a read on one node sees an append of another at once (tests wait
 for it), any order between sessions, that entries named in `drop` are gone when `append` returns or at all, which text
-beyond user messages and answers is indexed, how hits rank, what `owner` says of a node that died, and how far apart
-epochs are. Live readers may see entries that a later replay no longer has; the other way round never happens.
+other than user messages and answers is indexed, how hits rank, what `owner` returns for a node that died, and how far
+apart epochs are. Live readers may see entries that a later replay no longer has; the reverse never happens.
 """
 
 from fairlead.testing.store_conformance.appending import Appending
@@ -53,4 +53,4 @@ __all__ = [
 
 
 class StoreConformance(Appending, Owning, Listing):
-    """All of it."""
+    """The whole suite."""

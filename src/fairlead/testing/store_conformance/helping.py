@@ -21,19 +21,19 @@ from fairlead.model.store import (
 T = TypeVar("T")
 E = TypeVar("E", bound=FairleadError)
 
-# Seconds until a test that waits for something gives up; nothing here takes a tenth of it.
+# Seconds until a waiting test gives up; nothing here takes a tenth of it.
 PATIENCE = 300.0
 
 
 class Stores(Protocol):
-    """What `make_store` gives: nodes of one storage, empty at first."""
+    """The value of `make_store`: nodes of one storage, which is empty at first."""
 
     async def __call__(self, node: str = "a") -> Store:
         """A store for `node`; a second call with a name whose store was closed opens it again."""
         ...
 
     async def expire(self, node: str) -> None:
-        """Let `node` die: its presence runs out while the others go on renewing theirs."""
+        """Let `node` die: its presence expires while the others keep renewing theirs."""
         ...
 
 
@@ -42,7 +42,7 @@ def new_session() -> SessionId:
 
 
 def entry(seq: int, text: str = "", kind: str = "text", raw: bytes | None = None) -> NewEntry:
-    """An entry whose event says `text`."""
+    """An entry whose event has this `text`."""
     words = (text or f"entry {seq}").encode()
     return NewEntry(
         seq, 1_700_000_000_000 + seq, kind, b'{"type":"%s","text":"%s"}' % (kind.encode(), words), "agent", raw
@@ -54,7 +54,7 @@ def batch(*seqs: int, drop: Sequence[int] = (), **rest: Any) -> Batch:
 
 
 async def refusal(error: type[E], call: Awaitable[Any]) -> E:
-    """The error with which `call` must end."""
+    """The error that `call` must raise."""
     try:
         result = await call
     except error as refused:
@@ -82,7 +82,7 @@ async def take(items: AsyncIterator[T], count: int) -> list[T]:
 
 
 async def until(condition: Callable[[], Awaitable[T]]) -> T:
-    """Wait for another node's change, which the port does not promise at once."""
+    """Wait for another node's change, because the port does not promise that it is visible at once."""
     async with asyncio.timeout(PATIENCE):
         while not (found := await condition()):
             await asyncio.sleep(0.01)
@@ -104,14 +104,14 @@ def seqs(entries: Sequence[Entry | Reset] | Page) -> list[int]:
 
 
 def assert_stored(entries: Sequence[Entry], written: Sequence[NewEntry]) -> None:
-    """Every field as it was written; `prev` is the store's."""
+    """Assert that every field is as it was written; the store sets `prev`."""
     assert [(e.seq, e.at, e.kind, e.event, e.origin, e.raw) for e in entries] == [
         (e.seq, e.at, e.kind, e.event, e.origin, e.raw) for e in written
     ]
 
 
 def assert_chained(entries: Sequence[Entry], before: int = 0) -> None:
-    """A reader that has everything up to `before` finds no hole, and each entry names the one before it."""
+    """Assert that a reader with everything up to `before` finds no hole, and that each entry names the previous one."""
     if entries:
         assert entries[0].prev <= before
     for left, right in itertools.pairwise(entries):

@@ -1,4 +1,4 @@
-"""The part of the suite about who owns a log, and asking its owner; forks."""
+"""The part of the suite about ownership of logs, commands to the owner, and forks."""
 
 import asyncio
 from functools import partial
@@ -24,7 +24,7 @@ from fairlead.testing.store_conformance.helping import (
 
 class Owning:
     between_nodes = True
-    """Whether a command reaches the owner from another node; False for an adapter that knows one process only."""
+    """Whether a command reaches the owner from another node; False for an adapter that supports only one process."""
 
     # --- ownership
 
