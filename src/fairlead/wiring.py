@@ -202,11 +202,11 @@ class RunningGateway:
             self._services(store, kinds, chosen.name, fences, transcripts),
             views=projections_of(protocols),
             owner=owner,
-            news=notify,
+            on_change=notify,
             committed=notices.committed,
             is_user=lambda name: credentials.users.get(name) is not None,
             sight_lost=credentials.ask_to_reconnect,
-            looked=shown.mark_read,
+            on_read=shown.mark_read,
         )
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = TranscriptImporter(

@@ -63,7 +63,7 @@ class OpenDoor:
             protocols=(self.protocol,),
             inbound=(),
             door=True,
-            house=allowed_origins(self.binding, self.sockets),
+            allowed_origins=allowed_origins(self.binding, self.sockets),
             base=self.binding.public_url,
             options=self.options,
             basic=self.login == "basic",
@@ -73,7 +73,7 @@ class OpenDoor:
         files = StaticFiles(self.static)
         # The pages need the credential too: a browser prompts its user when it requests one of them.
         served = files.protocol("any" if own.basic else "public")
-        return App(replace(own, inbound=(served,), performers={**parts.handlers, **files.handlers()}))
+        return App(replace(own, inbound=(served,), handlers={**parts.handlers, **files.handlers()}))
 
 
 def check_doors(
