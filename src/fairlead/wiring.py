@@ -85,7 +85,7 @@ AGENT_BYTES = 250 << 20
 MOST_AGENTS = 64
 
 
-class DoorTold(msgspec.Struct, frozen=True, kw_only=True):
+class DoorInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The address of an extra port. `static`: the folder whose files it serves, if any; `basic`: browsers sign in by
     HTTP Basic."""
 
@@ -106,7 +106,7 @@ class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     exposed: str = ""
     """What an agent can reach without a sandbox; empty if there is one."""
-    doors: tuple[DoorTold, ...] = ()
+    doors: tuple[DoorInfo, ...] = ()
 
 
 class RunningGateway:
@@ -238,7 +238,7 @@ class RunningGateway:
             (owning.forget, shells.forget, uploads.forget, notices.forget, folders.forget, *kept),
         )
         performers: dict[type[ServiceCall], ServiceHandler] = {
-            **leaving.performers(people),
+            **leaving.with_cleanup(people),
             **SessionKeys(store.documents).handlers(),
             **trust_handlers(self._trust),
             **keeper.performers(),
@@ -297,7 +297,7 @@ class RunningGateway:
             version=version("fairlead"),
             exposed=chosen_sandbox.exposed,
             doors=tuple(
-                DoorTold(name=door.name, url=door.url, static=str(door.static or ""), basic=door.login == "basic")
+                DoorInfo(name=door.name, url=door.url, static=str(door.static or ""), basic=door.login == "basic")
                 for door in doors
             ),
         )

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.cli.output import json_line, unobeyed
-from fairlead.cli.sanitize import Cleaner, clean, one_line, said, visible
+from fairlead.cli.output import escape_unprintable, json_line
+from fairlead.cli.sanitize import Cleaner, clean, one_line, text_of, visible
 
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
 LINK = "\x1b]8;;https://evil.example/\x1b\\click\x1b]8;;\x1b\\"
@@ -75,15 +75,15 @@ def test_a_long_text_on_one_line_is_cut() -> None:
 
 
 def test_the_words_of_odd_results() -> None:
-    assert said(None) == ""
-    assert said([{"type": "text", "text": "one"}, "two", {"type": "image"}]) == "one\ntwo\n(an image)"
-    assert said({"odd": 1}) == '{"odd":1}'
+    assert text_of(None) == ""
+    assert text_of([{"type": "text", "text": "one"}, "two", {"type": "image"}]) == "one\ntwo\n(an image)"
+    assert text_of({"odd": 1}) == '{"odd":1}'
 
 
 @given(st.text())
 def test_json_on_a_terminal_means_the_same_and_is_obeyed_by_none(text: str) -> None:
     line = msgspec.json.encode({"title": text}).decode()
-    shown = unobeyed(line)
+    shown = escape_unprintable(line)
     assert shown.isprintable()
     assert msgspec.json.decode(shown) == {"title": text}
 

@@ -77,7 +77,7 @@ async def told(fake: Fake, until: int, after: int = 0, log_id: str = "") -> list
     """What a watch tells up to and with the event `until`."""
     found: list[EventLine | Note] = []
     watch = SessionWatch(lambda: fake.place, SESSION, after, log_id, patience=QUICK)
-    async with aclosing(watch.told()) as items:
+    async with aclosing(watch.items()) as items:
         async for item in items:
             found.append(item)
             if isinstance(item, EventLine) and item.seq == until:
@@ -171,7 +171,7 @@ async def test_an_address_is_looked_up_again_at_every_try() -> None:
     async with gateway(says(subscribed(), event(3), stay=True)) as second, gateway(breaks) as first:
         places = [first.place, second.place]
         watch = SessionWatch(lambda: places.pop(0) if len(places) > 1 else places[0], SESSION, 0, patience=QUICK)
-        async with aclosing(watch.told()) as items:
+        async with aclosing(watch.items()) as items:
             found = [item async for item in _until(items, 3)]
     assert seqs(found) == [1, 2, 3]
 
@@ -197,7 +197,7 @@ async def test_a_gateway_that_is_away_is_found_by_its_file_when_it_is_back() -> 
             return fake.place
 
         watch = SessionWatch(locate, SESSION, 0, patience=QUICK)
-        async with aclosing(watch.told()) as items:
+        async with aclosing(watch.items()) as items:
             assert seqs([item async for item in _until(items, 1)]) == [1]
 
 

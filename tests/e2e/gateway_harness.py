@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from fairlead.config import Config, load
 from fairlead.sessions.dependencies import McpServerSettings
 from fairlead.testing.model_api import ScriptedModel
-from fairlead.testing.native_client import Fold, FoldState
+from fairlead.testing.native_client import Fold, NativeClientState
 from fairlead.wiring import GatewayInfo, running
 from patience import PATIENCE
 
@@ -146,7 +146,7 @@ class GatewayHarness:
     def texts(self) -> list[str]:
         return [line["text"] for line in self.all("text")]
 
-    def folded(self) -> FoldState:
+    def folded(self) -> NativeClientState:
         fold = Fold()
         for line in (*self.earlier, *self.events):
             fold.apply(line)
@@ -210,4 +210,4 @@ async def a_question_is_answered(desk: GatewayHarness, model: ScriptedModel) -> 
     label = question["options"][1]["label"]
     await desk.answer(asked, answers={question["question"]: label})
     assert (await desk.until("turn.ended"))["status"] == "completed"
-    assert label in str(model.of("question")[-1].told)
+    assert label in str(model.of("question")[-1].since_last_answer)

@@ -138,10 +138,15 @@ async def what_is_attached_reaches_the_model(desk: GatewayHarness, peer: Peer, n
     await peer.until("stream_end")
     assert "seen" in peer.client.conversations[name].answers[-1].text
     asked = model.of("text")[-1]
-    blocks = [block for message in asked.told if isinstance(message["content"], list) for block in message["content"]]
+    blocks = [
+        block
+        for message in asked.since_last_answer
+        if isinstance(message["content"], list)
+        for block in message["content"]
+    ]
     kinds = [block["type"] for block in blocks if block["type"] != "text"]
     assert kinds == ["image", "document"]
-    assert "words of a note" in str(asked.told)
+    assert "words of a note" in str(asked.since_last_answer)
     stored_kinds = [block["type"] for block in (await stored(desk, name))["messages"][-2]["content"]]
     assert stored_kinds == ["image", "document", "text"]
 

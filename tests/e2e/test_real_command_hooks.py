@@ -114,7 +114,7 @@ async def test_the_cli_waits_for_the_person_and_does_what_they_say(
             await desk.answer(2, Decision("deny", "the moon is wrong"))
             await cli.until("result")
             assert not (cli_cwd / "b").exists()
-            assert "the moon is wrong" in str(model.of("bash")[-1].told)
+            assert "the moon is wrong" in str(model.of("bash")[-1].since_last_answer)
 
             await cli.prompt(f"SCRIPT:bash touch {cli_cwd / 'c'}")
             await desk.answer(3, Decision("allow", updated_input={"command": f"touch {cli_cwd / 'changed'}"}))
@@ -157,7 +157,7 @@ async def test_a_hostile_project_changes_nothing_about_a_denial(
         async with start(flag, env=env) as cli:
             await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert not (cli_cwd / "a").exists()
-        assert "by our rules" in str(model.of("bash")[-1].told)
+        assert "by our rules" in str(model.of("bash")[-1].since_last_answer)
         await desk.close()
 
 
@@ -188,14 +188,14 @@ async def test_a_hook_that_cannot_ask_denies(
         async with start(flag, env={**env, "FAIRLEAD_HOOK_TOKEN": "wrong"}) as cli:
             await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert not (cli_cwd / "a").exists()
-        assert "The credential is not valid" in str(model.of("bash")[-1].told)
+        assert "The credential is not valid" in str(model.of("bash")[-1].since_last_answer)
 
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
         flag, env = desk.arguments()
         async with start(flag, env=env) as cli:
             await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'b'}")
         assert not (cli_cwd / "b").exists()
-        assert "/nowhere/python" in str(model.of("bash")[-1].told)
+        assert "/nowhere/python" in str(model.of("bash")[-1].since_last_answer)
         assert desk.sink.story == []
         await desk.close()
 

@@ -85,7 +85,7 @@ async def a_denial_blocks_the_tool_and_its_words_reach_the_model(cli: RealCli, c
     cli.permission = lambda request: control.DenyTool(message="the moon is wrong", toolUseID=request["tool_use_id"])
     await cli.turn(f"SCRIPT:bash touch {cwd / 'denied'}")
     assert not (cwd / "denied").exists()
-    told = [message["content"] for message in model.of("bash")[-1].told if message["role"] == "user"]
+    told = [message["content"] for message in model.of("bash")[-1].since_last_answer if message["role"] == "user"]
     results = [block for content in told for block in content if block["type"] == "tool_result"]
     assert "the moon is wrong" in str(results), "as the result of the tool"
 
@@ -166,7 +166,7 @@ async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(
         cli.hook = lambda request: deciding("deny", permissionDecisionReason="by our rules")
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'b'}")
         assert not (cli_cwd / "b").exists()
-        assert "by our rules" in str(model.of("bash")[-1].told)
+        assert "by our rules" in str(model.of("bash")[-1].since_last_answer)
         assert cli.asked() == [], "decided in the first layer"
         cli.hook = lambda request: deciding("ask")
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'c'}")
@@ -241,7 +241,7 @@ async def a_hook_blocks_changes_the_input_and_adds_context(cli: RealCli, cwd: Pa
     output = control.HookOutput(hookEventName="UserPromptSubmit", additionalContext="the tide is high")
     cli.hook = answering("UserPromptSubmit", control.HookAnswer(hookSpecificOutput=output))
     await cli.turn("SCRIPT:text x")
-    assert "the tide is high" in str(model.of("text")[-1].told)
+    assert "the tide is high" in str(model.of("text")[-1].since_last_answer)
 
 
 async def every_field_of_an_answer_may_be_left_out_or_said(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
@@ -284,7 +284,7 @@ async def a_permission_request_hook_decides_the_request(cli: RealCli, cwd: Path,
     cli.hook = answering("PermissionRequest", control.HookAnswer(hookSpecificOutput=no))
     await cli.turn(f"SCRIPT:bash touch {cwd / 'f'}")
     assert not (cwd / "f").exists()
-    assert "the moon is wrong" in str(model.of("bash")[-1].told)
+    assert "the moon is wrong" in str(model.of("bash")[-1].since_last_answer)
 
 
 async def a_hook_can_stop_the_run(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
@@ -390,7 +390,7 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, version: s
             assert early["mcpServers"] == [], "it comes with the first turn"
         await cli.turn("SCRIPT:mcp mcp__adder__add")
         assert [call["name"] for call in adder.calls] == ["add"]
-        assert "sum=3" in str(model.of("mcp")[-1].told)
+        assert "sum=3" in str(model.of("mcp")[-1].since_last_answer)
         (told,) = cli.init["mcp_servers"]
         assert told["name"] == "adder" and isinstance(told["status"], str)
         status = await cli.got(control.McpStatus())

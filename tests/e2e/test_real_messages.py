@@ -30,7 +30,7 @@ def asks_permission(message: Message) -> bool:
 
 
 def blocks_told(model: ScriptedModel, script: str) -> list[dict[str, Any]]:
-    told = [message["content"] for message in model.of(script)[-1].told]
+    told = [message["content"] for message in model.of(script)[-1].since_last_answer]
     return [block for content in told if isinstance(content, list) for block in content]
 
 

@@ -95,7 +95,7 @@ async def a_mcp_server_of_ours_is_called(desk: GatewayHarness, model: ScriptedMo
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert [call["name"] for call in adder.calls] == ["add"]
     assert len(desk.all("permission.asked")) == 1, "by the hook or over the wire, but once"
-    assert "sum=3" in str(model.of("mcp")[-1].told)
+    assert "sum=3" in str(model.of("mcp")[-1].since_last_answer)
 
 
 async def an_allowed_tool_runs(desk: GatewayHarness, model: ScriptedModel) -> None:
@@ -120,7 +120,7 @@ async def a_denied_tool_does_not_run_and_the_model_hears_why(desk: GatewayHarnes
     assert not target.exists()
     (ended,) = desk.all("tool.ended")
     assert ended["is_error"]
-    assert "because of the tests" in str(model.of("bash")[-1].told)
+    assert "because of the tests" in str(model.of("bash")[-1].since_last_answer)
 
 
 async def a_changed_input_is_what_runs(desk: GatewayHarness, model: ScriptedModel) -> None:

@@ -146,7 +146,7 @@ async def what_a_person_sends_is_text_and_no_command(desk: GatewayHarness, model
     for _ in range(1 + len(AWKWARD)):
         assert (await desk.until("turn.ended"))["status"] == "completed"
     assert messages(desk) == ["SCRIPT:text first", *AWKWARD]
-    asked = [str(request.told) for request in model.requests if request.kind == "messages"]
+    asked = [str(request.since_last_answer) for request in model.requests if request.kind == "messages"]
     for text in (*AWKWARD[:5], "ends with", "second, after a tab", "漢字 🙂 [2Jend"):
         assert any(text in words for words in asked), text
     assert len(desk.all("agent.started")) == 1
@@ -209,7 +209,7 @@ async def a_tool_is_allowed_denied_changed_and_remembered(desk: GatewayHarness, 
     await desk.send(f"SCRIPT:bash touch {made[1]}")
     await desk.answer(await desk.until("permission.asked"), "deny", message="because of the tests")
     await desk.until("turn.ended")
-    assert "because of the tests" in str(model.of("bash")[-1].told)
+    assert "because of the tests" in str(model.of("bash")[-1].since_last_answer)
     await desk.send(f"SCRIPT:bash touch {made[2]}")
     asked = await desk.until("permission.asked")
     await desk.answer(asked, updated_input={**asked["input"], "command": f"touch {made[3]}"})
@@ -243,7 +243,7 @@ async def test_a_question_and_a_plan(
         question = asked["questions"][0]
         await desk.answer(asked, answers={question["question"]: question["options"][1]["label"]})
     assert (await desk.until("turn.ended"))["status"] == "completed"
-    assert "Blue" in str(model.of("question")[-1].told)
+    assert "Blue" in str(model.of("question")[-1].since_last_answer)
     await desk.do("set_mode", mode="plan")
     await desk.send("SCRIPT:plan")
     if not since(version, "2.1.120"):

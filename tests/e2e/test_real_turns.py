@@ -150,7 +150,7 @@ async def steering_reaches_the_model(desk: GatewayHarness, model: ScriptedModel)
     await desk.do("steer", content=[{"type": "text", "text": "and mind the gap"}])
     await desk.until("turn.ended")
     assert desk.all("user.message")[-1]["via"] == "steer"
-    await model.wait_for(lambda request: "mind the gap" in str(request.told), PATIENCE)
+    await model.wait_for(lambda request: "mind the gap" in str(request.since_last_answer), PATIENCE)
 
 
 async def thinking_is_streamed_and_whole(desk: GatewayHarness, model: ScriptedModel) -> None:

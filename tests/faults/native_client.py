@@ -10,7 +10,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 
-from fairlead.testing.native_client import Fold, FoldState
+from fairlead.testing.native_client import Fold, NativeClientState
 from faults.gateway_process import TOKEN, GatewayProcess
 from faults.log_checks import Line, is_prompt
 from patience import PATIENCE
@@ -199,11 +199,11 @@ class NativeClient:
     def all(self, kind: str) -> list[Line]:
         return [line for line in self.lines if line["type"] == kind]
 
-    def folded(self) -> FoldState:
+    def folded(self) -> NativeClientState:
         return folded(self.lines)
 
 
-def folded(lines: list[Line]) -> FoldState:
+def folded(lines: list[Line]) -> NativeClientState:
     fold = Fold()
     for line in lines:
         fold.apply(line)

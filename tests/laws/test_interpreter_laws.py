@@ -17,7 +17,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import EventId
 from fairlead.model.store import Origin
-from fairlead.testing.native_client import Fold, FoldState
+from fairlead.testing.native_client import Fold, NativeClientState
 from sizing import examples
 
 CASES = {case: inputs(case) for case in cases()}
@@ -404,7 +404,7 @@ def test_any_cut_of_the_bytes_gives_the_same_events(case: str, sizes: list[int])
 # --- a client ------------------------------------------------------------------------------------------------------
 
 
-def folded(lines: list[dict[str, Any]]) -> FoldState:
+def folded(lines: list[dict[str, Any]]) -> NativeClientState:
     fold = Fold()
     for line in lines:
         fold.apply(line)

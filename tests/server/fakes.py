@@ -75,7 +75,7 @@ class FakeWatch:
                 self.sink.send(self.variant.encode(self.session, entry))
 
     @property
-    def place(self) -> Cursor:
+    def cursor(self) -> Cursor:
         return Cursor(self.position, self.log_id)
 
     def drained(self) -> None:

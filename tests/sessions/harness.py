@@ -212,7 +212,7 @@ class FakeInvitedAgent:
         )
         return self.agent
 
-    async def call_off(self) -> None:
+    async def cancel(self) -> None:
         self.called_off = True
         self._decided.set()
 
@@ -245,7 +245,7 @@ class FakeKind:
     def prompt(self, content: Sequence[Content], message: MessageId, agent_session: str) -> Record:
         return Record(user_line(to_wire(tuple(content)), agent_session, message).rstrip(b"\n"), "gateway")
 
-    def interrupting(self, cause: str) -> Record:
+    def interrupt_record(self, cause: str) -> Record:
         return Record(msgspec.json.encode({"type": "fairlead_interrupt", "cause": cause}), "gateway")
 
     async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> FakeAgent:

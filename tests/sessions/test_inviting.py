@@ -76,7 +76,7 @@ async def test_an_idle_process_makes_way_and_a_working_one_does_not(rig: CoreHar
 async def test_an_agent_that_fails_at_its_arrival_leaves_the_session_free(rig: CoreHarness) -> None:
     await rig.open()
     guest = await invited(rig)
-    await guest.call_off()
+    await guest.cancel()
     await rig.send("hello")
     assert await (await rig.kind.launched()).prompted() == "hello"
 

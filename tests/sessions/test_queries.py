@@ -151,7 +151,7 @@ async def test_requests_that_wait_are_found_after_the_session_has_left_memory(ri
 def test_no_more_requests_are_remembered_than_may_be() -> None:
     requests = RequestIndex(most=3)
     for number in range(5):
-        requests.asked(SESSION, f"r{number}")
+        requests.add(SESSION, f"r{number}")
     assert [requests.find(f"r{number}") for number in range(5)] == [None, None, SESSION, SESSION, SESSION]
     requests.drop(SESSION)
     assert len(requests) == 0

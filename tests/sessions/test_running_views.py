@@ -81,7 +81,7 @@ async def test_nobody_joins_while_the_fold_is_ahead_of_what_was_told(
     """The sum would have a piece in it that is told right after."""
     await desk.append("text", "delta")
     await desk.level()
-    derive, held, go = desk.store.derive, asyncio.Event(), asyncio.Event()
+    derive, held, go = desk.store.write_projection, asyncio.Event(), asyncio.Event()
 
     async def slowly(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         held.set()
@@ -108,7 +108,7 @@ async def test_one_who_leaves_while_it_waits_to_join_is_told_nothing(
 ) -> None:
     await desk.append("text")
     await desk.level()
-    derive, held, go = desk.store.derive, asyncio.Event(), asyncio.Event()
+    derive, held, go = desk.store.write_projection, asyncio.Event(), asyncio.Event()
 
     async def slowly(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         held.set()

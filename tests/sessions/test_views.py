@@ -197,7 +197,7 @@ async def test_a_row_is_stored_before_anybody_is_sent_it(desk: Desk) -> None:
     await desk.append("text")
     await desk.level()
     stored: list[int] = []
-    derive = desk.store.derive
+    derive = desk.store.write_projection
 
     async def slowly(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         assert b"2:" not in socket.sent
@@ -205,7 +205,7 @@ async def test_a_row_is_stored_before_anybody_is_sent_it(desk: Desk) -> None:
         assert b"2:" not in socket.sent
         stored.append(derived.head)
 
-    desk.store.derive = slowly  # type: ignore[method-assign]  # looked at on its way
+    desk.store.write_projection = slowly  # type: ignore[method-assign]  # looked at on its way
     socket = Socket()
     desk.watch(socket, 0)
     await desk.append("text")
@@ -217,14 +217,14 @@ async def test_one_derive_is_in_flight_and_what_comes_meanwhile_goes_together(de
     await desk.append("text")
     await desk.level()
     gate, calls = asyncio.Event(), []
-    derive = desk.store.derive
+    derive = desk.store.write_projection
 
     async def held(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         calls.append(len(derived.made))
         await gate.wait()
         await derive(session, view, derived, expected)
 
-    desk.store.derive = held  # type: ignore[method-assign]  # held until the test says so
+    desk.store.write_projection = held  # type: ignore[method-assign]  # held until the test says so
     await desk.append("text")
     while not calls:
         await asyncio.sleep(0)
@@ -240,7 +240,7 @@ async def test_what_only_passes_is_not_written_down(desk: Desk) -> None:
     await desk.level()
     socket = Socket()
     await live(desk.watch(socket, 1))
-    desk.store.derive = None  # type: ignore[method-assign,assignment]  # whoever calls it fails
+    desk.store.write_projection = None  # type: ignore[method-assign,assignment]  # whoever calls it fails
     await desk.append("delta", "delta", "quiet")
     assert await until(socket, b"~3\n") == ["~2", "~3"]
 
@@ -283,13 +283,13 @@ async def test_too_much_that_waits_is_read_from_the_log(desk: Desk, monkeypatch:
     await desk.append("text")
     await desk.level()
     gate = asyncio.Event()
-    derive = desk.store.derive
+    derive = desk.store.write_projection
 
     async def held(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         await gate.wait()
         await derive(session, view, derived, expected)
 
-    desk.store.derive = held  # type: ignore[method-assign]  # held until the test says so
+    desk.store.write_projection = held  # type: ignore[method-assign]  # held until the test says so
     for _ in range(50):
         await desk.append("text", "delta")
         assert desk.projector._waiting_bytes <= 20
@@ -298,7 +298,7 @@ async def test_too_much_that_waits_is_read_from_the_log(desk: Desk, monkeypatch:
 
 
 async def test_a_store_that_is_unavailable_is_waited_out(desk: Desk) -> None:
-    derive, failures = desk.store.derive, [1, 2, 3]
+    derive, failures = desk.store.write_projection, [1, 2, 3]
 
     async def failing(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         if failures:
@@ -306,7 +306,7 @@ async def test_a_store_that_is_unavailable_is_waited_out(desk: Desk) -> None:
             raise Unavailable("no room on the disk")
         await derive(session, view, derived, expected)
 
-    desk.store.derive = failing  # type: ignore[method-assign]  # a disk that is full for a while
+    desk.store.write_projection = failing  # type: ignore[method-assign]  # a disk that is full for a while
     await desk.append("text")
     asked = asyncio.create_task(desk.level())
     while not asked.done():
@@ -356,7 +356,7 @@ async def test_a_memory_that_is_not_understood_is_made_again(desk: Desk, caplog:
     bad = ProjectionWrite(
         made=(), seq=folded.seq, head=folded.head, memory=msgspec.structs.replace(folded.memory, data=b"?")
     )
-    await desk.store.derive(SESSION, "tally", bad, folded.seq)
+    await desk.store.write_projection(SESSION, "tally", bad, folded.seq)
     await desk.restart()
     await desk.append("text")
     after = await desk.rows()
@@ -371,7 +371,7 @@ async def test_a_view_that_counts_otherwise_than_it_did_goes_on_from_the_last_or
     await desk.append("text", "text")
     await desk.level()
     more = ProjectionWrite(made=(ProjectionRow(3, 2, 0, b"of an older version of the view"),), seq=2, head=3)
-    await desk.store.derive(SESSION, "tally", more, 2)
+    await desk.store.write_projection(SESSION, "tally", more, 2)
     await desk.restart()
     await desk.append("text")
     assert [row[:2] for row in await desk.rows()] == [(1, 1), (2, 2), (3, 2), (4, 3)]

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from fairlead.stores.sqlite import open
-from fairlead.testing.derived_conformance import DerivedConformance
-from fairlead.testing.insight_conformance import InsightConformance
+from fairlead.testing.derived_conformance import ProjectionConformance
+from fairlead.testing.insight_conformance import UsageStatsConformance
 from fairlead.testing.store_conformance import StoreConformance, Stores
 from stores.sqlite_stores import SqliteStores
 
 
-class TestSqliteStore(StoreConformance, DerivedConformance, InsightConformance):
+class TestSqliteStore(StoreConformance, ProjectionConformance, UsageStatsConformance):
     between_nodes = False
 
     @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.system import proctable
 from fairlead.system.clock import SystemClock
-from fairlead.system.proctable import Process, gone, kill_group, start_mark
+from fairlead.system.proctable import Process, kill_group, start_mark, wait_gone
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 
@@ -23,7 +23,7 @@ def sleeper() -> "subprocess.Popen[bytes]":
 async def test_the_end_of_a_process_is_noticed() -> None:
     other = sleeper()
     named = Process(other.pid, start_mark(other.pid))
-    waiting = asyncio.create_task(gone(named, SystemClock()))
+    waiting = asyncio.create_task(wait_gone(named, SystemClock()))
     await asyncio.sleep(0)
     assert not waiting.done()
     assert kill_group(other.pid, signal.SIGKILL)
@@ -32,11 +32,11 @@ async def test_the_end_of_a_process_is_noticed() -> None:
     assert start_mark(other.pid) == ""
     other.wait()
     assert not kill_group(other.pid, signal.SIGKILL)
-    await asyncio.wait_for(gone(named, SystemClock()), PATIENCE)
+    await asyncio.wait_for(wait_gone(named, SystemClock()), PATIENCE)
 
 
 async def test_another_process_with_the_same_number_counts_as_gone() -> None:
-    await asyncio.wait_for(gone(Process(os.getpid(), "another/1"), SystemClock()), PATIENCE)
+    await asyncio.wait_for(wait_gone(Process(os.getpid(), "another/1"), SystemClock()), PATIENCE)
 
 
 @pytest.mark.process
@@ -45,7 +45,7 @@ async def test_without_pidfd_it_is_looked_for(monkeypatch: pytest.MonkeyPatch) -
     other = sleeper()
     clock = ManualClock()
     named = Process(other.pid, start_mark(other.pid))
-    waiting = asyncio.create_task(gone(named, clock))
+    waiting = asyncio.create_task(wait_gone(named, clock))
     await clock.advance(5)
     assert not waiting.done()
     assert proctable.kill(named, signal.SIGKILL)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fairlead.model.errors import BadRequest, Unavailable
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import ChildProcess, ExitStatus, StopTimeouts, end_left, left_ended, spawn
+from fairlead.system.process import ChildProcess, ExitStatus, StopTimeouts, spawn, stop_orphan, wait_orphan
 from fairlead.system.proctable import Process, descendants, first_inside, kill, program_inside, start_mark
 from fairlead.system.pty import spawn_on_pty
 from fairlead.system.sandbox import (
@@ -422,9 +422,9 @@ async def test_one_of_an_earlier_run_is_followed_to_its_end_and_ended(sandbox: S
         await eventually(lambda child=child: program_inside(child.pid) is not None)  # type: ignore[misc]
         left, program = Process(child.pid, child.started), program_inside(child.pid)
         assert program is not None
-        following = asyncio.create_task(left_ended(left, SystemClock()))
+        following = asyncio.create_task(wait_orphan(left, SystemClock()))
         if ending:
-            await end_left(left, child.group, SystemClock(), LONG)
+            await stop_orphan(left, child.group, SystemClock(), LONG)
             assert await child.wait() == ExitStatus(signal=signal.SIGTERM)
         else:
             kill(program, signal.SIGKILL)

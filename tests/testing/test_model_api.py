@@ -183,15 +183,15 @@ async def test_what_the_model_was_sent_is_logged_in_memory_and_in_the_file(
     assert request.system == "You are\nkind."
     assert request.thinking == {"type": "enabled"}
     assert request.tools == ("Agent", "Bash", "Write")
-    assert request.conversation == request.told == ({"role": "user", "content": "SCRIPT:text x"},)
+    assert request.conversation == request.since_last_answer == ({"role": "user", "content": "SCRIPT:text x"},)
     assert _logged(tmp_path)[0]["script"] == "text"
 
 
 def test_what_the_model_is_told_is_all_behind_its_last_answer_notes_of_the_agent_included() -> None:
     before = ({"role": "user", "content": "one"}, {"role": "assistant", "content": "two"})
     after = ({"role": "user", "content": "three"}, {"role": "system", "content": "1000 tokens are left"})
-    assert ModelRequest("messages", "POST", "/", conversation=(*before, *after)).told == after
-    assert ModelRequest("messages", "POST", "/", conversation=after).told == after
+    assert ModelRequest("messages", "POST", "/", conversation=(*before, *after)).since_last_answer == after
+    assert ModelRequest("messages", "POST", "/", conversation=after).since_last_answer == after
 
 
 def _logged(tmp_path: Path) -> list[dict[str, Any]]:

@@ -152,7 +152,7 @@ class ChatLoop:
     async def _watch(self, after: int, log_id: str) -> None:
         watch = SessionWatch(self._api.locate, self.session, after, log_id, patience=self._manner.patience)
         try:
-            async with aclosing(watch.told()) as events:
+            async with aclosing(watch.items()) as events:
                 async for item in events:
                     await self._room.acquire()
                     self._inbox.put_nowait(item)

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Subprotocol
 
 from fairlead.cli.endpoint import Endpoint
-from fairlead.cli.errors import CliError, CommandFailed, Missing, Unreachable, UsageError, of_code, of_status
+from fairlead.cli.errors import CliError, CommandFailed, Missing, Unreachable, UsageError, from_code, from_status
 from fairlead.model import events as ev
 from fairlead.model.ids import is_uuid
 from fairlead.model.queries import EventPage, SessionView
@@ -191,11 +191,11 @@ def _refusal(answer: httpx.Response, url: str) -> CliError:
     try:
         error = msgspec.json.decode(answer.content, type=_ErrorBody).error
     except msgspec.DecodeError:
-        return of_status(answer.status_code, f"{url} answered {answer.status_code}: is this a Fairlead gateway?")
+        return from_status(answer.status_code, f"{url} answered {answer.status_code}: is this a Fairlead gateway?")
     message = error.message
     if answer.status_code == 401:
         message += " Give a token that this gateway knows with FAIRLEAD_TOKEN or --token."
-    return of_status(answer.status_code, message, error.code)
+    return from_status(answer.status_code, message, error.code)
 
 
 def open_socket(place: Endpoint, path: str, *subprotocols: str) -> websocket.connect:
@@ -295,7 +295,7 @@ class SessionWatch:
         self._patience = patience or ReconnectDelays()
         self._sleep = sleep
 
-    async def told(self) -> AsyncGenerator[EventLine | Note, None]:
+    async def items(self) -> AsyncGenerator[EventLine | Note, None]:
         """Yield events and notes. The reader must close the generator (`contextlib.aclosing`): it closes the socket."""
         attempt = 0
         lost = False
@@ -318,7 +318,7 @@ class SessionWatch:
             except InvalidStatus as error:
                 status = error.response.status_code
                 if status < 500 and status != 429:
-                    raise refused_socket(error, self._locate().url) from error
+                    raise socket_error(error, self._locate().url) from error
                 cause = error
             except (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, EOFError) as error:
                 cause = error
@@ -360,12 +360,12 @@ class SessionWatch:
                     yield Note("gap", "This is not the log that was read before: here it is from its beginning.")
             elif frame.type == "error":
                 refused = msgspec.json.decode(data, type=_Error)
-                raise of_code(refused.code, refused.message)
+                raise from_code(refused.code, refused.message)
 
 
-def refused_socket(error: InvalidStatus, url: str) -> CliError:
+def socket_error(error: InvalidStatus, url: str) -> CliError:
     try:
         reply = msgspec.json.decode(error.response.body or b"", type=_ErrorBody).error
     except msgspec.DecodeError:
         reply = _Error(message=f"{url} answered {error.response.status_code}.")
-    return of_status(error.response.status_code, reply.message, reply.code)
+    return from_status(error.response.status_code, reply.message, reply.code)

@@ -84,7 +84,7 @@ def _codes(kind: type[FairleadError] = FairleadError) -> Iterator[tuple[str, int
         yield from _codes(child)
 
 
-def of_status(status: int, message: str, code: str = "") -> CliError:
+def from_status(status: int, message: str, code: str = "") -> CliError:
     """Return the error for an HTTP response of the gateway."""
     kind: type[CliError] = CommandFailed
     if status in (401, 403):
@@ -96,15 +96,15 @@ def of_status(status: int, message: str, code: str = "") -> CliError:
     return kind(message, code)
 
 
-def of_code(code: str, message: str) -> CliError:
+def from_code(code: str, message: str) -> CliError:
     """Return the error for an `error` frame, which has a code but no status; an unknown code is a failure."""
-    return of_status(dict(_codes()).get(code, 500), message, code)
+    return from_status(dict(_codes()).get(code, 500), message, code)
 
 
-def of_error(error: FairleadError) -> CliError:
+def from_error(error: FairleadError) -> CliError:
     """Return the error for a FairleadError raised in this process."""
     exit_code: Any = getattr(error, "exit_code", None)
     # A data folder that is in use, damaged or too new: the user must name another one, or repair this one.
     if exit_code == ExitCode.USAGE or isinstance(error, Damaged | FolderInUse):
         return UsageError(error.message, error.code)
-    return of_status(error.status, error.message, error.code)
+    return from_status(error.status, error.message, error.code)

@@ -30,7 +30,7 @@ from fairlead.cli.commands import (
     terminal,
     trust,
 )
-from fairlead.cli.errors import CliError, CommandFailed, ExitCode, of_error
+from fairlead.cli.errors import CliError, CommandFailed, ExitCode, from_error
 from fairlead.cli.options import examples
 from fairlead.model.errors import FairleadError
 
@@ -100,7 +100,7 @@ def main() -> None:
     except CliError as error:
         _end(error)
     except FairleadError as error:
-        _end(of_error(error))
+        _end(from_error(error))
     except BrokenPipeError:
         # The reader of our output has closed the pipe; Python must not try to write the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

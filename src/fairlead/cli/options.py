@@ -60,7 +60,7 @@ def checked_scopes(scopes: list[str] | None) -> tuple[str, ...]:
     return wanted
 
 
-def asynchronously(work: Coroutine[Any, Any, T]) -> T:
+def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine; Ctrl-C ends it as an interruption."""
     try:
         return asyncio.run(work)

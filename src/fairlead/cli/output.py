@@ -36,13 +36,13 @@ def console(*, no_color: bool = False, err: bool = False, file: IO[str] | None =
     )
 
 
-def say(text: str, *, err: bool = False, style: str = "", no_color: bool = False) -> None:
+def print_text(text: str, *, err: bool = False, style: str = "", no_color: bool = False) -> None:
     console(err=err, no_color=no_color).print(Text(clean(text), style=style))
 
 
 def hint(text: str) -> None:
     """Print a message for a person to stderr, so that it never mixes with output that a script reads."""
-    say(text, err=True)
+    print_text(text, err=True)
 
 
 def json_line(value: Any) -> None:
@@ -54,12 +54,12 @@ def raw_line(data: bytes) -> None:
     """Print a line of JSON. JSON escapes the ASCII control characters, so it stays one line. On a terminal other
     characters are escaped too: those that it would execute (U+009B), and those that reorder the visible text."""
     if sys.stdout.isatty():
-        data = unobeyed(data.decode("utf-8", "replace")).encode()
+        data = escape_unprintable(data.decode("utf-8", "replace")).encode()
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
 
 
-def unobeyed(line: str) -> str:
+def escape_unprintable(line: str) -> str:
     """Return equivalent JSON with only printable characters."""
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 

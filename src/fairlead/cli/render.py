@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.cli.sanitize import Cleaner, clean, one_line, said, visible
+from fairlead.cli.sanitize import Cleaner, clean, one_line, text_of, visible
 from fairlead.model import events as ev
 from fairlead.model.content import plain_text
 from fairlead.model.ids import MessageId
@@ -52,7 +52,7 @@ def call_summary(given: dict[str, Any], limit: int = 200) -> str:
     return one_line(msgspec.json.encode(given).decode(), limit) if given else ""
 
 
-def asked_rows(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Iterator[RenderedRow]:
+def request_rows(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Iterator[RenderedRow]:
     """Yield the rows of a request, complete and with invisible characters made visible."""
     match event:
         case ev.PermissionRequested():
@@ -102,7 +102,7 @@ def seconds(ms: int) -> str:
     return f"{ms // 60_000} min {ms // 1000 % 60} s"
 
 
-def handover_words(event: ev.HandoverRequested | ev.HandoverSettled) -> str:
+def handover_text(event: ev.HandoverRequested | ev.HandoverSettled) -> str:
     if isinstance(event, ev.HandoverRequested):
         waiting = f", after {', '.join(event.waits_for)}" if event.waits_for else ""
         return f"to be handed over to {event.link}{waiting}"
@@ -143,7 +143,7 @@ class EventRenderer:
             case ev.AgentExited():
                 yield from self._exited(event)
             case ev.HandoverRequested() | ev.HandoverSettled():
-                yield self._note(event, handover_words(event), "yellow")
+                yield self._note(event, handover_text(event), "yellow")
             case ev.TurnStarted():
                 self._working = True
                 if event.trigger == "agent":
@@ -265,12 +265,12 @@ class EventRenderer:
             return
         style = {"done": "dim", "failed": "red", "interrupted": "yellow"}[event.status]
         style = "red" if event.is_error and event.status == "done" else style
-        lines = [line for line in clean(said(event.content)).split("\n") if line.strip()]
+        lines = [line for line in clean(text_of(event.content)).split("\n") if line.strip()]
         if not lines:
             lines = ["(no output)" if event.status == "done" else event.status]
         more = len(lines) - RESULT_LINES
         for number, line in enumerate(lines[:RESULT_LINES]):
-            yield self._row(event, ("└ " if number == 0 else "  ", style), (one_line_kept(line), style), deeper=1)
+            yield self._row(event, ("└ " if number == 0 else "  ", style), (truncate(line), style), deeper=1)
         if more > 0:
             yield self._row(event, (f"  … {more} more line{'s' if more > 1 else ''}", "dim"), deeper=1)
 
@@ -290,7 +290,7 @@ class EventRenderer:
     # --- permission requests ---------------------------------------------------------------------------------
 
     def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Iterator[Piece]:
-        for asked in asked_rows(event):
+        for asked in request_rows(event):
             yield RenderedRow(asked.spans, asked.indent + self._indent(event))
 
     def _decided(self, event: ev.PermissionResolved | ev.PermissionCancelled) -> Iterator[Piece]:
@@ -366,6 +366,6 @@ class EventRenderer:
             yield self._note(event, f"a waiting message was taken back ({event.reason})")
 
 
-def one_line_kept(line: str) -> str:
+def truncate(line: str) -> str:
     """Return a line of a result with its spaces, cut to a length that no terminal exceeds."""
     return line if len(line) <= 400 else line[:399] + "…"

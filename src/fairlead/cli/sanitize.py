@@ -58,14 +58,14 @@ class Cleaner:
         return clean(rest)
 
 
-def said(content: Any) -> str:
+def text_of(content: Any) -> str:
     """Return the text of a tool's result or of a message, which may be a text, a list of blocks, or any other JSON."""
     if content is None:
         return ""
     if isinstance(content, str):
         return content
     if isinstance(content, list | tuple):
-        return "\n".join(said(item) for item in content)
+        return "\n".join(text_of(item) for item in content)
     if isinstance(content, dict):
         if isinstance(content.get("text"), str):
             return str(content["text"])

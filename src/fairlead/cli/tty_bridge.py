@@ -19,7 +19,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from fairlead.cli.client import open_socket, refused_socket, unreachable
+from fairlead.cli.client import open_socket, socket_error, unreachable
 from fairlead.cli.endpoint import Endpoint
 from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
 from fairlead.cli.output import hint
@@ -58,7 +58,7 @@ class TtyBridge:
         return found.columns, found.lines
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def raw_mode(self) -> Iterator[None]:
         before = termios.tcgetattr(self._in)
         rows = self.size[1]
         # Move the current screen into the scrollback, where the person can still read it.
@@ -81,14 +81,14 @@ class TtyBridge:
         return self._in
 
 
-async def join(place: Endpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
+async def attach(place: Endpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
     """Attach the terminal until the person leaves or the program has ended. Raises CliError."""
     try:
         async with open_socket(place, f"/v1/sessions/{session}/terminal") as socket:
-            with terminal.lent():
+            with terminal.raw_mode():
                 outcome = await _Visit(socket, terminal, view=view).stay()
     except InvalidStatus as error:
-        raise _without_terminal(refused_socket(error, place.url), session) from error
+        raise _without_terminal(socket_error(error, place.url), session) from error
     except (OSError, InvalidHandshake, TimeoutError) as error:
         raise unreachable(place.url, error) from error
     hint(outcome)

@@ -360,7 +360,7 @@ class Store(Protocol):
         Greenwich; the last appended entries may not be counted yet. `seen_by`: only of sessions that this user sees."""
         ...
 
-    async def indexed(self) -> None:
+    async def wait_indexed(self) -> None:
         """Wait until the index and the counts have caught up with the log as it is now."""
         ...
 

@@ -26,7 +26,7 @@ from fairlead.plugins.manifest import FILE, Manifest
 from fairlead.plugins.process import PATIENCE, LaunchPlan, PluginRunner
 from fairlead.plugins.ws_proxy import HOST, WebSocketProxy, open_socket
 from fairlead.system.clock import Clock, within
-from fairlead.system.process import ChildProcess, end_left
+from fairlead.system.process import ChildProcess, stop_orphan
 from fairlead.system.proctable import Process
 from fairlead.system.sandbox import Sandbox
 
@@ -219,7 +219,7 @@ class PluginManager:
             return
         log.warning("plugin of an earlier gateway ended", extra={"plugin": name, "pid": left.pid})
         try:
-            await end_left(Process(left.pid, left.started), left.group, self._clock, PATIENCE)
+            await stop_orphan(Process(left.pid, left.started), left.group, self._clock, PATIENCE)
         except TimeoutError:
             log.error("a plugin would not end", extra={"plugin": name, "pid": left.pid})
         await self.forget(name)

@@ -75,7 +75,7 @@ class RemovalCleanup:
             else:
                 await self._forget(name, credentials)
 
-    def performers(self, performers: ServiceHandlers) -> ServiceHandlers:
+    def with_cleanup(self, performers: ServiceHandlers) -> ServiceHandlers:
         """Return the same handlers, with cleanup after revoking a credential and removing a user."""
         revoke, remove = performers[RevokeCredential], performers[accounts.RemoveUser]
 

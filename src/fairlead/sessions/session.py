@@ -49,10 +49,10 @@ class Session:
         self.deliveries = DeliveryWaiters(core)
         core.listener = self
         for item in core.state.pending:
-            core.services.requests.asked(core.session, item.request)
+            core.services.requests.add(core.session, item.request)
 
     def committed(self, events: Sequence[ev.Event]) -> None:
-        self.core.services.requests.committed(self.core.session, events)
+        self.core.services.requests.on_commit(self.core.session, events)
         self.deliveries.committed(events)
         self.core.services.committed(self.core.session, events)
         for what in changes_of(events):
@@ -257,8 +257,8 @@ class Session:
         )
 
     async def _set_rules(self, command: cmd.SetRules, by: str, *, admin: bool) -> cmd.Reply:
-        allow = self.asking.brought(command.allow, Behavior.ALLOW, admin=admin)
-        deny = self.asking.brought(command.deny, Behavior.DENY, admin=admin)
+        allow = self.asking.check_requested_rules(command.allow, Behavior.ALLOW, admin=admin)
+        deny = self.asking.check_requested_rules(command.deny, Behavior.DENY, admin=admin)
         core = self.core
 
         def decided(cause: str) -> ev.SessionChanged | None:

@@ -29,14 +29,14 @@ def limit() -> int:
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
 
 
-def give_back(pid: int) -> None:
+def restore_limit(pid: int) -> None:
     """Restore the original limit of a child that has already executed its program."""
     if Descriptors.started_with is not None:
         with contextlib.suppress(OSError, AttributeError):
             resource.prlimit(pid, resource.RLIMIT_NOFILE, Descriptors.started_with)
 
 
-def for_children() -> str:
+def child_limits() -> str:
     """Soft and hard limit, as a child's launcher takes them (pipe_exec.py, pty_exec.py); empty: the child keeps ours.
 
     A program in a sandbox is not our child: setting its limit from outside would come too late."""

@@ -62,7 +62,7 @@ def installed() -> bool:
     return shutil.which("git", path=PATH) is not None
 
 
-async def look(
+async def run_readonly(
     git_dir: str, top: str, arguments: Sequence[str], seconds: float = SECONDS, most: int = MOST
 ) -> GitOutput:
     """Run one read-only command; a command that does not end in time is killed, and its code is -1."""

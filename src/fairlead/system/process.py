@@ -18,23 +18,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.system.clock import Clock, within
-from fairlead.system.descriptors import for_children, give_back
+from fairlead.system.descriptors import child_limits, restore_limit
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.process_group import ExitStatus, ProcessGroupLeader
 from fairlead.system.proctable import (
     Process,
     descendants,
-    gone,
     is_alive,
     is_monitor,
     kill,
     kill_group,
     program_inside,
     signal_group,
+    wait_gone,
 )
 from fairlead.system.sandbox import Sandbox
 
-__all__ = ["STDERR_TAIL", "ChildProcess", "ExitStatus", "StopTimeouts", "end_left", "left_ended", "spawn"]
+__all__ = ["STDERR_TAIL", "ChildProcess", "ExitStatus", "StopTimeouts", "spawn", "stop_orphan", "wait_orphan"]
 
 _ON_PIPES = str(Path(__file__).with_name("pipe_exec.py"))
 STDERR_TAIL = 64 * 1024
@@ -158,10 +158,10 @@ def _start(
         popen = subprocess.Popen(
             list(argv), stdin=given, stdout=taken, stderr=errors, env=dict(env), cwd=cwd, start_new_session=True
         )
-        give_back(popen.pid)
+        restore_limit(popen.pid)
         return popen
     locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
-    through = [sys.executable, "-I", "-S", _ON_PIPES, str(pipes[0]), str(pipes[1]), for_children(), locale]
+    through = [sys.executable, "-I", "-S", _ON_PIPES, str(pipes[0]), str(pipes[1]), child_limits(), locale]
     return subprocess.Popen(
         sandbox.wrap(argv, cwd, through=through),
         stdin=subprocess.DEVNULL,
@@ -189,16 +189,16 @@ def check_folder(cwd: str) -> None:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), cwd)
 
 
-async def left_ended(process: Process, clock: Clock) -> None:
+async def wait_orphan(process: Process, clock: Clock) -> None:
     """Return when a child of an earlier gateway process has ended. If only its sandbox's monitor was killed, kill the
     program inside too: nothing would observe it any more."""
     program = program_inside(process.pid) if is_monitor(process.pid) else None
-    await gone(process, clock)
+    await wait_gone(process, clock)
     if program is not None:
         kill(program, signal.SIGKILL)
 
 
-async def end_left(process: Process, group: int, clock: Clock, patience: StopTimeouts) -> None:
+async def stop_orphan(process: Process, group: int, clock: Clock, patience: StopTimeouts) -> None:
     """Stop a child of an earlier gateway process and its group, if it is still the same process. Raises TimeoutError if
     it does not die."""
     if not is_alive(*process):
@@ -207,13 +207,13 @@ async def end_left(process: Process, group: int, clock: Clock, patience: StopTim
     # It leads its group (we started it so) and is alive: no other group can have this number.
     signal_group(group, signal.SIGTERM)
     with contextlib.suppress(TimeoutError):
-        await within(clock, patience.terminate, gone(process, clock))
+        await within(clock, patience.terminate, wait_gone(process, clock))
         return
     if is_alive(*process):
         kill_group(group, signal.SIGKILL)
     for other in below:
         kill(other, signal.SIGKILL)
-    await within(clock, patience.kill, gone(process, clock))
+    await within(clock, patience.kill, wait_gone(process, clock))
 
 
 class _Tail:

@@ -175,7 +175,7 @@ def kill(process: Process, number: signal.Signals) -> bool:
         os.close(pidfd)
 
 
-async def gone(process: Process, clock: Clock) -> None:
+async def wait_gone(process: Process, clock: Clock) -> None:
     """Return when this process, ours or not, has ended."""
     try:
         pidfd = os.pidfd_open(process.pid)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.system.clock import Clock
-from fairlead.system.descriptors import for_children
+from fairlead.system.descriptors import child_limits
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.process import StopTimeouts, check_folder
 from fairlead.system.process_group import ExitStatus, ProcessGroupLeader
@@ -123,7 +123,7 @@ class PtyChild:
             if not members:  # this system cannot list them
                 self._leader.signal(each)
 
-    def found_inside(self, monitor: bytes) -> None:
+    def find_program_session(self, monitor: bytes) -> None:
         """Find the separate session of the program in a sandbox, from the report of the sandbox's monitor."""
         if (found := re.search(rb'"child-pid": *(\d+)', monitor)) is not None:
             first = int(found[1])
@@ -188,7 +188,7 @@ async def spawn_on_pty(
         await child.end(StopTimeouts(close=0, terminate=0))
         raise
     monitor, _, failed = bytes(report).rpartition(b"}")
-    child.found_inside(monitor)
+    child.find_program_session(monitor)
     if failed.strip():
         await child.end(StopTimeouts())
         number = int(failed)
@@ -207,7 +207,7 @@ def _start(
         ours.callback(os.close, writing)
         info = os.dup(writing)
         ours.callback(os.close, info)
-        through = [sys.executable, "-I", "-S", _ON_PTY, str(writing), for_children(), locale]
+        through = [sys.executable, "-I", "-S", _ON_PTY, str(writing), child_limits(), locale]
         command = [*through, *argv]
         try:
             if sandbox is not None:

@@ -54,7 +54,7 @@ async def data_of(store: Store, session: SessionId, view: str = "v") -> Sequence
     return [found.data for found in (await store.rows(session, view, 0, 1000)).rows]
 
 
-class DerivedConformance:
+class ProjectionConformance:
     async def test_a_view_that_nobody_folded_has_nothing(self, make_store: Stores) -> None:
         store = await make_store()
         session = await with_log(store)

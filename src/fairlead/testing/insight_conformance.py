@@ -64,11 +64,11 @@ def called(call: str, name: str) -> ev.ToolCalled:
 
 
 async def counted(store: Store, offset: int = 0) -> UsageStats:
-    await store.indexed()
+    await store.wait_indexed()
     return await store.usage_stats(0, NOON + 1000 * 24 * HOUR, offset)
 
 
-class InsightConformance:
+class UsageStatsConformance:
     async def test_tokens_and_money_are_counted_by_day_project_and_model(self, make_store: Stores) -> None:
         store = await make_store()
         one, two = await Log.new(store), await Log.new(store, "/q")
@@ -110,7 +110,7 @@ class InsightConformance:
         log = await Log.new(store)
         for hours in range(4):
             await log.tell(NOON + hours * HOUR, ended())
-        await store.indexed()
+        await store.wait_indexed()
         assert [row.turns for row in (await store.usage_stats(NOON + HOUR, NOON + 3 * HOUR)).turns] == [2]
 
     async def test_tools_are_counted_when_they_end(self, make_store: Stores) -> None:

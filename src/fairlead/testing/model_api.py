@@ -65,7 +65,7 @@ class ModelRequest:
     message that you mean, not for the last one."""
 
     @property
-    def told(self) -> tuple[dict[str, Any], ...]:
+    def since_last_answer(self) -> tuple[dict[str, Any], ...]:
         """The messages after the model's last answer."""
         spoke = [place for place, message in enumerate(self.conversation) if message.get("role") == "assistant"]
         return self.conversation[spoke[-1] + 1 if spoke else 0 :]

@@ -90,7 +90,7 @@ class FoldedHook(msgspec.Struct, kw_only=True):
     outcome: str = ""
 
 
-class FoldState(msgspec.Struct, kw_only=True):
+class NativeClientState(msgspec.Struct, kw_only=True):
     """`said` is the conversation, its parts in the order of their completion; unfinished ones at their beginning."""
 
     title: str = ""
@@ -132,7 +132,7 @@ class Fold:
     """`state` is everything that a client would show; `seq` is the cursor to resume from."""
 
     def __init__(self) -> None:
-        self.state = FoldState()
+        self.state = NativeClientState()
         self.seq = 0
         self._done = 0
         self._blocks: dict[tuple[str, int], FoldedBlock] = {}

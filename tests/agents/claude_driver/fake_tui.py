@@ -76,7 +76,7 @@ class FakeTui:
     async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[TerminalOutput, None]:
         yield TerminalOutput(b"")
 
-    def say(self, text: str) -> None:
+    def print_notice(self, text: str) -> None:
         pass
 
     async def wait(self) -> Exit:

@@ -159,10 +159,10 @@ class MemorySink:
             raise self.verdict
         return self.verdict
 
-    async def asked(self, ask: PermissionRequest) -> None:
+    async def permission_requested(self, ask: PermissionRequest) -> None:
         self._note("asked", ask)
 
-    async def ask_cancelled(self, request: RequestId) -> None:
+    async def permission_cancelled(self, request: RequestId) -> None:
         self._note("cancelled", request)
 
     async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:

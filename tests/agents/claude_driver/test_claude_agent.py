@@ -342,7 +342,7 @@ async def test_a_question_that_cannot_be_put_to_anybody_is_logged_and_stays_open
     async def broken(ask: PermissionRequest) -> None:
         raise RuntimeError("disk full")
 
-    rig.sink.asked = broken  # type: ignore[method-assign]  # the store's side fails
+    rig.sink.permission_requested = broken  # type: ignore[method-assign]  # the store's side fails
     rig.link.says(can_use("r1"), can_use("r1"))
     await settled()
     assert "a request of the agent failed" in caplog.text

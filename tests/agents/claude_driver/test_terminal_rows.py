@@ -58,7 +58,7 @@ def test_a_subagents_result_waits_for_its_last_words_and_what_follows_waits_too(
     assert order.put(row("answer", "result", "assistant", message=words)) == []
     told = order.put(row("words", "call", "assistant", message=words, **side))
     assert names(told) == ["words", "result", "answer"]
-    assert not order.waits
+    assert not order.is_waiting
     assert names(order.put(row("result again", None, toolUseResult=facts))) == ["result again"]
 
 
@@ -66,7 +66,7 @@ def test_a_subagent_that_never_wrote_its_last_words_holds_nobody_for_ever() -> N
     facts = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "Found."}]}
     order = SubagentResultBuffer()
     assert order.put(row("result", None, toolUseResult=facts)) == []
-    assert names(order.give_up()) == ["result"]
+    assert names(order.flush()) == ["result"]
     for other in ({"status": "async_launched", "agentId": "a1"}, {"status": "completed", "agentId": "a1"}, "Error"):
         assert names(order.put(row("other", None, toolUseResult=other))) == ["other"]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairlead.agents.demo.flags import FlagError, parse_flags
 from fairlead.agents.demo.permissions import Grants, judge
 from fairlead.agents.demo.transcript import Transcript, config_dir, folder_of, load
-from fairlead.agents.demo.usage import Ledger, cost, model_usage
+from fairlead.agents.demo.usage import UsageCounter, cost, model_usage
 
 # ---- the command line
 
@@ -117,7 +117,7 @@ def test_grants_grow_by_updates() -> None:
 
 @given(st.lists(st.sampled_from(["a", "b"])), st.lists(st.sampled_from(["a", "b"])))
 def test_news_add_up_to_the_total(first: list[str], second: list[str]) -> None:
-    ledger = Ledger()
+    ledger = UsageCounter()
     news = []
     for part in (first, second):
         for model in part:
@@ -125,7 +125,7 @@ def test_news_add_up_to_the_total(first: list[str], second: list[str]) -> None:
         news.append(ledger.since_last_result())
     assert sum(n for part in news for n in part.values()) == len(first) + len(second)
     assert ledger.total_cost == pytest.approx(cost(len(first) + len(second)))
-    assert Ledger.from_cost_state(ledger.as_cost_state()).calls == ledger.calls
+    assert UsageCounter.from_cost_state(ledger.as_cost_state()).calls == ledger.calls
     assert sum(u["costUSD"] for u in model_usage(ledger.calls).values()) == pytest.approx(ledger.total_cost)
 
 

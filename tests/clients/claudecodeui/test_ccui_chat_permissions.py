@@ -8,7 +8,7 @@ from clients.claudecodeui.chat_harness import ChatHarness, Peer
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Decision
 from fairlead.model.ids import SessionId
-from fairlead.sessions.permissions.requests import MOST_BROUGHT
+from fairlead.sessions.permissions.requests import MOST_REQUESTED_RULES
 from sessions.harness import BOB, FakeAgent
 
 
@@ -273,7 +273,7 @@ async def test_what_the_app_allows_and_may_not_is_told_in_words_and_once(chats: 
 
 async def test_what_a_session_may_have_of_rules_is_told(chats: ChatHarness) -> None:
     name = await chats.session()
-    many = tuple(f"Bash(make {number}:*)" for number in range(MOST_BROUGHT + 1))
+    many = tuple(f"Bash(make {number}:*)" for number in range(MOST_REQUESTED_RULES + 1))
     reply = await chats.rig.do(cmd.SetRules(session=name, allow=("Bash", "Bash(ls:*)"), deny=many), BOB)
     assert reply.data == {
         "refused": {

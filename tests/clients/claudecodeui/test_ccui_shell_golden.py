@@ -66,7 +66,7 @@ def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
                 case TerminalReply(frames=data):
                     return frames(data)
         case {"seated": seated}:
-            return frames(codec.seated(ProgramAttached(**seated)))
+            return frames(codec.attached(ProgramAttached(**seated)))
         case {"print": text}:
             return frames(codec.output(TerminalOutput(text.encode(), urls=urls)))
         case {"redraw": text}:

@@ -60,7 +60,7 @@ async def a_plain_turn_with_deltas(desk: GatewayHarness, version: str, relay: Re
     assert "x-environment-runner-version" not in upgrade
     assert "x-last-request-id" not in upgrade
     assert relay.posts() == [] and relay.spoken > 0
-    assert "placeholder" not in str([request.told for request in model.requests])
+    assert "placeholder" not in str([request.since_last_answer for request in model.requests])
     await desk.raw()
 
 
@@ -131,7 +131,7 @@ async def a_tool_is_allowed_denied_and_changed(desk: GatewayHarness, relay: Rela
     await desk.send(f"SCRIPT:bash touch {made[1]}")
     await desk.answer(await desk.until("permission.asked"), "deny", message="because of the tests")
     await desk.until("turn.ended")
-    assert "because of the tests" in str(model.of("bash")[-1].told)
+    assert "because of the tests" in str(model.of("bash")[-1].since_last_answer)
     await desk.send(f"SCRIPT:bash touch {made[2]}")
     asked = await desk.until("permission.asked")
     await desk.answer(asked, updated_input={**asked["input"], "command": f"touch {made[3]}"})
@@ -344,7 +344,7 @@ async def what_is_said_while_the_line_is_down_is_not_lost(
     await desk.send("SCRIPT:slow 8")
     await desk.until("text.delta")
     await relay.away()
-    await model.wait_for(lambda request: "SCRIPT:slow 8" in str(request.told), PATIENCE)
+    await model.wait_for(lambda request: "SCRIPT:slow 8" in str(request.since_last_answer), PATIENCE)
     await asyncio.sleep(2.0)
     await relay.listen()
     assert (await desk.until("turn.ended"))["status"] == "completed"
@@ -374,7 +374,7 @@ async def a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_
     """What the CLI asks then is lost for ever, in both versions. No tool was called before."""
     model.hold()
     await desk.send(f"SCRIPT:bash touch {desk.cwd / 'never'}")
-    await model.wait_for(lambda request: "SCRIPT:bash" in str(request.told), PATIENCE)
+    await model.wait_for(lambda request: "SCRIPT:bash" in str(request.since_last_answer), PATIENCE)
     await relay.away()
     model.release()
     async with asyncio.timeout(PATIENCE):

@@ -8,7 +8,7 @@ from fairlead.model.policy import Behavior, parse_rule
 from fairlead.model.queries import CommandPart
 from fairlead.sessions.permissions.policy import ToolCall
 from fairlead.sessions.permissions.policy.describe_rule import covers
-from fairlead.sessions.permissions.policy.explain import change, considered, lay_out, suggested
+from fairlead.sessions.permissions.policy.explain import file_change, lay_out, rule_scope, suggested
 from sessions.policy.fake_folders import judge, judge_line, place
 
 FILE = "/srv/project/a.py"
@@ -75,7 +75,7 @@ def test_a_file_that_would_change_is_named_and_read_only_inside_the_folders() ->
 def test_a_file_is_shown_as_it_is_and_as_it_would_be(
     tool: str, given: Any, text: str | None, before: str, after: str, whole: bool, new: bool
 ) -> None:
-    shown = change(tool, given, FILE, text, outside=False)
+    shown = file_change(tool, given, FILE, text, outside=False)
     assert (shown.before, shown.after, shown.whole, shown.new) == (before, after, whole, new)
 
 
@@ -116,21 +116,21 @@ def test_what_is_suggested_is_enough_and_says_what_it_covers() -> None:
 
 def test_a_rule_of_ones_own_is_looked_at_before_it_is_saved() -> None:
     asked = line("make test")
-    good = considered("Bash(make:*)", asked, place(), admin=False)
+    good = rule_scope("Bash(make:*)", asked, place(), admin=False)
     assert (good.rule, good.enough, good.problem) == ("Bash(make:*)", True, "")
-    other = considered("Bash(ls:*)", asked, place(), admin=False)
+    other = rule_scope("Bash(ls:*)", asked, place(), admin=False)
     assert not other.enough and other.covers and not other.problem
     for text in ("", "Bash(", "Bash", "Read(/etc/**)", "Edit"):
-        refused = considered(text, asked, place(), admin=False)
+        refused = rule_scope(text, asked, place(), admin=False)
         assert refused.problem and not refused.enough and not refused.covers
-    everything = considered("Bash", asked, place(), admin=True)
+    everything = rule_scope("Bash", asked, place(), admin=True)
     assert everything.enough and "Every shell command" in everything.covers
-    assert considered("Bash(make:*)", ToolCall("Bash", {}), place(), admin=False).enough is False
+    assert rule_scope("Bash(make:*)", ToolCall("Bash", {}), place(), admin=False).enough is False
 
 
 @pytest.mark.parametrize("text", ["Bash(make:*)", "Bash(ls:*)", "Bash(make test)", "Read(**)", "Edit(x/**)", "mcp__a"])
 @pytest.mark.parametrize("call", [("Bash", {"command": "make test"}), ("Edit", {"file_path": "/srv/project/x/y"})])
 def test_enough_is_what_the_policy_then_says(text: str, call: tuple[str, Any]) -> None:
-    shown = considered(text, ToolCall(*call), place(), admin=False)
+    shown = rule_scope(text, ToolCall(*call), place(), admin=False)
     before, after = judge(*call), judge(*call, allow=[text])
     assert shown.enough == (after.behavior is Behavior.ALLOW and after.by == "rule"), (before, after)

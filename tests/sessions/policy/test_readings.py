@@ -15,7 +15,7 @@ from fairlead.model.policy import Behavior, PermissionMode
 from fairlead.sessions.permissions import disk
 from fairlead.sessions.permissions.policy import ToolCall, decide, suggest
 from fairlead.sessions.permissions.policy.protected import is_protected
-from fairlead.sessions.permissions.shell.expansion import ShellDialect, expand
+from fairlead.sessions.permissions.shell.expansion import ExpansionContext, expand
 from fairlead.sessions.permissions.shell.program_options import SAFE
 from sessions.policy.fake_folders import DATA, judge, judge_line, place
 
@@ -171,7 +171,7 @@ def entries(folder: str) -> list[str]:
 )  # fmt: skip
 def test_what_a_word_may_become(raw: str, expected: set[str] | None) -> None:
     variables = {"x": ("1", "2"), "two": ("a b",)}
-    found = expand(raw, ShellDialect(("/w",), "/home/me", variables, entries))
+    found = expand(raw, ExpansionContext(("/w",), "/home/me", variables, entries))
     if raw == "**/d.py":
         assert found is not None
         assert "sub/deep/d.py" in found

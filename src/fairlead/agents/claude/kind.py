@@ -368,7 +368,7 @@ class _DialInInvitation:
             raise AgentNotRunning("The agent that was to dial in is not expected any more.")
         return await self._drive()
 
-    async def call_off(self) -> None:
+    async def cancel(self) -> None:
         await self._link.stop()
 
 

@@ -32,7 +32,7 @@ from fairlead.agents.demo.transcript import (
     load,
 )
 from fairlead.agents.demo.turns import Prompt, Turn, compact, lifecycle
-from fairlead.agents.demo.usage import Ledger
+from fairlead.agents.demo.usage import UsageCounter
 from fairlead.agents.demo.wire import Wire
 
 _CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
@@ -109,7 +109,7 @@ class Agent:
             transcript=transcript,
             model=records.resolve_model(options.model),
             grants=Grants(options.mode, self._cwd, list(options.directories)),
-            ledger=history.ledger if history is not None else Ledger(),
+            ledger=history.ledger if history is not None else UsageCounter(),
             messages=history.messages if history is not None else [],
             structured=options.structured,
             forwards_subagents=options.forwards_subagents,

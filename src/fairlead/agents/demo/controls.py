@@ -148,7 +148,7 @@ def _hooks(session: Session, request: Record) -> Record:
 
 def _rename(session: Session, request: Record) -> None:
     title = str(request.get("title", ""))
-    session.say("session_title_changed", title=title)
+    session.emit_system("session_title_changed", title=title)
     session.transcript.line({"type": "custom-title", "customTitle": title, "sessionId": session.id})
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from fairlead.agents.demo import records, tools
 from fairlead.agents.demo.gate import Refusal
 from fairlead.agents.demo.ids import new_uuid, timestamp
-from fairlead.agents.demo.records import Record, Speaker
+from fairlead.agents.demo.records import Record, RecordSource
 from fairlead.agents.demo.session import BackgroundTask, Session
 from fairlead.agents.demo.thread import Answered, LimitReached, ModelRefused, Thread
 from fairlead.agents.demo.tools import Outcome, ToolFailed
@@ -99,7 +99,7 @@ class Executor:
         finally:
             watch.cancel()
         if reported.is_set():
-            self._session.say(
+            self._session.emit_system(
                 "task_notification",
                 task_id=task.id,
                 run_id=task.run_id,
@@ -166,7 +166,7 @@ class Executor:
         background = arguments.get("run_in_background") is not False
         task = session.new_task("local_agent", description, call["id"])
         task.subagent_type = kind
-        speaker = Speaker(session.id, call["id"], task.id, kind, description, task.run_id)
+        speaker = RecordSource(session.id, call["id"], task.id, kind, description, task.run_id)
         transcript = session.transcript.subagent(task.id)
         message = {"role": "user", "content": prompt}
         line = {"promptId": parent.prompt_id, "type": "user", "message": message, "uuid": new_uuid()}
@@ -223,7 +223,7 @@ class Executor:
         about = {"agent_transcript_path": str(thread.transcript.path), "last_assistant_message": final}
         await self._fire("SubagentStop", thread.speaker, {"stop_hook_active": False, **about})
 
-    async def _fire(self, event: str, speaker: Speaker, fields: Record) -> None:
+    async def _fire(self, event: str, speaker: RecordSource, fields: Record) -> None:
         with contextlib.suppress(HostGone):
             await self._session.hooks.fire(event, speaker, fields)
 
@@ -276,7 +276,7 @@ class Executor:
         fields["task_type"] = task.kind
         if prompt is not None:
             fields["prompt"] = prompt
-        self._session.say("task_started", task_id=task.id, run_id=task.run_id, **fields)
+        self._session.emit_system("task_started", task_id=task.id, run_id=task.run_id, **fields)
 
     def _ended(
         self,

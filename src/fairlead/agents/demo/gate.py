@@ -119,7 +119,7 @@ class Gate:
         self._denied(call, arguments)
         name = call["name"]
         sentence = f"Permission to use {name} was not granted."
-        self._session.say("permission_denied", tool_name=name, tool_use_id=call["id"], message=sentence)
+        self._session.emit_system("permission_denied", tool_name=name, tool_use_id=call["id"], message=sentence)
         meta = {"decision": "reject", "source": "config", **verdict.meta}
         return Refusal(sentence, {"non_execution_kind": "user-rejected", "permission_decision": meta})
 
@@ -127,7 +127,7 @@ class Gate:
         denial = {"tool_name": call["name"], "tool_use_id": call["id"], "tool_input": arguments}
         self._thread.denials.append(denial)
 
-    async def tell(self, event: str, call: Record, fields: dict[str, Any]) -> None:
+    async def notify(self, event: str, call: Record, fields: dict[str, Any]) -> None:
         """Notify the host's hooks of an event that needs no decision; ignored if the host is gone."""
         try:
             await self._session.hooks.fire(event, self._thread.speaker, fields, tool=call["name"], about=call["id"])

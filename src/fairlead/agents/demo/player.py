@@ -14,7 +14,7 @@ from typing import Any
 
 from fairlead.agents.demo import records, usage
 from fairlead.agents.demo.ids import new_id
-from fairlead.agents.demo.records import Record, Speaker
+from fairlead.agents.demo.records import Record, RecordSource
 from fairlead.agents.demo.scripts import (
     ApiError,
     Block,
@@ -58,7 +58,7 @@ class Player:
     """Plays messages for one thread of the conversation."""
 
     def __init__(
-        self, session: Session, speaker: Speaker, transcript: Transcript, forwards: Callable[[Record], bool]
+        self, session: Session, speaker: RecordSource, transcript: Transcript, forwards: Callable[[Record], bool]
     ) -> None:
         self._session = session
         self._speaker = speaker
@@ -112,7 +112,7 @@ class Player:
         fields: Record = {}
         if delta["type"] == "thinking_delta":
             message.thought += len(delta["thinking"]) // 3 or 1
-            self._session.say("thinking_tokens", estimated_tokens=message.thought, estimated_tokens_delta=1)
+            self._session.emit_system("thinking_tokens", estimated_tokens=message.thought, estimated_tokens_delta=1)
             fields["thinking_display"] = "updates"
         _grow(message.open, delta)
         self._event(message, {"type": "content_block_delta", "index": message.index, "delta": delta}, **fields)
@@ -184,7 +184,7 @@ class Player:
         """Emit records of types that no gateway knows: the gateway must pass them through."""
         session = self._session
         session.emit({"type": "demo_unheard_of", "session_id": session.id, "note": "nobody knows this type"})
-        session.say("demo_never_seen", note="nobody knows this subtype", nested={"list": [1, None, "ü"]})
+        session.emit_system("demo_never_seen", note="nobody knows this subtype", nested={"list": [1, None, "ü"]})
         self._event(message, {"type": "demo_event", "note": "nobody knows this event"})
 
 
@@ -209,7 +209,7 @@ class Unfinished:
         self._player = player
         self._message = message
 
-    def say_words(self) -> list[Record]:
+    def emit_text(self) -> list[Record]:
         """Emit and write the text so far; return the content for the conversation."""
         player, message = self._player, self._message
         block = _complete(message) if message.open is not None else None

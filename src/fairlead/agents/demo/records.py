@@ -68,7 +68,7 @@ def status(session_id: str, state: str | None, **fields: Any) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Speaker:
+class RecordSource:
     """The source of a record: the main thread, or a subagent inside a call."""
 
     session_id: str
@@ -103,7 +103,9 @@ def message(message_id: str, model: str, content: list[Record], spent: Record) -
     }
 
 
-def assistant(speaker: Speaker, message_id: str, model: str, block: Record, request_id: str, **fields: Any) -> Record:
+def assistant(
+    speaker: RecordSource, message_id: str, model: str, block: Record, request_id: str, **fields: Any
+) -> Record:
     """One block of a message, as a separate record with the message's id."""
     body = message(message_id, model, [block], usage.STARTED) | {"context_management": None}
     return {
@@ -118,7 +120,7 @@ def assistant(speaker: Speaker, message_id: str, model: str, block: Record, requ
     }
 
 
-def stream_event(speaker: Speaker, event: Record, message_id: str, **fields: Any) -> Record:
+def stream_event(speaker: RecordSource, event: Record, message_id: str, **fields: Any) -> Record:
     return {
         "type": "stream_event",
         "event": event,
@@ -130,7 +132,7 @@ def stream_event(speaker: Speaker, event: Record, message_id: str, **fields: Any
     }
 
 
-def user(speaker: Speaker, content: Any, **fields: Any) -> Record:
+def user(speaker: RecordSource, content: Any, **fields: Any) -> Record:
     return {
         "type": "user",
         "message": {"role": "user", "content": content},
@@ -142,7 +144,7 @@ def user(speaker: Speaker, content: Any, **fields: Any) -> Record:
     }
 
 
-def api_error(speaker: Speaker, text: str, status: int, kind: str, error: str, request_id: str) -> Record:
+def api_error(speaker: RecordSource, text: str, status: int, kind: str, error: str, request_id: str) -> Record:
     """The assistant record that reports an error of the model's API."""
     body = message(new_uuid(), "<synthetic>", [{"type": "text", "text": text}], usage.full_usage(0))
     body |= {"stop_reason": "stop_sequence", "stop_sequence": "", "context_management": None}
@@ -192,7 +194,7 @@ def result(
     session_id: str,
     *,
     ending: Record,
-    ledger: usage.Ledger,
+    ledger: usage.UsageCounter,
     calls: int,
     turns: int,
     denials: list[Record],

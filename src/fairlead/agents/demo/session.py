@@ -18,9 +18,9 @@ from fairlead.agents.demo.checkpoints import Checkpoints
 from fairlead.agents.demo.flags import Options
 from fairlead.agents.demo.ids import epoch_ms, new_id
 from fairlead.agents.demo.permissions import Grants
-from fairlead.agents.demo.records import Record, Speaker, SubagentStats
+from fairlead.agents.demo.records import Record, RecordSource, SubagentStats
 from fairlead.agents.demo.transcript import Transcript
-from fairlead.agents.demo.usage import Ledger
+from fairlead.agents.demo.usage import UsageCounter
 from fairlead.agents.demo.wire import HostGone, HostRefused, Wire
 
 
@@ -53,7 +53,7 @@ class Session:
     transcript: Transcript
     model: str
     grants: Grants
-    ledger: Ledger
+    ledger: UsageCounter
     messages: list[Record] = field(default_factory=list)
     """The conversation as the model sees it."""
     stats: SubagentStats = field(default_factory=SubagentStats)
@@ -75,8 +75,8 @@ class Session:
         self.mcp = McpServers(self)
 
     @property
-    def speaker(self) -> Speaker:
-        return Speaker(self.id)
+    def speaker(self) -> RecordSource:
+        return RecordSource(self.id)
 
     @property
     def scratch(self) -> Path:
@@ -90,7 +90,7 @@ class Session:
     def emit(self, record: Record) -> None:
         self.wire.emit(record)
 
-    def say(self, subtype: str, **fields: Any) -> None:
+    def emit_system(self, subtype: str, **fields: Any) -> None:
         self.emit(records.system(self.id, subtype, **fields))
 
     def crash(self) -> NoReturn:
@@ -101,7 +101,7 @@ class Session:
         os._exit(1)
 
     def tasks_changed(self) -> None:
-        self.say("background_tasks_changed", tasks=[t.as_record() for t in self.tasks.values()])
+        self.emit_system("background_tasks_changed", tasks=[t.as_record() for t in self.tasks.values()])
 
     def new_task(self, kind: str, description: str, tool_use_id: str) -> BackgroundTask:
         prefix = "a" if kind == "local_agent" else "b"
@@ -109,8 +109,8 @@ class Session:
 
     def task_ended(self, task: BackgroundTask, *, killed: bool, summary: str, output: str, **fields: Any) -> None:
         patch = {"status": "killed" if killed else "completed", "end_time": epoch_ms()}
-        self.say("task_updated", task_id=task.id, run_id=task.run_id, patch=patch)
-        self.say(
+        self.emit_system("task_updated", task_id=task.id, run_id=task.run_id, patch=patch)
+        self.emit_system(
             "task_notification",
             task_id=task.id,
             run_id=task.run_id,
@@ -139,7 +139,7 @@ class Hooks:
         return sorted(self._registered)
 
     async def fire(
-        self, event: str, speaker: Speaker, fields: Record, *, tool: str | None = None, about: str | None = None
+        self, event: str, speaker: RecordSource, fields: Record, *, tool: str | None = None, about: str | None = None
     ) -> list[Record]:
         """Every callback's answer, in order. An error of the host counts as an empty answer, as in the CLI."""
         answers = []
@@ -159,7 +159,7 @@ class Hooks:
                     if matcher.get("onFailure") == "block":
                         answers.append({"decision": "block", "reason": "the host failed to answer its hook"})
                         continue
-                    self._session.say(
+                    self._session.emit_system(
                         "informational",
                         content=f"{event}: the host answered hook callback {callback} with an error.",
                         level="warning",
@@ -167,7 +167,7 @@ class Hooks:
                     )
         return answers
 
-    def _input(self, event: str, speaker: Speaker) -> Record:
+    def _input(self, event: str, speaker: RecordSource) -> Record:
         session = self._session
         fields: Record = {
             "session_id": session.id,

@@ -14,7 +14,7 @@ from fairlead.agents.demo import records, tools
 from fairlead.agents.demo.conversation import read_conversation
 from fairlead.agents.demo.gate import Gate, Refusal
 from fairlead.agents.demo.player import Played, Player
-from fairlead.agents.demo.records import Record, Speaker
+from fairlead.agents.demo.records import Record, RecordSource
 from fairlead.agents.demo.scripts import ApiError, Block, respond
 from fairlead.agents.demo.session import Session
 from fairlead.agents.demo.tools import Outcome, ToolFailed
@@ -63,7 +63,7 @@ class Thread:
     def __init__(
         self,
         session: Session,
-        speaker: Speaker,
+        speaker: RecordSource,
         transcript: Transcript,
         messages: list[Record],
         run_tool: RunTool,
@@ -167,7 +167,7 @@ class Thread:
         if error.status not in _RETRIED or attempt > session.retries:
             raise ModelRefused(error)
         delay = _RETRY_DELAY * 2 ** (attempt - 1)
-        session.say(
+        session.emit_system(
             "api_retry",
             attempt=attempt,
             max_retries=session.retries,
@@ -209,10 +209,10 @@ class Thread:
         try:
             outcome = await self._run_tool(self, call, arguments)
         except ToolFailed as failure:
-            await self._gate.tell("PostToolUseFailure", call, about | {"error": str(failure)})
+            await self._gate.notify("PostToolUseFailure", call, about | {"error": str(failure)})
             outcome = Outcome(str(failure), f"Error: {failure}", is_error=True)
         else:
-            await self._gate.tell("PostToolUse", call, about | {"tool_response": outcome.detail})
+            await self._gate.notify("PostToolUse", call, about | {"tool_response": outcome.detail})
         self._answer(call, outcome, {"permission_decision": meta})
         if call["name"] == "StructuredOutput" and not outcome.is_error:
             raise Answered(arguments)
@@ -243,7 +243,7 @@ class Thread:
 
     def _progress(self, call: Record) -> None:
         description = call["input"].get("description") or call["input"].get("file_path") or call["name"]
-        self.session.say(
+        self.session.emit_system(
             "task_progress",
             task_id=self.speaker.agent_id,
             run_id=self.speaker.run_id,
@@ -260,7 +260,7 @@ class Thread:
         """Emit what a cancelled thread still owes: its text so far, and an answer to each open call."""
         unfinished, self.player.unfinished = self.player.unfinished, None
         if unfinished is not None:
-            content = unfinished.say_words()
+            content = unfinished.emit_text()
             if content:
                 self._messages.append({"role": "assistant", "content": content})
         for call in self.open_calls:

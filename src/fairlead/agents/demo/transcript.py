@@ -16,7 +16,7 @@ from typing import Any
 
 from fairlead.agents.demo.ids import new_uuid, timestamp
 from fairlead.agents.demo.records import VERSION
-from fairlead.agents.demo.usage import Ledger
+from fairlead.agents.demo.usage import UsageCounter
 
 Record = dict[str, Any]
 
@@ -128,10 +128,10 @@ class History:
         self.leaf = at if at is not None else next(reversed(by_uuid), None)
         self.chain = list(_chain(by_uuid, self.leaf))
         self.prompts = {u for u, r in by_uuid.items() if r.get("type") == "user"}
-        self.ledger = Ledger()
+        self.ledger = UsageCounter()
         for record in lines:
             if record.get("type") == "cost-state":
-                self.ledger = Ledger.from_cost_state(record)
+                self.ledger = UsageCounter.from_cost_state(record)
         self.messages = list(_messages(self.chain))
 
 

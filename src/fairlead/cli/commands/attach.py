@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.endpoint import EndpointOptions
-from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, asynchronously, examples
+from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, examples, run_async
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def attach(
 
     Ctrl-C interrupts a running turn, a second one (or the first, when nothing runs) leaves; Ctrl-D leaves too.
     """
-    asynchronously(_attach(EndpointOptions(url, token, data), session, last, json=json, no_color=no_color))
+    run_async(_attach(EndpointOptions(url, token, data), session, last, json=json, no_color=no_color))
 
 
 async def _attach(wanted: EndpointOptions, name: str, last: int, *, json: bool, no_color: bool) -> None:

@@ -32,7 +32,7 @@ def show(
     found = [
         {
             "name": name,
-            "value": shown(name, getattr(loaded.config, name)),
+            "value": without_secrets(name, getattr(loaded.config, name)),
             "source": loaded.sources.get(name, "default"),
             "env": f"{source.ENV_PREFIX}{name.upper()}",
             "about": source.describe(name),
@@ -43,12 +43,12 @@ def show(
         for item in found:
             json_line(item)
         return
-    rows = [[item["name"], words(item["value"]), item["source"]] for item in found]
+    rows = [[item["name"], format_value(item["value"]), item["source"]] for item in found]
     table(("SETTING", "VALUE", "SAID BY"), rows, no_color=no_color)
     hint(f"The settings file is {config or env.get('FAIRLEAD_CONFIG') or source.default_file(env)}")
 
 
-def shown(name: str, value: Any) -> Any:
+def without_secrets(name: str, value: Any) -> Any:
     """Return the value without the secrets of MCP servers: environment values, arguments, and parts of a URL."""
     import msgspec
 
@@ -72,7 +72,7 @@ def _host_only(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}/(hidden)"
 
 
-def words(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value roughly as in a settings file."""
     import msgspec
 

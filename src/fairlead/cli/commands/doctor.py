@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.errors import ExitCode
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, environment, examples
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, environment, examples, run_async
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def doctor(
     from fairlead.cli.output import console
     from fairlead.cli.sanitize import clean
 
-    findings = asynchronously(examine(EndpointOptions(url, token, data), config, environment()))
+    findings = run_async(examine(EndpointOptions(url, token, data), config, environment()))
     target = console(no_color=no_color)
     styles = {"ok": "green", "warn": "yellow", "bad": "red"}
     for finding in findings:

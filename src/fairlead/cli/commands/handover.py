@@ -6,7 +6,7 @@ import typer
 
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import UsageError
-from fairlead.cli.options import Data, Json, SessionArg, Token, Url, asynchronously, examples
+from fairlead.cli.options import Data, Json, SessionArg, Token, Url, examples, run_async
 from fairlead.model.commands import Link
 
 
@@ -43,7 +43,7 @@ def hand_over(
     if withdraw and (now or no_wait):
         raise UsageError("--withdraw goes alone.")
     when: Literal["turn_end", "now"] = "now" if now else "turn_end"
-    asynchronously(_hand_over(EndpointOptions(url, token, data), session, link, when, wait=not no_wait, json=json))
+    run_async(_hand_over(EndpointOptions(url, token, data), session, link, when, wait=not no_wait, json=json))
 
 
 async def _hand_over(

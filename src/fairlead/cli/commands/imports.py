@@ -11,7 +11,7 @@ import typer
 
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import CliError, CommandFailed, Missing, Unreachable
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, examples, run_async
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -26,10 +26,10 @@ def register(app: typer.Typer) -> None:
             "fairlead import ~/.claude/projects/-home-ann-shop",
             "fairlead import broken.jsonl --json",
         ),
-    )(bring_in)
+    )(import_sessions)
 
 
-def bring_in(
+def import_sessions(
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="[PATH]...", help="Files, or folders with such files. None: all.")
     ] = None,
@@ -50,7 +50,7 @@ def bring_in(
     What is damaged is read as far as it can be; the rest is kept as it is and reported. It can be interrupted and
     called again: nothing is imported twice.
     """
-    asynchronously(_import(EndpointOptions(url, token, data), paths or [], archive, json=json, no_color=no_color))
+    run_async(_import(EndpointOptions(url, token, data), paths or [], archive, json=json, no_color=no_color))
 
 
 async def _import(

@@ -7,7 +7,7 @@ import typer
 from fairlead.cli.commands import users
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import Missing
-from fairlead.cli.options import Data, Json, NoColor, Scopes, Token, Url, asynchronously, checked_scopes, examples
+from fairlead.cli.options import Data, Json, NoColor, Scopes, Token, Url, checked_scopes, examples, run_async
 
 User = Annotated[str, typer.Option("--user", metavar="NAME", help="For this user (see fairlead user add).")]
 
@@ -35,12 +35,12 @@ def login(
     data: Data = None,
 ) -> None:
     """Print a one-time link that signs a browser in. It is good for 10 minutes, and for one browser."""
-    asynchronously(_login(EndpointOptions(url, token, data), name, checked_scopes(scope), user, json=json))
+    run_async(_login(EndpointOptions(url, token, data), name, checked_scopes(scope), user, json=json))
 
 
 async def _login(wanted: EndpointOptions, name: str, scopes: tuple[str, ...], user: str, *, json: bool) -> None:
     from fairlead.cli.client import Api
-    from fairlead.cli.output import hint, json_line, say
+    from fairlead.cli.output import hint, json_line, print_text
     from fairlead.clients.native.schemas import LoginLink
 
     body = {"name": name, "user": user, **({"scopes": scopes} if scopes else {})}
@@ -49,7 +49,7 @@ async def _login(wanted: EndpointOptions, name: str, scopes: tuple[str, ...], us
     if json:
         json_line(link)
         return
-    say(link.url)
+    print_text(link.url)
     hint("Open it in a browser within 10 minutes; it works once.")
 
 
@@ -63,13 +63,13 @@ def token_add(
     data: Data = None,
 ) -> None:
     """Make a token and print it, this once. Without --scope it may view, chat and approve."""
-    asynchronously(_token_add(EndpointOptions(url, token, data), name, checked_scopes(scope), user, json=json))
+    run_async(_token_add(EndpointOptions(url, token, data), name, checked_scopes(scope), user, json=json))
 
 
 async def _token_add(wanted: EndpointOptions, name: str, scopes: tuple[str, ...], user: str, *, json: bool) -> None:
     from fairlead.auth.api.credentials import NewCredential
     from fairlead.cli.client import Api
-    from fairlead.cli.output import hint, json_line, say
+    from fairlead.cli.output import hint, json_line, print_text
 
     body = {"name": name, "user": user, **({"scopes": scopes} if scopes else {})}
     async with Api(wanted.find) as api:
@@ -77,7 +77,7 @@ async def _token_add(wanted: EndpointOptions, name: str, scopes: tuple[str, ...]
     if json:
         json_line(made)
         return
-    say(made.secret)
+    print_text(made.secret)
     hint(f"Keep it: it is not shown again. Its id is {made.credential.id}; it may {', '.join(made.credential.scopes)}.")
 
 
@@ -89,7 +89,7 @@ def token_ls(
     data: Data = None,
 ) -> None:
     """List tokens and the devices that signed in; never their secrets."""
-    asynchronously(_token_ls(EndpointOptions(url, token, data), json=json, no_color=no_color))
+    run_async(_token_ls(EndpointOptions(url, token, data), json=json, no_color=no_color))
 
 
 async def _token_ls(wanted: EndpointOptions, *, json: bool, no_color: bool) -> None:
@@ -127,7 +127,7 @@ def token_revoke(
     data: Data = None,
 ) -> None:
     """Revoke a token or a device; its connections are closed."""
-    asynchronously(_token_revoke(EndpointOptions(url, token, data), credential, json=json))
+    run_async(_token_revoke(EndpointOptions(url, token, data), credential, json=json))
 
 
 async def _token_revoke(wanted: EndpointOptions, credential: str, *, json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.endpoint import EndpointOptions
-from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, asynchronously, examples
+from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, examples, run_async
 
 
 def register(app: typer.Typer) -> None:
@@ -30,9 +30,7 @@ def logs(
     data: Data = None,
 ) -> None:
     """Print a session's events, from the first one or from a place on."""
-    asynchronously(
-        _logs(EndpointOptions(url, token, data), session, since, follow=follow, json=json, no_color=no_color)
-    )
+    run_async(_logs(EndpointOptions(url, token, data), session, since, follow=follow, json=json, no_color=no_color))
 
 
 async def _logs(wanted: EndpointOptions, name: str, since: int, *, follow: bool, json: bool, no_color: bool) -> None:
@@ -57,7 +55,7 @@ async def _logs(wanted: EndpointOptions, name: str, since: int, *, follow: bool,
         printer.fresh()
         if not follow:
             return
-        async with aclosing(SessionWatch(api.locate, session, last, log_id).told()) as events:
+        async with aclosing(SessionWatch(api.locate, session, last, log_id).items()) as events:
             async for item in events:
                 if isinstance(item, EventLine):
                     show(item)

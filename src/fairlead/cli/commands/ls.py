@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.endpoint import EndpointOptions
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, examples, run_async
 
 SHOWN = 30
 """Number of sessions that `ls` shows without --all."""
@@ -28,9 +28,7 @@ def ls(
     data: Data = None,
 ) -> None:
     """List sessions, the latest first."""
-    asynchronously(
-        _ls(EndpointOptions(url, token, data), search or "", everything=everything, json=json, no_color=no_color)
-    )
+    run_async(_ls(EndpointOptions(url, token, data), search or "", everything=everything, json=json, no_color=no_color))
 
 
 async def _ls(wanted: EndpointOptions, words: str, *, everything: bool, json: bool, no_color: bool) -> None:
@@ -80,7 +78,7 @@ def search(
 ) -> None:
     """Search everything that was said, in all sessions."""
     wanted = EndpointOptions(url, token, data)
-    asynchronously(_search(wanted, " ".join(words), limit, session, json=json, no_color=no_color))
+    run_async(_search(wanted, " ".join(words), limit, session, json=json, no_color=no_color))
 
 
 async def _search(

@@ -8,7 +8,7 @@ import typer
 
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import CommandFailed, Interrupted, Missing, UsageError
-from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, asynchronously, examples
+from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, examples, run_async
 
 if TYPE_CHECKING:
     from fairlead.cli.approval_prompt import Asked
@@ -78,13 +78,13 @@ def permit(
         raise UsageError("--allow or --deny, not both.")
     if given.remember and not allow:
         raise UsageError("--remember goes with --allow.")
-    asynchronously(_permit(EndpointOptions(url, token, data), session, given, json=json, no_color=no_color))
+    run_async(_permit(EndpointOptions(url, token, data), session, given, json=json, no_color=no_color))
 
 
 async def _permit(wanted: EndpointOptions, name: str, given: PermissionChoice, *, json: bool, no_color: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import Printer, console, json_line, raw_line
-    from fairlead.cli.render import asked_rows
+    from fairlead.cli.render import request_rows
     from fairlead.cli.rules import always
 
     async with Api(wanted.find) as api:
@@ -109,7 +109,7 @@ async def _permit(wanted: EndpointOptions, name: str, given: PermissionChoice, *
             )
         printer = Printer(console(no_color=no_color))
         for event in waiting:
-            printer.show(asked_rows(event))
+            printer.show(request_rows(event))
             await _answer(api, event, _ask(event, always(event, view.summary.cwd)))
 
 

@@ -6,7 +6,7 @@ import typer
 
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import CommandFailed, Missing
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, confirm, examples
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, confirm, examples, run_async
 
 if TYPE_CHECKING:
     from fairlead.plugins.api import PluginView
@@ -33,7 +33,7 @@ def listing(
 ) -> None:
     """List the plugins of the folder: their state, port and health."""
     if context.invoked_subcommand is None:
-        asynchronously(_list(EndpointOptions(url, token, data), json=json, no_color=no_color))
+        run_async(_list(EndpointOptions(url, token, data), json=json, no_color=no_color))
 
 
 async def _list(wanted: EndpointOptions, *, json: bool, no_color: bool) -> None:
@@ -74,7 +74,7 @@ def enable(
     data: Data = None,
 ) -> None:
     """Let a plugin run, after showing what that would be. One that has changed asks again."""
-    asynchronously(_enable(EndpointOptions(url, token, data), name, yes=yes, json=json))
+    run_async(_enable(EndpointOptions(url, token, data), name, yes=yes, json=json))
 
 
 async def _enable(wanted: EndpointOptions, name: str, *, yes: bool, json: bool) -> None:
@@ -100,7 +100,7 @@ async def _enable(wanted: EndpointOptions, name: str, *, yes: bool, json: bool) 
 
 def disable(name: Name, json: Json = False, url: Url = None, token: Token = None, data: Data = None) -> None:
     """End a plugin's server, and let it run no more."""
-    asynchronously(_disable(EndpointOptions(url, token, data), name, json=json))
+    run_async(_disable(EndpointOptions(url, token, data), name, json=json))
 
 
 async def _disable(wanted: EndpointOptions, name: str, *, json: bool) -> None:
@@ -114,16 +114,16 @@ async def _disable(wanted: EndpointOptions, name: str, *, json: bool) -> None:
 
 
 def _show(view: "PluginView") -> None:
-    from fairlead.cli.output import say
+    from fairlead.cli.output import print_text
     from fairlead.cli.sanitize import visible
 
-    say(visible(f"{view.display_name} {view.version}".rstrip()), style="bold")
+    print_text(visible(f"{view.display_name} {view.version}".rstrip()), style="bold")
     if view.description:
-        say(f"  {visible(view.description)}")
-    say(f"  folder: {visible(view.folder)}")
-    say(f"  page:   {visible(view.entry)}")
+        print_text(f"  {visible(view.description)}")
+    print_text(f"  folder: {visible(view.folder)}")
+    print_text(f"  page:   {visible(view.entry)}")
     server = " ".join(view.server)
-    say(f"  runs:   {visible(server) if server else 'nothing'}")
+    print_text(f"  runs:   {visible(server) if server else 'nothing'}")
 
 
 def _health(view: "PluginView") -> str:

@@ -11,7 +11,7 @@ import typer
 
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import Denied, ExitCode, Unreachable, UsageError
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, examples
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, examples, run_async
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -91,7 +91,7 @@ def run(
         json=json,
         no_color=no_color,
     )
-    ended = asynchronously(_run(EndpointOptions(url, token, data), job))
+    ended = run_async(_run(EndpointOptions(url, token, data), job))
     if ended.status != "completed":
         raise typer.Exit(ExitCode.INTERRUPTED if ended.status == "cancelled" else ExitCode.FAILED)
 

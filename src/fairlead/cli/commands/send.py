@@ -6,7 +6,7 @@ import typer
 
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import UsageError
-from fairlead.cli.options import Data, Json, SessionArg, Token, Url, asynchronously, examples
+from fairlead.cli.options import Data, Json, SessionArg, Token, Url, examples, run_async
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def send(
     """Send a message; it waits for its turn while the agent works."""
     if not text.strip():
         raise UsageError("The message is empty.")
-    asynchronously(_send(EndpointOptions(url, token, data), session, text, steer=steer, message=message, json=json))
+    run_async(_send(EndpointOptions(url, token, data), session, text, steer=steer, message=message, json=json))
 
 
 async def _send(wanted: EndpointOptions, name: str, text: str, *, steer: bool, message: str | None, json: bool) -> None:

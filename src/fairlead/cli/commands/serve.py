@@ -13,7 +13,7 @@ from fairlead.cli.options import environment, examples, listed
 
 if TYPE_CHECKING:
     from fairlead.config import Config
-    from fairlead.wiring import DoorTold, GatewayInfo
+    from fairlead.wiring import DoorInfo, GatewayInfo
 
 Text = str | None
 
@@ -114,7 +114,7 @@ def serve(
         "public_url": public_url,
         "trusted_proxy": list(listed(trusted_proxy)) or None,
         "insecure_lan": insecure_lan,
-        "door": doors_of(door or ()) or None,
+        "door": parse_doors(door or ()) or None,
         "allow_bypass": allow_bypass,
         "log_level": log_level,
         "log_format": log_format,
@@ -123,7 +123,7 @@ def serve(
     _serve(loaded.config, loaded.file)
 
 
-def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+def parse_doors(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Parse `NAME=PORT[,static=DIR][,public_url=URL][,login=basic|token][,OPTION=VALUE]` into the form of the settings
     file."""
     found: dict[str, dict[str, Any]] = {}
@@ -179,7 +179,7 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-def _with(door: "DoorTold") -> str:
+def _with(door: "DoorInfo") -> str:
     if not door.static:
         return ""
     readers = "those who sign in" if door.basic else "anybody who reaches it"

@@ -6,7 +6,7 @@ import typer
 
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import UsageError
-from fairlead.cli.options import Data, Json, SessionArg, Token, Url, asynchronously, examples
+from fairlead.cli.options import Data, Json, SessionArg, Token, Url, examples, run_async
 
 
 def register(app: typer.Typer) -> None:
@@ -34,9 +34,7 @@ def share(
     """
     if bool(user) is everybody:
         raise UsageError("Say with whom: a user, or --everybody.")
-    asynchronously(
-        _share(EndpointOptions(url, token, data), session, user, everybody=everybody, remove=remove, json=json)
-    )
+    run_async(_share(EndpointOptions(url, token, data), session, user, everybody=everybody, remove=remove, json=json))
 
 
 async def _share(wanted: EndpointOptions, name: str, user: str, *, everybody: bool, remove: bool, json: bool) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, examples, run_async
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -142,7 +142,7 @@ def prune(
 ) -> None:
     """Delete sessions that were not used for long. The agents' own files stay; there is no way back."""
     limit = cutoff(before, older_than, time.time())
-    asynchronously(
+    run_async(
         _prune(
             EndpointOptions(url, token, data),
             limit,

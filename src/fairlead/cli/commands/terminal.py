@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.endpoint import EndpointOptions
-from fairlead.cli.options import Data, SessionArg, Token, Url, asynchronously, examples
+from fairlead.cli.options import Data, SessionArg, Token, Url, examples, run_async
 
 
 def register(app: typer.Typer) -> None:
@@ -23,13 +23,13 @@ def terminal(
 
     Ctrl-] leaves; the agent goes on.
     """
-    asynchronously(_terminal(EndpointOptions(url, token, data), session, view=view))
+    run_async(_terminal(EndpointOptions(url, token, data), session, view=view))
 
 
 async def _terminal(wanted: EndpointOptions, name: str, *, view: bool) -> None:
     from fairlead.cli.client import Api
-    from fairlead.cli.tty_bridge import TtyBridge, join
+    from fairlead.cli.tty_bridge import TtyBridge, attach
 
     async with Api(wanted.find) as api:
         session = await api.session(name)
-        await join(api.locate(), session, TtyBridge(), view=view)
+        await attach(api.locate(), session, TtyBridge(), view=view)

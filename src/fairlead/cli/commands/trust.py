@@ -7,7 +7,7 @@ import typer
 
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import Missing, UsageError
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, confirm, examples
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, confirm, examples, run_async
 
 if TYPE_CHECKING:
     from fairlead.sessions.api.folders import FolderReport
@@ -40,23 +40,21 @@ def trust(
     """
     if show == (folder is not None):
         raise UsageError("Name a folder, or say --list.")
-    asynchronously(
-        _trust(EndpointOptions(url, token, data), folder, yes=yes, remove=remove, json=json, no_color=no_color)
-    )
+    run_async(_trust(EndpointOptions(url, token, data), folder, yes=yes, remove=remove, json=json, no_color=no_color))
 
 
 async def _trust(
     wanted: EndpointOptions, folder: str | None, *, yes: bool, remove: bool, json: bool, no_color: bool
 ) -> None:
     from fairlead.cli.client import Api
-    from fairlead.cli.output import hint, json_line, say
+    from fairlead.cli.output import hint, json_line, print_text
     from fairlead.clients.native.schemas import TrustBody, TrustList, UntrustedBody
     from fairlead.sessions.api.folders import FolderReport, TrustedFolder
 
     async with Api(wanted.find) as api:
         if folder is None:
             for known in (await api.get("/v1/trust", TrustList)).folders:
-                json_line(known) if json else say(known.path)
+                json_line(known) if json else print_text(known.path)
             return
         path = absolute(folder) if api.local else folder
         if remove:
@@ -80,15 +78,15 @@ async def _trust(
 
 
 def _show(report: "FolderReport", *, no_color: bool) -> None:
-    from fairlead.cli.output import say
+    from fairlead.cli.output import print_text
     from fairlead.cli.sanitize import visible
 
     def part(title: str, lines: list[str]) -> None:
-        say(f"{title}: {'none' if not lines else ''}".rstrip(), style="bold", no_color=no_color)
+        print_text(f"{title}: {'none' if not lines else ''}".rstrip(), style="bold", no_color=no_color)
         for line in lines:
-            say(f"  {visible(line)}", no_color=no_color)
+            print_text(f"  {visible(line)}", no_color=no_color)
 
-    say(f"{report.path}", style="bold", no_color=no_color)
+    print_text(f"{report.path}", style="bold", no_color=no_color)
     part("Files", list(report.files))
     part("Hooks (commands that run by themselves)", [_flat(hook) for hook in report.hooks])
     part("MCP servers (programs that the agent starts)", [_flat(server) for server in report.mcp_servers])

@@ -11,7 +11,7 @@ import typer
 
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import UsageError
-from fairlead.cli.options import Data, Json, NoColor, Scopes, Token, Url, asynchronously, checked_scopes, examples
+from fairlead.cli.options import Data, Json, NoColor, Scopes, Token, Url, checked_scopes, examples, run_async
 
 Name = Annotated[str, typer.Argument(help="The user's name.")]
 
@@ -55,7 +55,7 @@ def user_add(
     if scopes and not password:
         raise UsageError("--scope is for who signs in: say --password too.")
     secret = read_password(name) if password else ""
-    asynchronously(_user_add(EndpointOptions(url, token, data), name, secret, scopes, json=json))
+    run_async(_user_add(EndpointOptions(url, token, data), name, secret, scopes, json=json))
 
 
 async def _user_add(wanted: EndpointOptions, name: str, password: str, scopes: tuple[str, ...], *, json: bool) -> None:
@@ -78,7 +78,7 @@ def user_list(
     json: Json = False, no_color: NoColor = False, url: Url = None, token: Token = None, data: Data = None
 ) -> None:
     """List the users, and what those may who sign in with a password."""
-    asynchronously(_user_list(EndpointOptions(url, token, data), json=json, no_color=no_color))
+    run_async(_user_list(EndpointOptions(url, token, data), json=json, no_color=no_color))
 
 
 async def _user_list(wanted: EndpointOptions, *, json: bool, no_color: bool) -> None:
@@ -98,7 +98,7 @@ async def _user_list(wanted: EndpointOptions, *, json: bool, no_color: bool) -> 
 
 def user_passwd(name: Name, url: Url = None, token: Token = None, data: Data = None) -> None:
     """Give a user a password, or another one. Whoever is signed in as that user is signed out at once."""
-    asynchronously(_user_passwd(EndpointOptions(url, token, data), name, read_password(name)))
+    run_async(_user_passwd(EndpointOptions(url, token, data), name, read_password(name)))
 
 
 async def _user_passwd(wanted: EndpointOptions, name: str, password: str) -> None:
@@ -114,7 +114,7 @@ async def _user_passwd(wanted: EndpointOptions, name: str, password: str) -> Non
 def user_remove(name: Name, url: Url = None, token: Token = None, data: Data = None) -> None:
     """Remove a user, with all tokens and devices of theirs; their connections are closed. Their sessions
     stay, and are the admins'."""
-    asynchronously(_user_remove(EndpointOptions(url, token, data), name))
+    run_async(_user_remove(EndpointOptions(url, token, data), name))
 
 
 async def _user_remove(wanted: EndpointOptions, name: str) -> None:
@@ -131,18 +131,18 @@ def user_invite(
     scope: Scopes = None, json: Json = False, url: Url = None, token: Token = None, data: Data = None
 ) -> None:
     """Print a one-time link with which somebody makes their own account. It is good for a day, and for one user."""
-    asynchronously(_user_invite(EndpointOptions(url, token, data), checked_scopes(scope), json=json))
+    run_async(_user_invite(EndpointOptions(url, token, data), checked_scopes(scope), json=json))
 
 
 async def _user_invite(wanted: EndpointOptions, scopes: tuple[str, ...], *, json: bool) -> None:
     from fairlead.auth.api.accounts import UserInvitation
     from fairlead.cli.client import Api
-    from fairlead.cli.output import hint, json_line, say
+    from fairlead.cli.output import hint, json_line, print_text
 
     async with Api(wanted.find) as api:
         link = await api.post("/v1/invitations", UserInvitation, {"scopes": scopes} if scopes else {})
     if json:
         json_line(link)
         return
-    say(link.url)
+    print_text(link.url)
     hint("Whoever opens it first chooses a name and a password. It is good for a day.")

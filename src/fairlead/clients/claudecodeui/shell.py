@@ -90,7 +90,7 @@ class ShellCodec:
 
     # --- frames to the client
 
-    def seated(self, seated: ProgramAttached) -> bytes:
+    def attached(self, seated: ProgramAttached) -> bytes:
         # URLs announced before a switch to another program, or before leaving this one, are announced again.
         self._announced_urls.clear()
         frames = b""

@@ -105,8 +105,8 @@ class HtmlRenderer:
                 self._put(event.subagent, f'<div class="say">{escape_text(event.text)}</div>\n')
             case ev.Thinking():
                 if event.text:
-                    folded = f'<details><summary>Thinking</summary><div class="say">{escape_text(event.text)}</div></details>\n'
-                    self._put(event.subagent, folded)
+                    inner = f'<div class="say">{escape_text(event.text)}</div>'
+                    self._put(event.subagent, f"<details><summary>Thinking</summary>{inner}</details>\n")
             case ev.ToolCalled():
                 self._call(event)
             case ev.ToolEnded():

@@ -145,7 +145,7 @@ class WorkspaceReader:
         if not await asyncio.to_thread(git.installed):
             raise Unavailable("There is no git on this machine.")
         git_dir, top = found
-        output = await git.look(git_dir, top, self._arguments(action, folder, top))
+        output = await git.run_readonly(git_dir, top, self._arguments(action, folder, top))
         return GitText(output.data, output.code == 0, output.cut)
 
     def _repository(self, folder: str) -> tuple[str, str] | None:

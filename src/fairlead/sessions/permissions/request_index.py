@@ -25,16 +25,16 @@ class RequestIndex:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def asked(self, session: SessionId, request: str) -> None:
+    def add(self, session: SessionId, request: str) -> None:
         self._sessions.pop(request, None)
         self._sessions[request] = session
         while len(self._sessions) > self._most:
             del self._sessions[next(iter(self._sessions))]
 
-    def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
+    def on_commit(self, session: SessionId, events: Sequence[ev.Event]) -> None:
         for event in events:
             if isinstance(event, ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed):
-                self.asked(session, event.request)
+                self.add(session, event.request)
             elif isinstance(event, ev.PermissionResolved | ev.PermissionCancelled):
                 self._sessions.pop(event.request, None)
 

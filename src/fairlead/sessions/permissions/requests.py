@@ -23,7 +23,7 @@ from fairlead.sessions.permissions.policy import decide as judge
 from fairlead.sessions.permissions.policy.remember import RememberedRules, check_or_narrow, remember
 from fairlead.sessions.permissions.policy.suggest import suggest
 
-MOST_BROUGHT = 100
+MOST_REQUESTED_RULES = 100
 """Rules of one kind that a client may add; each is evaluated for every call."""
 
 MOST_FOLDERS = 256
@@ -81,7 +81,7 @@ class PermissionRequests:
         """Return the rules that an "always allow" of this call would remember."""
         return tuple(format_rule(rule) for rule in suggest(ToolCall(tool, tool_input), self.context()))
 
-    def remembered(self, rules: Sequence[str], *, admin: bool) -> tuple[str, ...]:
+    def check_remembered(self, rules: Sequence[str], *, admin: bool) -> tuple[str, ...]:
         """Check the rules that an answer asks to remember and return them. Raises the error of the first bad rule."""
         parsed = [parse_rule(text, Behavior.ALLOW) for text in rules]
         updates = [
@@ -93,13 +93,15 @@ class PermissionRequests:
             raise outcome.refused[0]
         return tuple(format_rule(rule) for rule in outcome.memory.rules)
 
-    def brought(self, rules: Sequence[str], behavior: Behavior, *, admin: bool) -> RequestedRules:
+    def check_requested_rules(self, rules: Sequence[str], behavior: Behavior, *, admin: bool) -> RequestedRules:
         """Check the rules of one kind that a client wants to add: keep, narrow or refuse each."""
         kept: dict[str, None] = {}
         narrowed: dict[str, str] = {}
-        refused = dict.fromkeys(rules[MOST_BROUGHT:], f"only the first {MOST_BROUGHT} rules of a kind are taken")
+        refused = dict.fromkeys(
+            rules[MOST_REQUESTED_RULES:], f"only the first {MOST_REQUESTED_RULES} rules of a kind are taken"
+        )
         context = self.context()
-        for text in rules[:MOST_BROUGHT]:
+        for text in rules[:MOST_REQUESTED_RULES]:
             try:
                 rule = format_rule(check_or_narrow(text, behavior, context, admin=admin))
             except FairleadError as error:
@@ -137,7 +139,7 @@ class PermissionRequests:
             await core.commit(transition, patient=True)
         return verdict
 
-    async def asked(self, ask: PermissionRequest) -> ev.PermissionResolved | None:
+    async def resolve_by_policy(self, ask: PermissionRequest) -> ev.PermissionResolved | None:
         """Resolve a request of the agent, if the policy can; the request is in the log already."""
         verdict = self.judge(ask.tool, ask.input, ask.call)
         core = self.core
@@ -155,7 +157,7 @@ class PermissionRequests:
         """Store a person's answer, then deliver it to the agent."""
         core = self.core
         async with core.client_lock():
-            command = msgspec.structs.replace(command, remember=self.remembered(command.remember, admin=admin))
+            command = msgspec.structs.replace(command, remember=self.check_remembered(command.remember, admin=admin))
             resolved, _ = decide.answer(core.state, command, by, core.services.new_uuid(), self.judge)
             transition = core.begin()
             entry = transition.add(resolved)
@@ -197,7 +199,7 @@ class PermissionRequests:
         except AgentNotRunning:
             await self._cancel_undelivered(resolved)
 
-    async def cancelled(self, request: RequestId, reason: str) -> None:
+    async def cancel(self, request: RequestId, reason: str) -> None:
         core = self.core
         async with core.lock:
             if core.state.find_pending(request) is None:

@@ -387,12 +387,12 @@ class _AgentConnection(AgentSink):
         return await self._runner.asking.check(call)
 
     async def permission_requested(self, ask: PermissionRequest) -> None:
-        resolved = await self._runner.asking.asked(ask)
+        resolved = await self._runner.asking.resolve_by_policy(ask)
         if resolved is not None and self._runner.agent is not None:
             await self._runner.asking.deliver(self._runner.agent, resolved)
 
     async def permission_cancelled(self, request: RequestId) -> None:
-        await self._runner.asking.cancelled(request, "the agent withdrew it")
+        await self._runner.asking.cancel(request, "the agent withdrew it")
 
     async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
         servers = self._runner.core.services.mcp

@@ -179,7 +179,7 @@ class SqliteStore:
 
     # --- projections
 
-    async def derive(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
+    async def write_projection(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         await self._writer.do(projections.Derive(session, view, derived, expected))
 
     async def projection_state(self, session: SessionId, view: str) -> ProjectionState:

@@ -167,7 +167,7 @@ class Listing:
             head,
         )
         other = await _summarised(store, title="Another")
-        await store.indexed()
+        await store.wait_indexed()
         hits = await store.search("WIDGET")
         assert {(hit.session, hit.seq, hit.at, hit.kind, hit.title) for hit in hits} == {
             (summary.session, head + 1, 10, "user.message", "A title"),
@@ -188,7 +188,7 @@ class Listing:
         lease, _, head = await store.claim(parent)
         await store.append(lease, Batch(entries=(entry(1, "shared walrus"), entry(2, "later walrus"))), head)
         await store.claim(fork, ForkPoint(parent, 1))
-        await store.indexed()
+        await store.wait_indexed()
         assert [(hit.session, hit.seq) for hit in await store.search("walrus", session=fork)] == [(fork, 1)]
         await store.erase(parent)
         assert [(hit.session, hit.seq) for hit in await store.search("walrus")] == [(fork, 1)]
@@ -197,7 +197,7 @@ class Listing:
         store, session = await make_store(), new_session()
         lease, _, head = await store.claim(session)
         await store.append(lease, Batch(entries=(entry(1, "plain words"),)), head)
-        await store.indexed()
+        await store.wait_indexed()
         for words in ('"', "a OR", "NOT", "(", "*", "col:x", "a NEAR/2 b", "^x", "-", "\x00", "'; --", "\ud800", "%"):
             await store.search(words)
 

@@ -107,7 +107,7 @@ class SubagentResultBuffer:
         self._held: list[Record] = []
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         return bool(self._held)
 
     def put(self, record: Record) -> list[Record]:
@@ -122,7 +122,7 @@ class SubagentResultBuffer:
             return []
         return [record]
 
-    def give_up(self) -> list[Record]:
+    def flush(self) -> list[Record]:
         held, self._held = self._held, []
         return held
 

@@ -21,7 +21,7 @@ from fairlead.agents.claude.wire.records import InvalidRecord
 from fairlead.model.agents import AgentSink, Exit, ProcessInfo, Record
 from fairlead.model.ids import MessageId
 from fairlead.system.clock import Clock
-from fairlead.system.process import StopTimeouts, end_left, left_ended
+from fairlead.system.process import StopTimeouts, stop_orphan, wait_orphan
 from fairlead.system.proctable import Process
 from fairlead.system.tail import FileTail
 
@@ -84,7 +84,7 @@ async def follow(
 ) -> None:
     """Deliver the rows after the prompt `after` until the process has exited; then call `sink.exited`."""
     path = _file_of(child, config)
-    leaving = asyncio.create_task(left_ended(Process(child.pid, child.started), clock))
+    leaving = asyncio.create_task(wait_orphan(Process(child.pid, child.started), clock))
     quiet = _Quiet(clock, lambda: end(child, clock, patience or StopTimeouts())) if child.dials_in else None
     try:
         # A CLI in a terminal has only its transcript: its first prompt may be recorded nowhere else.
@@ -264,4 +264,4 @@ def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[in
 
 async def end(child: ProcessInfo, clock: Clock, patience: StopTimeouts) -> None:
     """Stop a process of an earlier gateway and its group, if the pid still belongs to that process."""
-    await end_left(Process(child.pid, child.started), child.group, clock, patience)
+    await stop_orphan(Process(child.pid, child.started), child.group, clock, patience)

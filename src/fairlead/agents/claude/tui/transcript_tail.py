@@ -154,14 +154,14 @@ class TranscriptTail:
         if order is not None:
             records = [ready for record in records for ready in order.put(record)]
         ready_rows = [ready for record in records for ready in self._last_words.put(record)]
-        waits = self._last_words.waits or (order is not None and order.is_waiting)
+        waits = self._last_words.is_waiting or (order is not None and order.is_waiting)
         if waits and self._patience is None:
             self._patience = self._clock.call_later(EARLY_SECONDS, self._waited)
         return ready_rows
 
     def _give_up(self) -> list[Record]:
         early = [] if self._order is None else self._order.flush()
-        return [*self._last_words.give_up(), *early]
+        return [*self._last_words.flush(), *early]
 
     def _waited(self) -> None:
         self._patience = None

@@ -21,7 +21,7 @@ from fairlead.sessions.permissions.policy.paths import (
 from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PATH_TOOLS, SEARCH_TOOLS, SHELL_TOOL, canonical
 from fairlead.sessions.permissions.shell.line import ShellAnalysis
 from fairlead.sessions.permissions.shell.parser import analyse
-from fairlead.sessions.permissions.shell.resolution import ResolvedLine, follow
+from fairlead.sessions.permissions.shell.resolution import ResolvedLine, resolve_line
 from fairlead.sessions.permissions.shell.rule_matching import path_words
 
 
@@ -75,13 +75,13 @@ class PolicyContext(msgspec.Struct, frozen=True):
         found = (readings(each, folder, self.home, self.resolve) for folder in self.folders for each in texts)
         return tuple(dict.fromkeys(place for places in found for place in places))
 
-    def exactly(self, path: str) -> tuple[str, ...]:
+    def resolve_literal(self, path: str) -> tuple[str, ...]:
         """Return the real places of a path from us or from a person, which needs no other spellings. Raises BadPath."""
         return readings(path, self.cwd, self.home, self.resolve)
 
     def inside(self, places: tuple[str, ...]) -> bool:
         """Return whether all of these places are inside the session's folders. A place in /proc never is."""
-        folders = [place for folder in (*self.roots, self.cwd) for place in self.exactly(folder)]
+        folders = [place for folder in (*self.roots, self.cwd) for place in self.resolve_literal(folder)]
         return all(inside_any(place, folders) and not in_processes(place) for place in places)
 
 
@@ -126,7 +126,7 @@ def _shell_facts(tool: str, line: ShellAnalysis, context: PolicyContext) -> Call
     in_commands = {word for command in line.commands for word in command.words}
     in_commands.update(redirection.target for redirection in line.redirections)
     others = [word for word in path_words(line) if word not in in_commands]
-    followed = follow(line, others, context.folders, context.home, context.resolve, context.entries)
+    followed = resolve_line(line, others, context.folders, context.home, context.resolve, context.entries)
     pairs = zip(line.redirections, followed.targets, strict=True)
     return CallFacts(
         tool,

@@ -9,12 +9,12 @@ from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, 
 from fairlead.sessions.permissions.policy.fence import (
     ABOVE,
     PROCESSES,
-    fenced,
+    fence_refusal,
     reads_attached,
     searches_above,
     through_processes,
 )
-from fairlead.sessions.permissions.policy.rules import RuleMatch, allowing, edits_plainly, refuses
+from fairlead.sessions.permissions.policy.rules import RuleMatch, edits_plainly, find_allowing_rules, refuses
 from fairlead.sessions.permissions.policy.tools import (
     COORDINATION_TOOLS,
     EDIT_TOOLS,
@@ -32,7 +32,7 @@ def decide(call: ToolCall, context: PolicyContext) -> Verdict:
     """Return the verdict on this call. Never raises, whatever the call's input is."""
     facts = facts_of(call, context)
     question = facts.tool in QUESTION_TOOLS
-    refused = None if question else fenced(call, facts, context)
+    refused = None if question else fence_refusal(call, facts, context)
     if refused is not None:
         return Verdict(Behavior.DENY, refused, None, "fence")
     held = _refusing_rule(call, facts, context)
@@ -103,7 +103,7 @@ def _mode(behavior: Behavior, reason: str) -> Verdict:
 
 
 def _by_allowance(call: ToolCall, facts: CallFacts, context: PolicyContext) -> Verdict:
-    allowed, missing = allowing(call, facts, context)
+    allowed, missing = find_allowing_rules(call, facts, context)
     if allowed is not None:
         return Verdict(Behavior.ALLOW, f"allowed by {allowed}", allowed, "rule")
     if facts.tool in HARMLESS_TOOLS:

@@ -14,7 +14,7 @@ from fairlead.model.queries import CommandPart, FileChange, RuleScope
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
 from fairlead.sessions.permissions.policy.describe_rule import covers
 from fairlead.sessions.permissions.policy.remember import check_rule
-from fairlead.sessions.permissions.policy.rules import allowing
+from fairlead.sessions.permissions.policy.rules import find_allowing_rules
 from fairlead.sessions.permissions.policy.suggest import suggest
 from fairlead.sessions.permissions.policy.tools import EDIT_TOOLS
 
@@ -49,7 +49,7 @@ def lay_out(call: ToolCall, context: PolicyContext) -> Layout:
     return Layout(host=facts.host or "")
 
 
-def change(tool: str, given: Mapping[str, Any], path: str, text: str | None, *, outside: bool) -> FileChange:
+def file_change(tool: str, given: Mapping[str, Any], path: str, text: str | None, *, outside: bool) -> FileChange:
     """Return the change to a file. `text` is its current text: empty if it does not exist yet, None if not known."""
     if tool == "Write":
         after = _text(given.get("content"))
@@ -103,7 +103,7 @@ def suggested(call: ToolCall, context: PolicyContext) -> tuple[RuleScope, ...]:
     return tuple(RuleScope(rule=format_rule(rule), covers=covers(rule, context), enough=True) for rule in rules)
 
 
-def considered(text: str, call: ToolCall, context: PolicyContext, *, admin: bool) -> RuleScope:
+def rule_scope(text: str, call: ToolCall, context: PolicyContext, *, admin: bool) -> RuleScope:
     """Describe a rule that a person wrote: its scope, whether it may be saved, whether it is enough for this call."""
     try:
         rule = check_rule(text, Behavior.ALLOW, context, admin=admin)
@@ -116,4 +116,4 @@ def considered(text: str, call: ToolCall, context: PolicyContext, *, admin: bool
 def _enough(rule: Rule, call: ToolCall, context: PolicyContext) -> bool:
     facts: CallFacts = facts_of(call, context)
     trial = msgspec.structs.replace(context, rules=(*context.rules, rule))
-    return facts.malformed is None and allowing(call, facts, trial)[0] is not None
+    return facts.malformed is None and find_allowing_rules(call, facts, trial)[0] is not None

@@ -39,7 +39,7 @@ ABOVE = "the search would go through the gateway's own folder"
 PROCESSES = "what belongs to running processes is not the session's own"
 
 
-def fenced(call: ToolCall, facts: CallFacts, context: PolicyContext) -> str | None:
+def fence_refusal(call: ToolCall, facts: CallFacts, context: PolicyContext) -> str | None:
     """Explain why the fence refuses this call; None when it does not."""
     fences = context.fences
     if facts.shell is not None:
@@ -120,7 +120,7 @@ def closed_folders(context: PolicyContext) -> tuple[str, ...]:
     for folder in context.fences.folders:
         folders.append(tidy(folder))
         try:
-            folders.extend(context.exactly(folder))
+            folders.extend(context.resolve_literal(folder))
         except BadPath:
             continue
     return tuple(dict.fromkeys(folders))

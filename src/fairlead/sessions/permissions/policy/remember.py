@@ -166,7 +166,7 @@ def _check_path_rule(text: str, rule: Rule, context: PolicyContext) -> None:
         raise BadRule(text, f"would allow paths everywhere: name a folder ({instead}), or let an admin set it", instead)
     try:
         start = static_part(absolute(rule.content, context.cwd, context.home))
-        within = context.inside(context.exactly(start))
+        within = context.inside(context.resolve_literal(start))
     except BadPath:
         raise BadRule(text, "has a path that cannot be resolved") from None
     if not within:
@@ -178,7 +178,7 @@ def _directories(given: tuple[str, ...], context: PolicyContext, refused: list[F
     out: list[str] = []
     for directory in given:
         try:
-            places = context.exactly(directory)
+            places = context.resolve_literal(directory)
         except BadPath:
             places = ()
         if places and context.inside(places):

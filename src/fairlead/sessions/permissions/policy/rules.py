@@ -26,7 +26,7 @@ from fairlead.sessions.permissions.policy.tools import (
     SHELL_TOOL,
     canonical,
 )
-from fairlead.sessions.permissions.shell.risks import doubt
+from fairlead.sessions.permissions.shell.risks import line_risk
 from fairlead.sessions.permissions.shell.rule_matching import (
     ANYTHING,
     coverage,
@@ -44,7 +44,7 @@ class RuleMatch(Enum):
     YES = 2
 
 
-def speaks_for(rule: Rule, tool: str) -> bool:
+def applies_to(rule: Rule, tool: str) -> bool:
     """Return whether the rule applies to this tool, by its name."""
     about, refusing = canonical(rule.tool), rule.behavior is not Behavior.ALLOW
     if about == tool or (about == "Edit" and tool in EDIT_TOOLS) or (about == "Read" and tool in READ_TOOLS):
@@ -62,7 +62,7 @@ def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext
     """Return whether a deny or ask rule matches a call."""
     if facts.shell is not None and canonical(rule.tool) in PATH_TOOLS and rule.content is not None:
         return _path_rule_on_shell(rule, rule.content, facts, context)
-    if not speaks_for(rule, facts.tool):
+    if not applies_to(rule, facts.tool):
         return RuleMatch.NO
     if rule.content is None:
         return RuleMatch.YES
@@ -87,9 +87,9 @@ def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext
     return RuleMatch.MAYBE
 
 
-def allowing(call: ToolCall, facts: CallFacts, context: PolicyContext) -> tuple[str | None, str]:
+def find_allowing_rules(call: ToolCall, facts: CallFacts, context: PolicyContext) -> tuple[str | None, str]:
     """Return the allow rules that together allow a call, as text, or None; and the reason for None."""
-    rules = [r for r in context.rules if r.behavior is Behavior.ALLOW and speaks_for(r, facts.tool)]
+    rules = [r for r in context.rules if r.behavior is Behavior.ALLOW and applies_to(r, facts.tool)]
     protected = facts.tool in EDIT_TOOLS and any(is_protected(place) for places in facts.paths for place in places)
     for rule in rules:
         everything = rule.content is None or (rule.content == ANYTHING and facts.tool == SHELL_TOOL)
@@ -98,7 +98,7 @@ def allowing(call: ToolCall, facts: CallFacts, context: PolicyContext) -> tuple[
     if facts.shell is not None:
         contents = [rule.content for rule in rules if rule.content is not None]
         covered = coverage(facts.shell, [shell_pattern(content) for content in contents])
-        missing = covered.missing or doubt(
+        missing = covered.missing or line_risk(
             facts, context, covered.named, lambda places: _why_not_written(places, context, whole=covered.whole)
         )
         if missing is not None:
@@ -138,7 +138,7 @@ def _patterns(content: str, context: PolicyContext, *, as_written: bool = False)
         full = absolute(content, context.cwd, context.home)
         start = static_part(full)
         rest = full[len(start) :].lstrip("/")
-        found = [tidy(place) for place in context.exactly(start)]
+        found = [tidy(place) for place in context.resolve_literal(start)]
     except BadPath:
         return ()
     if as_written:
@@ -163,7 +163,7 @@ def _path_rule_on_shell(rule: Rule, content: str, facts: CallFacts, context: Pol
         return RuleMatch.YES
     if any(_covers(patterns, places) for places in facts.words):
         return RuleMatch.MAYBE if editing else RuleMatch.YES
-    return RuleMatch.MAYBE if facts.followed is not None and facts.followed.lost is not None else RuleMatch.NO
+    return RuleMatch.MAYBE if facts.followed is not None and facts.followed.incomplete is not None else RuleMatch.NO
 
 
 def _all_covered(content: str, places: tuple[str, ...], context: PolicyContext) -> bool:

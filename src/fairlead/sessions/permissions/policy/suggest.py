@@ -9,10 +9,10 @@ from fairlead.model.errors import FairleadError
 from fairlead.model.policy import Behavior, Rule, format_rule
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
 from fairlead.sessions.permissions.policy.remember import check_rule
-from fairlead.sessions.permissions.policy.rules import allowing
+from fairlead.sessions.permissions.policy.rules import find_allowing_rules
 from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, NAMED_BY, PATH_TOOLS, QUESTION_TOOLS, SEARCH_TOOLS
 from fairlead.sessions.permissions.shell.line import ShellAnalysis, SimpleCommand
-from fairlead.sessions.permissions.shell.program_options import known
+from fairlead.sessions.permissions.shell.program_options import reader_name
 
 
 def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
@@ -36,7 +36,7 @@ def _usable(rules: list[Rule], call: ToolCall, facts: CallFacts, context: Policy
     except FairleadError:
         return []
     trial = msgspec.structs.replace(context, rules=tuple(rules))
-    return rules if allowing(call, facts, trial)[0] is not None else []
+    return rules if find_allowing_rules(call, facts, trial)[0] is not None else []
 
 
 def _shell_choices(analysis: ShellAnalysis) -> list[list[str | None]]:
@@ -51,7 +51,7 @@ def _shell_choices(analysis: ShellAnalysis) -> list[list[str | None]]:
 
 def _command_content(command: SimpleCommand) -> str:
     """Return a prefix for a program whose safe options are known, else exactly this command."""
-    listed = known([word.value for word in command.words])
+    listed = reader_name([word.value for word in command.words])
     return f"{listed}:*" if listed is not None else command.raw
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fairlead.sessions.permissions.shell.grammar import MAX_UNWRAP, is_harmless_variable
 from fairlead.sessions.permissions.shell.line import (
     Assignment,
-    CommandCount,
+    LoopVariable,
     ParseProblem,
     ProblemKind,
     Redirection,
@@ -25,7 +25,7 @@ class LineEffects:
         self.redirections: list[Redirection] = []
         self.assignments: list[Assignment] = []
         self.problems: list[ParseProblem] = []
-        self.counted: list[CommandCount] = []
+        self.loop_variables: list[LoopVariable] = []
 
     def analysis(self, raw: str) -> ShellAnalysis:
         return ShellAnalysis(
@@ -34,7 +34,7 @@ class LineEffects:
             tuple(self.redirections),
             tuple(self.assignments),
             tuple(self.problems),
-            tuple(self.counted),
+            tuple(self.loop_variables),
         )
 
     def problem(self, kind: ProblemKind, text: str, command: int | None = None) -> None:
@@ -45,7 +45,7 @@ class LineEffects:
         if not is_harmless_variable(name, exported=exported):
             self.problem(ProblemKind.ASSIGNMENT, f"the variable {name[:80]} can change what programs do")
 
-    def kept_text(self, word: Word) -> None:
+    def check_assigned_text(self, word: Word) -> None:
         """Note that a variable gets this text: arithmetic and subscripts run commands in it when they evaluate it."""
         if word.value is not None and ("$" in word.value or "`" in word.value):
             self.problem(ProblemKind.EXPANSION, f"the text {word.raw[:80]!r} could be run when it is read again")
@@ -105,7 +105,7 @@ class LineEffects:
             )
         self.redirections.extend(inner.redirections)
         self.assignments.extend(inner.assignments)
-        self.counted.extend(inner.counted)
+        self.loop_variables.extend(inner.loop_variables)
         for problem in inner.problems:
             index = within if problem.command is None else problem.command + base
             self.problem(problem.kind, problem.text, index)

@@ -28,7 +28,7 @@ _SPECIAL = re.compile(r"[\s*?\[\]]")
 _SEQUENCE = re.compile(r"(-?\d{1,4})\.\.(-?\d{1,4})|([A-Za-z])\.\.([A-Za-z])")
 
 
-class ShellDialect(msgspec.Struct, frozen=True):
+class ExpansionContext(msgspec.Struct, frozen=True):
     """The context of an expansion: the folders that the shell may be in, and every value that a variable may have."""
 
     folders: tuple[str, ...]
@@ -55,7 +55,7 @@ class WordPart(msgspec.Struct, frozen=True):
     sign: bool = False
 
 
-def expand(raw: str, shell: ShellDialect, *, assigned: bool = False) -> tuple[str, ...] | None:
+def expand(raw: str, shell: ExpansionContext, *, assigned: bool = False) -> tuple[str, ...] | None:
     """Return every text that this word may expand to.
 
     `assigned`: the word is the value of a variable, where `*` and `{` are literal.
@@ -78,7 +78,7 @@ def expand(raw: str, shell: ShellDialect, *, assigned: bool = False) -> tuple[st
 class _Reader:
     """Splits a word into pieces; a variable with several values gives several words."""
 
-    def __init__(self, raw: str, shell: ShellDialect, assigned: bool) -> None:
+    def __init__(self, raw: str, shell: ExpansionContext, assigned: bool) -> None:
         self.raw = raw
         self.shell = shell
         self.assigned = assigned
@@ -243,7 +243,7 @@ def _sequence(text: str) -> list[str]:
 # Globs
 
 
-def _globbed(pieces: Sequence[WordPart], shell: ShellDialect) -> list[str]:
+def _globbed(pieces: Sequence[WordPart], shell: ExpansionContext) -> list[str]:
     """Return the paths that a pattern matches on disk, and the pattern itself (bash keeps one without a match)."""
     plain = "".join(piece.text for piece in pieces)
     if not any(piece.sign and piece.text in _PATTERN for piece in pieces):

@@ -66,7 +66,7 @@ class Assignment(msgspec.Struct, frozen=True):
     value: Word
 
 
-class CommandCount(msgspec.Struct, frozen=True):
+class LoopVariable(msgspec.Struct, frozen=True):
     """The variable of a loop, `for NAME in WORDS`, and its values. Without words its values are not known."""
 
     name: str
@@ -112,7 +112,7 @@ class ShellAnalysis(msgspec.Struct, frozen=True):
     redirections: tuple[Redirection, ...] = ()
     assignments: tuple[Assignment, ...] = ()
     problems: tuple[ParseProblem, ...] = ()
-    counted: tuple[CommandCount, ...] = ()
+    loop_variables: tuple[LoopVariable, ...] = ()
 
     @property
     def knowable(self) -> bool:

@@ -34,7 +34,7 @@ from fairlead.sessions.permissions.shell.heredocs import expands, find_end, read
 from fairlead.sessions.permissions.shell.lexer import DELIMITERS, forbidden_character, is_safe_expansion, read_word
 from fairlead.sessions.permissions.shell.line import (
     Assignment,
-    CommandCount,
+    LoopVariable,
     ParseProblem,
     ProblemKind,
     ShellAnalysis,
@@ -147,7 +147,7 @@ class _Reader:
                 self.out.variable(name, exported=False)
             elif child.type in WORDS and node.type in WITH_WORDS:
                 words.append(self.word(child.start_byte, child.end_byte, [child], depth))
-                self.out.kept_text(words[-1])
+                self.out.check_assigned_text(words[-1])
             elif child.is_named:
                 self.statement(child, depth + 1)
             elif child.type in TOKENS:
@@ -155,7 +155,7 @@ class _Reader:
             else:
                 self.not_vouched(child, depth)
         if name:
-            self.out.counted.append(CommandCount(name, tuple(words)))
+            self.out.loop_variables.append(LoopVariable(name, tuple(words)))
 
     def token(self, node: Node) -> None:
         """Process an operator or a reserved word; a reserved word counts only with delimiters on both sides."""
@@ -287,7 +287,7 @@ class _Reader:
     def assignment(self, node: Node, depth: int) -> Assignment:
         name, _, _ = self.text(node.start_byte, node.end_byte).partition("=")
         word = self.word(node.start_byte, node.end_byte, [node], depth)
-        self.out.kept_text(word)
+        self.out.check_assigned_text(word)
         return Assignment(name, word)
 
     # Redirections

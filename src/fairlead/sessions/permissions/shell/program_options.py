@@ -242,7 +242,7 @@ _SED_SCRIPT = re.compile(
 _AWK_ACTS = re.compile(r"system|getline|[|>@]|ARG[VC]|close|ENVIRON|PROCINFO")
 
 
-def known(values: Sequence[str | None]) -> str | None:
+def reader_name(values: Sequence[str | None]) -> str | None:
     """Return the entry of READERS that lists the safe options of a command (`git log`, `ls`), or None."""
     if not values or values[0] is None:
         return None
@@ -251,7 +251,7 @@ def known(values: Sequence[str | None]) -> str | None:
     return values[0] if values[0] in READERS else None
 
 
-def doubt(words: Sequence[Sequence[str]], named: int) -> str | None:
+def option_risk(words: Sequence[Sequence[str]], named: int) -> str | None:
     """Explain why a command exceeds the purpose of a rule that names its first `named` words; None when it does not.
 
     `words` holds for each word of the command every text that it may expand to.
@@ -260,7 +260,7 @@ def doubt(words: Sequence[Sequence[str]], named: int) -> str | None:
         return None
     program = base_name(words[0][0])
     second = words[1][0] if len(words) > 1 and words[1] else ""
-    listed = known([program, second])
+    listed = reader_name([program, second])
     if listed in BARE:
         return None
     risky = _Risky(program, second, listed)

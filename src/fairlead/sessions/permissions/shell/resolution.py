@@ -15,7 +15,7 @@ import msgspec
 
 from fairlead.sessions.permissions.policy.paths import BadPath, Entries, Resolve, absolute, readings, tidy
 from fairlead.sessions.permissions.policy.tools import names
-from fairlead.sessions.permissions.shell.expansion import MOST_VALUES, ShellDialect, expand
+from fairlead.sessions.permissions.shell.expansion import MOST_VALUES, ExpansionContext, expand
 from fairlead.sessions.permissions.shell.line import Redirection, ShellAnalysis, SimpleCommand, Word
 from fairlead.sessions.permissions.shell.wrappers import FOUND_WORD, UNKNOWN_WORD, base_name
 
@@ -49,7 +49,7 @@ class ResolvedLine(msgspec.Struct, frozen=True):
     commands: tuple[tuple[Argument, ...], ...] = ()
     targets: tuple[Argument, ...] = ()
     others: tuple[Argument, ...] = ()
-    lost: str | None = None
+    incomplete: str | None = None
 
     def arguments(self) -> Iterator[Argument]:
         for command in self.commands:
@@ -65,7 +65,7 @@ class _Follower:
         self.entries = entries
         self.lost: str | None = None
         self.left = _MOST_FOLLOWED
-        self.shell = ShellDialect(folders, home, {}, entries)
+        self.shell = ExpansionContext(folders, home, {}, entries)
 
     def argument(self, word: Word, folders: Sequence[str]) -> Argument:
         if word == FOUND_WORD:
@@ -91,13 +91,13 @@ class _Follower:
     def variables(self, analysis: ShellAnalysis) -> None:
         given = [*analysis.assignments, *(each for command in analysis.commands for each in command.assignments)]
         pairs = [(each.name, each.value.raw.partition("=")[2]) for each in given]
-        if not pairs and not analysis.counted:
+        if not pairs and not analysis.loop_variables:
             return
         found: dict[str, tuple[str, ...] | None] = {}
         for _ in range(3):  # in a loop, a variable may depend on one that is assigned later in the text
             for name, raw in pairs:
                 self._gets(found, name, expand(raw, self.shell, assigned=True) if raw else ("",))
-            for counted in analysis.counted:
+            for counted in analysis.loop_variables:
                 for word in counted.words:
                     self._gets(found, counted.name, expand(word.raw, self.shell))
                 if not counted.words:
@@ -146,7 +146,7 @@ class _Follower:
         return tuple(self.argument(word, tuple(folders)[: 2 * _MOST_FOLDERS]) for word in command.words)
 
 
-def follow(
+def resolve_line(
     analysis: ShellAnalysis,
     others: Iterable[Word],
     folders: tuple[str, ...],
@@ -194,6 +194,8 @@ def _literal(path: str) -> str:
     return "./" + path if path.startswith("~") else path
 
 
-def written(analysis: ShellAnalysis, followed: ResolvedLine) -> Iterator[tuple[Redirection, Argument]]:
+def redirections_with_targets(
+    analysis: ShellAnalysis, followed: ResolvedLine
+) -> Iterator[tuple[Redirection, Argument]]:
     """Yield the redirections, each with its resolved target."""
     yield from zip(analysis.redirections, followed.targets, strict=True)

@@ -15,7 +15,13 @@ from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.policy.tools import names
 from fairlead.sessions.permissions.shell import program_options
 from fairlead.sessions.permissions.shell.line import SimpleCommand
-from fairlead.sessions.permissions.shell.resolution import MOVES, PLAIN, Argument, ResolvedLine, written
+from fairlead.sessions.permissions.shell.resolution import (
+    MOVES,
+    PLAIN,
+    Argument,
+    ResolvedLine,
+    redirections_with_targets,
+)
 from fairlead.sessions.permissions.shell.wrappers import SHELLS, WRAPPERS, base_name
 
 _DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
@@ -45,13 +51,13 @@ MayWrite = Callable[[tuple[str, ...]], str | None]
 """Returns why a file at these places may not be written, or None."""
 
 
-def doubt(facts: CallFacts, context: PolicyContext, named: Sequence[float], may_write: MayWrite) -> str | None:
+def line_risk(facts: CallFacts, context: PolicyContext, named: Sequence[float], may_write: MayWrite) -> str | None:
     """Return the first reason to ask. `named`: for each command how many of its words a rule names."""
     line, followed = facts.shell, facts.followed
     if line is None or followed is None:
         return None
-    if followed.lost is not None:
-        return followed.lost
+    if followed.incomplete is not None:
+        return followed.incomplete
     closed = closed_folders(context)
     for command, arguments, count in zip(line.commands, followed.commands, named, strict=True):
         reason = (
@@ -110,7 +116,7 @@ def _is_recursive(name: str, arguments: Sequence[Argument]) -> bool | None:
 
 def _options(arguments: Sequence[Argument], count: float) -> str | None:
     words = [argument.values or () for argument in arguments]
-    return None if count == inf else program_options.doubt(words, int(count))
+    return None if count == inf else program_options.option_risk(words, int(count))
 
 
 def _port(command: SimpleCommand, arguments: Sequence[Argument], context: PolicyContext) -> str | None:
@@ -128,7 +134,10 @@ def _port(command: SimpleCommand, arguments: Sequence[Argument], context: Policy
 
 def _protected(command: SimpleCommand, arguments: Sequence[Argument], count: float) -> str | None:
     name = base_name(command.name or "")
-    if program_options.known([word.value for word in command.words]) is not None or name in PLAIN | MOVES | _LOOKING:
+    if (
+        program_options.reader_name([word.value for word in command.words]) is not None
+        or name in PLAIN | MOVES | _LOOKING
+    ):
         return None
     if name in WRAPPERS or name in SHELLS:
         return None
@@ -166,7 +175,7 @@ def _is_device(argument: Argument) -> bool:
 
 def _redirections(facts: CallFacts, followed: ResolvedLine, may_write: MayWrite) -> str | None:
     assert facts.shell is not None
-    for redirection, argument in written(facts.shell, followed):
+    for redirection, argument in redirections_with_targets(facts.shell, followed):
         raw = redirection.target.raw[:80]
         if argument.values is None or (argument.values and not argument.places):
             return f"where {raw!r} leads is not known"
