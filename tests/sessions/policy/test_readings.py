@@ -16,7 +16,7 @@ from fairlead.sessions.permissions import disk
 from fairlead.sessions.permissions.policy import ToolCall, decide, suggest
 from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.shell.expansion import ExpansionContext, expand
-from fairlead.sessions.permissions.shell.program_options import SAFE
+from fairlead.sessions.permissions.shell.program_options import RISKY, RISKY_ANYWHERE, SAFE
 from sessions.policy.fake_folders import DATA, judge, judge_line, place
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
@@ -200,6 +200,12 @@ def test_a_suggested_rule_covers_no_option_that_runs_or_writes(program: str) -> 
         assert judge_line(f"{name}=x {program} x", allow=allow).behavior is not ALLOW
 
 
+def test_no_name_of_an_option_is_torn_in_two() -> None:
+    """The tables are strings over several lines: a name that is torn at the end of one is two wrong names."""
+    names = {name for options in (*SAFE.values(), *RISKY.values()) for name in options.long} | RISKY_ANYWHERE
+    assert [name for name in names if name.startswith("-") or name.endswith("-")] == []
+
+
 @pytest.mark.parametrize(
     ("rule", "line"),
     [
@@ -241,6 +247,8 @@ def test_a_suggested_rule_covers_no_option_that_runs_or_writes(program: str) -> 
         ("curl:*", "curl -o x example.org"),
         ("curl:*", "curl -sSLO example.org"),
         ("curl:*", "curl -K x"),
+        ("curl:*", "curl --etag-save x example.org"),
+        ("curl:*", "curl --ssl-sessions x example.org"),
         ("wget:*", "wget -O x example.org"),
         ("make:*", "make SHELL=cmd"),
         ("make:*", "make -f x"),
@@ -267,7 +275,7 @@ def test_an_option_that_runs_or_writes_asks_unless_the_rule_names_it(rule: str, 
         "git log --oneline -5 --stat -- src", "git log -n3 --format=%h --since=yesterday", "git diff HEAD~1 --name-only",
         "git diff --cached -U3", "git show HEAD^ --stat", "git status -sb", "git grep -n 'foo bar' -- src", "git blame -L1,5 x",
         "git branch -a", "git commit -am 'a message'", "git add -A", "git fetch --all --prune", "ls -la src", "ls --color=never",
-        "grep -rn foo src", "grep -E 'a|b' --include=*.py -r src", "cat -n x", "head -20 x", "head -n 20 x", "tail -n +5 x",
+        "grep -rn foo src", "grep --before-context=2 foo x", "du --one-file-system src", "grep -E 'a|b' --include=*.py -r src", "cat -n x", "head -20 x", "head -n 20 x", "tail -n +5 x",
         "wc -l x y", "diff -u a b", "du -sh src", "stat -c %s x", "cut -d: -f1 x", "tr a-z A-Z", "cd src && ls", "x=a; cat $x.py",
         "for f in a b; do cat $f; done", "cat src/*.py", "cat {a,b}.py", "find . -name '*.py' -type f", "sed -n 1,5p x",
         "sed 's/a/b/g' x", "sed -n '/foo/p' x", "sort -u x", "awk '{print $1}' x", "curl -fsSL https://example.org/x", "tar xzf x.tgz",

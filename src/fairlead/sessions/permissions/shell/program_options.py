@@ -52,8 +52,8 @@ _GREP = _options(
     "extended-regexp fixed-strings basic-regexp perl-regexp regexp ignore-case no-ignore-case invert-match "
     "word-regexp "
     "line-regexp count color colour files-without-match files-with-matches max-count only-matching quiet silent "
-    "no-messages byte-offset with-filename no-filename line-number initial-tab null after-context before- "
-    "context context "
+    "no-messages byte-offset with-filename no-filename line-number initial-tab null after-context "
+    "before-context context "
     "text binary-files exclude exclude-dir include recursive null-data line-buffered directories",
 )
 
@@ -82,8 +82,8 @@ SAFE: dict[str, ProgramOptions] = {
     "du": _options(
         "abcDhHklmPsSx0",
         "dBt",
-        "all apparent-size block-size bytes total max-depth human-readable si summarize separate-dirs one-file- "
-        "system "
+        "all apparent-size block-size bytes total max-depth human-readable si summarize separate-dirs "
+        "one-file-system "
         "exclude threshold null no-dereference",
     ),
     "df": _options("ahHiklPT", "Btx", "all block-size human-readable si inodes local portability print-type type"),
@@ -201,8 +201,8 @@ RISKY: dict[str, ProgramOptions] = {
     "curl": _options(
         "oOKDcwT",
         "",
-        "remote-name remote-name-all output-dir dump-header cookie-jar trace trace-ascii stderr libcurl etag- "
-        "save hsts "
+        "remote-name remote-name-all output-dir dump-header cookie-jar trace trace-ascii stderr libcurl "
+        "etag-save ssl-sessions hsts "
         "alt-svc write-out create-dirs netrc-file unix-socket abstract-unix-socket upload-file",
     ),
     "wget": _options("OoaPieB", "", "append-output directory-prefix input-file save-cookies base warc-file post-file"),
