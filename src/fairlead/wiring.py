@@ -58,7 +58,7 @@ from fairlead.sessions.folders.trust import TrustedFolders
 from fairlead.sessions.folders.workspace import WorkspaceReader
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.permissions import disk
-from fairlead.sessions.permissions.policy import Fences
+from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.sessions.preferences import UserPreferences
 from fairlead.sessions.read_state import ReadState
 from fairlead.sessions.registry import Registry

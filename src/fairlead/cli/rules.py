@@ -6,7 +6,9 @@ from collections.abc import Callable
 from fairlead.model.events import Event, PermissionRequested
 from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule, parse_rule
 from fairlead.sessions.permissions import disk
-from fairlead.sessions.permissions.policy import Fences, PolicyContext, ToolCall, decide, suggest
+from fairlead.sessions.permissions.policy.call import Fences, PolicyContext, ToolCall
+from fairlead.sessions.permissions.policy.decide import decide
+from fairlead.sessions.permissions.policy.suggest import suggest
 
 
 def accepting(texts: tuple[str, ...]) -> Callable[[PermissionRequested, str], bool]:

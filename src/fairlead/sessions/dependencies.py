@@ -16,7 +16,7 @@ from fairlead.model.store import Store
 from fairlead.model.transcripts import Transcripts
 from fairlead.model.views import Projection
 from fairlead.sessions.permissions import disk
-from fairlead.sessions.permissions.policy import Fences
+from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.sessions.permissions.request_index import RequestIndex
 from fairlead.system.clock import Clock
 

@@ -27,7 +27,7 @@ from fairlead.sessions.api.read_state import SPACE as SHOWN
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Subscription
 from fairlead.sessions.ownership import SessionOwnership
-from fairlead.sessions.permissions.policy import ModePolicy
+from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.queries import QueryHandler
 from fairlead.sessions.registry import Registry

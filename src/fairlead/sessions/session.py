@@ -23,7 +23,7 @@ from fairlead.model.scopes import check_difference
 from fairlead.sessions import decide
 from fairlead.sessions.commit import RequestedMode, SessionCore
 from fairlead.sessions.fanout.session_changes import changes_of
-from fairlead.sessions.permissions.policy import ModePolicy
+from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.requests import PermissionRequests
 from fairlead.sessions.process.delivery import DeliveryWaiters
 from fairlead.sessions.process.handover import Handovers

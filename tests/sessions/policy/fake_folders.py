@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, parse_rule
-from fairlead.sessions.permissions.policy import Fences, PolicyContext, ToolCall, decide
+from fairlead.sessions.permissions.policy.call import Fences, PolicyContext, ToolCall
+from fairlead.sessions.permissions.policy.decide import decide
 
 DATA = "/home/me/.local/share/fairlead"
 FENCES = Fences((DATA,), 8765, frozenset({"gate.example"}))

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.model.policy import Behavior, PermissionMode
 from fairlead.sessions.permissions import disk
-from fairlead.sessions.permissions.policy import Fences
+from fairlead.sessions.permissions.policy.call import Fences
 from sessions.policy.canary import RULES, Case, World, build, corpus
 from sessions.policy.fake_folders import judge
 

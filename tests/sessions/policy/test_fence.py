@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fairlead.model.policy import Behavior, PermissionMode
-from fairlead.sessions.permissions.policy import Fences
+from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.sessions.permissions.policy.fence import is_gateway_host
 from sessions.policy.fake_folders import DATA, FENCES, judge, judge_line
 

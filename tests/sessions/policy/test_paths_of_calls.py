@@ -168,7 +168,7 @@ class TestRealLinks:
         assert self.read(tree, "src/a", deny=["Read(in/**)"]) is Behavior.DENY
 
     def test_the_fence_follows_links(self, tree: Path) -> None:
-        from fairlead.sessions.permissions.policy import Fences
+        from fairlead.sessions.permissions.policy.call import Fences
 
         fences = Fences((str(tree / "data"),))
         assert self.read(tree, "token", fences=fences, allow=["Read"]) is Behavior.DENY

@@ -13,8 +13,10 @@ from msgspec.structs import replace
 
 from fairlead.model.policy import Behavior, PermissionMode
 from fairlead.sessions.permissions import disk
-from fairlead.sessions.permissions.policy import ToolCall, decide, suggest
+from fairlead.sessions.permissions.policy.call import ToolCall
+from fairlead.sessions.permissions.policy.decide import decide
 from fairlead.sessions.permissions.policy.protected import is_protected
+from fairlead.sessions.permissions.policy.suggest import suggest
 from fairlead.sessions.permissions.shell.expansion import ExpansionContext, expand
 from fairlead.sessions.permissions.shell.program_options import RISKY, RISKY_ANYWHERE, SAFE
 from sessions.policy.fake_folders import DATA, judge, judge_line, place

@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 
 from fairlead.model.errors import BadMode, OutsideRoots
 from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_rule
-from fairlead.sessions.permissions.policy import ModePolicy, RememberedRules, ToolCall, decide, remember, suggest
-from fairlead.sessions.permissions.policy.remember import BadUpdate, check_or_narrow, check_rule
+from fairlead.sessions.permissions.policy.call import ToolCall
+from fairlead.sessions.permissions.policy.decide import decide
+from fairlead.sessions.permissions.policy.modes import ModePolicy
+from fairlead.sessions.permissions.policy.remember import (
+    BadUpdate,
+    RememberedRules,
+    check_or_narrow,
+    check_rule,
+    remember,
+)
+from fairlead.sessions.permissions.policy.suggest import suggest
 from fairlead.sessions.permissions.policy.tools import EDIT_TOOLS
 from sessions.policy.attacks import ALLOWED, ATTACKS, HONEST
 from sessions.policy.fake_folders import DATA, place

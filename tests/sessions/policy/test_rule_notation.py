@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fairlead.agents.claude.versions import abilities
 from fairlead.model.errors import BadMode
 from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_mode, parse_rule
-from fairlead.sessions.permissions.policy import ModePolicy
+from fairlead.sessions.permissions.policy.modes import ModePolicy
 
 ALL = ["default", "acceptEdits", "bypassPermissions", "plan", "delegate", "dontAsk", "auto"]
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.sessions.permissions.policy import analyse
 from fairlead.sessions.permissions.shell.grammar import MAX_BYTES, MAX_SIGNS
 from fairlead.sessions.permissions.shell.lexer import forbidden_character, read_word
 from fairlead.sessions.permissions.shell.line import ProblemKind
+from fairlead.sessions.permissions.shell.parser import analyse
 
 
 def commands(line: str) -> list[list[str | None]]:

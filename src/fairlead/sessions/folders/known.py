@@ -17,7 +17,7 @@ from fairlead.sessions.api.session_choices import (
     SessionChoices,
 )
 from fairlead.sessions.dependencies import PolicySettings
-from fairlead.sessions.permissions.policy import ModePolicy
+from fairlead.sessions.permissions.policy.modes import ModePolicy
 
 SPACE: Final = "folders"
 MARKS: Final = "folders.marks"

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from fairlead.model import queries as q
-from fairlead.sessions.permissions.policy import ToolCall
+from fairlead.sessions.permissions.policy.call import ToolCall
 from fairlead.sessions.permissions.policy.explain import file_change, lay_out, rule_scope, suggested
 from fairlead.sessions.permissions.policy.tools import canonical
 from fairlead.sessions.session import Session

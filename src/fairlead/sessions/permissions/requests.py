@@ -18,8 +18,9 @@ from fairlead.model.ids import CallId, RequestId, event_id
 from fairlead.model.policy import BadRule, Behavior, Verdict, format_rule, parse_mode, parse_rule
 from fairlead.sessions import decide
 from fairlead.sessions.commit import SessionCore
-from fairlead.sessions.permissions.policy import ModePolicy, PolicyContext, ToolCall
-from fairlead.sessions.permissions.policy import decide as judge
+from fairlead.sessions.permissions.policy.call import PolicyContext, ToolCall
+from fairlead.sessions.permissions.policy.decide import decide as judge
+from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.policy.remember import RememberedRules, check_or_narrow, remember
 from fairlead.sessions.permissions.policy.suggest import suggest
 
