@@ -312,7 +312,7 @@ async def test_a_password_that_is_replaced_while_it_is_checked_opens_nothing(
         await credentials.accounts.set_password("ann", OTHER)
         return found
 
-    monkeypatch.setattr(Passwords, "fits", slowly)
+    monkeypatch.setattr(Passwords, "verify", slowly)
     with pytest.raises(WrongPassword):
         await credentials.accounts.sign_in("ann", PASSWORD, HERE)
 

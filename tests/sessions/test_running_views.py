@@ -88,7 +88,7 @@ async def test_nobody_joins_while_the_fold_is_ahead_of_what_was_told(
         await go.wait()
         await derive(session, view, derived, expected)
 
-    monkeypatch.setattr(desk.store, "derive", slowly)
+    monkeypatch.setattr(desk.store, "write_projection", slowly)
     await desk.append("text", "delta", "delta")
     await asyncio.wait_for(held.wait(), PATIENCE)
     socket = Socket()
@@ -115,7 +115,7 @@ async def test_one_who_leaves_while_it_waits_to_join_is_told_nothing(
         await go.wait()
         await derive(session, view, derived, expected)
 
-    monkeypatch.setattr(desk.store, "derive", slowly)
+    monkeypatch.setattr(desk.store, "write_projection", slowly)
     await desk.append("text", "delta")
     await asyncio.wait_for(held.wait(), PATIENCE)
     socket = Socket()

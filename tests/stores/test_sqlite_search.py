@@ -131,7 +131,7 @@ async def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Monke
         taken.append(event)
         return text_of(event)
 
-    monkeypatch.setattr(search_module, "words_of", counted)
+    monkeypatch.setattr(search_module, "text_of", counted)
     monkeypatch.setattr(search_module, "_SLICE", 2)
     store = await SqliteStore.open(tmp_path)
     lease, _, _ = await store.claim(session)
@@ -221,7 +221,7 @@ async def test_a_slice_of_the_index_is_taken_wholly_or_not_at_all(
         raise RuntimeError("a mistake")
 
     with monkeypatch.context() as patch:
-        patch.setattr(search_module, "words_of", broken)
+        patch.setattr(search_module, "text_of", broken)
         with pytest.raises(RuntimeError, match="a mistake"):
             await store.wait_indexed()
     await store.wait_indexed()

@@ -155,4 +155,4 @@ class GuardedHttp(HttpToolsProtocol):
 
 def guarded_http(room: UnauthenticatedConnections) -> type[GuardedHttp]:
     """Return the class for `uvicorn.Config(http=...)`."""
-    return type("ConfiguredGuardedHttp", (GuardedHttp,), {"room": room})
+    return type("ConfiguredGuardedHttp", (GuardedHttp,), {"unauthenticated": room})

@@ -160,7 +160,7 @@ async def test_a_question_that_cannot_be_told_fails_loudly(
     async def broken(ask: PermissionRequest) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(sink, "asked", broken)
+    monkeypatch.setattr(sink, "permission_requested", broken)
     with pytest.raises(OSError, match="disk"):
         await permits(sink).pre_tool_use(tool_use())
     assert "a hook of the agent failed" in caplog.text

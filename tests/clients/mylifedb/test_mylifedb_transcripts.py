@@ -146,7 +146,7 @@ async def test_a_read_that_fails_sends_nothing_and_the_next_one_goes_on(
             raise OSError(errno.EIO, "the disk does not answer")
 
         with monkeypatch.context() as patched:
-            patched.setattr(TranscriptFile, "fill", broken)
+            patched.setattr(TranscriptFile, "read_more", broken)
             home.write(row(2))
             await asyncio.wait_for(failed.wait(), PATIENCE)
         home.write(row(3))

@@ -56,7 +56,7 @@ class ChatEncoder(msgspec.Struct, frozen=True):
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         return b""
 
-    def reading(self, position: int, frame: int) -> "ChatCatchUp":
+    def catch_up(self, position: int, frame: int) -> "ChatCatchUp":
         return ChatCatchUp(position)
 
 

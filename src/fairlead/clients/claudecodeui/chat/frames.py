@@ -117,7 +117,7 @@ class ChatEncoder(msgspec.Struct, frozen=True):
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
 
-    def reading(self, position: int, frame: int) -> "ChatCatchUp":
+    def catch_up(self, position: int, frame: int) -> "ChatCatchUp":
         return ChatCatchUp(position, frame, whole=self.whole)
 
 
