@@ -46,7 +46,7 @@ class ChatRecorder(Told):
         return self._from(position, last, moment)
 
     def _from(self, position: int, last: int, moment: int | None) -> list[Frame]:
-        reading = ChatEncoder().reading(position, last)
+        reading = ChatEncoder().catch_up(position, last)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
         return stepped(reading, self.memory(moment).known, entries)
 

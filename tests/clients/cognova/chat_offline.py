@@ -82,7 +82,7 @@ class ChatRecorder:
 
     def read(self, position: int, moment: int | None = None) -> list[Frame]:
         """What one who reads the log from a place is sent, at a moment."""
-        reading = ENCODER.reading(position, 0)
+        reading = ENCODER.catch_up(position, 0)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
         return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
 
