@@ -49,7 +49,7 @@ async def test_an_empty_session_is_listed_once_it_has_a_message(rig: TranscriptH
     assert (await announce(rig, path)).listed
 
 
-async def test_an_open_session_that_goes_on_elsewhere_is_followed(rig: TranscriptHarness) -> None:
+async def test_an_open_session_that_continues_elsewhere_is_followed(rig: TranscriptHarness) -> None:
     write = Writer()
     path = rig.home.write([write.prompt("one"), write.text("first")])
     await announce(rig, path)

@@ -68,7 +68,7 @@ def well_formed(events: list[ev.Event]) -> None:
             open_turn = None
 
 
-SAID = ["> one", "first", "> two", "second"]
+MESSAGES = ["> one", "first", "> two", "second"]
 
 
 @pytest.mark.rules("S001-110")
@@ -86,8 +86,8 @@ async def test_forks_share_their_beginning_in_any_order_of_opening(
         await rig.keeper.listing.scan()
         for session in order:
             await rig.keeper.import_session(SessionId(session))
-        assert await rig.said(FOUND) == [*SAID, "> asked mine", "mine"]
-        assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+        assert await rig.said(FOUND) == [*MESSAGES, "> asked mine", "mine"]
+        assert await rig.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
         assert await rig.said(THIRD_ID) == ["> one", "first", "> asked third", "third"]
         # Each row is stored once: the six that two of them share, and two of each session's own.
         assert sum(own_rows(rig, session) for session in order) == 6 + 3 * 2
@@ -116,8 +116,8 @@ async def test_the_file_that_continues_is_the_fork(tmp_path: Path) -> None:
                 await rig.keeper.import_session(SessionId(session))
             assert (await rig.view(FOUND)).summary.parent is None
             assert (await rig.view(OTHER_ID)).summary.parent == (SESSION if order[0] == SESSION else None)
-            assert await rig.said(FOUND) == SAID
-            assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+            assert await rig.said(FOUND) == MESSAGES
+            assert await rig.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
             # Rows that both files have are stored once, together with the new rows.
             assert sum(own_rows(rig, session) for session in order) == len(rows) + 2
 
@@ -133,7 +133,7 @@ async def test_a_parent_that_is_written_after_its_fork_was_opened(tmp_path: Path
         rig.home.write(rows)
         await rig.keeper.listing.now(FOUND)
         await rig.keeper.import_session(FOUND)
-        assert (await rig.said(FOUND), own_rows(rig, SESSION)) == (SAID, 0)
+        assert (await rig.said(FOUND), own_rows(rig, SESSION)) == (MESSAGES, 0)
         assert (await rig.view(FOUND)).summary.parent is None
 
 
@@ -154,7 +154,7 @@ async def test_parent_and_fork_continue_independently_and_across_a_restart(tmp_p
         for session in (FOUND, OTHER_ID):
             await rig.keeper.follow(session)
             well_formed(await rig.log(session))
-        assert await rig.said(FOUND) == SAID
+        assert await rig.said(FOUND) == MESSAGES
         assert await rig.said(OTHER_ID) == ["> one", "another first", "> asked other", "other"]
         # The turn that was open in the shared part ended separately in each session, under the id that it began with.
         ends = [[event for event in await rig.log(s) if isinstance(event, ev.TurnEnded)] for s in (FOUND, OTHER_ID)]
@@ -189,7 +189,7 @@ async def test_extra_rows_between_the_copied_ones_belong_to_the_fork(tmp_path: P
         await rig.keeper.import_session(OTHER_ID)
         assert own_rows(rig, OTHER) == 4
         assert (await rig.view(OTHER_ID)).summary.title == "about the fork"
-        assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+        assert await rig.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
 
 
 async def test_a_fork_outlives_its_parent(tmp_path: Path) -> None:
@@ -202,11 +202,11 @@ async def test_a_fork_outlives_its_parent(tmp_path: Path) -> None:
         await rig.keeper.import_session(FOUND)
         await rig.keeper.import_session(OTHER_ID)
         await rig.do(Delete(session=FOUND))
-        assert await rig.said(OTHER_ID) == SAID
+        assert await rig.said(OTHER_ID) == MESSAGES
         rig.home.write([*forked(rows, THIRD), *later(THIRD, "third")], THIRD)
         await rig.keeper.listing.now(THIRD_ID)
         await rig.keeper.import_session(THIRD_ID)
-        assert (await rig.said(THIRD_ID), own_rows(rig, THIRD)) == ([*SAID, "> asked third", "third"], 2)
+        assert (await rig.said(THIRD_ID), own_rows(rig, THIRD)) == ([*MESSAGES, "> asked third", "third"], 2)
 
 
 async def test_forks_are_recognised_after_a_restart_and_when_a_file_is_gone(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ async def test_forks_are_recognised_after_a_restart_and_when_a_file_is_gone(tmp_
         await rig.start()
         await rig.keeper.import_session(OTHER_ID)
         assert own_rows(rig, OTHER) == 2
-        assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+        assert await rig.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
 
 
 async def test_a_manual_fork_of_a_session_that_ran_in_the_gateway(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def live(rig: CoreHarness) -> list[FakeAgent]:
 # --- idle -----------------------------------------------------------------------------------------------
 
 
-async def test_an_idle_session_moves_at_once_and_goes_on_with_its_history(rig: CoreHarness) -> None:
+async def test_an_idle_session_moves_at_once_and_continues_with_its_history(rig: CoreHarness) -> None:
     old = await idle(rig)
     reply = await to(rig)
     assert reply.data == MOVED
@@ -300,7 +300,7 @@ async def test_a_handover_in_progress_cannot_be_changed(rig: CoreHarness) -> Non
 # --- failures ---------------------------------------------------------------------------------------------
 
 
-async def test_if_the_new_link_does_not_start_the_old_one_goes_on(rig: CoreHarness) -> None:
+async def test_if_the_new_link_does_not_start_the_old_one_continues(rig: CoreHarness) -> None:
     await idle(rig)
     rig.kind.failures = [AgentMissing("There is no claude.")]
     with pytest.raises(AgentMissing, match="no claude"):
