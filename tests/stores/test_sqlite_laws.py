@@ -22,7 +22,7 @@ from patience import PATIENCE
 
 @dataclass(eq=False)
 class Log:
-    """A log in memory. `parent` is the log that stores the entry at `base`; entries in forks are never dropped."""
+    """A log in memory. `parent` stores the entry at `base`; entries that forks show are never dropped."""
 
     session: SessionId
     lease: Lease
