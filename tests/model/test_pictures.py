@@ -1,4 +1,4 @@
-"""What a picture's first bytes tell of it."""
+"""Image type and size from an image's first bytes."""
 
 import struct
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def gif(width: int, height: int) -> bytes:
 
 
 def jpeg(width: int, height: int) -> bytes:
-    """A comment, padding, a restart and a table before the frame, which is a progressive one."""
+    """A comment, padding, a restart and a table before the frame, which is progressive."""
     before = b"\xff\xfe\0\x08\xff\xc0\0\0\0\0" + b"\xff\xff\xd0" + b"\xff\xc4\0\x04\0\0"
     return b"\xff\xd8" + before + b"\xff\xc2\0\x11\x08" + struct.pack(">HH", height, width)
 
@@ -53,28 +53,28 @@ KINDS: dict[Make, str] = {
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_each_kind_is_known_by_its_bytes(make: Make) -> None:
+def test_each_type_is_recognised_by_its_bytes(make: Make) -> None:
     assert image_type(make(1, 1)) == KINDS[make]
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_a_picture_fits_if_both_sides_do(make: Make) -> None:
+def test_an_image_fits_if_both_sides_fit(make: Make) -> None:
     most = LONGEST_SIDE
     sides = [(1, 1), (most, most), (most + 1, 1), (1, most + 1)]
     assert [fits(make(*each)) for each in sides] == [True, True, False, False]
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_one_whose_size_is_cut_off_does_not_fit(make: Make) -> None:
+def test_an_image_with_a_truncated_size_does_not_fit(make: Make) -> None:
     whole = make(300, 300)
     assert not any(fits(whole[:end]) for end in range(len(whole)))
 
 
 @given(st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"RIFF\0\0\0\0WEBP"]), st.binary())
-def test_whatever_follows_is_judged(begin: bytes, rest: bytes) -> None:
+def test_any_data_gets_a_verdict(begin: bytes, rest: bytes) -> None:
     assert fits(begin + rest) in (True, False)
 
 
 @pytest.mark.parametrize("data", [png(0, 1), gif(1, 0), webp(b"ALPH", bytes(20)), b"\xff\xd8\xff\xd9\0", b"text", b""])
-def test_what_has_no_size_does_not_fit(data: bytes) -> None:
+def test_data_without_a_size_does_not_fit(data: bytes) -> None:
     assert not fits(data)

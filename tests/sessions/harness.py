@@ -1,4 +1,4 @@
-"""A whole core in one process for tests: real store, real interpreter; the agent's lines are said by the test."""
+"""A complete core in one process for tests: real store, real interpreter; the test supplies the agent's output."""
 
 import asyncio
 import itertools
@@ -50,7 +50,7 @@ MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
 
 
 class FakeAgent:
-    """An agent that says what the test says, and remembers what it was told."""
+    """An agent whose output comes from the test. It records the requests it receives."""
 
     def __init__(self, launch: Launch, sink: AgentSink, pid: int) -> None:
         self.launch = launch
@@ -114,10 +114,10 @@ class FakeAgent:
     def needs_restart(self, old: Settings, new: Settings) -> bool:
         if (old.directories, old.link) != (new.directories, new.link):
             return True
-        # On a screen nothing can be changed by request.
+        # A terminal agent cannot be changed by request.
         return new.link == "terminal" and old != new
 
-    # --- what the test says
+    # --- output that the test supplies
 
     async def say(self, *messages: Mapping[str, Any]) -> None:
         await self.sink.records([Record(msgspec.json.encode(message)) for message in messages])
@@ -165,7 +165,7 @@ class FakeAgent:
             await self.sink.exited(exit)
 
     async def prompted(self) -> str:
-        """Wait for the next prompt; its text."""
+        """Wait for the next prompt and return its text."""
         await asyncio.wait_for(self._prompted.wait(), PATIENCE)
         self._prompted.clear()
         return str(msgspec.json.decode(self.written[-1].raw)["message"]["content"])
@@ -187,7 +187,7 @@ class FakeAgent:
 
 
 class FakeInvitedAgent:
-    """An agent that a person starts: `come` when the test says so."""
+    """An agent that a person starts. It connects when the test calls `come`."""
 
     def __init__(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> None:
         self.invitation = AgentInvitation(url="ws://here/x", token="secret", command="claude")
@@ -268,7 +268,7 @@ class FakeKind:
         return agent
 
     def protocol(self) -> None:
-        """It has no doors; `invite` makes guests that come when a test says so."""
+        """The kind has no extra ports; `invite` makes invited agents that connect when a test calls `come`."""
 
     async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "FakeInvitedAgent":
         self.guests.append(FakeInvitedAgent(launch, sink, record_child))
@@ -288,7 +288,7 @@ class FakeKind:
         self.forgotten.append(agent_session)
 
     async def launched(self, number: int = 1) -> FakeAgent:
-        """Wait for the n-th process."""
+        """Wait for the n-th process and return it."""
         while len(self.agents) < number:
             self._launched.clear()
             await asyncio.wait_for(self._launched.wait(), PATIENCE)
@@ -346,12 +346,12 @@ class CoreHarness:
         await self.store.close()
 
     async def crash(self) -> None:
-        """The process is gone: nothing is said to agents, nothing is written any more."""
+        """Simulate the death of the gateway process: nothing more is sent to agents or written."""
         for task in list(self.registry._tasks):
             task.cancel()
         await self.store.close()
 
-    # --- the usual
+    # --- shortcuts
 
     async def open(self, session: SessionId = SESSION, **fields: Any) -> Reply:
         return await self.do(Create(session=session, cwd=str(self.cwd), **fields))
@@ -363,7 +363,7 @@ class CoreHarness:
         return await self.do(Send(session=session, content=(TextBlock(text),), **fields))
 
     async def working(self, text: str = "hello") -> FakeAgent:
-        """Open a session, send a prompt, and have the agent at work on it."""
+        """Open a session, send a prompt and wait until the agent works on it."""
         await self.open()
         await self.send(text)
         agent = await self.kind.launched()
@@ -379,13 +379,13 @@ class CoreHarness:
         return [ev.kind_of(event) for event in await self.log(session)]
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Wait for something that follows by itself, bounded."""
+        """Wait until the condition is true, with a time limit."""
         async with asyncio.timeout(PATIENCE):
             while not true():
                 await asyncio.sleep(0.002)
 
     async def all_live(self) -> None:
-        """Wait until each watcher is live. One that still reads history gets a text whole, without its pieces."""
+        """Wait until each subscriber is live. One that still reads history gets a whole text without its deltas."""
         feeds = self.registry._feeds
         await self.until(lambda: all(watcher.live for feed in feeds.values() for watcher in feed._watchers()))
 
@@ -395,5 +395,5 @@ class CoreHarness:
         return found
 
     def state(self, session: SessionId = SESSION) -> Any:
-        """Untyped: tests look at it from many sides."""
+        """Untyped, because tests read many different parts of it."""
         return self.loaded(session).core.state

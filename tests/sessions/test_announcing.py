@@ -1,4 +1,4 @@
-"""A CLI that a person started announces its session: shown at once, from its own homes and nowhere else."""
+"""A CLI that a person started announces its session: it is listed at once, but only from the CLI's own homes."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,16 +20,16 @@ from sessions.transcript_harness import FOUND, TranscriptHarness
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[TranscriptHarness]:
-    """Nobody watches the files: what is seen was announced."""
+    """The files are not watched: a session becomes visible only by its announcement."""
     made = await TranscriptHarness(tmp_path, watch=False).start()
     yield made
     await made.stop()
 
 
 async def announce(rig: TranscriptHarness, path: Any, session: str = SESSION) -> Announced:
-    told = await rig.keeper.performers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
-    assert isinstance(told, Announced)
-    return told
+    announced = await rig.keeper.performers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
+    assert isinstance(announced, Announced)
+    return announced
 
 
 async def test_a_session_that_is_announced_is_listed_at_once(rig: TranscriptHarness) -> None:
@@ -40,7 +40,7 @@ async def test_a_session_that_is_announced_is_listed_at_once(rig: TranscriptHarn
     assert (summary.session, summary.state, summary.title) == (FOUND, TRANSCRIPT, "fix the test")
 
 
-async def test_a_session_in_which_nothing_was_said_is_listed_when_something_is(rig: TranscriptHarness) -> None:
+async def test_an_empty_session_is_listed_once_it_has_a_message(rig: TranscriptHarness) -> None:
     """The CLI starts its hook before it writes its file."""
     path = rig.home.folder / "projects" / "-srv-project" / f"{SESSION}.jsonl"
     assert await announce(rig, path) == Announced(session=FOUND, listed=False)
@@ -49,7 +49,7 @@ async def test_a_session_in_which_nothing_was_said_is_listed_when_something_is(r
     assert (await announce(rig, path)).listed
 
 
-async def test_an_open_session_that_goes_on_elsewhere_is_followed(rig: TranscriptHarness) -> None:
+async def test_an_open_session_that_continues_elsewhere_is_followed(rig: TranscriptHarness) -> None:
     write = Writer()
     path = rig.home.write([write.prompt("one"), write.text("first")])
     await announce(rig, path)
@@ -69,7 +69,7 @@ async def test_a_deleted_session_stays_deleted(rig: TranscriptHarness) -> None:
 
 
 async def test_a_file_outside_the_homes_is_refused(rig: TranscriptHarness, tmp_path: Path) -> None:
-    """Roots are for projects: what lies there is no session of anybody's."""
+    """Roots are for projects: a file in a root is not a session."""
     link = rig.home.folder / "projects" / "-srv-project" / f"{SESSION}.jsonl"
     link.parent.mkdir(parents=True, exist_ok=True)
     elsewhere = tmp_path / "work" / f"{SESSION}.jsonl"
@@ -85,7 +85,7 @@ async def test_a_file_outside_the_homes_is_refused(rig: TranscriptHarness, tmp_p
     assert await rig.listed() == ()
 
 
-async def test_the_file_is_the_session_s_own(rig: TranscriptHarness) -> None:
+async def test_the_file_must_belong_to_the_session(rig: TranscriptHarness) -> None:
     path = rig.home.write(conversation("one"))
     with pytest.raises(BadRequest, match="not that of the session"):
         await announce(rig, path, OTHER)
@@ -93,8 +93,8 @@ async def test_the_file_is_the_session_s_own(rig: TranscriptHarness) -> None:
         await announce(rig, path, "..")
 
 
-def test_it_takes_the_hook_s_input_as_it_is() -> None:
-    """Newer versions say more in it than older ones."""
+def test_the_hook_input_is_accepted_unchanged() -> None:
+    """Newer versions send more fields than older ones."""
     (route,) = [route for route in native.ROUTES if route.name == "hooks.session-start"]
     assert (route.method, route.path, route.access) == ("POST", "/v1/hooks/session-start", "chat")
     given = {"session_id": SESSION, "transcript_path": "/p", "cwd": "/w", "source": "startup", "of_tomorrow": [1]}

@@ -1,4 +1,4 @@
-"""Copies before the agent's own sweep: by consent, the newest that fit, and the oldest go first."""
+"""Copies made before the agent deletes its files: only with consent, the newest that fit, the oldest dropped first."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ SESSIONS = [SessionId(f"{number}0000000-0000-4000-8000-000000000000") for number
 
 
 def write_all(rig: TranscriptHarness) -> int:
-    """One session a day, oldest first, each of the same size; that size."""
+    """Write one session a day, oldest first, all of the same size; return that size."""
     for day, session in enumerate(SESSIONS, 1):
         rows = conversation("hello", session, cwd=str(rig.cwd))
         rig.home.write([{**row, "timestamp": f"2023-01-0{day}T00:00:00.000Z"} for row in rows], session)
@@ -22,12 +22,12 @@ def write_all(rig: TranscriptHarness) -> int:
 
 
 async def archived(rig: TranscriptHarness) -> list[int]:
-    """The numbers of those that have a log."""
+    """The numbers of the sessions that have a log."""
     states = {summary.session: summary.state for summary in await rig.listed(limit=100)}
     return [number for number, session in enumerate(SESSIONS, 1) if states.get(session, TRANSCRIPT) != TRANSCRIPT]
 
 
-async def test_the_newest_that_fit_are_kept(tmp_path: Path) -> None:
+async def test_the_newest_sessions_that_fit_are_kept(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False, archive=True) as rig:
         size = write_all(rig)
         rig.archive_bytes = 3 * size + 10
@@ -39,7 +39,7 @@ async def test_the_newest_that_fit_are_kept(tmp_path: Path) -> None:
         assert (view.on, view.sessions, view.bytes, view.limit) == (True, 3, 3 * size, 3 * size + 10)
 
 
-async def test_the_oldest_go_first_when_newer_ones_come(tmp_path: Path) -> None:
+async def test_the_oldest_copies_are_dropped_when_newer_sessions_come(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False, archive=True) as rig:
         size = write_all(rig)
         for session in SESSIONS[3:]:
@@ -55,14 +55,14 @@ async def test_the_oldest_go_first_when_newer_ones_come(tmp_path: Path) -> None:
         await rig.keeper.listing.scan()
         await rig.keeper.archive.round()
         assert await archived(rig) == [3, 4, 5]
-        # One whose file is there is listed as it was before; one whose file is gone is gone.
+        # A session whose file still exists is listed as before; a session whose file is gone is no longer listed.
         assert [summary.session for summary in await rig.listed(limit=100)] == [*reversed(SESSIONS[1:])]
         assert await rig.said(SESSIONS[1]) == ["> hello", "answer to hello"]
         await rig.keeper.archive.round()
         assert await archived(rig) == [2, 3, 4, 5], "what a person opened again is not the archive's to let go"
 
 
-async def test_what_somebody_uses_is_not_let_go(tmp_path: Path) -> None:
+async def test_sessions_in_use_are_not_dropped(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False, archive=True) as rig:
         size = write_all(rig)
         rig.archive_bytes = 5 * size
@@ -80,7 +80,7 @@ async def test_what_somebody_uses_is_not_let_go(tmp_path: Path) -> None:
         assert (await rig.keeper.archive.view()).sessions == 1
 
 
-async def test_without_room_nothing_is_copied_and_a_restart_keeps_the_books(tmp_path: Path) -> None:
+async def test_nothing_is_copied_without_room_and_the_state_survives_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False, archive=True) as rig:
         size = write_all(rig)
         rig.archive_bytes = size - 1
@@ -100,7 +100,7 @@ async def test_without_room_nothing_is_copied_and_a_restart_keeps_the_books(tmp_
         assert await archived(rig) == [5]
 
 
-async def test_a_damaged_file_is_no_reason_to_stop(tmp_path: Path) -> None:
+async def test_a_damaged_file_does_not_stop_the_archive(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False, archive=True) as rig:
         write_all(rig)
         rig.home.path(SESSIONS[4]).write_bytes(lines([Writer(SESSIONS[4]).prompt("x")]) + b"\0{{")

@@ -1,4 +1,4 @@
-"""Permissions in the core: decided once, by whom, and told to the agent after they are in the log."""
+"""Permissions in the core: decided once, with the decider's name, and sent to the agent after they are in the log."""
 
 import asyncio
 from pathlib import Path
@@ -48,7 +48,7 @@ async def test_a_request_waits_for_a_person_and_the_answer_reaches_the_agent(rig
     assert (event.behavior, event.how, event.by, event.asked) == ("allow", "person", "bob", True)
 
 
-async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(rig: CoreHarness) -> None:
+async def test_the_first_answer_wins_and_the_second_gets_the_first_deciders_name(rig: CoreHarness) -> None:
     agent = await asking(rig)
     replies = await asyncio.gather(rig.do(answer("allow"), ANN), rig.do(answer("deny"), BOB), return_exceptions=True)
     late = [reply for reply in replies if isinstance(reply, Stale)]
@@ -71,7 +71,7 @@ async def test_a_denial_carries_a_message_to_the_model(rig: CoreHarness) -> None
     assert agent.answers[0][1].message == "ann denied this."
 
 
-async def test_a_changed_input_is_logged_beside_the_old_one(rig: CoreHarness) -> None:
+async def test_a_changed_input_is_logged_next_to_the_old_one(rig: CoreHarness) -> None:
     agent = await asking(rig)
     await rig.do(answer(updated_input={"command": "touch y"}))
     (event,) = await resolved(rig)
@@ -103,7 +103,7 @@ async def test_a_remembered_rule_answers_the_next_request(rig: CoreHarness) -> N
 
 
 @pytest.mark.parametrize("rule", ["Bash", "not a rule(", "Bash(*:*)"])
-async def test_a_rule_that_is_bad_or_too_wide_is_refused_and_the_request_waits_on(rig: CoreHarness, rule: str) -> None:
+async def test_a_bad_or_too_wide_rule_is_refused_and_the_request_stays_open(rig: CoreHarness, rule: str) -> None:
     await asking(rig)
     with pytest.raises(BadRule):
         await rig.do(answer(remember=(rule,)), BOB)
@@ -126,7 +126,7 @@ async def test_only_questions_take_answers(rig: CoreHarness) -> None:
         await rig.do(answer(answers={"x": "y"}))
 
 
-async def test_the_policy_speaks_before_the_agents_own_rules(tmp_path: Path) -> None:
+async def test_the_policy_decides_before_the_agents_own_rules(tmp_path: Path) -> None:
     rules = (parse_rule("Bash(rm:*)", Behavior.DENY, "settings"), parse_rule("Bash(ls:*)", Behavior.ALLOW, "settings"))
     rig = await CoreHarness(tmp_path, rules=rules).start()
     agent = await rig.working("one")
@@ -144,7 +144,7 @@ async def test_the_policy_speaks_before_the_agents_own_rules(tmp_path: Path) -> 
     await rig.stop()
 
 
-async def test_modes_are_enforced_by_us(rig: CoreHarness) -> None:
+async def test_modes_are_enforced_by_the_gateway(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.do(cmd.SetMode(session=SESSION, mode="acceptEdits"))
     edit = await agent.check("c1", "Write", file_path=str(rig.cwd / "a"), content="x")
@@ -169,7 +169,7 @@ async def test_a_tool_result_settles_its_request(rig: CoreHarness) -> None:
     assert await cancelled(rig) == [("r1", "the tool has ended")]
 
 
-async def test_the_end_of_the_turn_settles_what_is_open(rig: CoreHarness) -> None:
+async def test_the_end_of_the_turn_settles_open_requests(rig: CoreHarness) -> None:
     agent = await asking(rig)
     await agent.result()
     assert [request for request, _ in await cancelled(rig)] == ["r1"]
@@ -183,7 +183,7 @@ async def test_an_agent_that_dies_settles_its_requests(rig: CoreHarness) -> None
     assert await cancelled(rig) == [("r1", "the agent has exited")]
 
 
-async def test_an_answer_that_the_agent_did_not_live_to_hear_is_told_as_such(rig: CoreHarness) -> None:
+async def test_an_answer_that_never_reached_the_agent_is_logged_as_cancelled(rig: CoreHarness) -> None:
     agent = await asking(rig)
     agent.gone = True
     await rig.do(answer())
@@ -200,8 +200,8 @@ async def test_a_repeated_answer_with_a_key_is_answered_from_the_log(rig: CoreHa
     assert len(agent.answers) == 1
 
 
-async def test_a_session_reads_freely_in_its_own_folders_alone(rig: CoreHarness) -> None:
-    """The gateway's roots say where a session may be opened; they open no neighbour's files to it."""
+async def test_a_session_reads_without_asking_only_in_its_own_folders(rig: CoreHarness) -> None:
+    """The gateway's roots limit where a session may be opened; they give no access to a neighbour's files."""
     agent = await rig.working("one")
     (rig.folder / "neighbour").mkdir()
     secret = str(rig.folder / "neighbour" / "secret")
@@ -212,7 +212,7 @@ async def test_a_session_reads_freely_in_its_own_folders_alone(rig: CoreHarness)
     assert (await agent.check("c3", "Read", file_path=secret)).behavior == "allow"
 
 
-async def test_an_answer_decides_its_own_request_and_its_rules_those_that_they_cover(rig: CoreHarness) -> None:
+async def test_an_answer_decides_its_request_and_its_rules_decide_the_requests_they_cover(rig: CoreHarness) -> None:
     agent = await asking(rig, "git tag v1")
     for number, line in enumerate(("touch x", "git tag v2", "git tag v3; touch y", "git tag -d v1"), 2):
         await agent.call(f"c{number}", command=line)

@@ -1,4 +1,4 @@
-"""A commit that is cut off by its caller's end: what the store has got is the present, and the session goes on."""
+"""A commit whose caller is cancelled: the state follows the store's result, and the session continues."""
 
 import asyncio
 from typing import Any
@@ -12,10 +12,10 @@ from sessions.harness import SESSION, CoreHarness
 
 
 class Slow:
-    """The store's `append`, which has stored and does not say so yet."""
+    """The store's `append`, which has stored the batch and does not return yet."""
 
     def __init__(self, rig: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.stored, self.told = asyncio.Event(), asyncio.Event()
+        self.stored, self.release = asyncio.Event(), asyncio.Event()
         self.failure: Exception | None = None
         self._append = rig.store.append
         monkeypatch.setattr(rig.store, "append", self)
@@ -24,26 +24,26 @@ class Slow:
         if self.failure is None:
             done = await self._append(*given)
         self.stored.set()
-        await self.told.wait()
+        await self.release.wait()
         if self.failure is not None:
             raise self.failure
         return done
 
 
 async def cut_off(rig: CoreHarness, slow: Slow) -> asyncio.Task[cmd.Reply]:
-    """Somebody sends a message and is gone before the answer."""
+    """Send a message and cancel the sender before the answer."""
     sending = asyncio.create_task(rig.send("one"))
     await slow.stored.wait()
     for _ in range(2):
         sending.cancel()
         await asyncio.sleep(0)
     assert not sending.done()
-    slow.told.set()
+    slow.release.set()
     await asyncio.wait({sending})
     return sending
 
 
-async def test_what_was_stored_counts_though_nobody_waits_for_it(
+async def test_a_stored_commit_counts_although_its_caller_is_gone(
     rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rig.open()
@@ -55,7 +55,7 @@ async def test_what_was_stored_counts_though_nobody_waits_for_it(
     assert await agent.prompted() == "two"
 
 
-async def test_what_was_not_stored_does_not_count(rig: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_that_was_not_stored_does_not_count(rig: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     await rig.open()
     slow = Slow(rig, monkeypatch)
     slow.failure = Unavailable("full")

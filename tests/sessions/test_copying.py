@@ -1,4 +1,4 @@
-"""Two sources, one session: the transcript's rows of a session that runs here stand beside what its wire brought."""
+"""Two sources, one session: the log of a running session keeps transcript rows next to the records from the wire."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ async def entries(rig: TranscriptHarness, session: SessionId = SESSION) -> Seque
 
 
 async def wire_rows(rig: TranscriptHarness, session: SessionId = SESSION) -> list[Row]:
-    """What the agent would write down of what it said: the same records in the transcript's names."""
+    """The rows that the agent would write for its wire records: the same records with the transcript's field names."""
     rows: list[Row] = []
     for entry in await entries(rig, session):
         if entry.raw is None or entry.origin not in ("agent", "gateway"):
@@ -37,7 +37,7 @@ async def wire_rows(rig: TranscriptHarness, session: SessionId = SESSION) -> lis
 
 
 async def copies(rig: TranscriptHarness, session: SessionId = SESSION) -> list[tuple[str, Row]]:
-    """(whose copy, the row) of every copy in the log."""
+    """(id of the copied record, row) of every copy in the log."""
     found = []
     for entry in await entries(rig, session):
         event = ev.decode(entry.event)
@@ -59,7 +59,7 @@ async def level(rig: TranscriptHarness, count: int) -> bool:
     return len(await copies(rig)) >= count
 
 
-async def test_each_row_of_a_turn_is_kept_once_beside_what_the_wire_brought(tmp_path: Path) -> None:
+async def test_each_row_of_a_turn_is_stored_once_next_to_its_wire_record(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -77,7 +77,7 @@ async def test_each_row_of_a_turn_is_kept_once_beside_what_the_wire_brought(tmp_
         assert not [event for event in events if isinstance(event, ev.Notice)]
 
 
-async def test_nothing_is_read_while_the_agent_works_and_late_rows_come_with_their_change(tmp_path: Path) -> None:
+async def test_nothing_is_read_while_the_agent_works_and_late_rows_follow_with_their_change(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -95,7 +95,7 @@ async def test_nothing_is_read_while_the_agent_works_and_late_rows_come_with_the
         assert [row for _, row in await copies(rig)] == rows
 
 
-async def test_a_restart_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_restart_continues_at_its_position(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -121,8 +121,8 @@ async def test_a_restart_goes_on_where_it_was(tmp_path: Path) -> None:
         assert rig.loaded().core.interpreter.turn is not None
 
 
-async def test_what_the_wire_lost_is_told_from_the_transcript_and_not_copied_too(tmp_path: Path) -> None:
-    """A gateway that was killed in a turn: the rest of it comes from the file, as events, and the copies beside it."""
+async def test_records_lost_on_the_wire_become_events_from_the_transcript_and_not_copies(tmp_path: Path) -> None:
+    """A gateway killed in a turn: the rest of the turn comes from the file as events, and known rows become copies."""
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -149,11 +149,11 @@ async def test_after_the_agents_end_other_programs_are_followed_again(tmp_path: 
         rig.home.write(rows, SESSION)
         write = Writer(SESSION)
         rig.home.write([write.prompt("by hand"), write.text("in a terminal")], SESSION)
-        await eventually(lambda: _said(rig, "in a terminal"))
+        await eventually(lambda: _has_text(rig, "in a terminal"))
         assert await rig.said(SESSION) == ["> hello", "all done", "> by hand", "in a terminal"]
 
 
-async def _said(rig: TranscriptHarness, text: str) -> bool:
+async def _has_text(rig: TranscriptHarness, text: str) -> bool:
     return text in await rig.said(SESSION)
 
 
@@ -198,7 +198,7 @@ async def test_a_difference_is_reported_once(tmp_path: Path, change: Any, differ
         assert len([event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]) == 1
 
 
-async def test_another_program_on_the_same_session_is_reported_and_tells_nothing_here(tmp_path: Path) -> None:
+async def test_another_program_on_the_same_session_is_reported_and_its_rows_make_no_events(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -214,7 +214,7 @@ async def test_another_program_on_the_same_session_is_reported_and_tells_nothing
         assert await rig.said(SESSION) == ["> hello", "all done"]
 
 
-async def test_words_that_the_cli_only_writes_down_are_no_other_program(tmp_path: Path) -> None:
+async def test_rows_that_the_cli_only_writes_to_the_file_are_not_another_program(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -227,7 +227,7 @@ async def test_words_that_the_cli_only_writes_down_are_no_other_program(tmp_path
         assert not [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
 
 
-async def test_a_plain_text_and_one_block_of_it_are_the_same(tmp_path: Path) -> None:
+async def test_plain_text_and_a_single_text_block_are_equal(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -239,7 +239,7 @@ async def test_a_plain_text_and_one_block_of_it_are_the_same(tmp_path: Path) -> 
         assert not [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
 
 
-async def test_large_rows_beside_the_conversation_are_spilled(tmp_path: Path) -> None:
+async def test_large_rows_outside_the_conversation_are_spilled(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -259,7 +259,7 @@ async def test_large_rows_beside_the_conversation_are_spilled(tmp_path: Path) ->
         assert [file.name for file in spilled.iterdir()] == [f"{CHILD}-other"]
 
 
-async def test_the_rows_of_subagents_are_kept_too_and_what_links_them_is_not(tmp_path: Path) -> None:
+async def test_rows_of_subagents_are_stored_but_not_the_files_that_link_them(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -275,7 +275,7 @@ async def test_the_rows_of_subagents_are_kept_too_and_what_links_them_is_not(tmp
         assert not [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
 
 
-async def test_an_agent_that_goes_on_under_another_id_is_read_there(tmp_path: Path) -> None:
+async def test_an_agent_that_continues_under_another_id_is_read_under_that_id(tmp_path: Path) -> None:
     """As older versions do: a resume writes a new file, which begins with a copy of the old one."""
     async with running(tmp_path) as rig:
         await rig.start()
@@ -297,7 +297,7 @@ async def test_an_agent_that_goes_on_under_another_id_is_read_there(tmp_path: Pa
         assert [summary.session for summary in await rig.listed(limit=9)] == [SESSION]
 
 
-async def test_a_fork_leaves_out_what_its_file_repeats_of_its_parents(tmp_path: Path) -> None:
+async def test_a_fork_skips_the_rows_that_its_file_repeats_from_its_parent(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -325,7 +325,7 @@ async def _copied(rig: TranscriptHarness, count: int) -> bool:
     return len(await copies(rig, CHILD)) >= count
 
 
-async def test_a_row_without_a_name_that_each_process_writes_is_kept_each_time_under_an_id_of_its_own(
+async def test_a_row_without_uuid_that_each_process_writes_is_stored_each_time_under_a_new_id(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as rig:
@@ -348,8 +348,8 @@ async def test_a_row_without_a_name_that_each_process_writes_is_kept_each_time_u
         assert len(ids) == len(set(ids))
 
 
-async def test_a_row_that_is_written_before_the_wire_has_brought_it_is_no_other_programs(tmp_path: Path) -> None:
-    """The next turn begins while the file is read, and is quicker on the disk than on the wire."""
+async def test_a_row_written_before_it_arrives_on_the_wire_is_not_another_programs(tmp_path: Path) -> None:
+    """The next turn begins while the file is read, and its row reaches the disk before the wire."""
     async with running(tmp_path, watch=False) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -361,14 +361,14 @@ async def test_a_row_that_is_written_before_the_wire_has_brought_it_is_no_other_
         prompt = await agent.prompted()
         core, copying = rig.loaded().core, rig.keeper.mirror
         block = {"type": "text", "text": "quick"}
-        said: Row = {"type": "assistant", "uuid": "0b0b0b0b-0000-4000-8000-000000000001", "parent_tool_use_id": None}
-        said["message"] = {"id": "m9", "role": "assistant", "model": "opus", "content": [block]}
-        rig.home.write([{**said, "sessionId": SESSION, "isSidechain": False}], SESSION)
+        answer: Row = {"type": "assistant", "uuid": "0b0b0b0b-0000-4000-8000-000000000001", "parent_tool_use_id": None}
+        answer["message"] = {"id": "m9", "role": "assistant", "model": "opus", "content": [block]}
+        rig.home.write([{**answer, "sessionId": SESSION, "isSidechain": False}], SESSION)
         await copying.catch_up(core)
         await copying.catch_up(core)
         assert len(await copies(rig)) == 4, prompt
-        await agent.say({**said, "session_id": SESSION})
+        await agent.say({**answer, "session_id": SESSION})
         await agent.result()
         await eventually(lambda: level(rig, 5))
-        assert (await copies(rig))[-1][0] == said["uuid"]
+        assert (await copies(rig))[-1][0] == answer["uuid"]
         assert not [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]

@@ -1,4 +1,4 @@
-"""A session's agent is a line of processes: however one ends, its turn is closed with a true status before the next."""
+"""A session runs agent processes in sequence: however one ends, its turn closes with a true status before the next."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,9 +16,9 @@ Way = Callable[[CoreHarness, FakeAgent], Awaitable[object]]
 
 
 async def answered(rig: CoreHarness, agent: FakeAgent) -> None:
-    said = [{"type": "text", "text": "the answer"}]
+    content = [{"type": "text", "text": "the answer"}]
     await agent.result_of("c1")
-    await agent.sink.records([Record(row("assistant", "a9", said, id="m9", stop_reason="end_turn"), "transcript")])
+    await agent.sink.records([Record(row("assistant", "a9", content, id="m9", stop_reason="end_turn"), "transcript")])
     await agent.die(Exit(code=0))
 
 
@@ -76,14 +76,14 @@ async def test_the_end_of_a_process_closes_its_turn_and_its_calls_before_the_nex
     second = kinds.index("agent.started", kinds.index("agent.started") + 1)
     order = [kinds.index("tool.ended"), kinds.index("turn.ended"), kinds.index("agent.exited"), second]
     assert order == sorted(order)
-    # What the first one said is all of its own turn, and nothing of it comes later.
+    # Everything the first process sent belongs to its own turn, and nothing of it appears later.
     assert {event.turn for event in log[kinds.index("turn.started") : order[1]]} <= {ends[0].turn, None}
     assert [event.turn for event in log[second:] if event.turn == ends[0].turn] == []
 
 
 @pytest.mark.rules("S001-015")
 @pytest.mark.parametrize("link", ["stdio", "terminal"])
-async def test_a_start_that_fails_is_a_failed_turn_and_not_tried_for_ever(link: cmd.Link, rig: CoreHarness) -> None:
+async def test_a_failed_start_is_a_failed_turn_and_is_not_retried_forever(link: cmd.Link, rig: CoreHarness) -> None:
     rig.kind.failures = [AgentNotRunning("it does not start")]
     await rig.open(settings=cmd.Settings(link=link))
     await rig.send("one")
@@ -96,12 +96,12 @@ async def test_a_start_that_fails_is_a_failed_turn_and_not_tried_for_ever(link: 
 
 
 @pytest.mark.rules("S001-134")
-async def test_a_turn_goes_on_under_its_id_in_the_next_gateway(tmp_path: Path) -> None:
+async def test_a_turn_continues_under_its_id_in_the_next_gateway(tmp_path: Path) -> None:
     rig = await CoreHarness(tmp_path).start()
     agent = await rig.working("one")
     await agent.text("before", "m1")
-    said = [{"type": "text", "text": "after"}]
-    rig.kind.transcript = [row("assistant", "u9", said, id="m2", stop_reason="end_turn")]
+    content = [{"type": "text", "text": "after"}]
+    rig.kind.transcript = [row("assistant", "u9", content, id="m2", stop_reason="end_turn")]
     rig = await restarted(rig)
     await rig.until(lambda: rig.state().turn is None and not rig.loaded().supervisor.following)
     log = await rig.log()

@@ -1,4 +1,4 @@
-"""Who sent a message can wait until it has left the queue, and hears if it could not be handed over."""
+"""The sender of a message can wait until it has left the queue, and gets an error if it could not be delivered."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ def delivery(rig: CoreHarness, message: MessageId) -> "asyncio.Task[None]":
     return asyncio.ensure_future(rig.gateway.ask(ANN, q.WaitDelivered(SESSION, message)))
 
 
-async def test_a_message_that_waits_is_delivered_when_its_turn_comes(rig: CoreHarness) -> None:
+async def test_a_queued_message_is_delivered_when_its_turn_comes(rig: CoreHarness) -> None:
     agent = await rig.working("first")
     await send(rig, SECOND)
     waiting = delivery(rig, SECOND)
@@ -33,7 +33,7 @@ async def test_a_message_that_waits_is_delivered_when_its_turn_comes(rig: CoreHa
     await asyncio.wait_for(waiting, PATIENCE)
 
 
-async def test_a_message_for_an_agent_that_cannot_be_started_fails_for_its_sender_and_later_askers(
+async def test_a_message_for_an_agent_that_cannot_start_fails_for_its_sender_and_later_callers(
     rig: CoreHarness,
 ) -> None:
     await rig.open()
@@ -48,7 +48,7 @@ async def test_a_message_for_an_agent_that_cannot_be_started_fails_for_its_sende
         await asyncio.wait_for(delivery(rig, FIRST), PATIENCE)
 
 
-async def test_a_message_that_is_withdrawn_is_waited_for_no_longer(rig: CoreHarness) -> None:
+async def test_waiting_ends_when_the_message_is_withdrawn(rig: CoreHarness) -> None:
     await rig.working("first")
     await send(rig, SECOND)
     waiting = delivery(rig, SECOND)

@@ -1,4 +1,4 @@
-"""A session that its agent knows by another id than ours is found by either, and answers by ours."""
+"""A session whose agent uses a different id than the gateway is found by either id, and answers with the gateway's."""
 
 import pytest
 
@@ -13,7 +13,7 @@ AGENTS = SessionId("77777777-7777-4777-8777-777777777777")
 
 
 async def renamed(rig: CoreHarness) -> None:
-    """The agent goes on under an id of its own."""
+    """Let the agent continue under a new id."""
     agent = await rig.working()
     init = {"type": "system", "subtype": "init", "uuid": "i-2", "session_id": AGENTS, "model": "opus", "cwd": "/"}
     await agent.say({**init, "permissionMode": "default", "tools": [], "mcp_servers": [], "slash_commands": []})
@@ -40,7 +40,7 @@ async def test_watching_takes_either_id(rig: CoreHarness) -> None:
 
 
 @pytest.mark.rules("S003-106")
-async def test_a_terminal_goes_on_with_the_agents_own_id(rig: CoreHarness) -> None:
+async def test_a_terminal_continues_with_the_agents_own_id(rig: CoreHarness) -> None:
     await renamed(rig)
     await rig.do(cmd.StartHandover(session=SESSION, link="terminal"))
     on_screen = await rig.kind.launched(2)

@@ -1,4 +1,4 @@
-"""The report on what waits: from a real file, for whoever may see it, gone when it is answered."""
+"""The report on an open request: made from the real file, for callers who may see it, gone when it is answered."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ async def asking(rig: CoreHarness, tool: str, **given: object) -> FakeAgent:
     return agent
 
 
-async def test_a_change_is_shown_as_the_file_is_and_as_it_would_be(rig: CoreHarness) -> None:
+async def test_a_change_is_shown_as_the_file_before_and_after(rig: CoreHarness) -> None:
     file = rig.cwd / "a.txt"
     file.write_text("one\ntwo\n")
     await asking(rig, "Edit", file_path=str(file), old_string="two", new_string="three")
@@ -39,7 +39,7 @@ async def test_a_change_is_shown_as_the_file_is_and_as_it_would_be(rig: CoreHarn
     assert (change.before, change.after, change.whole) == ("one\ntwo\n", "one\nthree\n", True)
 
 
-async def test_a_file_outside_of_the_session_is_not_read_for_anybody(rig: CoreHarness) -> None:
+async def test_a_file_outside_the_session_is_never_read(rig: CoreHarness) -> None:
     secret = rig.folder / "secret.txt"
     secret.write_text("hunter2")
     link = rig.cwd / "link.txt"
@@ -50,7 +50,7 @@ async def test_a_file_outside_of_the_session_is_not_read_for_anybody(rig: CoreHa
     assert "hunter2" not in change.before
 
 
-async def test_a_rule_is_explained_by_who_asks_and_what_waits_is_gone_when_answered(rig: CoreHarness) -> None:
+async def test_a_rule_is_explained_for_its_caller_and_the_report_is_gone_after_the_answer(rig: CoreHarness) -> None:
     await asking(rig, "Bash", command="touch x")
     shown = await report(rig, rule="Bash(touch:*)")
     assert [rule.rule for rule in shown.suggested] == ["Bash(touch x)"]
@@ -65,7 +65,7 @@ async def test_a_rule_is_explained_by_who_asks_and_what_waits_is_gone_when_answe
         await report(rig)
 
 
-async def test_insight_is_asked_of_the_store(rig: CoreHarness) -> None:
+async def test_usage_stats_come_from_the_store(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.result(total_cost_usd=0.5, modelUsage={"opus": {"inputTokens": 3, "outputTokens": 4, "costUSD": 0.5}})
     await rig.store.wait_indexed()
@@ -75,7 +75,7 @@ async def test_insight_is_asked_of_the_store(rig: CoreHarness) -> None:
     assert [row.turns for row in found.turns] == [1]
 
 
-def test_a_small_text_is_read_and_nothing_else(tmp_path: Path) -> None:
+def test_only_small_text_files_are_read(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_text("é")
     assert read_text(str(file), 10) == "é"

@@ -1,4 +1,4 @@
-"""Fan-out: each watcher gets each entry once, in order, however slow it is and whenever it joins."""
+"""Fan-out: each subscriber gets each entry once, in order, however slow it is and whenever it joins."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ BOB = Identity("c2", "bob", "bob", frozenset({"view"}))
 
 
 class LogOnly:
-    """The part of a store that a feed reads."""
+    """The part of a store that a hub reads."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -42,7 +42,7 @@ class LogOnly:
 
 
 class Lines:
-    """A variant that shows each entry as one line; counts how often it is asked to encode."""
+    """An encoder that shows each entry as one line and counts its calls."""
 
     def __init__(self) -> None:
         self.encoded = 0
@@ -56,7 +56,7 @@ class Lines:
 
 
 class Socket:
-    """A sink whose peer reads only when told."""
+    """A sink whose peer reads only on command."""
 
     def __init__(self) -> None:
         self.sent = b""
@@ -99,7 +99,7 @@ def make() -> tuple[LogOnly, Hub]:
     return log, Hub(SESSION, log)
 
 
-async def test_a_watcher_gets_history_and_then_what_happens_each_once() -> None:
+async def test_a_subscriber_gets_history_and_then_live_entries_each_once() -> None:
     log, feed = make()
     log.add(1200)
     socket = Socket()
@@ -110,7 +110,7 @@ async def test_a_watcher_gets_history_and_then_what_happens_each_once() -> None:
     assert socket.seqs == list(range(1, 1206))
 
 
-async def test_an_entry_is_encoded_once_for_all_watchers_of_a_variant() -> None:
+async def test_an_entry_is_encoded_once_for_all_subscribers_of_an_encoder() -> None:
     log, feed = make()
     lines, other = Lines(), Lines()
     sockets = [Socket() for _ in range(10)]
@@ -123,7 +123,7 @@ async def test_an_entry_is_encoded_once_for_all_watchers_of_a_variant() -> None:
     assert all(socket.seqs == [1, 2, 3, 4, 5] for socket in sockets)
 
 
-async def test_a_slow_watcher_falls_back_to_the_log_and_loses_nothing() -> None:
+async def test_a_slow_subscriber_falls_back_to_the_log_and_loses_nothing() -> None:
     log, feed = make()
     slow, quick = Socket(), Socket()
     lines = Lines()
@@ -158,7 +158,7 @@ async def test_entries_published_while_a_page_is_read_are_not_missed() -> None:
     assert socket.seqs == list(range(1, 33))
 
 
-async def test_a_head_whose_entry_is_gone_does_not_keep_a_reader_reading() -> None:
+async def test_a_dropped_head_entry_does_not_keep_a_subscriber_reading() -> None:
     log, feed = make()
     feed.publish(log.add(5))
     log.entries = log.entries[:3]
@@ -173,7 +173,7 @@ async def test_a_head_whose_entry_is_gone_does_not_keep_a_reader_reading() -> No
     assert socket.seqs == [6]
 
 
-async def test_a_closed_watcher_gets_nothing_more() -> None:
+async def test_a_closed_subscription_gets_nothing_more() -> None:
     log, feed = make()
     closed = []
     socket = Socket()
@@ -187,7 +187,7 @@ async def test_a_closed_watcher_gets_nothing_more() -> None:
     assert closed == [1, 1]
 
 
-async def test_a_store_that_fails_ends_the_watch_and_nothing_else() -> None:
+async def test_a_store_failure_ends_the_subscription_and_nothing_else() -> None:
     log, feed = make()
     log.add(1)
     log.broken = True
@@ -198,7 +198,7 @@ async def test_a_store_that_fails_ends_the_watch_and_nothing_else() -> None:
     assert socket.sent.endswith(b"failed\n"), "whoever watches is told, so that no gap is silent"
 
 
-async def test_typing_goes_to_the_others_and_presence_names_everybody_once() -> None:
+async def test_typing_goes_to_the_others_and_presence_names_each_user_once() -> None:
     _, feed = make()
     ann, bob = Socket(), Socket()
     watcher(feed, ann, Lines())
@@ -210,7 +210,7 @@ async def test_typing_goes_to_the_others_and_presence_names_everybody_once() -> 
     assert feed.names == ("ann", "bob")
 
 
-async def test_presence_is_told_when_somebody_comes_or_goes_not_for_every_window() -> None:
+async def test_presence_is_sent_when_a_user_joins_or_leaves_and_not_for_every_window() -> None:
     _, feed = make()
     ann = Socket()
     watcher(feed, ann, Lines())
@@ -224,7 +224,7 @@ async def test_presence_is_told_when_somebody_comes_or_goes_not_for_every_window
 
 @given(st.lists(st.sampled_from(["append", "drain", "tick", "join"]), max_size=60))
 @settings(deadline=None, max_examples=60)
-def test_whatever_happens_in_whatever_order_each_watcher_sees_each_entry_once(steps: list[str]) -> None:
+def test_each_subscriber_sees_each_entry_once_in_any_order_of_steps(steps: list[str]) -> None:
     async def run() -> None:
         log, feed = make()
         sockets: list[tuple[Socket, Subscription]] = []
@@ -253,7 +253,7 @@ def test_whatever_happens_in_whatever_order_each_watcher_sees_each_entry_once(st
     asyncio.run(run())
 
 
-async def test_who_reads_history_hears_what_passes_and_who_is_slow_does_not() -> None:
+async def test_signals_reach_a_subscriber_that_reads_history_but_not_a_slow_one() -> None:
     log, feed = make()
     log.add(5)
     reading, slow = Socket(), Socket()

@@ -36,7 +36,7 @@ def begun() -> tuple[Writer, list[Row]]:
 
 
 def forked(rows: list[Row], session: str = OTHER, parent: str = "") -> list[Row]:
-    """As a CLI copies them: the same uuids under another session's id."""
+    """Copy the rows as a CLI does: the same uuids under another session's id."""
     mark = {"forkedFrom": {"sessionId": parent}} if parent else {}
     return [{**row, "sessionId": session, **mark} for row in rows]
 
@@ -49,14 +49,14 @@ def later(session: str, text: str) -> list[Row]:
 
 
 def own_rows(rig: TranscriptHarness, session: str) -> int:
-    """The rows that a log has itself."""
+    """The number of rows that the log itself stores."""
     with sqlite3.connect(rig.folder / "data" / "fairlead.db") as db:
         query = "select count(*) from entries e join logs l on l.id = e.log where l.session = ? and e.raw is not null"
         return int(db.execute(query, (session,)).fetchone()[0])
 
 
 def well_formed(events: list[ev.Event]) -> None:
-    """No event twice; each turn that ends has begun, and each that has begun ends before the next."""
+    """Check that no event occurs twice, and that each turn starts before it ends and ends before the next starts."""
     assert len({event.id for event in events}) == len(events)
     open_turn = None
     for event in events:
@@ -68,13 +68,13 @@ def well_formed(events: list[ev.Event]) -> None:
             open_turn = None
 
 
-SAID = ["> one", "first", "> two", "second"]
+MESSAGES = ["> one", "first", "> two", "second"]
 
 
 @pytest.mark.rules("S001-110")
 @pytest.mark.parametrize("order", list(itertools.permutations([SESSION, OTHER, THIRD])))
 @pytest.mark.parametrize("marked", [False, True])
-async def test_forks_share_their_beginning_whoever_is_opened_first(
+async def test_forks_share_their_beginning_in_any_order_of_opening(
     tmp_path: Path, order: tuple[str, ...], marked: bool
 ) -> None:
     _, rows = begun()
@@ -86,10 +86,10 @@ async def test_forks_share_their_beginning_whoever_is_opened_first(
         await rig.keeper.listing.scan()
         for session in order:
             await rig.keeper.import_session(SessionId(session))
-        assert await rig.said(FOUND) == [*SAID, "> asked mine", "mine"]
-        assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+        assert await rig.said(FOUND) == [*MESSAGES, "> asked mine", "mine"]
+        assert await rig.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
         assert await rig.said(THIRD_ID) == ["> one", "first", "> asked third", "third"]
-        # Each row once: the six that two of them share, and two of each one's own.
+        # Each row is stored once: the six that two of them share, and two of each session's own.
         assert sum(own_rows(rig, session) for session in order) == 6 + 3 * 2
         for session in order:
             well_formed(await rig.log(SessionId(session)))
@@ -101,8 +101,8 @@ async def test_forks_share_their_beginning_whoever_is_opened_first(
 
 
 @pytest.mark.rules("S001-118")
-async def test_which_of_two_is_the_parent_is_told_by_which_went_on(tmp_path: Path) -> None:
-    """As older versions resume: the old file stays as it is, a new one goes on."""
+async def test_the_file_that_continues_is_the_fork(tmp_path: Path) -> None:
+    """As older versions resume: the old file stays unchanged and a new one continues."""
     _, rows = begun()
     for number, order in enumerate(((SESSION, OTHER), (OTHER, SESSION))):
         folder = tmp_path / str(number)
@@ -116,9 +116,9 @@ async def test_which_of_two_is_the_parent_is_told_by_which_went_on(tmp_path: Pat
                 await rig.keeper.import_session(SessionId(session))
             assert (await rig.view(FOUND)).summary.parent is None
             assert (await rig.view(OTHER_ID)).summary.parent == (SESSION if order[0] == SESSION else None)
-            assert await rig.said(FOUND) == SAID
-            assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
-            # The rows that both files have are taken once, and what is new besides.
+            assert await rig.said(FOUND) == MESSAGES
+            assert await rig.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
+            # Rows that both files have are stored once, together with the new rows.
             assert sum(own_rows(rig, session) for session in order) == len(rows) + 2
 
 
@@ -133,11 +133,11 @@ async def test_a_parent_that_is_written_after_its_fork_was_opened(tmp_path: Path
         rig.home.write(rows)
         await rig.keeper.listing.now(FOUND)
         await rig.keeper.import_session(FOUND)
-        assert (await rig.said(FOUND), own_rows(rig, SESSION)) == (SAID, 0)
+        assert (await rig.said(FOUND), own_rows(rig, SESSION)) == (MESSAGES, 0)
         assert (await rig.view(FOUND)).summary.parent is None
 
 
-async def test_both_go_on_by_themselves_and_over_a_restart(tmp_path: Path) -> None:
+async def test_parent_and_fork_continue_independently_and_across_a_restart(tmp_path: Path) -> None:
     write, rows = begun()
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(rows[:3])
@@ -154,14 +154,14 @@ async def test_both_go_on_by_themselves_and_over_a_restart(tmp_path: Path) -> No
         for session in (FOUND, OTHER_ID):
             await rig.keeper.follow(session)
             well_formed(await rig.log(session))
-        assert await rig.said(FOUND) == SAID
+        assert await rig.said(FOUND) == MESSAGES
         assert await rig.said(OTHER_ID) == ["> one", "another first", "> asked other", "other"]
-        # The turn that was under way in what they share ended in each by itself, under the name that it began with.
+        # The turn that was open in the shared part ended separately in each session, under the id that it began with.
         ends = [[event for event in await rig.log(s) if isinstance(event, ev.TurnEnded)] for s in (FOUND, OTHER_ID)]
         assert ends[0][0].turn == ends[1][0].turn
 
 
-async def test_a_turn_that_was_found_to_be_over_is_not_ended_again(tmp_path: Path) -> None:
+async def test_a_turn_that_already_ended_is_not_ended_again(tmp_path: Path) -> None:
     _, rows = begun()
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(rows)
@@ -175,7 +175,7 @@ async def test_a_turn_that_was_found_to_be_over_is_not_ended_again(tmp_path: Pat
         assert own_rows(rig, OTHER) == 2
 
 
-async def test_what_only_the_fork_has_between_is_its_own(tmp_path: Path) -> None:
+async def test_extra_rows_between_the_copied_ones_belong_to_the_fork(tmp_path: Path) -> None:
     write, rows = begun()
     summary = {"type": "summary", "summary": "about the fork", "leafUuid": rows[3]["uuid"]}
     aside = {**write.row("attachment", attachment={"type": "x"}), "sessionId": OTHER}
@@ -189,7 +189,7 @@ async def test_what_only_the_fork_has_between_is_its_own(tmp_path: Path) -> None
         await rig.keeper.import_session(OTHER_ID)
         assert own_rows(rig, OTHER) == 4
         assert (await rig.view(OTHER_ID)).summary.title == "about the fork"
-        assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+        assert await rig.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
 
 
 async def test_a_fork_outlives_its_parent(tmp_path: Path) -> None:
@@ -202,14 +202,14 @@ async def test_a_fork_outlives_its_parent(tmp_path: Path) -> None:
         await rig.keeper.import_session(FOUND)
         await rig.keeper.import_session(OTHER_ID)
         await rig.do(Delete(session=FOUND))
-        assert await rig.said(OTHER_ID) == SAID
+        assert await rig.said(OTHER_ID) == MESSAGES
         rig.home.write([*forked(rows, THIRD), *later(THIRD, "third")], THIRD)
         await rig.keeper.listing.now(THIRD_ID)
         await rig.keeper.import_session(THIRD_ID)
-        assert (await rig.said(THIRD_ID), own_rows(rig, THIRD)) == ([*SAID, "> asked third", "third"], 2)
+        assert (await rig.said(THIRD_ID), own_rows(rig, THIRD)) == ([*MESSAGES, "> asked third", "third"], 2)
 
 
-async def test_a_family_is_known_after_a_restart_and_when_a_file_is_gone(tmp_path: Path) -> None:
+async def test_forks_are_recognised_after_a_restart_and_when_a_file_is_gone(tmp_path: Path) -> None:
     _, rows = begun()
     async with running(tmp_path) as rig:
         path = rig.home.write(rows)
@@ -221,11 +221,11 @@ async def test_a_family_is_known_after_a_restart_and_when_a_file_is_gone(tmp_pat
         await rig.start()
         await rig.keeper.import_session(OTHER_ID)
         assert own_rows(rig, OTHER) == 2
-        assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+        assert await rig.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
 
 
-async def test_a_fork_by_hand_of_a_session_that_ran_here(tmp_path: Path) -> None:
-    """Its beginning came over the wire, with deltas, results and all; the fork's file repeats the conversation."""
+async def test_a_manual_fork_of_a_session_that_ran_in_the_gateway(tmp_path: Path) -> None:
+    """Its beginning came over the wire, with deltas and results; the fork's file repeats the conversation."""
     async with running(tmp_path, watch=False) as rig:
         await rig.start()
         agent = await a_turn(rig)
@@ -243,7 +243,7 @@ async def test_a_fork_by_hand_of_a_session_that_ran_here(tmp_path: Path) -> None
         assert (await rig.view(OTHER_ID)).summary.agent_session == OTHER
 
 
-async def test_a_file_with_only_its_first_row_in_common_shares_that(tmp_path: Path) -> None:
+async def test_a_file_with_only_its_first_row_in_common_shares_that_row(tmp_path: Path) -> None:
     _, rows = begun()
     other = later(OTHER, "other")
     async with running(tmp_path, watch=False) as rig:
@@ -259,7 +259,7 @@ async def test_a_file_with_only_its_first_row_in_common_shares_that(tmp_path: Pa
 
 
 async def test_a_large_fork_of_a_large_file(tmp_path: Path, monkeypatch: Any) -> None:
-    """More rows than the interpreter remembers, several pages of the log, and filled behind."""
+    """More rows than the interpreter remembers, several pages of the log, and a parent filled in the background."""
     monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", 1000)
     write = Writer()
     rows = [row for number in range(2500) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]

@@ -1,4 +1,4 @@
-"""Who sent a message whose `user.message` comes later than it left the queue: from a transcript, in a terminal."""
+"""The sender of a message whose `user.message` comes after it left the queue: from a transcript, in a terminal."""
 
 from fairlead.model import events as ev
 from fairlead.model.content import TextBlock
@@ -23,28 +23,28 @@ def dequeued(message: str) -> ev.MessageDequeued:
     return ev.MessageDequeued(id=EventId(message), message=MessageId(message))
 
 
-def told(message: str, record: str = "") -> ev.UserMessage:
+def user_message(message: str, record: str = "") -> ev.UserMessage:
     return ev.UserMessage(id=EventId(message), message=MessageId(message), content=(TextBlock(message),), record=record)
 
 
-def test_it_is_known_from_the_queue_until_the_message_is_told() -> None:
+def test_the_sender_is_known_from_the_queue_until_the_user_message_event() -> None:
     state = fold(queued("a"), dequeued("a"))
     assert state.sender("a") == "ann" and state.queue == ()
     assert decode_state(encode_state(state)).sender("a") == "ann"
-    assert fold(queued("a"), dequeued("a"), told("a")).sender("a") == ""
+    assert fold(queued("a"), dequeued("a"), user_message("a")).sender("a") == ""
 
 
-def test_a_person_at_the_terminal_is_nobody_that_we_know() -> None:
+def test_a_message_typed_at_the_terminal_has_no_known_sender() -> None:
     assert fold(queued("a"), dequeued("a")).sender("b") == ""
 
 
-def test_messages_that_never_come_up_are_forgotten() -> None:
+def test_messages_that_never_appear_are_forgotten() -> None:
     many = [str(number) for number in range(3 * HANDED_KEPT)]
     state = fold(*(event for name in many for event in (queued(name), dequeued(name))))
     assert len(state.handed) == HANDED_KEPT and state.sender(many[-1]) == "ann" and state.sender(many[0]) == ""
 
 
-def test_the_last_prompt_is_the_agents_own_record_of_it() -> None:
-    """By it the transcript is found again; the message's id is not in there."""
-    assert fold(told("a", record="row")).last_prompt == "row"
-    assert fold(told("a")).last_prompt == "a"
+def test_the_last_prompt_is_the_agents_record_id() -> None:
+    """The transcript is found again by this record; it does not contain the message's id."""
+    assert fold(user_message("a", record="row")).last_prompt == "row"
+    assert fold(user_message("a")).last_prompt == "a"

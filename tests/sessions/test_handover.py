@@ -1,4 +1,4 @@
-"""A session goes on over another link: when it does, what waits for it, what it waits for, and what is told."""
+"""A session moves to another link: when it moves, what it waits for, what waits for it, and which events report it."""
 
 import asyncio
 from pathlib import Path
@@ -26,7 +26,7 @@ async def to(rig: CoreHarness, link: str = "terminal", **fields: Any) -> cmd.Rep
 
 
 async def idle(rig: CoreHarness) -> FakeAgent:
-    """One turn done; the process is there."""
+    """Run one turn to its end; the process stays."""
     agent = await rig.working("one")
     await agent.result()
     return agent
@@ -48,7 +48,7 @@ def live(rig: CoreHarness) -> list[FakeAgent]:
 # --- idle -----------------------------------------------------------------------------------------------
 
 
-async def test_an_idle_session_moves_at_once_and_goes_on_with_its_history(rig: CoreHarness) -> None:
+async def test_an_idle_session_moves_at_once_and_continues_with_its_history(rig: CoreHarness) -> None:
     old = await idle(rig)
     reply = await to(rig)
     assert reply.data == MOVED
@@ -71,7 +71,7 @@ async def test_an_idle_session_moves_at_once_and_goes_on_with_its_history(rig: C
     assert await new.prompted() == "two"
 
 
-async def test_back_again(rig: CoreHarness) -> None:
+async def test_a_session_moves_back_again(rig: CoreHarness) -> None:
     await idle(rig)
     await to(rig)
     assert (await to(rig, "stdio")).data == {"state": "moved", "link": "stdio"}
@@ -86,21 +86,21 @@ async def test_a_session_without_a_process_gets_one_on_the_new_link(rig: CoreHar
     assert (agent.launch.settings.link, agent.launch.resume) == ("terminal", "")
 
 
-async def test_where_it_is_already_nothing_happens(rig: CoreHarness) -> None:
+async def test_a_handover_to_the_current_link_does_nothing(rig: CoreHarness) -> None:
     await idle(rig)
     before = await rig.kinds()
     assert (await to(rig, "stdio")).data == {"state": "there", "link": "stdio"}
     assert await rig.kinds() == before
 
 
-async def test_a_link_that_was_configured_and_not_taken_yet_is_taken_now(rig: CoreHarness) -> None:
+async def test_a_configured_link_that_is_not_in_use_yet_is_used_now(rig: CoreHarness) -> None:
     await idle(rig)
     await rig.do(cmd.Configure(session=SESSION, settings=cmd.Settings(link="terminal")))
     assert (await to(rig)).data == MOVED
     assert (await rig.kind.launched(2)).launch.settings.link == "terminal"
 
 
-async def test_an_invitation_is_called_off(rig: CoreHarness) -> None:
+async def test_a_handover_cancels_the_invitation(rig: CoreHarness) -> None:
     await rig.open()
     await rig.do(cmd.DialIn(session=SESSION))
     assert (await to(rig)).data == MOVED
@@ -116,7 +116,7 @@ async def test_a_message_to_a_session_in_a_terminal_does_not_move_it(rig: CoreHa
     assert rig.state().settings.link == "terminal" and len(rig.kind.agents) == 2
 
 
-async def test_what_was_asked_with_a_key_is_done_once(rig: CoreHarness) -> None:
+async def test_a_handover_with_a_key_is_done_once(rig: CoreHarness) -> None:
     await idle(rig)
     await to(rig, key="k")
     again = await to(rig, key="k")
@@ -127,7 +127,7 @@ async def test_what_was_asked_with_a_key_is_done_once(rig: CoreHarness) -> None:
 
 
 @pytest.mark.rules("S001-012")
-async def test_in_a_turn_it_waits_for_the_end_and_goes_before_the_queue(rig: CoreHarness) -> None:
+async def test_in_a_turn_it_waits_for_the_end_and_runs_before_the_queue(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.send("two")
     reply = await to(rig)
@@ -146,7 +146,7 @@ async def test_in_a_turn_it_waits_for_the_end_and_goes_before_the_queue(rig: Cor
     assert await terminal.prompted() == "three"
 
 
-async def test_without_waiting_it_is_refused_with_what_runs(rig: CoreHarness) -> None:
+async def test_without_waiting_it_is_refused_with_the_running_work(rig: CoreHarness) -> None:
     await rig.working("one")
     with pytest.raises(Busy, match="a running turn") as refused:
         await to(rig, wait=False)
@@ -154,7 +154,7 @@ async def test_without_waiting_it_is_refused_with_what_runs(rig: CoreHarness) ->
     assert "handover.asked" not in await rig.kinds()
 
 
-async def test_a_request_that_waits_counts_as_a_turn(rig: CoreHarness) -> None:
+async def test_an_open_request_counts_as_a_turn(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="touch x")
     await agent.ask("r1", "c1", command="touch x")
@@ -173,7 +173,7 @@ async def test_background_work_is_waited_for_by_name(rig: CoreHarness) -> None:
     assert reply.data["waits_for"] == ["background work (npm run dev)"]
     with pytest.raises(Busy, match="npm run dev"):
         await to(rig, wait=False)
-    # Messages are not held back meanwhile: such work may never end.
+    # Messages are not held back meanwhile, because background work may never end.
     await rig.send("two")
     assert await agent.prompted() == "two"
     await agent.result()
@@ -199,7 +199,7 @@ async def test_now_interrupts_the_turn_and_moves_when_the_agent_has_ended_it(rig
 
 
 @pytest.mark.rules("S001-012", "S001-128")
-async def test_now_cuts_off_an_agent_that_does_not_heed_the_interrupt(rig: CoreHarness) -> None:
+async def test_now_stops_an_agent_that_ignores_the_interrupt(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="sleep 9")
     await agent.ask("r1", "c1", command="sleep 9")
@@ -225,7 +225,7 @@ async def test_now_with_only_background_work_ends_it(rig: CoreHarness) -> None:
     assert [end.status for end in await of_kind(rig, ev.TurnEnded)] == ["completed"]
 
 
-async def test_now_after_a_wish_that_waits_is_the_new_wish(rig: CoreHarness) -> None:
+async def test_now_replaces_a_handover_that_waits(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await to(rig)
     moving = asyncio.create_task(to(rig, "dial-in", when="now"))
@@ -235,8 +235,8 @@ async def test_now_after_a_wish_that_waits_is_the_new_wish(rig: CoreHarness) -> 
     assert len(rig.kind.agents) == 2
 
 
-async def test_a_turn_that_begins_while_the_process_is_ended_was_cancelled(rig: CoreHarness) -> None:
-    """On a screen a person may type at any moment."""
+async def test_a_turn_that_begins_while_the_process_is_stopped_is_cancelled(rig: CoreHarness) -> None:
+    """In a terminal a person may type at any moment."""
     agent = await idle(rig)
     agent.stop_when.clear()
     moving = asyncio.create_task(to(rig))
@@ -250,15 +250,15 @@ async def test_a_turn_that_begins_while_the_process_is_ended_was_cancelled(rig: 
 # --- withdrawn ------------------------------------------------------------------------------------------
 
 
-async def test_a_wish_can_be_withdrawn_and_is_shown_meanwhile(rig: CoreHarness) -> None:
+async def test_a_waiting_handover_is_shown_and_can_be_withdrawn(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await to(rig)
     view = await rig.gateway.ask(ANN, GetSession(SESSION))
     assert (view.handover.link, view.handover.by, view.handover.waits_for) == ("terminal", "ann", ("a running turn",))
     reply = await rig.do(cmd.WithdrawHandover(session=SESSION), BOB)
     assert reply.data == {"state": "there", "link": "stdio"}
-    told = await settled(rig)
-    assert (told.outcome, told.by, told.link) == ("withdrawn", "bob", "stdio")
+    event = await settled(rig)
+    assert (event.outcome, event.by, event.link) == ("withdrawn", "bob", "stdio")
     await agent.result()
     await rig.send("two")
     assert await agent.prompted() == "two"
@@ -267,7 +267,7 @@ async def test_a_wish_can_be_withdrawn_and_is_shown_meanwhile(rig: CoreHarness) 
         await rig.do(cmd.WithdrawHandover(session=SESSION))
 
 
-async def test_wanting_it_where_it_is_withdraws_the_wish(rig: CoreHarness) -> None:
+async def test_a_handover_to_the_current_link_withdraws_the_waiting_one(rig: CoreHarness) -> None:
     await rig.working("one")
     await to(rig)
     assert (await to(rig, "stdio")).data["state"] == "there"
@@ -281,7 +281,7 @@ async def test_closing_the_session_withdraws_it(rig: CoreHarness) -> None:
     assert ((await settled(rig)).outcome, live(rig), rig.state().phase) == ("withdrawn", [], "closed")
 
 
-async def test_while_it_is_moved_nobody_can_change_that(rig: CoreHarness) -> None:
+async def test_a_handover_in_progress_cannot_be_changed(rig: CoreHarness) -> None:
     old = await idle(rig)
     old.stop_when.clear()
     moving = asyncio.create_task(to(rig))
@@ -297,16 +297,16 @@ async def test_while_it_is_moved_nobody_can_change_that(rig: CoreHarness) -> Non
     assert len(old.written) == 1
 
 
-# --- it does not work -------------------------------------------------------------------------------------
+# --- failures ---------------------------------------------------------------------------------------------
 
 
-async def test_if_the_new_link_does_not_start_the_old_one_goes_on(rig: CoreHarness) -> None:
+async def test_if_the_new_link_does_not_start_the_old_one_continues(rig: CoreHarness) -> None:
     await idle(rig)
     rig.kind.failures = [AgentMissing("There is no claude.")]
     with pytest.raises(AgentMissing, match="no claude"):
         await to(rig)
-    told = await settled(rig)
-    assert (told.outcome, told.link, told.reason) == ("failed", "stdio", "There is no claude.")
+    event = await settled(rig)
+    assert (event.outcome, event.link, event.reason) == ("failed", "stdio", "There is no claude.")
     (failure,) = await of_kind(rig, ev.ErrorRaised)
     assert failure.code == "agent_missing" and "terminal" in failure.message
     again = await rig.kind.launched(2)
@@ -326,7 +326,7 @@ async def test_if_nothing_starts_the_next_message_tries_again(rig: CoreHarness) 
     assert (again.launch.settings.link, await again.prompted()) == ("stdio", "two")
 
 
-async def test_a_wish_that_waited_and_failed_is_told_too(rig: CoreHarness) -> None:
+async def test_a_handover_that_waited_and_failed_is_reported_too(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await to(rig)
     rig.kind.failures = [AgentNotRunning("refused")]
@@ -350,7 +350,7 @@ async def test_a_folder_outside_the_roots_gets_no_process(tmp_path: Path) -> Non
 
 
 @pytest.mark.rules("S001-023", "S001-136")
-async def test_an_agent_that_dies_in_its_turn_frees_the_way(rig: CoreHarness) -> None:
+async def test_an_agent_that_dies_in_its_turn_lets_the_handover_proceed(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await to(rig)
     await agent.die(Exit(code=3))
@@ -360,7 +360,7 @@ async def test_an_agent_that_dies_in_its_turn_frees_the_way(rig: CoreHarness) ->
     assert end.status == "failed"
 
 
-async def test_a_wish_outlives_the_gateway(tmp_path: Path) -> None:
+async def test_a_waiting_handover_survives_a_restart(tmp_path: Path) -> None:
     rig = await CoreHarness(tmp_path).start()
     await rig.working("one")
     await to(rig)
@@ -375,8 +375,8 @@ async def test_a_wish_outlives_the_gateway(tmp_path: Path) -> None:
     await rig.stop()
 
 
-async def test_a_gateway_that_died_in_the_middle_of_it_goes_on_with_it(tmp_path: Path) -> None:
-    """The old process is ended, the new one is not started yet."""
+async def test_a_gateway_that_died_in_a_handover_continues_it(tmp_path: Path) -> None:
+    """The old process is stopped and the new one is not started yet."""
     rig = await CoreHarness(tmp_path).start()
     await idle(rig)
     rig.kind.launch_when.clear()
@@ -395,7 +395,7 @@ async def test_a_gateway_that_died_in_the_middle_of_it_goes_on_with_it(tmp_path:
     await rig.stop()
 
 
-async def test_a_gateway_that_is_stopped_tells_whoever_waits_and_hands_over_when_it_is_back(tmp_path: Path) -> None:
+async def test_a_stopped_gateway_fails_the_waiting_caller_and_hands_over_after_its_restart(tmp_path: Path) -> None:
     rig = await CoreHarness(tmp_path).start()
     await idle(rig)
     rig.kind.launch_when.clear()
@@ -413,7 +413,7 @@ async def test_a_gateway_that_is_stopped_tells_whoever_waits_and_hands_over_when
     await again.stop()
 
 
-async def test_a_fork_does_not_inherit_the_wish(rig: CoreHarness) -> None:
+async def test_a_fork_does_not_inherit_the_waiting_handover(rig: CoreHarness) -> None:
     agent = await idle(rig)
     await rig.send("two")
     await agent.prompted()
@@ -427,7 +427,7 @@ async def test_a_fork_does_not_inherit_the_wish(rig: CoreHarness) -> None:
 
 
 @pytest.mark.rules("S001-109")
-async def test_what_the_wire_said_before_is_not_told_again_by_the_transcript_after(rig: CoreHarness) -> None:
+async def test_wire_records_are_not_repeated_from_the_transcript_after_a_handover(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.text("said once", "m1")
     await agent.result()
@@ -437,10 +437,10 @@ async def test_what_the_wire_said_before_is_not_told_again_by_the_transcript_aft
     answer = next(record["uuid"] for record in kept if record["type"] == "assistant")
     await to(rig)
     terminal = await rig.kind.launched(2)
-    said = [{"type": "text", "text": "said once"}]
+    content = [{"type": "text", "text": "said once"}]
     rows = [
         row("user", prompt, "one"),
-        row("assistant", answer, said, id="m1", stop_reason="end_turn", model="opus"),
+        row("assistant", answer, content, id="m1", stop_reason="end_turn", model="opus"),
         row("user", "t1", "typed at the desk"),
         row("assistant", "t2", [{"type": "text", "text": "yes"}], id="m2", stop_reason="end_turn", model="opus"),
     ]
@@ -486,14 +486,14 @@ async def test_a_mode_that_the_agent_went_into_by_itself_needs_no_restart(rig: C
     assert await terminal.prompted() == "two"
 
 
-async def test_what_is_changed_by_request_is_sent_even_if_something_else_needs_a_restart(rig: CoreHarness) -> None:
+async def test_a_change_by_request_is_sent_even_if_another_setting_needs_a_restart(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.do(cmd.Configure(session=SESSION, settings=cmd.Settings(directories=(str(rig.cwd),))))
     await rig.do(cmd.SetModel(session=SESSION, model="haiku"))
     assert agent.told == [("model", "haiku")]
 
 
-async def test_whoever_asked_is_told_when_somebody_else_withdraws_it(rig: CoreHarness) -> None:
+async def test_the_caller_gets_a_reply_when_another_user_withdraws_the_handover(rig: CoreHarness) -> None:
     rig.kind.launch_when.clear()
     await rig.open()
     await rig.send("one")
@@ -506,7 +506,7 @@ async def test_whoever_asked_is_told_when_somebody_else_withdraws_it(rig: CoreHa
     assert await (await rig.kind.launched()).prompted() == "one"
 
 
-async def test_whoever_asked_is_told_when_a_turn_begins_before_it_is_moved(rig: CoreHarness) -> None:
+async def test_the_caller_gets_a_reply_when_a_turn_begins_before_the_move(rig: CoreHarness) -> None:
     await rig.open()
     await rig.send("one")
     agent = await rig.kind.launched()

@@ -1,5 +1,5 @@
-"""Whatever happens around a hand-over, in whatever order: turns balance, the queue keeps its order, one process lives,
-and the log tells all of it."""
+"""Whatever happens around a handover, in whatever order: turns balance, the queue keeps its order, one process lives,
+and the log contains all of it."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ STEPS = (
 
 
 class OneAtATime(FakeKind):
-    """Its processes share one conversation: a second one beside the first would spoil it."""
+    """The processes share one conversation: a second one at the same time would corrupt it."""
 
     async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> FakeAgent:
         assert all(agent.gone for agent in self.agents), "a second process"
@@ -39,7 +39,7 @@ class OneAtATime(FakeKind):
 
 
 class Story:
-    """One session, and somebody who does things to it."""
+    """One session and the steps performed on it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -81,7 +81,7 @@ class Story:
             case "ask" if agent is not None:
                 call = f"c{next(self.numbers)}"
                 await agent.call(call, command="touch x")
-                # It may have been stopped meanwhile, and a process that has exited asks nothing.
+                # The agent may have been stopped meanwhile, and a process that has exited sends no request.
                 if not agent.gone:
                     await agent.ask(f"r-{call}", call, command="touch x")
             case "end" if agent is not None and self.loaded.core.state.turn is not None:
@@ -90,16 +90,16 @@ class Story:
                 await agent.die(Exit(signal=9))
 
     async def says(self, agent: FakeAgent, stop_reason: str) -> None:
-        """Over the wire, or where it lives on a screen, in its transcript."""
+        """Emit text over the wire, or in the transcript if the agent runs in a terminal."""
         if agent.launch.settings.link == "stdio":
             await agent.text("well")
             return
         name = f"row-{next(self.numbers)}"
-        said = row("assistant", name, [{"type": "text", "text": "well"}], id=name, stop_reason=stop_reason)
-        await agent.sink.records([Record(said, "transcript")])
+        answer = row("assistant", name, [{"type": "text", "text": "well"}], id=name, stop_reason=stop_reason)
+        await agent.sink.records([Record(answer, "transcript")])
 
     async def ends(self, agent: FakeAgent) -> None:
-        """Its turn: by a result, or by its last row and its hook."""
+        """End the agent's turn: by a result, or by its last row and its hook."""
         if agent.launch.settings.link == "stdio":
             await agent.result()
             return
@@ -119,11 +119,11 @@ class Story:
         return self.rig.loaded()
 
     async def tick(self) -> None:
-        """So long that the store has answered once."""
+        """Wait until the store has answered once."""
         await self.rig.store.summary(SESSION)
 
     async def restart(self) -> None:
-        """The process of the gateway is gone from one moment to the next, and its agent's with it."""
+        """Kill the gateway process and its agent without warning, and start a new gateway."""
         rig, runner = self.rig, self.loaded.supervisor
         runner._closing = True
         pending = {*self.asked, *([runner._dispatching] if runner._dispatching is not None else [])}
@@ -143,7 +143,7 @@ class Story:
         await self.rig.registry.get(SESSION)
 
     async def end(self) -> None:
-        """Everybody finishes what they have begun."""
+        """Finish everything that has begun."""
         for _ in range(3000):
             state, runner = self.loaded.core.state, self.loaded.supervisor
             if all(task.done() for task in self.asked) and not (runner.busy or state.turn):
@@ -155,7 +155,7 @@ class Story:
         else:
             raise AssertionError(f"it does not end: {self.loaded.core.state}")
         for task in self.asked:
-            # Refused is fine; anything but an error of ours is not.
+            # A rejected command is fine; an exception other than FairleadError is not.
             assert task.exception() is None or isinstance(task.exception(), FairleadError), task.exception()
 
     async def entries(self) -> tuple[Entry, ...]:
@@ -201,7 +201,7 @@ def text_of(event: ev.UserMessage) -> str:
 @example(["send", "send", "close", "send", "ask"])
 @settings(deadline=None, max_examples=40)
 @pytest.mark.rules("S001-137")
-def test_whatever_happens_around_a_hand_over(steps: list[str]) -> None:
+def test_invariants_hold_in_any_sequence_around_a_handover(steps: list[str]) -> None:
     async def run(folder: Path) -> None:
         story = Story(folder)
         await story.begin()

@@ -1,4 +1,4 @@
-"""An agent that a person starts by hand: expected, come, gone; and variables for one that runs."""
+"""An agent that a person starts by hand: expected, connected, gone; and variables for a running agent."""
 
 import pytest
 
@@ -31,7 +31,7 @@ async def test_messages_wait_for_the_invited_agent_and_no_process_is_started(rig
     assert (await rig.kinds())[-1] == "turn.ended"
 
 
-async def test_the_next_message_after_the_guests_end_starts_a_process_of_ours(rig: CoreHarness) -> None:
+async def test_the_next_message_after_the_invited_agent_exits_starts_a_gateway_process(rig: CoreHarness) -> None:
     await rig.open()
     guest = await invited(rig)
     await rig.send("one")
@@ -46,7 +46,7 @@ async def test_the_next_message_after_the_guests_end_starts_a_process_of_ours(ri
     assert ours.launch.resume == SESSION
 
 
-async def test_closing_calls_the_invitation_off(rig: CoreHarness) -> None:
+async def test_closing_cancels_the_invitation(rig: CoreHarness) -> None:
     await rig.open()
     guest = await invited(rig)
     await rig.do(cmd.Close(session=SESSION))
@@ -55,7 +55,7 @@ async def test_closing_calls_the_invitation_off(rig: CoreHarness) -> None:
     assert await (await rig.kind.launched()).prompted() == "hello"
 
 
-async def test_a_second_invitation_takes_the_place_of_the_first(rig: CoreHarness) -> None:
+async def test_a_second_invitation_replaces_the_first(rig: CoreHarness) -> None:
     await rig.open()
     first = await invited(rig)
     second = await invited(rig)
@@ -64,7 +64,7 @@ async def test_a_second_invitation_takes_the_place_of_the_first(rig: CoreHarness
     assert await second.come().prompted() == "hello"
 
 
-async def test_an_idle_process_makes_way_and_a_working_one_does_not(rig: CoreHarness) -> None:
+async def test_an_idle_process_is_replaced_and_a_working_one_is_not(rig: CoreHarness) -> None:
     agent = await rig.working()
     with pytest.raises(Busy):
         await rig.do(cmd.DialIn(session=SESSION), ANN)
@@ -73,7 +73,7 @@ async def test_an_idle_process_makes_way_and_a_working_one_does_not(rig: CoreHar
     assert agent.gone
 
 
-async def test_an_agent_that_fails_at_its_arrival_leaves_the_session_free(rig: CoreHarness) -> None:
+async def test_an_agent_that_fails_on_arrival_leaves_the_session_free(rig: CoreHarness) -> None:
     await rig.open()
     guest = await invited(rig)
     await guest.cancel()
@@ -81,7 +81,7 @@ async def test_an_agent_that_fails_at_its_arrival_leaves_the_session_free(rig: C
     assert await (await rig.kind.launched()).prompted() == "hello"
 
 
-async def test_only_named_variables_are_set_and_only_of_a_running_agent(rig: CoreHarness) -> None:
+async def test_only_named_variables_are_set_and_only_on_a_running_agent(rig: CoreHarness) -> None:
     await rig.open()
     with pytest.raises(AgentNotRunning):
         await rig.do(cmd.SetVariables(session=SESSION, variables={"TEAM": "blue"}), ANN)

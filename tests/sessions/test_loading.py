@@ -1,4 +1,4 @@
-"""A session out of the store: only what has a log is loaded."""
+"""Loading a session from the store: only a session with a log is loaded."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from fairlead.model.store import TRANSCRIPT, Summary
 from sessions.harness import ANN, SESSION, CoreHarness
 
 
-async def test_a_session_that_was_listed_a_moment_ago_is_not_loaded_without_its_file(rig: CoreHarness) -> None:
-    """It was not there when its file was asked for, and is in the list when its log is: it has none yet."""
+async def test_a_session_that_was_just_listed_is_not_loaded_without_its_file(rig: CoreHarness) -> None:
+    """The session was unknown when its file was looked up, and is listed when its log is read: it has no log yet."""
     await rig.store.list_found((Summary(session=SESSION, agent="said", state=TRANSCRIPT),), ())
     with pytest.raises(NotFound):
         await rig.gateway.ask(ANN, q.GetSession(SESSION))

@@ -1,4 +1,4 @@
-"""What clients ask and watch: pages from the end, cursors and their verdicts, totals, exports, presence."""
+"""Queries and subscriptions of clients: pages from the end, cursors and their verdicts, totals, exports, presence."""
 
 import asyncio
 from typing import Any
@@ -107,7 +107,7 @@ async def test_a_session_is_shown_as_it_stands(rig: CoreHarness) -> None:
 
 
 @pytest.mark.rules("S004-303")
-async def test_what_waits_for_a_person_is_found_in_all_sessions(rig: CoreHarness) -> None:
+async def test_open_requests_are_found_in_all_sessions(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.open(CHILD)
     await agent.call("c1", command="touch x")
@@ -129,10 +129,10 @@ async def test_a_request_is_found_without_looking_at_any_other_session(
     await agent.call("c1", command="touch x")
     await agent.ask("r1", "c1", command="touch x")
 
-    async def nobody(wanted: object) -> None:
+    async def must_not_list(wanted: object) -> None:
         raise AssertionError("the list was read")
 
-    monkeypatch.setattr(rig.store, "sessions", nobody)
+    monkeypatch.setattr(rig.store, "sessions", must_not_list)
     assert (await rig.gateway.ask(ANN, q.FindPermission("r1"))).session == SESSION
     await rig.do(cmd.AnswerPermission(session=SESSION, request=RequestId("r1"), behavior="deny"))
     assert len(rig.services.requests) == 0
@@ -140,7 +140,7 @@ async def test_a_request_is_found_without_looking_at_any_other_session(
         await rig.gateway.ask(ANN, q.FindPermission("r1"))
 
 
-async def test_requests_that_wait_are_found_after_the_session_has_left_memory(rig: CoreHarness) -> None:
+async def test_open_requests_are_found_after_the_session_has_left_memory(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="touch x")
     await agent.ask("r1", "c1", command="touch x")
@@ -148,7 +148,7 @@ async def test_requests_that_wait_are_found_after_the_session_has_left_memory(ri
     assert (await rig.gateway.ask(ANN, q.FindPermission("r1"))).session == SESSION
 
 
-def test_no_more_requests_are_remembered_than_may_be() -> None:
+def test_the_request_index_is_bounded() -> None:
     requests = RequestIndex(most=3)
     for number in range(5):
         requests.add(SESSION, f"r{number}")
@@ -166,7 +166,7 @@ async def test_usage_is_summed_over_sessions(rig: CoreHarness) -> None:
     assert (everything.turns, everything.cost_usd, everything.sessions) == (2, 0.25, 2)
 
 
-async def test_sessions_are_listed_and_what_was_said_is_found(rig: CoreHarness) -> None:
+async def test_sessions_are_listed_and_their_text_is_found(rig: CoreHarness) -> None:
     await finished(rig)
     page = await rig.gateway.ask(ANN, q.ListSessions(SessionFilter()))
     assert [summary.session for summary in page.sessions] == [SESSION]
@@ -175,7 +175,7 @@ async def test_sessions_are_listed_and_what_was_said_is_found(rig: CoreHarness) 
     assert [hit.session for hit in hits] == [SESSION]
 
 
-async def test_unknown_sessions_are_told_and_leave_nothing_behind(rig: CoreHarness) -> None:
+async def test_unknown_sessions_are_not_found_and_leave_nothing_behind(rig: CoreHarness) -> None:
     for kind in (q.GetSession, q.ReadMessages, q.ReadEvents, q.ReadQueue, q.ReadUsage):
         with pytest.raises(NotFound):
             await rig.gateway.ask(ANN, kind(CHILD))
@@ -184,7 +184,7 @@ async def test_unknown_sessions_are_told_and_leave_nothing_behind(rig: CoreHarne
     assert CHILD not in rig.registry._feeds
 
 
-async def test_looking_needs_the_scope_view(rig: CoreHarness) -> None:
+async def test_queries_need_the_scope_view(rig: CoreHarness) -> None:
     await rig.open()
     with pytest.raises(NotAllowed):
         await rig.gateway.ask(NOBODY, q.GetSession(SESSION))
@@ -206,7 +206,7 @@ async def test_a_known_cursor_is_ok_and_gets_exactly_the_rest(rig: CoreHarness) 
 
 
 @pytest.mark.parametrize("cursor", [Cursor(3, "another log"), Cursor(10**6), Cursor(-1)])
-async def test_a_cursor_that_means_nothing_here_is_a_gap_and_gets_everything(rig: CoreHarness, cursor: Cursor) -> None:
+async def test_an_unknown_cursor_is_a_gap_and_gets_everything(rig: CoreHarness, cursor: Cursor) -> None:
     await finished(rig)
     watching, wire = await watch(rig, cursor)
     assert watching.verdict == "gap"
@@ -215,7 +215,7 @@ async def test_a_cursor_that_means_nothing_here_is_a_gap_and_gets_everything(rig
     watching.close()
 
 
-async def test_without_a_cursor_only_what_comes_is_sent(rig: CoreHarness) -> None:
+async def test_without_a_cursor_only_new_entries_are_sent(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     watching, wire = await watch(rig, None)
     await rig.until(lambda: watching.live)
@@ -236,7 +236,7 @@ async def test_a_session_that_is_not_loaded_can_be_watched(rig: CoreHarness) -> 
     watching.close()
 
 
-async def test_the_last_to_leave_an_unloaded_session_takes_its_feed_along(rig: CoreHarness) -> None:
+async def test_the_hub_of_an_unloaded_session_goes_with_its_last_subscriber(rig: CoreHarness) -> None:
     await finished(rig)
     await rig.registry.remove(SESSION)
     watching, _ = await watch(rig, None)
@@ -279,7 +279,7 @@ async def test_sessions_without_a_process_leave_memory_and_come_back(rig: CoreHa
     assert [view.summary.title for view in views] == [session[:8] for session in sessions]
 
 
-async def test_two_who_ask_at_once_get_one_session(rig: CoreHarness) -> None:
+async def test_concurrent_callers_get_the_same_session(rig: CoreHarness) -> None:
     await rig.open()
     await rig.registry.remove(SESSION)
     one, two = await asyncio.gather(rig.registry.get(SESSION), rig.registry.get(SESSION))

@@ -1,4 +1,4 @@
-"""A gateway that comes back: what its children did meanwhile, what waits, and nothing twice."""
+"""A gateway after a restart: what its children did meanwhile, what is still queued, and no event twice."""
 
 import asyncio
 from pathlib import Path
@@ -61,8 +61,8 @@ async def test_a_child_that_outlived_its_gateway_is_followed_to_its_answer(tmp_p
     await rig.stop()
 
 
-async def test_a_conversation_whose_id_was_never_told_goes_on(tmp_path: Path) -> None:
-    """Killed after the prompt and before the agent's first word: what it then wrote down is the session's history."""
+async def test_a_conversation_continues_although_the_agent_never_sent_its_id(tmp_path: Path) -> None:
+    """Killed after the prompt and before the agent's first record: the rows it then wrote are the session's history."""
     rig = await CoreHarness(tmp_path).start()
     await rig.open()
     await rig.send("one")
@@ -87,7 +87,7 @@ async def test_a_conversation_that_was_never_written_down_begins_anew(tmp_path: 
     await rig.stop()
 
 
-async def test_what_the_wire_brought_is_not_told_again_by_the_transcript(tmp_path: Path) -> None:
+async def test_wire_records_are_not_repeated_from_the_transcript(tmp_path: Path) -> None:
     rig, agent = await working(tmp_path)
     await agent.text("said once", "m1")
     page = await rig.store.read(SESSION, 0, 100)
@@ -121,7 +121,7 @@ async def test_pending_permissions_are_cancelled_when_the_agent_lost_its_gateway
     await rig.stop()
 
 
-async def test_children_are_ended_when_asked_for(tmp_path: Path) -> None:
+async def test_children_are_stopped_on_request(tmp_path: Path) -> None:
     rig, agent = await working(tmp_path)
     rig = await restarted(rig, kill_children=True)
     await ended(rig)
@@ -144,10 +144,10 @@ async def test_no_second_process_runs_while_a_child_is_followed(tmp_path: Path) 
     await rig.stop()
 
 
-async def test_what_was_queued_is_not_lost(tmp_path: Path) -> None:
+async def test_queued_messages_are_not_lost(tmp_path: Path) -> None:
     rig = await CoreHarness(tmp_path).start()
     await rig.open()
-    rig.loaded().supervisor._closing = True  # killed before it was handed over
+    rig.loaded().supervisor._closing = True  # killed before the message was delivered
     reply = await rig.send("one")
     rig = await restarted(rig)
     agent = await rig.kind.launched()
@@ -176,7 +176,7 @@ async def test_a_repeated_send_after_the_restart_is_answered_from_the_log(tmp_pa
     await rig.stop()
 
 
-async def test_settings_and_rules_are_there_again(tmp_path: Path) -> None:
+async def test_settings_and_rules_survive_a_restart(tmp_path: Path) -> None:
     rig = await CoreHarness(tmp_path).start()
     await rig.open(settings=cmd.Settings(model="haiku"))
     await rig.do(cmd.SetMode(session=SESSION, mode="plan"))
@@ -187,7 +187,7 @@ async def test_settings_and_rules_are_there_again(tmp_path: Path) -> None:
 
 
 async def test_marks_survive_a_restart_in_the_middle_of_a_stream(tmp_path: Path) -> None:
-    """Deltas of the wire, the block from the transcript: it says which deltas it repeats, and they go."""
+    """Deltas come from the wire and the block from the transcript: the block names its deltas, and they are dropped."""
     rig, agent = await working(tmp_path)
 
     def stream(number: int, **event: Any) -> dict[str, Any]:
@@ -215,8 +215,8 @@ async def test_marks_survive_a_restart_in_the_middle_of_a_stream(tmp_path: Path)
     await rig.stop()
 
 
-async def test_time_grows_over_a_restart_in_the_middle_of_a_quick_stream(tmp_path: Path) -> None:
-    """Many deltas of one moment run ahead of the clock, and the checkpoint is at the last of them."""
+async def test_timestamps_grow_across_a_restart_in_the_middle_of_a_quick_stream(tmp_path: Path) -> None:
+    """Many deltas in one moment run ahead of the clock, and the checkpoint is at the last of them."""
     rig, agent = await working(tmp_path)
     message = {"id": "m1", "type": "message", "role": "assistant", "model": "opus", "content": [], "usage": {}}
     events = [
@@ -239,7 +239,7 @@ async def test_time_grows_over_a_restart_in_the_middle_of_a_quick_stream(tmp_pat
     await rig.stop()
 
 
-async def test_a_child_of_a_session_that_is_gone_does_not_stop_the_start(tmp_path: Path) -> None:
+async def test_a_child_of_a_deleted_session_does_not_prevent_the_start(tmp_path: Path) -> None:
     rig, _ = await working(tmp_path)
     (child,) = await rig.services.children()
     stranger = SessionId("99999999-0000-0000-0000-000000000000")
@@ -250,7 +250,7 @@ async def test_a_child_of_a_session_that_is_gone_does_not_stop_the_start(tmp_pat
     await rig.stop()
 
 
-async def test_an_exit_is_told_once_though_the_gateway_died_right_after_telling_it(tmp_path: Path) -> None:
+async def test_an_exit_is_logged_once_although_the_gateway_died_right_after_it(tmp_path: Path) -> None:
     rig, agent = await working(tmp_path)
     children = await rig.services.children()
     await agent.die(Exit(code=0))

@@ -1,4 +1,4 @@
-"""Views whose passing pieces add up: whoever joins in the middle is told the sum, once, and goes on from there."""
+"""Projections whose transient pieces add up: a subscriber that joins in the middle gets the sum, then each piece."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -49,7 +49,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await desk.close()
 
 
-async def test_one_who_comes_in_the_middle_is_told_the_sum_and_then_each_piece(desk: Desk) -> None:
+async def test_a_subscriber_that_joins_in_the_middle_gets_the_sum_and_then_each_piece(desk: Desk) -> None:
     await desk.append("text", "delta", "delta")
     await desk.level()
     socket = Socket()
@@ -58,7 +58,7 @@ async def test_one_who_comes_in_the_middle_is_told_the_sum_and_then_each_piece(d
     assert await until(socket, b"~4\n") == ["1:1 text", "=2+3", "~4"]
 
 
-async def test_one_who_lagged_is_told_the_sum_again_as_such(desk: Desk) -> None:
+async def test_a_subscriber_that_lagged_gets_the_sum_marked_as_a_repeat(desk: Desk) -> None:
     await desk.append("text")
     await desk.level()
     socket = Socket()
@@ -75,10 +75,10 @@ async def test_one_who_lagged_is_told_the_sum_again_as_such(desk: Desk) -> None:
     assert await until(socket, b"~4\n") == ["=", "!2+3", "~4"]
 
 
-async def test_nobody_joins_while_the_fold_is_ahead_of_what_was_told(
+async def test_no_subscriber_joins_while_the_reducer_is_ahead_of_the_published_rows(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sum would have a piece in it that is told right after."""
+    """Otherwise the sum would contain a piece that is sent right after it."""
     await desk.append("text", "delta")
     await desk.level()
     derive, held, go = desk.store.write_projection, asyncio.Event(), asyncio.Event()
@@ -103,7 +103,7 @@ async def test_nobody_joins_while_the_fold_is_ahead_of_what_was_told(
     assert await until(socket, b"~6\n") == ["1:1 text", "2:2 text", "=4+5", "~6"]
 
 
-async def test_one_who_leaves_while_it_waits_to_join_is_told_nothing(
+async def test_a_subscriber_that_leaves_while_it_waits_to_join_gets_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await desk.append("text")

@@ -52,7 +52,7 @@ async def test_a_prompt_becomes_a_turn_with_the_agents_answer(rig: CoreHarness) 
     assert times == sorted(set(times)), "times grow strictly"
 
 
-async def test_every_record_keeps_its_bytes_beside_its_first_event(rig: CoreHarness) -> None:
+async def test_every_record_keeps_its_bytes_with_its_first_event(rig: CoreHarness) -> None:
     agent = await rig.working()
     await agent.say({"type": "from_the_future", "uuid": "f-1", "z": 1, "a": [1, 2]})
     page = await rig.store.read(SESSION, 0, 100)
@@ -61,7 +61,7 @@ async def test_every_record_keeps_its_bytes_beside_its_first_event(rig: CoreHarn
     assert kept.raw == b'{"type":"from_the_future","uuid":"f-1","z":1,"a":[1,2]}'
 
 
-async def test_messages_wait_in_the_queue_and_go_one_a_turn(rig: CoreHarness) -> None:
+async def test_messages_wait_in_the_queue_and_each_turn_takes_one(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.send("two")
     await rig.send("three")
@@ -213,7 +213,7 @@ async def test_a_crash_fails_the_turn_and_the_next_message_resumes(rig: CoreHarn
     assert await rig.services.children() == []
 
 
-async def test_what_waits_in_the_queue_goes_on_after_a_crash(rig: CoreHarness) -> None:
+async def test_the_queue_continues_after_a_crash(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.send("two")
     await agent.die(Exit(code=1, stderr="oops"))
@@ -236,7 +236,7 @@ async def test_an_agent_that_cannot_start_fails_the_message_with_its_reason(rig:
     assert await agent.prompted() == "two"
 
 
-async def test_a_session_that_cannot_be_resumed_starts_anew(rig: CoreHarness) -> None:
+async def test_a_session_that_cannot_be_resumed_starts_over(rig: CoreHarness) -> None:
     await rig.open(resume="77777777-2222-3333-4444-555555555555")
     rig.kind.failures.append(AgentNotRunning("No conversation found with session ID: 7"))
     await rig.send("one")
@@ -245,7 +245,7 @@ async def test_a_session_that_cannot_be_resumed_starts_anew(rig: CoreHarness) ->
     assert await agent.prompted() == "one"
 
 
-async def test_settings_before_the_first_message_are_launched_with(rig: CoreHarness) -> None:
+async def test_settings_before_the_first_message_are_part_of_the_launch(rig: CoreHarness) -> None:
     await rig.open(settings=cmd.Settings(model="haiku", mode="plan"))
     await rig.do(cmd.SetThinking(session=SESSION, budget=1000))
     await rig.send("one")
@@ -253,7 +253,7 @@ async def test_settings_before_the_first_message_are_launched_with(rig: CoreHarn
     assert agent.launch.settings == cmd.Settings(model="haiku", mode="plan", thinking=1000)
 
 
-async def test_a_running_agent_is_told_of_new_settings_and_the_log_says_who(rig: CoreHarness) -> None:
+async def test_new_settings_are_sent_to_a_running_agent_and_logged_with_their_user(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.do(cmd.SetMode(session=SESSION, mode="acceptEdits"), BOB)
     await rig.do(cmd.SetModel(session=SESSION, model="haiku"), BOB)
@@ -263,7 +263,7 @@ async def test_a_running_agent_is_told_of_new_settings_and_the_log_says_who(rig:
     assert [(event.mode, event.by) for event in changed] == [("acceptEdits", "bob")]
 
 
-async def test_a_mode_that_the_agent_reports_is_told_once_with_who_asked(
+async def test_a_mode_that_the_agent_reports_is_logged_once_with_its_user(
     rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await rig.working("one")
@@ -279,7 +279,7 @@ async def test_a_mode_that_the_agent_reports_is_told_once_with_who_asked(
     assert [(event.mode, event.by) for event in changed] == [("plan", "bob")]
 
 
-async def test_a_mode_that_the_agent_reports_behind_its_answer_is_no_news(rig: CoreHarness) -> None:
+async def test_a_mode_that_the_agent_reports_after_its_answer_is_not_logged_again(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await rig.do(cmd.SetMode(session=SESSION, mode="plan"), BOB)
     status = {"type": "system", "subtype": "status", "status": None, "uuid": "s-1"}
@@ -289,7 +289,7 @@ async def test_a_mode_that_the_agent_reports_behind_its_answer_is_no_news(rig: C
 
 
 @pytest.mark.rules("S004-169")
-async def test_modes_are_checked_by_us(rig: CoreHarness) -> None:
+async def test_modes_are_checked_by_the_gateway(rig: CoreHarness) -> None:
     await rig.working("one")
     for mode in ("nonsense", "bypassPermissions", "delegate"):
         with pytest.raises(BadMode):
@@ -299,7 +299,7 @@ async def test_modes_are_checked_by_us(rig: CoreHarness) -> None:
         await rig.do(cmd.SetMode(session=CHILD, mode="bypassPermissions"))
 
 
-async def test_our_policy_does_not_follow_an_agent_into_bypass(rig: CoreHarness) -> None:
+async def test_the_policy_does_not_follow_an_agent_into_bypass(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     status = {"type": "system", "subtype": "status", "status": None, "uuid": "s-1"}
     await agent.say(status | {"permissionMode": "bypassPermissions"})
@@ -385,7 +385,7 @@ async def test_a_title_is_printable_text(rig: CoreHarness) -> None:
             await rig.do(cmd.Rename(session=SESSION, title=title))
 
 
-async def test_a_closed_session_has_no_process_and_can_go_on(rig: CoreHarness) -> None:
+async def test_a_closed_session_has_no_process_and_can_continue(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.result()
     await rig.do(cmd.Close(session=SESSION))
@@ -412,7 +412,7 @@ async def test_a_deleted_session_leaves_a_tombstone(rig: CoreHarness) -> None:
         await rig.open()
 
 
-async def test_the_gateways_own_control_requests_are_not_a_clients(rig: CoreHarness) -> None:
+async def test_clients_may_not_send_the_gateways_own_control_requests(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     for subtype in ("initialize", "mcp_set_servers", "set_permission_mode", "hook_callback"):
         with pytest.raises(NotAllowed):
@@ -424,7 +424,7 @@ async def test_the_gateways_own_control_requests_are_not_a_clients(rig: CoreHarn
         await rig.do(cmd.Control(session=SESSION, subtype="mcp_status"), BOB)
 
 
-async def test_rewinding_is_told_unless_it_was_a_dry_run(rig: CoreHarness) -> None:
+async def test_a_rewind_is_logged_unless_it_was_a_dry_run(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.result()
     agent.control_answer = {"canRewind": True, "filesChanged": ["a"]}
@@ -436,7 +436,7 @@ async def test_rewinding_is_told_unless_it_was_a_dry_run(rig: CoreHarness) -> No
     assert (await rig.kinds())[-1] == "rewound"
 
 
-async def test_a_fork_shows_its_parents_past_and_resumes_it_under_an_id_of_its_own(rig: CoreHarness) -> None:
+async def test_a_fork_shows_its_parents_history_and_resumes_it_under_a_new_id(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.text("first answer")
     await agent.result()
@@ -475,7 +475,7 @@ async def test_a_fork_at_a_message_ends_with_its_turn(rig: CoreHarness) -> None:
     assert second.launch.resume_at == answer.id.split("/")[0]
 
 
-async def test_idle_processes_are_ended_and_busy_ones_never(rig: CoreHarness) -> None:
+async def test_idle_processes_are_stopped_and_busy_ones_never(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     lived = []
     await rig.clock.advance(3600)
@@ -487,14 +487,14 @@ async def test_idle_processes_are_ended_and_busy_ones_never(rig: CoreHarness) ->
     await rig.registry.sweep()
     lived.append(not agent.gone)
     assert lived == [True, True, False], "a turn was open; it was used just now; it has idled"
-    # The gateway's own sweep may have been first, and be still at it.
+    # The gateway's own sweep may have come first and may still be running.
     await rig.until(lambda: rig.loaded().supervisor.agent is None)
     exited = (await rig.log())[-1]
     assert isinstance(exited, ev.AgentExited)
     assert (exited.reason, exited.expected) == ("idle", True)
 
 
-async def test_a_process_that_a_person_sits_before_is_not_ended_for_being_idle(rig: CoreHarness) -> None:
+async def test_a_process_with_a_person_at_its_terminal_is_not_stopped_when_idle(rig: CoreHarness) -> None:
     agent = await rig.working("one")
     await agent.result()
     agent.attended = True
@@ -526,7 +526,7 @@ async def test_the_least_recently_used_process_makes_room(rig: CoreHarness) -> N
     assert [agent.gone for agent in rig.kind.agents] == [True, False, False]
 
 
-async def test_scopes_rule_whatever_the_command(rig: CoreHarness) -> None:
+async def test_every_command_needs_its_scope(rig: CoreHarness) -> None:
     await rig.open()
     viewer = Identity("v", "v", "v", frozenset({"view"}))
     for command in (
@@ -540,7 +540,7 @@ async def test_scopes_rule_whatever_the_command(rig: CoreHarness) -> None:
             await rig.do(command, viewer)
 
 
-async def test_a_store_that_is_unavailable_slows_the_agent_and_loses_nothing(
+async def test_an_unavailable_store_slows_the_agent_and_loses_nothing(
     rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await rig.working("one")
@@ -555,15 +555,15 @@ async def test_a_store_that_is_unavailable_slows_the_agent_and_loses_nothing(
         return await append(*args)
 
     monkeypatch.setattr(rig.store, "append", failing)
-    said = asyncio.create_task(agent.text("slow"))
+    emitting = asyncio.create_task(agent.text("slow"))
     for _ in range(3):
-        await rig.until(lambda: rig.clock.waiting >= 2 or said.done())
+        await rig.until(lambda: rig.clock.waiting >= 2 or emitting.done())
         await rig.clock.advance(1)
-    await said
+    await emitting
     assert [event.text for event in await rig.log() if isinstance(event, ev.Text)] == ["slow"]
 
 
-async def test_whoever_asks_is_told_while_the_agents_words_wait_for_the_store(
+async def test_callers_get_the_store_error_while_the_agents_records_wait_for_the_store(
     rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await rig.working("one")
@@ -576,7 +576,7 @@ async def test_whoever_asks_is_told_while_the_agents_words_wait_for_the_store(
         raise Unavailable("The disk is full.")
 
     monkeypatch.setattr(rig.store, "append", failing)
-    said = asyncio.create_task(agent.text("slow"))
+    emitting = asyncio.create_task(agent.text("slow"))
     await tried.wait()
     early = asyncio.create_task(rig.send("while it is tried"))
     await asyncio.sleep(0)
@@ -587,13 +587,13 @@ async def test_whoever_asks_is_told_while_the_agents_words_wait_for_the_store(
         await rig.send("while it waits")
     monkeypatch.setattr(rig.store, "append", append)
     await rig.clock.advance(1)
-    await said
+    await emitting
     await rig.send("later")
     queued = [event for event in await rig.log() if isinstance(event, ev.MessageQueued)]
     assert len(queued) == 2
 
 
-async def test_a_gateway_that_ends_does_not_wait_for_the_store(
+async def test_a_stopping_gateway_does_not_wait_for_the_store(
     rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await rig.working("one")
@@ -603,17 +603,17 @@ async def test_a_gateway_that_ends_does_not_wait_for_the_store(
 
     monkeypatch.setattr(rig.store, "append", failing)
     waiting = rig.clock.waiting
-    said = asyncio.create_task(agent.text("never stored"))
+    emitting = asyncio.create_task(agent.text("never stored"))
     await rig.until(lambda: rig.clock.waiting > waiting)
     stopping = asyncio.create_task(rig.registry.stop())
     await rig.until(lambda: agent.gone)
     await rig.clock.advance(1)
     await stopping
     with pytest.raises(Unavailable):
-        await said
+        await emitting
 
 
-async def test_names_of_people_are_on_what_they_did(rig: CoreHarness) -> None:
+async def test_events_carry_the_name_of_their_user(rig: CoreHarness) -> None:
     await rig.open()
     await rig.do(cmd.Rename(session=SESSION, title="By Bob"), BOB)
     changed = (await rig.log())[-1]

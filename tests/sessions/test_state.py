@@ -1,4 +1,4 @@
-"""The state of a session is a fold of its events."""
+"""A session's state is the result of reducing its events."""
 
 from typing import get_args
 
@@ -122,7 +122,7 @@ def test_a_turn_adds_its_cost_and_tokens() -> None:
     assert (state.turns, state.turn, state.cost_usd, state.input_tokens, state.output_tokens) == (1, None, 0.5, 8, 2)
 
 
-def test_settings_follow_what_took_effect() -> None:
+def test_settings_follow_the_changes_that_took_effect() -> None:
     state = fold(
         ev.ModeChanged(id=EventId("a"), mode="plan"),
         ev.ModelChanged(id=EventId("b"), model="opus"),
@@ -135,7 +135,7 @@ def test_settings_follow_what_took_effect() -> None:
     assert replaced.archived
 
 
-def test_a_fork_has_its_parents_past_but_not_what_was_under_way() -> None:
+def test_a_fork_has_its_parents_history_but_not_its_open_work() -> None:
     parent = fold(
         ev.SessionOpened(id=EventId("o"), cwd="/srv", agent="demo"),
         ev.AgentReady(id=EventId("r"), agent_session="agent-1", model="m"),
@@ -166,7 +166,7 @@ def test_a_closed_session_is_open_again_when_its_agent_starts() -> None:
     assert fold(ev.AgentStarted(id=EventId("a"), agent="demo", pid=1), state=state).phase == "idle"
 
 
-def test_words_of_a_subagent_are_not_the_sessions_prompt() -> None:
+def test_a_subagents_prompt_is_not_the_sessions_prompt() -> None:
     inner = ev.UserMessage(
         id=EventId("u"),
         message=MessageId("m"),
@@ -179,7 +179,7 @@ def test_words_of_a_subagent_are_not_the_sessions_prompt() -> None:
 
 @pytest.mark.parametrize("kind", get_args(ev.Event), ids=lambda kind: kind.__name__)
 def test_every_kind_of_event_can_be_folded(kind: type[ev.Event]) -> None:
-    """A new kind that nobody has decided about fails here, besides the type check."""
+    """A new kind without a decision fails here, in addition to the type check."""
     fields = {}
     for field in msgspec.structs.fields(kind):
         if field.required:

@@ -1,4 +1,4 @@
-"""The tree of a conversation and the fold that tells whether it is at work."""
+"""The tree of a conversation, and the reducer that shows whether it is working."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_a_parent_may_come_after_its_child() -> None:
     assert shape(tree([row("b", "a"), row("c", "b"), row("a")])) == [("a", [("b", ["c"])])]
 
 
-def test_rows_without_a_uuid_are_no_nodes_and_of_a_repeated_one_the_first_counts() -> None:
+def test_rows_without_a_uuid_are_not_nodes_and_the_first_of_a_repeated_uuid_counts() -> None:
     rows = [{"type": "summary", "summary": "s"}, row("a", text=1), row("a", "b", text=2), {"uuid": 5}, {"uuid": ""}]
     assert [(node.uuid, node.row["text"]) for node in walk(tree(rows))] == [("a", 1)]
 
@@ -55,7 +55,7 @@ def test_a_fork_is_a_sibling() -> None:
     assert branch(rows, "unknown") == []
 
 
-def test_circles_end_and_lose_nobody() -> None:
+def test_cycles_end_and_lose_no_row() -> None:
     rows = [row("x", "y"), row("a", "b"), row("b", "c"), row("c", "a"), row("y"), row("self", "self"), row("d", "c")]
     assert sorted(node.uuid for node in walk(tree(rows))) == sorted(item["uuid"] for item in rows)
     assert [item["uuid"] for item in branch(rows, "b")] == ["a", "c", "b"]
@@ -82,7 +82,7 @@ def test_a_thread_of_100_000_rows_is_walked() -> None:
     assert len(branch(rows, "99999")) == 100_000
 
 
-# --- at work or not ---------------------------------------------------------------------------------------
+# --- working or not ---------------------------------------------------------------------------------------
 
 
 def says(*kinds: str) -> Row:
@@ -110,7 +110,7 @@ def test_work_begins_with_a_user_row_or_progress() -> None:
 
 
 @pytest.mark.rules("S000-026", "S000-027", "S000-028", "S000-029", "S000-036")
-def test_an_answer_with_tools_goes_on_and_one_without_ends() -> None:
+def test_an_answer_with_tools_continues_and_one_without_ends() -> None:
     assert folded(USER, says("text", "tool_use")) == Working(True, True, True)
     assert folded(USER, says("tool_use"), RESULT, says("text")) == Working(False, False, False)
     for odd in ({"type": "assistant"}, {"type": "assistant", "message": {}}, {"type": "assistant", "message": 5}):

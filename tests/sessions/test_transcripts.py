@@ -30,7 +30,7 @@ from sessions.transcript_harness import FOUND, TranscriptHarness
 
 OTHER_ID = SessionId(OTHER)
 WRITTEN_AT = 1_672_628_405_000
-"""Seconds after the first rows that `Writer` writes."""
+"""A few seconds after the first rows that `Writer` writes."""
 
 
 @contextlib.asynccontextmanager
@@ -44,7 +44,7 @@ async def running(folder: Path, **fields: Any) -> AsyncIterator[TranscriptHarnes
 
 
 async def eventually(true: Any) -> Any:
-    """Wait for what another task does, bounded."""
+    """Wait until another task makes the condition true, with a time limit."""
     async with asyncio.timeout(PATIENCE):
         while not (found := await true()):
             await asyncio.sleep(0.002)
@@ -101,7 +101,7 @@ async def test_a_file_that_has_not_changed_is_not_opened_again(tmp_path: Path, m
         assert opened == []
 
 
-async def test_a_file_that_is_gone_leaves_the_list_unless_it_was_opened(tmp_path: Path) -> None:
+async def test_a_session_whose_file_is_gone_leaves_the_list_unless_it_was_opened(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         rig.home.write(conversation("one"))
         rig.home.write(conversation("two", OTHER), OTHER)
@@ -119,7 +119,7 @@ async def _gone(rig: TranscriptHarness) -> bool:
     return len(await rig.listed()) == 1
 
 
-async def test_a_deleted_one_does_not_come_back_and_its_file_stays(tmp_path: Path) -> None:
+async def test_a_deleted_session_does_not_come_back_and_its_file_stays(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         path = rig.home.write(conversation("one"))
         await rig.start()
@@ -151,7 +151,7 @@ def noting(call: Any, touched: list[str]) -> Any:
 
 
 async def test_idle_files_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are: no timer of theirs, and in a day nobody looks at one."""
+    """However many files there are: they have no timers, and no file is read in a day."""
     waiting = []
     for number, count in enumerate((1, 60)):
         folder = tmp_path / str(number)
@@ -176,7 +176,7 @@ async def test_idle_files_cost_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 async def _asleep(rig: TranscriptHarness) -> None:
-    """Both that are done from time to time sleep: the sweep of idle sessions, and the look at the archive."""
+    """Wait until both periodic tasks sleep: the sweep of idle sessions and the archive's check."""
     await rig.until(lambda: rig.clock.waiting >= 2)
 
 
@@ -184,7 +184,7 @@ async def _asleep(rig: TranscriptHarness) -> None:
 
 
 @pytest.mark.rules("S000-010", "S000-012", "S001-008")
-async def test_opening_one_reads_it_into_its_log_with_its_own_times(tmp_path: Path) -> None:
+async def test_opening_a_session_reads_it_into_its_log_with_its_own_times(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         rows = conversation("hello")
         rig.home.write(rows)
@@ -205,7 +205,7 @@ async def test_opening_one_reads_it_into_its_log_with_its_own_times(tmp_path: Pa
         assert {entry.origin for entry in page.entries if entry.raw} == {"transcript"}
 
 
-async def test_opening_it_again_reads_nothing_again(tmp_path: Path) -> None:
+async def test_opening_a_session_again_reads_nothing_again(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(conversation("hello"))
         await rig.start()
@@ -216,7 +216,7 @@ async def test_opening_it_again_reads_nothing_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.rules("S001-075", "S001-076", "S001-109", "S001-120")
-async def test_after_a_restart_only_what_was_added_is_told(tmp_path: Path) -> None:
+async def test_after_a_restart_only_added_rows_are_emitted(tmp_path: Path) -> None:
     write = Writer()
     async with running(tmp_path, watch=False) as rig:
         rig.home.write([write.prompt("one"), write.text("first")])
@@ -234,8 +234,8 @@ async def test_after_a_restart_only_what_was_added_is_told(tmp_path: Path) -> No
         assert len({event.id for event in after}) == len(after)
 
 
-async def test_what_was_written_while_no_gateway_ran_is_told_when_one_does(tmp_path: Path) -> None:
-    """The turn that another program was in goes on: it is not taken for one of ours that was lost."""
+async def test_rows_written_while_the_gateway_was_down_are_emitted_after_its_start(tmp_path: Path) -> None:
+    """The turn of the other program continues: it is not mistaken for a lost turn of the gateway."""
     write = Writer()
     async with running(tmp_path) as rig:
         rig.clock = ManualClock(WRITTEN_AT)
@@ -252,12 +252,12 @@ async def test_what_was_written_while_no_gateway_ran_is_told_when_one_does(tmp_p
 
 
 async def _rests(rig: TranscriptHarness) -> bool:
-    """Time goes by until the turn is found to be over."""
+    """Advance the clock; true when the turn has ended."""
     await rig.clock.advance(1)
     return (await rig.view()).summary.state == "idle"
 
 
-async def test_a_restart_in_the_middle_of_an_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: Any) -> None:
+async def test_a_restart_in_the_middle_of_an_import_continues_at_its_position(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("fairlead.agents.claude.transcripts.reader.BATCH_ROWS", 3)
     write = Writer()
     rows = [row for number in range(20) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
@@ -291,7 +291,7 @@ async def _nothing_to_fill(rig: TranscriptHarness) -> bool:
     return not await rig.store.documents.list("transcript-filling")
 
 
-async def test_what_a_person_calls_it_stays_and_else_the_summary_is_its_title(tmp_path: Path) -> None:
+async def test_a_title_set_by_a_user_stays_and_otherwise_the_summary_is_the_title(tmp_path: Path) -> None:
     summary = {"type": "summary", "summary": "about tests", "leafUuid": "l"}
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(conversation("hello"))
@@ -308,7 +308,7 @@ async def test_what_a_person_calls_it_stays_and_else_the_summary_is_its_title(tm
 
 
 @pytest.mark.rules("S000-199")
-async def test_sending_to_one_resumes_it(tmp_path: Path) -> None:
+async def test_sending_to_a_found_session_resumes_it(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(conversation("hello", cwd=str(rig.cwd)))
         await rig.start()
@@ -321,7 +321,7 @@ async def test_sending_to_one_resumes_it(tmp_path: Path) -> None:
         assert await agent.prompted() == "go on"
 
 
-async def test_one_that_worked_outside_the_roots_can_be_read_and_not_resumed(tmp_path: Path) -> None:
+async def test_a_session_outside_the_roots_can_be_read_and_not_resumed(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(conversation("hello", cwd="/etc"))
         await rig.start()
@@ -332,7 +332,7 @@ async def test_one_that_worked_outside_the_roots_can_be_read_and_not_resumed(tmp
         assert rig.kind.agents == []
 
 
-async def test_a_large_one_is_there_at_once_and_fills_by_itself(tmp_path: Path, monkeypatch: Any) -> None:
+async def test_a_large_session_opens_at_once_and_fills_in_the_background(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", 1000)
     write = Writer()
     rows = [row for number in range(500) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
@@ -348,10 +348,10 @@ async def test_a_large_one_is_there_at_once_and_fills_by_itself(tmp_path: Path, 
         watch.close()
 
 
-# --- a glance ------------------------------------------------------------------------------------------------
+# --- previews ------------------------------------------------------------------------------------------------
 
 
-async def test_a_glance_shows_the_end_without_opening(tmp_path: Path) -> None:
+async def test_a_preview_shows_the_end_without_opening_the_session(tmp_path: Path) -> None:
     write = Writer()
     rows = [row for number in range(300) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
     async with running(tmp_path, watch=False) as rig:
@@ -372,8 +372,8 @@ async def test_a_glance_shows_the_end_without_opening(tmp_path: Path) -> None:
 
 
 @pytest.mark.rules("S000-014", "S000-015", "S000-149", "S000-223", "S001-116")
-async def test_what_another_program_writes_reaches_those_who_watch(tmp_path: Path) -> None:
-    """The clock stands still: no interval of any length has to pass."""
+async def test_rows_of_another_program_reach_subscribers(tmp_path: Path) -> None:
+    """The clock does not advance: no interval has to pass."""
     write = Writer()
     other = Writer(OTHER)
     async with running(tmp_path) as rig:
@@ -396,7 +396,7 @@ async def _has(rig: TranscriptHarness, session: SessionId, text: str) -> bool:
     return text in await rig.said(session)
 
 
-async def test_one_that_takes_long_to_read_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_that_is_slow_to_read_delays_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, other = Writer(), Writer(OTHER)
     async with running(tmp_path) as rig:
         rig.home.write([write.prompt("one")])
@@ -436,8 +436,8 @@ async def test_a_subagents_file_is_followed_too(tmp_path: Path) -> None:
         assert all(event.subagent is not None for event in texts)
 
 
-async def test_a_subagents_file_beside_its_session_is_followed_too(tmp_path: Path) -> None:
-    """As older versions wrote them; its call is known by the result alone, which comes last."""
+async def test_a_subagents_file_next_to_its_session_is_followed_too(tmp_path: Path) -> None:
+    """As older versions wrote them; the call is known only from the result, which comes last."""
     write = Writer(version="2.0.20")
     async with running(tmp_path) as rig:
         rig.home.write([write.prompt("one")])
@@ -453,7 +453,7 @@ async def test_a_subagents_file_beside_its_session_is_followed_too(tmp_path: Pat
 
 
 @pytest.mark.rules("S001-007", "S001-111", "S001-112", "S001-121")
-async def test_rows_that_come_again_are_told_once(tmp_path: Path) -> None:
+async def test_repeated_rows_are_emitted_once(tmp_path: Path) -> None:
     write = Writer()
     rows = [write.prompt("one"), write.text("first"), {"type": "summary", "summary": "s", "leafUuid": "l"}]
     rows.append(write.row("system", subtype="informational", content="note", level="info"))
@@ -464,7 +464,7 @@ async def test_rows_that_come_again_are_told_once(tmp_path: Path) -> None:
         await rig.keeper.listing.scan()
         head = (await rig.view()).head
         rig.home.write([*rows, *side])
-        # The uuid is what counts, whatever else the row says.
+        # Only the uuid counts, whatever else the row contains.
         for row, other in (
             (rows[0], write.prompt("else")),
             (rows[1], write.text("else")),
@@ -481,7 +481,7 @@ async def test_rows_that_come_again_are_told_once(tmp_path: Path) -> None:
         assert (await rig.said()).count("first") == 2
 
 
-async def test_a_file_cut_short_or_replaced_tells_nothing_twice(tmp_path: Path) -> None:
+async def test_a_truncated_or_replaced_file_emits_nothing_twice(tmp_path: Path) -> None:
     write = Writer()
     rows = [row for number in range(30) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
     async with running(tmp_path, watch=False) as rig:
@@ -495,14 +495,14 @@ async def test_a_file_cut_short_or_replaced_tells_nothing_twice(tmp_path: Path) 
         new.write_bytes(lines([*rows[:4], write.text("another way")]))
         os.replace(new, path)
         await rig.keeper.follow(FOUND)
-        said = await rig.said()
-        assert len(said) == 61
-        assert said[-1] == "another way"
+        messages = await rig.said()
+        assert len(messages) == 61
+        assert messages[-1] == "another way"
         events = await rig.log(FOUND)
         assert len({event.id for event in events}) == len(events)
 
 
-async def test_a_copy_with_the_same_content_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_copy_with_the_same_content_continues_at_its_position(tmp_path: Path) -> None:
     write = Writer()
     async with running(tmp_path, watch=False) as rig:
         path = rig.home.write([write.prompt("one"), write.text("first")])
@@ -516,12 +516,12 @@ async def test_a_copy_with_the_same_content_goes_on_where_it_was(tmp_path: Path)
         await rig.keeper.listing.scan()
         await rig.keeper.follow(FOUND)
         assert (await rig.said())[-1] == "moved"
-        # A turn of its own, since the one before is over, and its words.
+        # A new turn, since the one before is over, and its text.
         assert (await rig.view()).head == head + 2
 
 
-async def test_a_session_that_goes_on_in_another_folder_tells_nothing_twice(tmp_path: Path) -> None:
-    """More rows than the interpreter remembers: what the copy repeats is known by the log alone."""
+async def test_a_session_that_continues_in_another_folder_emits_nothing_twice(tmp_path: Path) -> None:
+    """More rows than the interpreter remembers: repeated rows are recognised by the log alone."""
     write = Writer()
     rows = [row for number in range(2300) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
     async with running(tmp_path) as rig:
@@ -545,7 +545,7 @@ async def test_a_session_that_goes_on_in_another_folder_tells_nothing_twice(tmp_
         assert (await rig.view()).head == head + 4
 
 
-async def test_our_own_session_is_left_to_its_wire(tmp_path: Path) -> None:
+async def test_a_session_that_runs_here_is_read_only_from_its_wire(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
         agent = await rig.working("hello")
@@ -617,7 +617,7 @@ async def _resolved(rig: TranscriptHarness) -> bool:
 
 
 async def _pass(rig: TranscriptHarness, seconds: float) -> None:
-    """Let time go by for a session whose rest is waited for, until all that was begun by it is done."""
+    """Advance the clock for a session with a turn timeout, and wait until all tasks started by it are done."""
     await rig.until(lambda: FOUND in rig.keeper.turn_timeouts._due)
     working = set(rig.keeper._tasks)
     await rig.clock.advance(seconds)
@@ -625,7 +625,7 @@ async def _pass(rig: TranscriptHarness, seconds: float) -> None:
         await asyncio.wait(begun)
 
 
-def test_the_end_of_a_turn_has_the_same_id_whoever_notices_it() -> None:
+def test_the_end_of_a_turn_has_the_same_id_however_it_is_detected() -> None:
     write = Writer()
     rows = [write.prompt("one"), write.text("done"), write.prompt("two")]
     ids = []
@@ -643,7 +643,7 @@ def test_the_end_of_a_turn_has_the_same_id_whoever_notices_it() -> None:
 # --- import and archive ---------------------------------------------------------------------------------------------
 
 
-async def test_damage_is_read_around_kept_and_reported(tmp_path: Path) -> None:
+async def test_damaged_rows_are_skipped_stored_and_reported(tmp_path: Path) -> None:
     write = Writer()
     one, two, three, four = (
         line(row) for row in (write.prompt("one"), write.text("two"), write.text("3"), write.text("4"))
@@ -691,7 +691,7 @@ for row in sys.stdin.buffer.read().splitlines(keepends=True)[:count]:
 
 @pytest.mark.process
 async def test_two_programs_that_write_one_file_at_the_same_time(tmp_path: Path) -> None:
-    """One writes whole rows, the other each in two pieces: what is torn is kept and reported, all else is told."""
+    """One program writes whole rows, the other splits each row: torn rows are stored and reported, others emitted."""
     ours, theirs = Writer(), Writer("the other program")
     whole = [ours.prompt(f"whole {number}") for number in range(150)]
     torn = [theirs.prompt(f"torn {number}") for number in range(150)]
@@ -712,8 +712,8 @@ async def test_two_programs_that_write_one_file_at_the_same_time(tmp_path: Path)
             assert await process.wait() == 0
         rig.home.write([ours.prompt("last")])
         await eventually(lambda: _has(rig, FOUND, "> last"))
-        said = await rig.said()
-        assert [words for words in said if words.startswith("> whole")] == [f"> whole {n}" for n in range(150)]
+        messages = await rig.said()
+        assert [words for words in messages if words.startswith("> whole")] == [f"> whole {n}" for n in range(150)]
         events = await rig.log(FOUND)
         assert len({event.id for event in events}) == len(events)
         page = await rig.store.read(FOUND, 0, 10_000)
@@ -749,7 +749,7 @@ async def test_a_file_elsewhere_is_imported_by_its_path(tmp_path: Path) -> None:
         assert again.events == 0
 
 
-async def test_what_cannot_be_imported_says_why(tmp_path: Path) -> None:
+async def test_a_failed_import_gives_its_reason(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         await rig.start()
         with pytest.raises(BadRequest):
@@ -791,12 +791,12 @@ async def test_nothing_is_archived_without_consent_and_all_with_it(tmp_path: Pat
         assert {summary.state for summary in await rig.listed()} == {TRANSCRIPT}
         assert (await ask(ANN, ArchiveTranscripts(True))).on is True
         await eventually(lambda: _states(rig, {"idle"}))
-        await eventually(lambda: _said(rig, ["> one", "answer to one"]))
+        await eventually(lambda: _has_messages(rig, ["> one", "answer to one"]))
         rig.home.path().unlink()
         assert await rig.said() == ["> one", "answer to one"]
 
 
-async def _said(rig: TranscriptHarness, wanted: list[str]) -> bool:
+async def _has_messages(rig: TranscriptHarness, wanted: list[str]) -> bool:
     return await rig.said() == wanted
 
 

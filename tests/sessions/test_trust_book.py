@@ -1,4 +1,4 @@
-"""Trusted folders: as they were shown, until a file changes."""
+"""Trusted folders: trusted as they were shown, until a file changes."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ async def test_a_changed_file_asks_again(book: TrustedFolders, project: Path) ->
         await book.trust(ANN, str(project), report.digest)
 
 
-async def test_trust_can_be_taken_back(book: TrustedFolders, project: Path) -> None:
+async def test_trust_can_be_revoked(book: TrustedFolders, project: Path) -> None:
     report = await book.inspect(ANN, str(project))
     await book.trust(ANN, str(project), report.digest)
     assert await book.untrust(ANN, str(project))

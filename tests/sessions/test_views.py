@@ -1,5 +1,5 @@
-"""Views with a memory: their rows are numbered without holes, stored before they are sent, and the same however often
-and wherever the gateway was killed."""
+"""Projections with a checkpoint: their rows are numbered without gaps, stored before they are sent, and the same
+however often and wherever the gateway was killed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -37,7 +37,7 @@ class Memory(msgspec.Struct):
 
 
 class TallyFold:
-    """Rows `n kind`; deltas pass; a tool's row is replaced when the tool has ended. The n shows what it remembers."""
+    """Rows `n kind`; deltas are transient; a tool's row is replaced when the tool ends. The n shows the state."""
 
     def __init__(self) -> None:
         self.memory = Memory()
@@ -81,7 +81,7 @@ class Tally:
 
 
 class Shown:
-    """A variant: rows as `ordinal:data`, what passes as it is."""
+    """An encoder: rows as `ordinal:data`, transient frames unchanged."""
 
     def __init__(self) -> None:
         self.encoded = 0
@@ -97,7 +97,7 @@ class Shown:
 
 
 class Desk:
-    """One session's log and the toy view over it; `restart` as after a kill -9."""
+    """One session's log and the test projection over it; `restart` acts as after a kill -9."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -131,12 +131,12 @@ class Desk:
         entries = [NewEntry(self.head + n, n, kind, b"{}") for n, kind in enumerate(kinds, 1)]
         prev = self.head
         self.head = await self.store.append(self.lease, Batch(entries=tuple(entries)), self.head)
-        told = []
+        published = []
         for entry in entries:
-            told.append(Entry(entry.seq, prev, entry.at, entry.kind, entry.event))
+            published.append(Entry(entry.seq, prev, entry.at, entry.kind, entry.event))
             prev = entry.seq
         if publish:
-            self.feed.publish(told)
+            self.feed.publish(published)
 
     async def level(self) -> int:
         return await asyncio.wait_for(self.projector.wait_until(self.head, lambda level: level.head), PATIENCE)
@@ -170,21 +170,21 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 async def live(*watchers: Subscription) -> None:
-    """Until they have read history and are told what happens."""
+    """Wait until the subscriptions have read history and are live."""
     async with asyncio.timeout(PATIENCE):
         while not all(watcher.live for watcher in watchers):
             await asyncio.sleep(0.002)
 
 
 async def until(socket: Socket, end: bytes) -> list[str]:
-    """What the socket got, once it ends so."""
+    """Wait until the socket's output ends with `end`, and return its lines."""
     async with asyncio.timeout(PATIENCE):
         while not socket.sent.endswith(end):
             await asyncio.sleep(0.002)
     return socket.sent.decode().splitlines()
 
 
-async def test_history_and_what_happens_then_are_numbered_without_holes(desk: Desk) -> None:
+async def test_history_and_live_rows_are_numbered_without_gaps(desk: Desk) -> None:
     await desk.append("text", "delta", "twice", "quiet")
     socket = Socket()
     assert await desk.level() == 3
@@ -193,7 +193,7 @@ async def test_history_and_what_happens_then_are_numbered_without_holes(desk: De
     assert await until(socket, b"~7\n") == ["1:1 text", "2:2 twice", "3:3 again", "~5", "4:4 text", "~7"]
 
 
-async def test_a_row_is_stored_before_anybody_is_sent_it(desk: Desk) -> None:
+async def test_a_row_is_stored_before_it_is_sent(desk: Desk) -> None:
     await desk.append("text")
     await desk.level()
     stored: list[int] = []
@@ -205,7 +205,7 @@ async def test_a_row_is_stored_before_anybody_is_sent_it(desk: Desk) -> None:
         assert b"2:" not in socket.sent
         stored.append(derived.head)
 
-    desk.store.write_projection = slowly  # type: ignore[method-assign]  # looked at on its way
+    desk.store.write_projection = slowly  # type: ignore[method-assign]  # observed
     socket = Socket()
     desk.watch(socket, 0)
     await desk.append("text")
@@ -213,7 +213,7 @@ async def test_a_row_is_stored_before_anybody_is_sent_it(desk: Desk) -> None:
     assert stored == [2]
 
 
-async def test_one_derive_is_in_flight_and_what_comes_meanwhile_goes_together(desk: Desk) -> None:
+async def test_one_write_is_in_flight_and_later_rows_are_batched(desk: Desk) -> None:
     await desk.append("text")
     await desk.level()
     gate, calls = asyncio.Event(), []
@@ -224,7 +224,7 @@ async def test_one_derive_is_in_flight_and_what_comes_meanwhile_goes_together(de
         await gate.wait()
         await derive(session, view, derived, expected)
 
-    desk.store.write_projection = held  # type: ignore[method-assign]  # held until the test says so
+    desk.store.write_projection = held  # type: ignore[method-assign]  # held until the test releases it
     await desk.append("text")
     while not calls:
         await asyncio.sleep(0)
@@ -235,17 +235,17 @@ async def test_one_derive_is_in_flight_and_what_comes_meanwhile_goes_together(de
     assert calls == [1, 4]
 
 
-async def test_what_only_passes_is_not_written_down(desk: Desk) -> None:
+async def test_transient_frames_are_not_stored(desk: Desk) -> None:
     await desk.append("text")
     await desk.level()
     socket = Socket()
     await live(desk.watch(socket, 1))
-    desk.store.write_projection = None  # type: ignore[method-assign,assignment]  # whoever calls it fails
+    desk.store.write_projection = None  # type: ignore[method-assign,assignment]  # a call fails
     await desk.append("delta", "delta", "quiet")
     assert await until(socket, b"~3\n") == ["~2", "~3"]
 
 
-async def test_a_row_is_encoded_once_whatever_the_number_of_watchers(desk: Desk) -> None:
+async def test_a_row_is_encoded_once_for_any_number_of_subscribers(desk: Desk) -> None:
     await desk.level()
     variant, sockets = Shown(), [Socket() for _ in range(20)]
     watchers = [desk.watch(socket, 0, variant) for socket in sockets]
@@ -257,7 +257,7 @@ async def test_a_row_is_encoded_once_whatever_the_number_of_watchers(desk: Desk)
     assert desk.projector.feed.encoded == 3
 
 
-async def test_a_slow_reader_gets_every_row_and_goes_without_what_passes(desk: Desk) -> None:
+async def test_a_slow_subscriber_gets_every_row_and_no_transient_frames(desk: Desk) -> None:
     await desk.level()
     socket = Socket()
     found = desk.watch(socket, 0)
@@ -273,12 +273,14 @@ async def test_a_slow_reader_gets_every_row_and_goes_without_what_passes(desk: D
     assert len(socket.sent.splitlines()) == 30
 
 
-async def test_a_replaced_row_is_found_in_its_old_place(desk: Desk) -> None:
+async def test_a_replaced_row_keeps_its_position(desk: Desk) -> None:
     await desk.append("tool", "text", "end")
     assert [row[2] for row in await desk.rows()] == [b"ended by 3", b"2 text", b"3 end"]
 
 
-async def test_too_much_that_waits_is_read_from_the_log(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_entries_beyond_the_buffer_limit_are_read_from_the_log(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(views, "WAITING", 20)
     await desk.append("text")
     await desk.level()
@@ -289,7 +291,7 @@ async def test_too_much_that_waits_is_read_from_the_log(desk: Desk, monkeypatch:
         await gate.wait()
         await derive(session, view, derived, expected)
 
-    desk.store.write_projection = held  # type: ignore[method-assign]  # held until the test says so
+    desk.store.write_projection = held  # type: ignore[method-assign]  # held until the test releases it
     for _ in range(50):
         await desk.append("text", "delta")
         assert desk.projector._waiting_bytes <= 20
@@ -297,7 +299,7 @@ async def test_too_much_that_waits_is_read_from_the_log(desk: Desk, monkeypatch:
     assert await desk.level() == 51
 
 
-async def test_a_store_that_is_unavailable_is_waited_out(desk: Desk) -> None:
+async def test_the_projector_waits_for_an_unavailable_store(desk: Desk) -> None:
     derive, failures = desk.store.write_projection, [1, 2, 3]
 
     async def failing(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
@@ -316,7 +318,7 @@ async def test_a_store_that_is_unavailable_is_waited_out(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("more", [1, 250])
-async def test_another_writer_of_the_same_view_is_taken_up(desk: Desk, more: int) -> None:
+async def test_rows_of_another_writer_of_the_same_projection_are_picked_up(desk: Desk, more: int) -> None:
     await desk.append("text")
     await desk.level()
     socket = Socket()
@@ -333,7 +335,7 @@ async def test_another_writer_of_the_same_view_is_taken_up(desk: Desk, more: int
     await live(found)
 
 
-async def test_a_fault_in_a_view_is_told_to_those_who_ask_and_those_who_watch(
+async def test_a_fault_in_a_projection_is_reported_to_callers_and_subscribers(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     await desk.append("text")
@@ -348,7 +350,7 @@ async def test_a_fault_in_a_view_is_told_to_those_who_ask_and_those_who_watch(
     assert (await desk.store.rows(SESSION, "tally", 0, 10)).head == 1, "what was made before stays"
 
 
-async def test_a_memory_that_is_not_understood_is_made_again(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_checkpoint_that_cannot_be_decoded_is_rebuilt(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     await desk.append(*["text"] * 300)
     before = await desk.rows()
     folded = await desk.store.projection_state(SESSION, "tally")
@@ -365,7 +367,7 @@ async def test_a_memory_that_is_not_understood_is_made_again(desk: Desk, caplog:
     assert "is not understood" in caplog.text
 
 
-async def test_a_view_that_counts_otherwise_than_it_did_goes_on_from_the_last_ordinal(
+async def test_a_projection_that_counts_differently_continues_from_the_last_ordinal(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     await desk.append("text", "text")
@@ -378,7 +380,7 @@ async def test_a_view_that_counts_otherwise_than_it_did_goes_on_from_the_last_or
     assert "it needs another name" in caplog.text
 
 
-async def test_a_view_that_nobody_uses_is_let_go_and_goes_on_from_its_memory(desk: Desk) -> None:
+async def test_an_unused_projection_is_unloaded_and_continues_from_its_checkpoint(desk: Desk) -> None:
     await desk.append("text", "delta", "text")
     await desk.level()
     first = desk.projector
@@ -395,7 +397,7 @@ async def test_a_view_that_nobody_uses_is_let_go_and_goes_on_from_its_memory(des
     assert desk.projector is not first
 
 
-async def test_many_views_that_nobody_watches_are_not_all_kept(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_not_all_of_many_unwatched_projections_stay_loaded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "MOST_IDLE", 3)
     sessions = [new_session() for _ in range(8)]
     for session in sessions:
@@ -417,7 +419,7 @@ async def test_many_views_that_nobody_watches_are_not_all_kept(desk: Desk, monke
     assert all(feed.empty for feed in feeds.values())
 
 
-async def test_a_view_that_is_watched_is_not_let_go(desk: Desk) -> None:
+async def test_a_projection_with_a_subscriber_is_not_unloaded(desk: Desk) -> None:
     await desk.level()
     found = desk.watch(Socket(), 0)
     await desk.clock.advance(2 * UNLOAD_AFTER_S)
@@ -428,7 +430,7 @@ async def test_a_view_that_is_watched_is_not_let_go(desk: Desk) -> None:
     assert desk.feed.empty
 
 
-async def test_a_restart_reads_on_from_the_memory_and_not_from_the_first_entry(desk: Desk) -> None:
+async def test_a_restart_reads_on_from_the_checkpoint_and_not_from_the_first_entry(desk: Desk) -> None:
     await desk.append(*["text"] * 1000)
     await desk.level()
     await desk.restart()
@@ -446,7 +448,7 @@ async def test_a_restart_reads_on_from_the_memory_and_not_from_the_first_entry(d
     assert sum(read) <= 10 + views.CHECKPOINT_EVERY
 
 
-async def test_a_long_log_is_folded_while_others_have_their_turn(desk: Desk) -> None:
+async def test_reducing_a_long_log_does_not_block_other_tasks(desk: Desk) -> None:
     await desk.append(*["text"] * 5000)
     turns = 0
 
@@ -474,7 +476,7 @@ STEPS = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
-async def test_wherever_it_is_killed_the_rows_are_the_same(steps: list[Any], tmp_path_factory: Any) -> None:
+async def test_the_rows_are_the_same_wherever_the_gateway_is_killed(steps: list[Any], tmp_path_factory: Any) -> None:
     desk = await Desk(tmp_path_factory.mktemp("desk")).start()
     log: list[str] = []
     seen: dict[int, bytes] = {}
@@ -509,7 +511,7 @@ async def test_wherever_it_is_killed_the_rows_are_the_same(steps: list[Any], tmp
 
 
 def whole(log: Sequence[str]) -> list[tuple[int, int, bytes, str]]:
-    """The rows of a log that was folded in one go."""
+    """The rows of a log that was reduced in one go."""
     fold = TallyFold()
     rows: list[tuple[int, int, bytes, str]] = []
     keys: dict[str, int] = {}
@@ -527,10 +529,10 @@ def whole(log: Sequence[str]) -> list[tuple[int, int, bytes, str]]:
 
 @settings(max_examples=25, deadline=None)
 @given(log=st.lists(st.lists(KINDS, min_size=1, max_size=6), max_size=8), cut=st.integers(0, 30), data=st.data())
-async def test_the_law_a_cut_and_a_resume_give_what_a_full_replay_gives(
+async def test_a_cut_and_a_resume_give_the_same_rows_as_a_full_replay(
     log: list[list[str]], cut: int, data: st.DataObject, tmp_path_factory: Any
 ) -> None:
-    """Of rows; what passes is not in a replay. `fold` is the list of ordinals and keys: data may be replaced."""
+    """For rows only: a replay has no transient frames. Ordinals are compared, because data may be replaced."""
     desk = await Desk(tmp_path_factory.mktemp("desk")).start()
     try:
         split = data.draw(st.integers(0, len(log)))
@@ -576,7 +578,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[CoreHarness]:
     await rig.stop()
 
 
-async def test_a_view_is_asked_for_its_rows_by_place_and_by_key(rig: CoreHarness) -> None:
+async def test_rows_of_a_projection_are_read_by_position_and_by_key(rig: CoreHarness) -> None:
     agent = await rig.working()
     await agent.text("hello")
     await agent.result()
@@ -599,7 +601,7 @@ async def test_a_view_is_asked_for_its_rows_by_place_and_by_key(rig: CoreHarness
         await ask(q.ReadProjection(SessionId("99999999-0000-4000-8000-000000000000"), "tally"))
 
 
-async def test_a_cursor_of_a_view_is_an_ordinal_and_is_answered_ok_or_gap(rig: CoreHarness) -> None:
+async def test_a_projections_cursor_is_an_ordinal_and_its_verdict_is_ok_or_gap(rig: CoreHarness) -> None:
     await rig.open()
     socket = Socket()
     watch = await rig.gateway.watch(BOB, SESSION, Cursor(0), Shown(), socket, "tally")
@@ -619,7 +621,7 @@ async def test_a_cursor_of_a_view_is_an_ordinal_and_is_answered_ok_or_gap(rig: C
         await rig.gateway.watch(BOB, SESSION, None, Shown(), Socket(), "another")
 
 
-async def test_who_watches_a_view_is_present_and_hears_what_passes(rig: CoreHarness) -> None:
+async def test_a_subscriber_of_a_projection_is_present_and_gets_signals(rig: CoreHarness) -> None:
     await rig.open()
     socket, other = Socket(), Socket()
     mine = await rig.gateway.watch(BOB, SESSION, None, Shown(), socket, "tally")
@@ -635,7 +637,7 @@ async def test_who_watches_a_view_is_present_and_hears_what_passes(rig: CoreHarn
     assert other.sent.endswith(b"presence bob\n")
 
 
-async def test_a_fork_is_folded_from_its_own_log(rig: CoreHarness) -> None:
+async def test_a_fork_is_reduced_from_its_own_log(rig: CoreHarness) -> None:
     agent = await rig.working()
     await agent.text("hello")
     await agent.result()
@@ -646,7 +648,7 @@ async def test_a_fork_is_folded_from_its_own_log(rig: CoreHarness) -> None:
     assert child.head == len(await rig.log(CHILD))
 
 
-async def test_a_deleted_session_has_no_views_left(rig: CoreHarness) -> None:
+async def test_a_deleted_session_has_no_projections_left(rig: CoreHarness) -> None:
     await rig.open()
     socket = Socket()
     watch = await rig.gateway.watch(BOB, SESSION, None, Shown(), socket, "tally")

@@ -1,4 +1,4 @@
-"""kill -9 of a gateway that makes a view's rows: what a client was sent stays what it was, in its place."""
+"""kill -9 of a gateway that writes a projection's rows: rows that a client received keep their content and position."""
 
 import asyncio
 import random
@@ -111,7 +111,7 @@ async def killed_while_sending(folder: Path, seconds: float) -> list[tuple[int, 
     return sent
 
 
-async def test_what_was_sent_keeps_its_ordinal_through_kill_9(tmp_path: Path, rng: random.Random) -> None:
+async def test_sent_rows_keep_their_ordinals_through_kill_9(tmp_path: Path, rng: random.Random) -> None:
     sent: dict[int, str] = {}
     for _ in range(ROUNDS):
         for ordinal, data in await killed_while_sending(tmp_path, rng.uniform(0.0, 0.1)):

@@ -1,5 +1,5 @@
-"""Looking into a project: what is inside the roots is shown, what is not is not there, and a repository that nobody
-vouches for runs nothing."""
+"""Reading a project: paths inside the roots are shown, all others are not found, and an untrusted repository runs
+nothing."""
 
 import os
 import subprocess
@@ -38,11 +38,11 @@ class Place:
         return found
 
     async def git(self, what: str, name: str = "", count: int = 0) -> GitText | NotRepository:
-        told: GitText | NotRepository = await self.does[ReadGit](
+        output: GitText | NotRepository = await self.does[ReadGit](
             ANN,
             ReadGit(str(self.project), what, name, count),  # type: ignore[arg-type]
         )
-        return told
+        return output
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def repository(folder: Path) -> None:
     run(folder, "commit", "-m", "first")
 
 
-async def test_a_tree_has_folders_first_and_no_way_out(place: Place, tmp_path: Path) -> None:
+async def test_a_tree_lists_folders_first_and_does_not_leave_the_roots(place: Place, tmp_path: Path) -> None:
     (place.project / "sub").mkdir()
     (place.project / "sub" / "deep.txt").write_text("x")
     (place.project / "b.txt").write_text("bb")
@@ -109,7 +109,7 @@ NO_FILE = ("none", ".", "", "pipe", ".ssh/id", ".git/index", "/proc/self/cwd")
 
 
 @pytest.mark.parametrize("path", [*OUTSIDE, *NO_FILE])
-async def test_what_is_outside_closed_or_no_file_is_not_there(place: Place, path: str) -> None:
+async def test_a_path_that_is_outside_closed_or_not_a_file_is_not_found(place: Place, path: str) -> None:
     (place.project / "gateway").symlink_to(place.closed)
     (place.project / ".ssh").mkdir()
     (place.project / ".ssh" / "id").write_text("key")
@@ -128,7 +128,7 @@ async def test_a_file_that_is_too_large_is_refused(place: Place, monkeypatch: py
 
 
 @pytest.mark.process
-async def test_git_tells_what_changed(place: Place) -> None:
+async def test_git_shows_the_changes(place: Place) -> None:
     assert await place.git("status") == NotRepository()
     repository(place.project)
     (place.project / "a.txt").write_text("two\n")
@@ -196,7 +196,7 @@ async def test_a_hostile_repository_runs_nothing(place: Place, tmp_path: Path) -
         run(place.project, "config", key, value.format(evil, hooks))
     for name in ("a.txt", "x.odd", "y.l"):
         (place.project / name).write_text("changed\n")
-    # The same commands without our care do run it: the trap is real.
+    # The same commands without the gateway's precautions do run it: the trap is real.
     run(place.project, "--no-pager", "diff", "HEAD", check=False)
     assert ran.exists()
     ran.unlink()
@@ -214,10 +214,10 @@ async def test_a_hostile_repository_runs_nothing(place: Place, tmp_path: Path) -
         ("upstream", ""),
         ("remotes", ""),
     ):
-        told = await place.git(what, name)
-        assert isinstance(told, GitText)
+        output = await place.git(what, name)
+        assert isinstance(output, GitText)
         if what == "diff":
-            assert told.ok and b"+changed" in told.data
+            assert output.ok and b"+changed" in output.data
     assert not ran.exists(), ran.read_text()
 
 
@@ -231,12 +231,12 @@ async def test_a_repository_cannot_point_elsewhere(place: Place, tmp_path: Path)
     (place.project / ".git").unlink()
     repository(place.project)
     run(place.project, "config", "core.worktree", "/etc")
-    told = await place.git("status")
-    assert isinstance(told, GitText) and b"hostname" not in told.data
+    output = await place.git("status")
+    assert isinstance(output, GitText) and b"hostname" not in output.data
 
 
 @pytest.mark.process
-async def test_git_tells_nothing_of_closed_files_that_a_repository_has(place: Place) -> None:
+async def test_git_shows_nothing_of_closed_files_in_a_repository(place: Place) -> None:
     odd = place.project / "a[b]*"
     for folder in (odd, place.project / "data", place.project / "deep" / ".ssh"):
         folder.mkdir(parents=True)
@@ -269,10 +269,10 @@ async def test_git_tells_nothing_of_closed_files_that_a_repository_has(place: Pl
         for what in ("diff", "old"):
             with pytest.raises(NotFound):
                 await place.git(what, str(path.relative_to(place.project)))
-    # Nor by the hash of what a file holds: that is no commit.
+    # A file's content hash gives nothing either: it is not a commit.
     blob = run(place.project, "rev-parse", "HEAD:data/log").strip().decode()
-    told = await place.git("commit", blob)
-    assert isinstance(told, GitText) and not told.ok and told.data == b""
-    # A name is a name, not a pattern.
+    output = await place.git("commit", blob)
+    assert isinstance(output, GitText) and not output.ok and output.data == b""
+    # A name is taken literally, not as a pattern.
     nothing = await place.git("diff", ":(glob)**")
     assert isinstance(nothing, GitText) and nothing.data == b""

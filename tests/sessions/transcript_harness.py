@@ -1,4 +1,4 @@
-"""A core with a Claude home beside it: real store, files and inotify; the clock stands still."""
+"""A core with a Claude home: real store, files and inotify; the clock advances only on command."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ FOUND = SessionId(WRITTEN)
 
 
 class TranscriptHarness(CoreHarness):
-    """`watch=False`: files are looked at only when a test says so."""
+    """`watch=False`: files are read only when a test asks for it."""
 
     def __init__(self, folder: Path, *, watch: bool = True, archive: bool = False, **policy: Any) -> None:
         super().__init__(folder, **policy)
@@ -35,7 +35,7 @@ class TranscriptHarness(CoreHarness):
 
     async def start(self, *, kill_children: bool = False) -> "TranscriptHarness":
         await super().start(kill_children=kill_children)
-        # An unharmed home for the registry that the rig made: the services get their source and their agent's name.
+        # Replace the harness's registry by one with a real source of transcripts and the agent's real name.
         await self.registry.stop()
         source = ClaudeTranscripts([self.home.folder], self.clock, str(self.folder / "data" / "oversize"))
         self.services = msgspec.structs.replace(
@@ -65,7 +65,7 @@ class TranscriptHarness(CoreHarness):
         await self.keeper.stop()
         await super().crash()
 
-    # --- the usual
+    # --- shortcuts
 
     async def listed(self, **wanted: Any) -> Sequence[Summary]:
         page: SessionPage = await self.gateway.ask(ANN, ListSessions(SessionFilter(**wanted)))
@@ -76,7 +76,7 @@ class TranscriptHarness(CoreHarness):
         return view
 
     async def said(self, session: SessionId = FOUND) -> list[str]:
-        """The words of the conversation, as history shows them."""
+        """The messages of the conversation, as history shows them."""
         page: EventPage = await self.gateway.ask(ANN, ReadMessages(session, None, 1000))
         words = []
         for line in page.events:

@@ -1,4 +1,4 @@
-"""What the tests of the embedded store share: nodes on one data folder, and a clock that can be set forward."""
+"""Shared helpers for the tests of the embedded store: nodes on one data folder, and a clock that can be set forward."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from fairlead.system.clock import SystemClock
 
 
 class ShiftedClock(SystemClock):
-    """The real time, and some more: presence runs out without waiting for it."""
+    """The real time plus an offset: presence expires without waiting."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0

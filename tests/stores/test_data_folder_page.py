@@ -1,4 +1,4 @@
-"""docs/reference/data-folder.md against the files themselves: every table and column is described, every query runs."""
+"""docs/reference/data-folder.md against the real files: every table and column is described, every query runs."""
 
 import re
 import sqlite3
@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/data-folder.md").read_text()
 
 
 def described() -> dict[str, set[str]]:
-    """Tables and their columns as the page has them."""
+    """Tables and their columns as the page describes them."""
     tables: dict[str, set[str]] = {}
     for section in PAGE.split("\n### ")[1:]:
         name, _, text = section.partition("\n")
@@ -51,15 +51,15 @@ async def test_the_queries_of_the_page_run(tmp_path: Path) -> None:
     lease, _, head = await store.claim(session)
     await store.append(lease, batch(1, 2, summary=Summary(session=session, title="T", updated=1)), head)
     (queries,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
-    listed, said, sizes = [query for query in queries.split(";") if query.strip()]
+    listed, texts, sizes = [query for query in queries.split(";") if query.strip()]
     db = sqlite3.connect(tmp_path / "fairlead.db")
     assert db.execute(listed).fetchall() == [(session, "T", "idle", "1970-01-01 00:00:00")]
-    assert db.execute(said.replace("...", session)).fetchall() == [(1, "text", "entry 1"), (2, "text", "entry 2")]
+    assert db.execute(texts.replace("...", session)).fetchall() == [(1, "text", "entry 1"), (2, "text", "entry 2")]
     assert db.execute(sizes).fetchall()[0][:2] == ("text", 2)
     db.close()
     await store.close()
 
 
-def test_what_is_indexed_is_said() -> None:
+def test_the_page_lists_the_indexed_events() -> None:
     (searched,) = re.findall(r"Indexed are (.*?)\.\s+Thinking", PAGE, re.DOTALL)
     assert set(re.findall(r"`([\w.]+)`", searched)) == set(INDEXED)

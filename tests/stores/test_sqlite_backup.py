@@ -1,4 +1,4 @@
-"""Backup while it runs, restore into a new storage, and giving free space back."""
+"""Backup of a running store, restore into a new one, and returning free space."""
 
 import asyncio
 import os
@@ -37,17 +37,17 @@ LARGE = NewEntry(2, 0, "text", b'{"type":"text","text":"large"}', "agent", b"\xf
 async def test_a_backup_restores_everything_under_new_log_ids(store: SqliteStore, tmp_path: Path) -> None:
     session = new_session()
     lease, log_id, head = await store.claim(session)
-    said = Batch(
+    stored = Batch(
         entries=(entry(1), LARGE),
         summary=Summary(session=session, title="kept"),
         checkpoints=(Checkpoint("c", 2, b"state"),),
         replies=(StoredReply("k", b"reply"),),
     )
-    await store.append(lease, said, head)
+    await store.append(lease, stored, head)
     await store.documents.put("space", "key", {"a": 1})
-    told: list[tuple[int, int]] = []
-    await store.backup(tmp_path / "backup", lambda done, total: told.append((done, total)))
-    assert told[-1][0] == told[-1][1] > 0
+    progress: list[tuple[int, int]] = []
+    await store.backup(tmp_path / "backup", lambda done, total: progress.append((done, total)))
+    assert progress[-1][0] == progress[-1][1] > 0
     await store.append(lease, batch(3), 2)
 
     restore(tmp_path / "backup", tmp_path / "second")
@@ -55,10 +55,10 @@ async def test_a_backup_restores_everything_under_new_log_ids(store: SqliteStore
     try:
         page = await second.read(session, 0, 10)
         assert page.log_id != log_id
-        assert_stored(page.entries, said.entries)
+        assert_stored(page.entries, stored.entries)
         assert await second.checkpoint(session, "c") == Checkpoint("c", 2, b"state")
         assert await second.find(session, "k") == b"reply"
-        assert await second.summary(session) == said.summary
+        assert await second.summary(session) == stored.summary
         assert await second.documents.get("space", "key") == {"a": 1}
         assert await second.owner(session) is None
         await second.wait_indexed()
@@ -72,11 +72,11 @@ async def test_a_backup_restores_everything_under_new_log_ids(store: SqliteStore
         await second.close()
 
 
-async def test_a_backup_is_of_one_moment_while_others_write(
+async def test_a_backup_during_writes_is_a_copy_of_one_moment(
     store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backup, "_PAGES", 8)
-    told: list[int] = []
+    progress: list[int] = []
     leases = [(await store.claim(new_session()))[0] for _ in range(2)]
     for lease in leases:
         await store.append(lease, Batch(entries=tuple(entry(n, raw=b"x" * 900) for n in range(1, 1001))), 0)
@@ -85,18 +85,18 @@ async def test_a_backup_is_of_one_moment_while_others_write(
     async def write() -> None:
         head = 1000
         while not stop.is_set():
-            # Both logs grow in step: a copy of one moment has them at most one apart.
+            # Both logs grow in step: in a copy of one moment they are at most one entry apart.
             for lease in leases:
                 await store.append(lease, batch(head + 1), head)
             head += 1
 
     writing = asyncio.ensure_future(write())
-    await store.backup(tmp_path / "backup", lambda done, _: told.append(done))
+    await store.backup(tmp_path / "backup", lambda done, _: progress.append(done))
     stop.set()
     await writing
-    # It never began again, whatever was written meanwhile.
-    assert told == sorted(told)
-    assert len(told) > 50
+    # The backup never started over, whatever was written meanwhile.
+    assert progress == sorted(progress)
+    assert len(progress) > 50
     restore(tmp_path / "backup", tmp_path / "second")
     second = await SqliteStore.open(tmp_path / "second")
     first, other = [seqs(await read_all(second, lease.session, limit=500)) for lease in leases]
@@ -112,12 +112,12 @@ async def test_a_backup_never_replaces_a_file(store: SqliteStore, tmp_path: Path
     assert (tmp_path / "backup").read_bytes() == b"mine"
 
 
-async def test_a_backup_to_nowhere_is_told(store: SqliteStore, tmp_path: Path) -> None:
+async def test_a_backup_to_a_missing_folder_names_the_path(store: SqliteStore, tmp_path: Path) -> None:
     error = await refusal(Unavailable, store.backup(tmp_path / "absent" / "backup"))
     assert str(tmp_path / "absent" / "backup") in error.message
 
 
-async def test_a_backup_that_fails_leaves_no_half(store: SqliteStore, tmp_path: Path) -> None:
+async def test_a_failed_backup_leaves_no_partial_file(store: SqliteStore, tmp_path: Path) -> None:
     lease, _, head = await store.claim(new_session())
     await store.append(lease, Batch(entries=(entry(1), LARGE)), head)
     for file in (tmp_path / "data" / "spill").glob("*/*"):
@@ -126,7 +126,7 @@ async def test_a_backup_that_fails_leaves_no_half(store: SqliteStore, tmp_path: 
     assert os.listdir(tmp_path) == ["data"]
 
 
-async def test_restore_replaces_only_when_told(store: SqliteStore, tmp_path: Path) -> None:
+async def test_restore_replaces_only_with_overwrite(store: SqliteStore, tmp_path: Path) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     await store.append(lease, batch(1), head)
@@ -144,7 +144,7 @@ async def test_restore_replaces_only_when_told(store: SqliteStore, tmp_path: Pat
     await again.close()
 
 
-def test_a_backup_that_is_absent_or_damaged_touches_nothing(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_backup_changes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "fairlead.db").write_bytes(b"what is there")
@@ -185,12 +185,12 @@ async def test_a_plain_copy_of_a_closed_folder_restores_too(store: SqliteStore, 
     await second.close()
 
 
-async def test_vacuum_gives_back_what_was_erased(store: SqliteStore) -> None:
+async def test_vacuum_returns_the_space_of_erased_logs(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     for first in range(1, 4001, 1000):
-        said = tuple(entry(n, raw=b"x" * 900) for n in range(first, first + 1000))
-        head = await store.append(lease, Batch(entries=said), head)
+        stored = tuple(entry(n, raw=b"x" * 900) for n in range(first, first + 1000))
+        head = await store.append(lease, Batch(entries=stored), head)
     await store.erase(session)
     before = await store.sizes()
     assert before["free"] > 3_000_000

@@ -1,4 +1,4 @@
-"""A full disk, a poisoned call, a lost file: who asked is told, the others go on, and nothing acknowledged is lost."""
+"""A full disk, a poisoned call, a lost file: the caller gets an error, others go on, nothing acknowledged is lost."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ def large(seq: int, size: int = 300_000) -> Batch:
     return Batch(entries=(entry(seq, raw=b"x" * size),))
 
 
-async def test_a_full_database_refuses_and_works_again_once_there_is_room(store: SqliteStore) -> None:
+async def test_a_full_database_rejects_appends_and_works_again_once_there_is_room(store: SqliteStore) -> None:
     session, other = new_session(), new_session()
     lease, _, head = await store.claim(session)
     lease2, _, head2 = await store.claim(other)
@@ -47,7 +47,7 @@ async def test_a_full_database_refuses_and_works_again_once_there_is_room(store:
     assert [type(error) for error in errors] == [Unavailable, Unavailable]
     assert "is full: make room" in str(errors[0])
     assert seqs(await read_all(store, session)) == [1, 2]
-    # What needs no further page is still taken, beside one that does.
+    # An append that needs no further page still succeeds, next to one that fails.
     outcomes = await asyncio.gather(
         store.append(lease, large(3), head), store.append(lease2, batch(1), head2), return_exceptions=True
     )
@@ -91,15 +91,15 @@ asyncio.run(fill(Path(sys.argv[1])))
 
 
 @pytest.mark.fault
-async def test_a_disk_that_takes_no_more_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    """The kernel refuses to let any file grow past 1 MiB: what a full disk does, without filling one."""
+async def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    """The kernel does not let any file grow past 1 MiB: the effect of a full disk, without filling one."""
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", FULL_DISK, str(tmp_path), stdout=asyncio.subprocess.PIPE
     )
-    said, _ = await child.communicate()
+    output, _ = await child.communicate()
     assert child.returncode == 0
-    *heads, found = said.decode().splitlines()
+    *heads, found = output.decode().splitlines()
     acknowledged = int(heads[-1])
     assert found == f"found {acknowledged}"
     store = await SqliteStore.open(tmp_path)
@@ -110,7 +110,7 @@ async def test_a_disk_that_takes_no_more_loses_nothing_acknowledged(tmp_path: Pa
 
 async def test_a_poisoned_call_fails_alone(store: SqliteStore) -> None:
     leases = [(await store.claim(new_session()))[0] for _ in range(6)]
-    # A surrogate has no UTF-8, so SQLite cannot take it: an error in the midst of the shared transaction.
+    # A surrogate has no UTF-8, so SQLite rejects it: an error in the middle of the shared transaction.
     poisoned = Batch(entries=(NewEntry(1, 0, "\ud800", b"{}"),))
     outcomes = await asyncio.gather(
         *(store.append(lease, poisoned if n == 2 else batch(1), 5 if n == 4 else 0) for n, lease in enumerate(leases)),
@@ -122,7 +122,9 @@ async def test_a_poisoned_call_fails_alone(store: SqliteStore) -> None:
     assert await store.append(leases[2], batch(1), 0) == 1
 
 
-async def test_what_waits_meanwhile_shares_a_commit(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_that_wait_for_a_commit_share_the_next_one(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leases = [(await store.claim(new_session()))[0] for _ in range(50)]
     delivered: list[int] = []
     deliver = store._writer._deliver
@@ -161,7 +163,7 @@ async def test_calls_of_one_commit_see_each_other_in_order(store: SqliteStore) -
     await refusal(Fenced, late)
 
 
-async def test_the_writer_looks_again_when_another_connection_changed_the_file(store: SqliteStore) -> None:
+async def test_the_writer_reads_its_state_again_when_another_connection_changed_the_file(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     head = await store.append(lease, batch(1), head)
@@ -189,7 +191,7 @@ async def test_a_command_to_a_stopped_handler_has_no_owner(store: SqliteStore) -
     await refusal(NoOwner, store.command(lease.session, b""))
 
 
-def test_errors_of_ours_are_not_dressed_up(tmp_path: Path) -> None:
+def test_programming_errors_are_not_translated(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError), translating(tmp_path):
         sqlite3.connect(":memory:").execute("no statement")
     assert translate(sqlite3.ProgrammingError("closed"), tmp_path) is None
@@ -200,12 +202,12 @@ def test_errors_of_ours_are_not_dressed_up(tmp_path: Path) -> None:
         sqlite3.connect(tmp_path / "garbage").execute("select * from sqlite_master")
 
 
-async def test_a_cursor_that_is_none_is_refused(store: SqliteStore) -> None:
+async def test_an_invalid_cursor_is_refused(store: SqliteStore) -> None:
     for before in ("no cursor", "!!", "bm8gY3Vyc29y", "\ud800"):
         await refusal(BadRequest, store.sessions(SessionFilter(before=before)))
 
 
-async def test_numbers_and_words_beyond_sqlite_are_no_trouble(store: SqliteStore) -> None:
+async def test_numbers_and_text_beyond_sqlites_range_are_accepted(store: SqliteStore) -> None:
     lease, _, head = await store.claim(new_session())
     await store.append(lease, batch(1, 2, summary=Summary(session=lease.session, title="T")), head)
     for huge in (1 << 62, 1 << 63, 1 << 80):
@@ -221,8 +223,10 @@ async def test_numbers_and_words_beyond_sqlite_are_no_trouble(store: SqliteStore
     assert (await store.sessions(SessionFilter(words="\ud800 \0 T"))).sessions == ()
 
 
-async def test_what_is_stored_when_the_loop_is_gone_is_stored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A loop that ends without closing its store hears nothing more; its last append is kept all the same."""
+async def test_an_append_is_stored_although_its_event_loop_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A loop that ends without closing its store gets no result; its last append is stored all the same."""
     session = new_session()
     held, release = threading.Event(), threading.Event()
 
@@ -255,7 +259,7 @@ async def test_what_is_stored_when_the_loop_is_gone_is_stored(tmp_path: Path, ca
 
 
 def release_everything(store: SqliteStore) -> None:
-    """What `close` does, without the loop that it needs."""
+    """Do the work of `close` without the loop that it needs."""
     store._maintenance._queue.put(False)
     store._maintenance._thread.join()
     store._readers._threads.shutdown()

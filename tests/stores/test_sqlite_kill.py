@@ -1,4 +1,4 @@
-"""kill -9: whatever was acknowledged is there afterwards, once and in order, and the index goes on where it was."""
+"""kill -9: acknowledged entries are there afterwards, once and in order, and the index continues at its position."""
 
 import asyncio
 import random
@@ -44,7 +44,7 @@ asyncio.run(main())
 
 
 async def killed_while_writing(folder: Path, seconds: float, acknowledged: dict[str, list[int]]) -> None:
-    """Add the heads that the child said were stored, of each session, before it was killed."""
+    """Add, per session, the heads that the child reported as stored before it was killed."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WRITE, str(folder), *SESSIONS, stdout=asyncio.subprocess.PIPE
     )
@@ -82,7 +82,7 @@ async def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path, rng: rando
             stored = [e.seq for e in texts]
             assert set(acknowledged[session]) <= set(stored)
             assert all(e.event == b'{"type":"text","text":"word%d"}' % e.seq for e in texts)
-            # A text's deltas went in the commit that brought it; the others belong to a text that never came.
+            # A text's deltas were dropped in the commit that stored it; the others belong to a text that never came.
             assert not set(seqs(log)) & {seq - n for seq in stored for n in (1, 2, 3)}
             summary = await store.summary(session)
             assert (summary.turns if summary else 0) == (stored[-1] if stored else 0)

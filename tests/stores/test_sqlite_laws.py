@@ -1,4 +1,4 @@
-"""Laws: whatever is appended, dropped, forked, erased and read in whatever order, a model in memory says the same."""
+"""Laws: whatever is appended, dropped, forked, erased and read in whatever order, a model in memory gives the same."""
 
 import asyncio
 import shutil
@@ -22,7 +22,7 @@ from patience import PATIENCE
 
 @dataclass(eq=False)
 class Log:
-    """A log in memory. `parent` is the log that stores the entry at `base`; what forks show is never dropped."""
+    """A log in memory. `parent` stores the entry at `base`; entries that forks show are never dropped."""
 
     session: SessionId
     lease: Lease
@@ -52,7 +52,7 @@ class Log:
         return found
 
     def storing(self, seq: int) -> "Log | None":
-        """Which log has the entry `seq` that this one shows."""
+        """The log that stores the entry `seq` that this log shows."""
         if seq > self.base:
             return self
         return self.parent.storing(seq) if self.parent is not None and seq else None
@@ -60,7 +60,7 @@ class Log:
 
 @dataclass
 class Reader:
-    """A subscriber and what it has got so far."""
+    """A subscriber and the entries it has received so far."""
 
     log: Log
     store: SqliteStore
@@ -214,12 +214,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(reader=consumes(readers), target=readers)
     def follow(self, reader: Reader) -> Any:
-        """Everything that is there, each once, with no hole as the reader sees it."""
+        """Check that the reader gets every existing entry once, without a gap in its chain of `prev`."""
         if reader.log.erased:
             self.run(refusal(FairleadError, anext(reader.items)))
             return multiple()
         if reader.store is not self.store:
-            # It ended with the store that was closed, and comes back with its place.
+            # The subscription ended when the store was closed; the reader resumes at its position.
             self.run(refusal(Unavailable, anext(reader.items)))
             reader.store, reader.items = self.store, self.store.subscribe(reader.log.session, reader.place)
         for expected in reader.log.expected(reader.place):

@@ -1,4 +1,4 @@
-"""Off the live path: copying the WAL back, keeping it short, and finishing what an interrupted erase left."""
+"""Off the live path: copying the WAL back, keeping it short, and finishing an interrupted erase."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ async def test_a_quiet_store_has_its_data_in_one_file(store: SqliteStore, monkey
     await until(lambda: (store.folder / "fairlead.db").stat().st_size > 1 << 20)
 
 
-async def test_a_wal_that_is_too_long_is_begun_anew(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wal_that_is_too_long_is_truncated(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "_CHECKPOINT_AFTER", 1 << 20)
     monkeypatch.setattr(maintenance, "_WAL_TOO_LONG", 1 << 20)
     await grow(store, 3)
@@ -62,7 +62,7 @@ async def test_a_wal_that_is_too_long_is_begun_anew(store: SqliteStore, monkeypa
     assert await store.append(lease, batch(1), head) == 1
 
 
-async def test_nobody_waits_for_a_reader_that_needs_the_wal(store: SqliteStore) -> None:
+async def test_appends_do_not_wait_for_a_reader_that_needs_the_wal(store: SqliteStore) -> None:
     await grow(store, 1)
     reader = sqlite3.connect(store.folder / "fairlead.db", isolation_level=None)
     reader.execute("begin")
@@ -74,11 +74,11 @@ async def test_nobody_waits_for_a_reader_that_needs_the_wal(store: SqliteStore) 
     reader.close()
     store._writer.shrink()
     await until(lambda: wal(store).stat().st_size == 0)
-    # Busy again as it was: a moment's lock of another program does not fail an append.
+    # The busy timeout is restored: a short lock by another program does not fail an append.
     assert (await store._writer.do(lambda db: db.execute("pragma busy_timeout").fetchone()))[0] == 5000
 
 
-async def test_maintenance_that_fails_is_noted_and_tried_again(
+async def test_failed_maintenance_is_logged_and_retried(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -113,7 +113,7 @@ def rows(store: SqliteStore, table: str) -> int:
     return int(count)
 
 
-async def test_erasing_a_long_log_lets_others_through(store: SqliteStore) -> None:
+async def test_erasing_a_long_log_does_not_block_other_calls(store: SqliteStore) -> None:
     lease = await long_log(store, 5000)
     other, _, head = await store.claim(new_session())
     erased = asyncio.ensure_future(store.erase(lease.session))
@@ -127,7 +127,7 @@ async def test_erasing_a_long_log_lets_others_through(store: SqliteStore) -> Non
     assert rows(store, "logs") == 1
 
 
-async def test_everything_of_an_erased_log_is_removed(store: SqliteStore) -> None:
+async def test_all_rows_of_an_erased_log_are_removed(store: SqliteStore) -> None:
     lease, _, head = await store.claim(new_session())
     await store.append(lease, batch(1, checkpoints=(Checkpoint("c", 1, b""),), replies=(StoredReply("k", b""),)), head)
     await store.erase(lease.session)
@@ -138,7 +138,7 @@ async def test_an_interrupted_erase_is_finished_by_the_next_start(tmp_path: Path
     store = await SqliteStore.open(tmp_path)
     lease = await long_log(store)
     await store.wait_indexed()
-    # As far as a kill right after the first commit lets it come.
+    # The state after a kill right after the first commit.
     await store._writer.do(lambda db: erase.tombstone(db, lease.session), lease.session)
     await refusal(NotFound, store.read(lease.session, 0, 1))
     assert await store.search("entry") == ()
@@ -154,7 +154,7 @@ async def test_an_interrupted_erase_is_finished_by_the_next_start(tmp_path: Path
     index.close()
 
 
-async def test_leftovers_that_cannot_be_removed_now_do_not_stop_the_start(
+async def test_leftovers_that_cannot_be_removed_do_not_prevent_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = await SqliteStore.open(tmp_path)
@@ -190,7 +190,7 @@ async def test_closing_interrupts_the_removal_of_leftovers(tmp_path: Path) -> No
     await store.close()
 
 
-async def test_a_parent_goes_with_its_last_fork(store: SqliteStore) -> None:
+async def test_a_parent_is_removed_with_its_last_fork(store: SqliteStore) -> None:
     lease = await long_log(store, 10)
     forks = [(await store.claim(new_session(), ForkPoint(lease.session, seq)))[0] for seq in (7, 4)]
     await store.erase(lease.session)
@@ -202,7 +202,7 @@ async def test_a_parent_goes_with_its_last_fork(store: SqliteStore) -> None:
     assert (rows(store, "entries"), rows(store, "logs")) == (0, 0)
 
 
-async def test_a_parent_drops_again_once_its_fork_is_gone(store: SqliteStore) -> None:
+async def test_a_parent_drops_entries_again_once_its_fork_is_gone(store: SqliteStore) -> None:
     lease = await long_log(store, 4)
     fork, _, _ = await store.claim(new_session(), ForkPoint(lease.session, 3))
     await store.append(lease, batch(5, drop=(2,)), 4)

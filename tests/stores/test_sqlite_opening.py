@@ -30,7 +30,7 @@ async def test_a_new_folder_is_private(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
-async def test_a_closed_store_leaves_whole_files_and_answers_nothing(tmp_path: Path) -> None:
+async def test_a_closed_store_leaves_complete_files_and_rejects_calls(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     session = new_session()
     lease, _, head = await store.claim(session)
@@ -100,7 +100,7 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 
 
 async def test_a_file_of_the_first_schema_opens_with_its_logs(tmp_path: Path) -> None:
-    """The first released tables, filled by hand: every later version must still show what is in them."""
+    """The first released tables, filled by hand: every later version must still show their content."""
     file = tmp_path / "fairlead.db"
     make_private(file)
     db = connect(file)
@@ -127,7 +127,7 @@ async def test_a_file_of_the_first_schema_opens_with_its_logs(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("knows_its_writer", [True, False])
-async def test_a_newer_file_is_refused_and_says_who_wrote_it(tmp_path: Path, knows_its_writer: bool) -> None:
+async def test_a_newer_file_is_refused_with_the_version_that_wrote_it(tmp_path: Path, knows_its_writer: bool) -> None:
     await (await SqliteStore.open(tmp_path)).close()
     db = sqlite3.connect(tmp_path / "fairlead.db")
     db.execute(f"pragma user_version = {len(STEPS) + 2}")
@@ -158,7 +158,7 @@ async def test_every_field_of_a_summary_has_its_column(tmp_path: Path) -> None:
 # --- damage
 
 
-async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "fairlead.db").write_bytes(b"these are no pages of SQLite" * 100)
     error = await refusal(Damaged, SqliteStore.open(tmp_path))
     assert str(tmp_path / "fairlead.db") in error.message
@@ -202,7 +202,7 @@ async def test_a_malformed_table_is_refused(tmp_path: Path) -> None:
     assert "fairlead restore" in error.message
 
 
-async def test_a_malformed_page_is_named_when_it_is_met(tmp_path: Path) -> None:
+async def test_a_malformed_page_is_reported_when_it_is_read(tmp_path: Path) -> None:
     session, head = await filled(tmp_path)
     file = tmp_path / "fairlead.db"
     spoil(file, b'"entry 1"')
@@ -213,14 +213,14 @@ async def test_a_malformed_page_is_named_when_it_is_met(tmp_path: Path) -> None:
             error = await refusal(Damaged, call)
             assert str(file) in error.message
             assert "fairlead restore" in error.message
-        # What does not need that page goes on.
+        # Calls that do not need that page still work.
         assert await store.append(lease, batch(head + 1), head) == head + 1
         assert seqs(await store.tail(session, None, 2)) == [head, head + 1]
     finally:
         await store.close()
 
 
-async def test_a_failed_opening_lets_go_of_the_folder(tmp_path: Path) -> None:
+async def test_a_failed_open_releases_the_folder(tmp_path: Path) -> None:
     (tmp_path / "fairlead.db").write_bytes(b"no database" * 100)
     await refusal(Damaged, SqliteStore.open(tmp_path))
     (tmp_path / "fairlead.db").unlink()
@@ -245,7 +245,7 @@ asyncio.run(hold())
 
 
 @pytest.mark.process
-async def test_a_second_gateway_is_refused_and_told_of_the_first(tmp_path: Path) -> None:
+async def test_a_second_gateway_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     pipe = asyncio.subprocess.PIPE
     first = await asyncio.create_subprocess_exec(sys.executable, "-c", HOLD, str(tmp_path), stdin=pipe, stdout=pipe)
     assert first.stdout is not None
@@ -254,7 +254,7 @@ async def test_a_second_gateway_is_refused_and_told_of_the_first(tmp_path: Path)
     assert f"pid {first.pid}" in error.message
     assert "running since 20" in error.message
     assert (error.code, error.data["pid"]) == ("folder_in_use", first.pid)
-    # Killed, not closed: the kernel lets go of the lock, and what the file says is of no account.
+    # Killed, not closed: the kernel releases the lock, and the content of the file does not matter.
     first.kill()
     await first.wait()
     assert json.loads((tmp_path / "fairlead.lock").read_bytes())["pid"] == first.pid
@@ -264,7 +264,7 @@ async def test_a_second_gateway_is_refused_and_told_of_the_first(tmp_path: Path)
     await store.close()
 
 
-async def test_a_first_gateway_that_has_not_said_its_name_yet(tmp_path: Path) -> None:
+async def test_a_second_gateway_is_refused_before_the_first_has_written_its_pid(tmp_path: Path) -> None:
     first = os.open(tmp_path / "fairlead.lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(first, fcntl.LOCK_EX)
     error = await refusal(FolderInUse, SqliteStore.open(tmp_path))
@@ -272,7 +272,7 @@ async def test_a_first_gateway_that_has_not_said_its_name_yet(tmp_path: Path) ->
     assert "in use by another gateway:" in error.message
 
 
-async def test_work_of_a_store_is_seen_by_the_next_one(tmp_path: Path) -> None:
+async def test_entries_of_a_store_are_read_by_the_next_one(tmp_path: Path) -> None:
     session = new_session()
     for n in range(1, 4):
         store = await SqliteStore.open(tmp_path)
@@ -285,5 +285,5 @@ async def test_work_of_a_store_is_seen_by_the_next_one(tmp_path: Path) -> None:
     await store.close()
 
 
-def test_the_file_names_its_program() -> None:
+def test_the_file_contains_the_application_id() -> None:
     assert APPLICATION_ID.to_bytes(4, "big") == b"FARL"

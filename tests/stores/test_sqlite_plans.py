@@ -1,4 +1,4 @@
-"""Work per call must not grow with the log: SQLite says itself how it would do each statement of the live path."""
+"""Work per call must not grow with the log: SQLite itself reports its plan for each statement of the live path."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def everything(session: SessionId) -> Batch:
     )
 
 
-def test_no_call_of_the_live_path_walks_through_a_table(opened: Opened, tmp_path: Path) -> None:
+def test_no_call_of_the_live_path_scans_a_table(opened: Opened, tmp_path: Path) -> None:
     db, spill = opened.writer, Spill(tmp_path / "spill", sync=False)
     lease, fork, nested = fill(db, spill)
     with Plans(db) as plans:
@@ -117,7 +117,7 @@ def test_no_call_of_the_live_path_walks_through_a_table(opened: Opened, tmp_path
 
 
 def test_the_number_of_steps_does_not_depend_on_the_length_of_the_log(opened: Opened, tmp_path: Path) -> None:
-    """Counted in SQLite's own instructions, which no busy machine can change."""
+    """Counted in SQLite's own instructions, which do not depend on the machine's load."""
     db, spill = opened.writer, Spill(tmp_path / "spill", sync=False)
     appender = Appender(db)
     counted = 0
@@ -150,7 +150,7 @@ def test_the_number_of_steps_does_not_depend_on_the_length_of_the_log(opened: Op
     assert costs[0] == costs[1]
 
 
-def test_a_row_costs_the_same_in_a_long_view(opened: Opened) -> None:
+def test_a_row_costs_the_same_in_a_long_projection(opened: Opened) -> None:
     db = opened.writer
     counted = 0
 
@@ -183,11 +183,11 @@ def test_a_row_costs_the_same_in_a_long_view(opened: Opened) -> None:
     assert costs[0] == costs[1]
 
 
-def test_insight_looks_at_the_span_that_was_asked_for(opened: Opened) -> None:
+def test_usage_stats_read_only_the_requested_span(opened: Opened) -> None:
     db = opened.readers[0]
     with Plans(db) as plans:
         usage_stats.read(db, 1_700_000_000_000, 1_700_086_400_000, 60)
     looks = [step for step in plans.steps() if step.startswith(("SCAN", "SEARCH"))]
     assert len(looks) == 4
-    # The limits are a handful, one for each window of the agent's account.
+    # There are only a few limits, one for each window of the agent's account.
     assert all("slot>? AND slot<?" in step for step in looks if "limits" not in step), looks

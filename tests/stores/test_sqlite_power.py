@@ -1,4 +1,4 @@
-"""After a power cut no old cursor is taken for a place in a log that may have lost its end."""
+"""After a power cut no old cursor is accepted as a position in a log that may have lost its end."""
 
 import json
 import sqlite3
@@ -14,7 +14,7 @@ from fairlead.testing.store_conformance import batch, following, new_session, se
 
 
 def killed_store(folder: Path, boot: str, durability: Durability) -> None:
-    """The file as a gateway left it that was running and never closed it."""
+    """Leave the file as a gateway leaves it that was running and never closed it."""
     db = sqlite3.connect(folder / "fairlead.db")
     db.execute(
         "insert or replace into meta values ('running', ?)", (json.dumps({"boot": boot, "durability": durability}),)
@@ -26,7 +26,7 @@ def killed_store(folder: Path, boot: str, durability: Durability) -> None:
 
 
 async def reopened(folder: Path, boot: str = "", durability: Durability = "process") -> tuple[str, str]:
-    """The log's id before and after; with `boot` the store was not closed, and that was the machine's boot then."""
+    """The log's id before and after. With `boot`, the store was not closed and `boot` was the machine's boot id."""
     store = await SqliteStore.open(folder, durability=durability)
     session = new_session()
     lease, before, head = await store.claim(session)
@@ -36,7 +36,7 @@ async def reopened(folder: Path, boot: str = "", durability: Durability = "proce
         killed_store(folder, boot, durability)
     store = await SqliteStore.open(folder, durability=durability)
     try:
-        # Whoever holds the lock is alone, whatever a dead node's presence says.
+        # The owner of the lock is alone, whatever presence a dead node has left.
         _, after, head = await store.claim(session)
         assert head == 2
         async with following(store, session, 1, before) as live:
@@ -55,30 +55,30 @@ async def test_a_closed_store_keeps_its_log_ids(tmp_path: Path) -> None:
     assert before == after
 
 
-async def test_a_killed_store_keeps_them_too(tmp_path: Path) -> None:
+async def test_a_killed_store_keeps_its_log_ids(tmp_path: Path) -> None:
     before, after = await reopened(tmp_path, BOOT)
     assert before == after
 
 
-async def test_a_power_cut_gives_new_ones(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_power_cut_gives_new_log_ids(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     before, after = await reopened(tmp_path, "an earlier one")
     assert before != after
     assert "when the power went" in caplog.text
 
 
-async def test_a_power_cut_that_can_have_lost_nothing_changes_nothing(tmp_path: Path) -> None:
+async def test_a_power_cut_that_cannot_have_lost_entries_keeps_the_log_ids(tmp_path: Path) -> None:
     before, after = await reopened(tmp_path, "an earlier one", "power")
     assert before == after
 
 
-def test_a_machine_that_does_not_tell_its_boot(tmp_path: Path) -> None:
+def test_a_machine_without_a_boot_id(tmp_path: Path) -> None:
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.execute("create table meta (name text primary key, value text)")
     assert not mark_open(db, "process", tmp_path / "absent")
     assert not mark_open(db, "process", tmp_path / "absent")
 
 
-async def test_a_cursor_above_the_head_is_told(tmp_path: Path) -> None:
+async def test_a_cursor_above_the_head_gets_a_reset(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     session = new_session()
     lease, log_id, head = await store.claim(session)

@@ -1,4 +1,4 @@
-"""The search index: what it takes from the log, that it survives anything, and that no input breaks it."""
+"""The search index: its content from the log, that it survives any damage, and that no input breaks it."""
 
 import asyncio
 import os
@@ -48,13 +48,13 @@ MESSAGE = MessageId("m")
         (events.SessionChanged(id=ID, archived=True), ""),
     ],
 )
-def test_words_of_each_indexed_event(event: events.Event, words: str) -> None:
+def test_text_of_each_indexed_event(event: events.Event, words: str) -> None:
     assert events.kind_of(event) in INDEXED
     assert text_of(events.encode(event)) == words
 
 
 @pytest.mark.parametrize("data", [b"", b"no json", b"[]", b'{"text":7}', b'{"content":[{"type":"text","text":7}]}'])
-def test_an_event_that_cannot_be_read_says_nothing(data: bytes) -> None:
+def test_an_unreadable_event_has_no_text(data: bytes) -> None:
     assert text_of(data) == ""
 
 
@@ -62,22 +62,22 @@ async def test_thinking_and_the_queue_are_left_out(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     kinds = ("thinking", "message.queued", "turn.ended", "text.delta", "record")
-    said = tuple(entry(n, "zebra", kind=kind) for n, kind in enumerate(kinds, 1))
-    await store.append(lease, Batch(entries=said), head)
+    entries = tuple(entry(n, "zebra", kind=kind) for n, kind in enumerate(kinds, 1))
+    await store.append(lease, Batch(entries=entries), head)
     await store.wait_indexed()
     assert await store.search("zebra") == ()
 
 
-async def test_what_tools_say_is_found_after_what_was_said(store: SqliteStore) -> None:
+async def test_tool_texts_rank_below_messages(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     called = events.ToolCalled(
         id=ID, call=CallId("c"), name="Bash", input={"command": "zebra", "deep": [{"x": "okapi"}]}, message=MESSAGE
     )
     ended = events.ToolEnded(id=ID, call=CallId("c"), content=[{"type": "text", "text": "zebra zebra"}])
-    said = events.Text(id=ID, message=MESSAGE, block=0, text="one zebra among many other words")
-    told: tuple[events.Event, ...] = (called, ended, said)
-    entries = tuple(NewEntry(n, n, events.kind_of(event), events.encode(event)) for n, event in enumerate(told, 1))
+    text = events.Text(id=ID, message=MESSAGE, block=0, text="one zebra among many other words")
+    logged: tuple[events.Event, ...] = (called, ended, text)
+    entries = tuple(NewEntry(n, n, events.kind_of(event), events.encode(event)) for n, event in enumerate(logged, 1))
     await store.append(lease, Batch(entries=entries), head)
     await store.wait_indexed()
     assert (await store.search("zebra"))[0].kind == "text"
@@ -85,7 +85,7 @@ async def test_what_tools_say_is_found_after_what_was_said(store: SqliteStore) -
     assert [hit.kind for hit in await store.search("okapi")] == ["tool.called"]
 
 
-async def test_the_last_word_may_be_a_beginning(store: SqliteStore) -> None:
+async def test_the_last_word_may_be_a_prefix(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     await store.append(lease, Batch(entries=(entry(1, "renaming the Größe"),)), head)
@@ -99,17 +99,17 @@ async def test_the_last_word_may_be_a_beginning(store: SqliteStore) -> None:
 async def test_better_hits_come_first(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
-    said = (
+    entries = (
         entry(1, "a walrus among many other words that have nothing at all to do with it, for a long while"),
         entry(2, "walrus walrus"),
         entry(3, "nothing"),
     )
-    await store.append(lease, Batch(entries=said), head)
+    await store.append(lease, Batch(entries=entries), head)
     await store.wait_indexed()
     assert [hit.seq for hit in await store.search("walrus")] == [2, 1]
 
 
-async def test_the_index_follows_without_being_asked(store: SqliteStore) -> None:
+async def test_the_index_updates_by_itself(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     await store.append(lease, Batch(entries=(entry(1, "unasked"),)), head)
@@ -118,7 +118,9 @@ async def test_the_index_follows_without_being_asked(store: SqliteStore) -> None
             await asyncio.sleep(0.02)
 
 
-async def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_index_continues_at_its_position_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = await SqliteStore.open(tmp_path)
     session = new_session()
     lease, _, head = await store.claim(session)
@@ -142,7 +144,7 @@ async def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Monke
     await store.close()
 
 
-async def test_words_whose_entries_were_lost_with_the_power_go_too(tmp_path: Path) -> None:
+async def test_texts_of_entries_lost_in_a_power_cut_leave_the_index(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     session = new_session()
     lease, _, head = await store.claim(session)
@@ -185,7 +187,7 @@ def spoil(file: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "garbage", "empty", "of another log", "without FTS5", "unfinished"])
-async def test_an_index_that_cannot_be_used_is_made_again(tmp_path: Path, how: str) -> None:
+async def test_an_unusable_index_is_rebuilt(tmp_path: Path, how: str) -> None:
     store = await SqliteStore.open(tmp_path)
     lease, _, head = await store.claim(new_session())
     await store.append(lease, batch(1, 2, 3), head)
@@ -198,7 +200,7 @@ async def test_an_index_that_cannot_be_used_is_made_again(tmp_path: Path, how: s
     await store.close()
 
 
-async def test_an_index_that_cannot_be_written_is_told_and_tried_again(store: SqliteStore) -> None:
+async def test_a_failed_index_write_is_reported_and_retried(store: SqliteStore) -> None:
     lease, _, head = await store.claim(new_session())
     other = sqlite3.connect(store.folder / "search.db", isolation_level=None)
     store._maintenance._index._db.execute("pragma busy_timeout = 0")
@@ -211,9 +213,7 @@ async def test_an_index_that_cannot_be_written_is_told_and_tried_again(store: Sq
     assert len(await store.search("entry")) == 1
 
 
-async def test_a_slice_of_the_index_is_taken_wholly_or_not_at_all(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slice_is_indexed_completely_or_not_at_all(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     lease, _, head = await store.claim(new_session())
     await store.append(lease, batch(1, 2, 3), head)
 
@@ -228,7 +228,7 @@ async def test_a_slice_of_the_index_is_taken_wholly_or_not_at_all(
     assert len(await store.search("entry")) == 3
 
 
-async def test_what_is_gone_from_the_log_is_not_found(store: SqliteStore) -> None:
+async def test_dropped_entries_are_not_found(store: SqliteStore) -> None:
     lease, _, head = await store.claim(new_session())
     head = await store.append(lease, batch(1, 2), head)
     await store.wait_indexed()
@@ -236,11 +236,11 @@ async def test_what_is_gone_from_the_log_is_not_found(store: SqliteStore) -> Non
     assert [hit.seq for hit in await store.search("entry")] == [2]
 
 
-async def test_only_the_wanted_number_is_looked_for(store: SqliteStore) -> None:
+async def test_a_limit_of_zero_finds_nothing(store: SqliteStore) -> None:
     assert await store.search("words", limit=0) == ()
 
 
-def test_a_python_without_fts5_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_fts5_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     class Lacking(sqlite3.Connection):
         def execute(self, *_: object) -> sqlite3.Cursor:
             raise sqlite3.OperationalError("no such module: fts5")
@@ -253,7 +253,7 @@ def test_a_python_without_fts5_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    """The connections of a store without its threads, on a folder in which something was said."""
+    """The connections of a store without its threads, on a folder with one text entry."""
     opened = open_folder(tmp_path_factory.mktemp("said"), "process", 0, alone=False)
     opened.writer.execute("insert into logs (id, session, log_id) values (1, 's', 'l')")
     opened.writer.execute(
@@ -267,7 +267,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
         db.close()
 
 
-# What means something in FTS5's query language or in SQL, beside plain words.
+# Tokens with a meaning in FTS5's query language or in SQL, and plain words.
 PIECES = st.sampled_from(
     ["NOT", "AND", "OR", "NEAR(", "a", "word", '"', "'", "*", "^", ":", "-", "+", "{", ")", ",", "%"]
 )
@@ -282,14 +282,14 @@ def test_no_input_breaks_a_search(opened: Opened, words: str, fts: bool) -> None
         assert hit.snippet.count("\x02") == hit.snippet.count("\x03") > 0
 
 
-def test_words_that_are_operators_are_words(opened: Opened) -> None:
+def test_operators_are_searched_as_plain_words(opened: Opened) -> None:
     for words in ("NOT a", "a OR b", "the word", "b"):
         assert len(search_module.search(opened.readers[0], words, 5, None, fts=True)) == 1
     assert search_module.search(opened.readers[0], "NOT absent", 5, None, fts=True) == ()
 
 
 async def test_an_entry_after_a_dropped_one_is_found(store: SqliteStore) -> None:
-    """The newest entry of all logs is dropped after the index has passed it: the next one must not take its number."""
+    """The newest entry of all logs is dropped after the index has passed it: the next one must not reuse its number."""
     first, other = [(await store.claim(new_session()))[0] for _ in range(2)]
     await store.append(first, batch(1, 2), 0)
     await store.append(other, batch(1), 0)

@@ -1,4 +1,4 @@
-"""Resources and their feed in the database: one transaction, places that grow, a feed that is bounded."""
+"""Resources and their feed in the database: one transaction, positions that grow, a bounded feed."""
 
 import sqlite3
 from pathlib import Path
@@ -14,18 +14,18 @@ def made(number: int) -> Change:
     return Change(resource="task", action="create", id=str(number), name=f"task {number}")
 
 
-async def test_a_change_and_the_word_about_it_are_written_together(tmp_path: Path) -> None:
+async def test_a_change_and_its_feed_entry_are_written_together(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     (entry,) = await store.resources.write(7, puts=[StoredResource("task", "a", b'{"n":1}')], told=[made(1)])
     assert (entry.seq, entry.at, entry.item) == (1, 7, made(1))
     with pytest.raises(Exception, match="constraint"):
-        # The row cannot be written: nothing is told either.
+        # The row cannot be written, so the feed gets no entry either.
         await store.resources.write(8, puts=[StoredResource("task", None, b"{}")], told=[made(2)])  # type: ignore[arg-type]  # the fault
     assert (await store.resources.feed(0, 10)).head == 1
     await store.close()
 
 
-async def test_lists_go_by_place_newest_first_and_an_edit_keeps_its_place(tmp_path: Path) -> None:
+async def test_lists_are_newest_first_and_an_edit_keeps_its_position(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     for name in "abc":
         await store.resources.write(1, puts=[StoredResource("task", name, name.encode())])
@@ -39,7 +39,7 @@ async def test_lists_go_by_place_newest_first_and_an_edit_keeps_its_place(tmp_pa
     await store.close()
 
 
-async def test_the_feed_keeps_the_last_and_says_what_is_gone(tmp_path: Path) -> None:
+async def test_the_feed_keeps_the_last_entries_and_reports_the_first_one_left(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     for number in range(1, 8):
         await store.resources.write(number, told=[made(number)], keep=3)
@@ -47,14 +47,14 @@ async def test_the_feed_keeps_the_last_and_says_what_is_gone(tmp_path: Path) -> 
     assert ([entry.seq for entry in page.entries], page.first, page.head) == ([5, 6, 7], 5, 7)
     assert [entry.seq for entry in (await store.resources.feed(5, 1)).entries] == [6]
     await store.close()
-    # Places go on after a restart, and the feed is the same one.
+    # Positions continue after a restart, and the feed keeps its id.
     again = await SqliteStore.open(tmp_path)
     (entry,) = await again.resources.write(9, told=[made(8)])
     assert (entry.seq, (await again.resources.feed(7, 1)).feed) == (8, page.feed)
     await again.close()
 
 
-async def test_lost_or_restored_places_make_another_feed(tmp_path: Path) -> None:
+async def test_lost_or_restored_positions_give_the_feed_a_new_id(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     before = (await store.resources.feed(0, 1)).feed
     await store.close()

@@ -1,4 +1,4 @@
-"""Records too large for a row: files beside the database that no reader notices."""
+"""Records too large for a row: files next to the database, invisible to readers."""
 
 import os
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ LARGE = (
 )
 
 
-async def test_what_is_too_large_for_a_row_is_in_files_and_reads_the_same(store: SqliteStore) -> None:
+async def test_records_too_large_for_a_row_are_in_files_and_read_the_same(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     assert await store.append(lease, Batch(entries=LARGE), head) == 4
@@ -56,7 +56,7 @@ async def test_a_refused_append_never_changes_a_file_that_an_entry_names(store: 
     assert_stored(await read_all(store, session), LARGE[:1])
 
 
-async def test_a_lost_or_changed_file_is_told_by_name(store: SqliteStore) -> None:
+async def test_a_lost_or_changed_file_is_named_in_the_error(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     await store.append(lease, Batch(entries=LARGE[:1]), head)
@@ -69,7 +69,7 @@ async def test_a_lost_or_changed_file_is_told_by_name(store: SqliteStore) -> Non
     assert name in error.message
 
 
-async def test_a_file_that_cannot_be_written_is_told_and_leaves_nothing(store: SqliteStore) -> None:
+async def test_a_failed_file_write_is_reported_and_leaves_nothing(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     (store.folder / "spill").write_bytes(b"in the way")
@@ -78,17 +78,17 @@ async def test_a_file_that_cannot_be_written_is_told_and_leaves_nothing(store: S
     assert await store.append(lease, Batch(entries=LARGE[:1]), head) == 1
 
 
-async def test_files_go_with_their_log_unless_a_fork_shows_them(store: SqliteStore) -> None:
+async def test_files_are_removed_with_their_log_unless_a_fork_shows_them(store: SqliteStore) -> None:
     parent, fork = new_session(), new_session()
     lease, _, head = await store.claim(parent)
     await store.append(lease, Batch(entries=LARGE), head)
-    # One that no entry names: its append was refused.
+    # A file that no entry names: its append was rejected.
     await refusal(Conflict, store.append(lease, Batch(entries=LARGE[:1]), 3))
     await store.claim(fork, ForkPoint(parent, 1))
     await store.erase(parent)
     assert len(files(store)) == 1
     assert_stored(await read_all(store, fork), LARGE[:1])
-    # A session of the same name may live again meanwhile; its files are its own.
+    # A session with the same id may exist again meanwhile; it has its own files.
     lease, _, head = await store.claim(parent)
     await store.append(lease, Batch(entries=LARGE), head)
     await store.erase(fork)
@@ -98,7 +98,7 @@ async def test_files_go_with_their_log_unless_a_fork_shows_them(store: SqliteSto
     assert os.listdir(store.folder / "spill") == []
 
 
-def test_sweeping_leaves_what_is_named_newer_or_not_ours(tmp_path: Path) -> None:
+def test_sweeping_leaves_files_that_are_named_newer_or_foreign(tmp_path: Path) -> None:
     spill = Spill(tmp_path, sync=False)
     old, named, newer = (spill.write(Lease(SessionId("s"), "a", epoch), 1, b"data") for epoch in (3, 4, 6))
     (tmp_path / "s" / "notes.txt").write_text("somebody's")

@@ -1,4 +1,4 @@
-"""The counts that insight shows, as the embedded store keeps them: made again when their file is lost."""
+"""The counts for usage stats in the embedded store: rebuilt when their file is lost."""
 
 import sqlite3
 from pathlib import Path
@@ -7,7 +7,7 @@ from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.insight_conformance import NOON, USAGE, Log, called, counted, ended
 
 
-async def test_all_of_it_is_counted_again_when_the_file_is_lost(tmp_path: Path) -> None:
+async def test_the_counts_are_rebuilt_when_the_file_is_lost(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     log = await Log.new(store)
     await log.tell(NOON, ended(usage=USAGE), called("a", "Bash"))
@@ -20,7 +20,7 @@ async def test_all_of_it_is_counted_again_when_the_file_is_lost(tmp_path: Path) 
     await store.close()
 
 
-async def test_a_file_of_an_older_version_is_made_anew(tmp_path: Path) -> None:
+async def test_a_file_of_an_older_version_is_rebuilt(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     await (await Log.new(store)).tell(NOON, ended(usage=USAGE))
     before = await counted(store)
@@ -33,7 +33,7 @@ async def test_a_file_of_an_older_version_is_made_anew(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_an_entry_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+async def test_an_unreadable_entry_is_skipped(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     log = await Log.new(store)
     await log.tell(NOON, ended(), ended(usage=USAGE))

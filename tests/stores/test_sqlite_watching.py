@@ -10,12 +10,12 @@ from patience import PATIENCE
 SESSION = SessionId("s")
 
 
-async def test_a_commit_during_a_read_is_not_slept_through() -> None:
+async def test_a_commit_during_a_read_is_not_missed() -> None:
     stored = [Entry(1, 0, 0, "text", b"{}")]
 
     async def read(session: SessionId, after: int, limit: int) -> Page:
         page = Page("log", tuple(e for e in stored if e.seq > after), stored[-1].seq)
-        # The moment that matters: the page is taken, and a commit rings before its reader has got it.
+        # The critical moment: the page is read, and a commit wakes the subscription before the reader has the page.
         if len(stored) < 3:
             stored.append(Entry(len(stored) + 1, len(stored), 0, "text", b"{}"))
             subscriptions.wake(session)
@@ -28,7 +28,7 @@ async def test_a_commit_during_a_read_is_not_slept_through() -> None:
     assert got == stored
 
 
-async def test_a_reader_that_left_is_forgotten() -> None:
+async def test_a_reader_that_left_is_removed() -> None:
     async def read(session: SessionId, after: int, limit: int) -> Page:
         return Page("log", (), 0)
 

@@ -1,4 +1,4 @@
-"""The store of uploads: what comes in, what is kept of it, and who gets it."""
+"""The upload store: incoming files, which of them are kept, and which users get them."""
 
 import asyncio
 import os
@@ -70,7 +70,7 @@ def mode_of(path: Path) -> int:
 
 
 def put_there(path: Path, what: str, target: Path) -> None:
-    """In the place of a file something that is none."""
+    """Replace a file by something that is not a plain file."""
     path.unlink()
     if what == "link":
         path.symlink_to(target)
@@ -80,7 +80,7 @@ def put_there(path: Path, what: str, target: Path) -> None:
         path.mkdir()
 
 
-async def test_a_file_is_kept_under_a_name_of_ours_for_its_owner_alone(uploads: Uploads) -> None:
+async def test_a_file_is_stored_under_a_generated_name_for_its_owner_only(uploads: Uploads) -> None:
     (one, two) = await kept(uploads, ("a dot.PNG", PNG), ("notes", b"words"))
     assert (one.name, one.mime, one.size) == ("a dot.PNG", "image/png", len(PNG))
     path = Path(one.path)
@@ -109,7 +109,7 @@ async def test_a_file_is_kept_under_a_name_of_ours_for_its_owner_alone(uploads: 
         ("", "", ""),
     ],
 )
-async def test_hostile_names_are_shown_harmless_and_never_a_path(
+async def test_hostile_names_are_sanitized_and_never_become_a_path(
     uploads: Uploads, given: str, shown: str, end: str
 ) -> None:
     (upload,) = await kept(uploads, (given, b"x"))
@@ -119,14 +119,14 @@ async def test_hostile_names_are_shown_harmless_and_never_a_path(
 
 
 @pytest.mark.parametrize("mime", ["text/html\r\nx: y", "", "x", "a/b/c", "text/" + "x" * 99, "te xt/plain"])
-async def test_a_type_that_is_none_is_bytes(uploads: Uploads, mime: str) -> None:
+async def test_an_invalid_mime_type_becomes_octet_stream(uploads: Uploads, mime: str) -> None:
     intake = await opened(uploads)
     intake.begin("x", mime)
     (upload,) = await intake.keep()
     assert (upload.mime, upload.size) == ("application/octet-stream", 0)
 
 
-async def test_what_is_dropped_leaves_nothing(uploads: Uploads) -> None:
+async def test_a_dropped_form_leaves_nothing(uploads: Uploads) -> None:
     intake = await opened(uploads)
     for name in ("one", "two"):
         intake.begin(name, "text/plain")
@@ -137,7 +137,7 @@ async def test_what_is_dropped_leaves_nothing(uploads: Uploads) -> None:
     intake.drop()
 
 
-async def test_a_drop_behind_a_keep_takes_nothing_back(uploads: Uploads) -> None:
+async def test_a_drop_after_a_keep_removes_nothing(uploads: Uploads) -> None:
     intake = await opened(uploads)
     intake.begin("one", "text/plain")
     await intake.keep()
@@ -145,7 +145,7 @@ async def test_a_drop_behind_a_keep_takes_nothing_back(uploads: Uploads) -> None
     assert len(files(uploads)) == 1
 
 
-async def test_what_an_earlier_gateway_was_reading_is_removed(uploads: Uploads) -> None:
+async def test_partial_files_of_an_earlier_gateway_are_removed(uploads: Uploads) -> None:
     (whole,) = await kept(uploads, ("whole", b"x"))
     half = await opened(uploads)
     half.begin("half", "text/plain")
@@ -156,7 +156,7 @@ async def test_what_an_earlier_gateway_was_reading_is_removed(uploads: Uploads) 
     await Uploads(uploads.folder / "none").start()
 
 
-async def test_a_user_has_so_many_forms_under_way(uploads: Uploads) -> None:
+async def test_open_forms_per_user_are_limited(uploads: Uploads) -> None:
     forms = [await opened(uploads) for _ in range(AT_ONCE)]
     with pytest.raises(TooMany):
         await opened(uploads)
@@ -169,7 +169,7 @@ async def test_a_user_has_so_many_forms_under_way(uploads: Uploads) -> None:
 
 
 @pytest.mark.parametrize("limit", [{"most_files": 3}, {"most_bytes": 30}])
-async def test_the_oldest_go_when_there_are_too_many(tmp_path: Path, limit: dict[str, int]) -> None:
+async def test_the_oldest_files_are_removed_when_there_are_too_many(tmp_path: Path, limit: dict[str, int]) -> None:
     store = Uploads(tmp_path / "uploads", **limit)
     (others,) = await kept(store, ("bob's", bytes(10)), who=BOB)
     made: list[Upload] = []
@@ -182,13 +182,13 @@ async def test_the_oldest_go_when_there_are_too_many(tmp_path: Path, limit: dict
     assert is_there(others), "each user has their own room"
 
 
-async def test_what_just_came_stays_however_much_it_is(tmp_path: Path) -> None:
+async def test_files_that_just_arrived_stay_whatever_their_size(tmp_path: Path) -> None:
     store = Uploads(tmp_path / "uploads", most_files=1, most_bytes=1)
     made = await kept(store, ("a", bytes(5)), ("b", bytes(5)))
     assert all(is_there(upload) for upload in made)
 
 
-async def test_what_cannot_be_written_is_told(uploads: Uploads) -> None:
+async def test_a_failed_write_is_reported(uploads: Uploads) -> None:
     uploads.folder.write_bytes(b"in the way")
     intake = await opened(uploads)
     with pytest.raises(Unavailable, match="cannot be kept"):
@@ -196,7 +196,7 @@ async def test_what_cannot_be_written_is_told(uploads: Uploads) -> None:
     intake.drop()
 
 
-# --- out
+# --- reading
 
 
 async def taken(uploads: Uploads, *given: Upload, who: Identity = ANN) -> tuple[ClaimedUpload, ...]:
@@ -204,7 +204,7 @@ async def taken(uploads: Uploads, *given: Upload, who: Identity = ANN) -> tuple[
     return found
 
 
-async def test_a_message_takes_its_own_files(uploads: Uploads) -> None:
+async def test_a_message_claims_its_own_files(uploads: Uploads) -> None:
     picture, archive = await kept(uploads, ("a.png", PNG), ("b.zip", b"PK\0\0"))
     bare = Upload(Path(archive.path).name)
     one, two = await taken(uploads, picture, bare)
@@ -221,7 +221,7 @@ async def test_another_users_files_are_left_out(uploads: Uploads, caplog: pytest
         await taken(uploads, Upload(Path(theirs.path).name))
 
 
-async def test_one_that_is_gone_is_told_by_its_name(uploads: Uploads) -> None:
+async def test_a_missing_file_is_named_in_the_error(uploads: Uploads) -> None:
     (upload,) = await kept(uploads, ("plan.pdf", b"%PDF-"))
     os.unlink(upload.path)
     with pytest.raises(Stale, match=r"plan\.pdf is not there any more"):
@@ -229,7 +229,7 @@ async def test_one_that_is_gone_is_told_by_its_name(uploads: Uploads) -> None:
 
 
 @pytest.mark.parametrize("what", ["link", "pipe", "folder"])
-async def test_what_is_no_plain_file_is_none_of_ours(uploads: Uploads, tmp_path: Path, what: str) -> None:
+async def test_links_pipes_and_folders_are_not_uploads(uploads: Uploads, tmp_path: Path, what: str) -> None:
     (upload,) = await kept(uploads, ("a", b"x"))
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
@@ -240,7 +240,7 @@ async def test_what_is_no_plain_file_is_none_of_ours(uploads: Uploads, tmp_path:
         await do(uploads, ReadUpload(Path(upload.path).name))
 
 
-async def test_no_more_than_the_api_takes_goes_into_one_message(uploads: Uploads) -> None:
+async def test_one_message_contains_at_most_the_bytes_that_the_api_accepts(uploads: Uploads) -> None:
     size = 3 << 20
     many = await kept(uploads, *[(f"{number}.png", PNG.ljust(size, b"x")) for number in range(7)])
     found = await taken(uploads, *many)
@@ -257,7 +257,7 @@ async def test_no_more_than_the_api_takes_goes_into_one_message(uploads: Uploads
         ("a.pdf", b"%PDF-1.7", "application/octet-stream"),
     ],
 )
-async def test_a_file_comes_back_as_something_to_save(uploads: Uploads, name: str, data: bytes, kind: str) -> None:
+async def test_a_file_is_returned_as_an_attachment(uploads: Uploads, name: str, data: bytes, kind: str) -> None:
     (upload,) = await kept(uploads, (name, data))
     stored = Path(upload.path).name
     answer: Response = await do(uploads, ReadUpload(stored))
@@ -268,20 +268,20 @@ async def test_a_file_comes_back_as_something_to_save(uploads: Uploads, name: st
 
 
 @pytest.mark.parametrize("name", ["", "..", "ann", ".x", "../ann/x", f"{0:032x}", f"{0:032x}.png/", f"{0:032X}.png"])
-async def test_there_is_nothing_under_another_name(uploads: Uploads, name: str) -> None:
+async def test_an_invalid_name_is_not_found(uploads: Uploads, name: str) -> None:
     with pytest.raises(NotFound):
         await do(uploads, ReadUpload(name))
 
 
 @pytest.mark.parametrize("user", ["", "..", "../ann", "Ann", ".ann", "a/b"])
-async def test_who_is_no_user_has_no_folder(uploads: Uploads, user: str) -> None:
-    nobody = Identity("c", user, "", frozenset({"chat"}))
+async def test_an_invalid_user_is_not_allowed(uploads: Uploads, user: str) -> None:
+    invalid_user = Identity("c", user, "", frozenset({"chat"}))
     for action in (OpenIntake(), ClaimUploads((Upload("x"),)), ReadUpload(f"{0:032x}")):
         with pytest.raises(NotAllowed):
-            await do(uploads, action, nobody)
+            await do(uploads, action, invalid_user)
 
 
-async def test_forms_at_the_same_time_do_not_disturb_each_other(uploads: Uploads) -> None:
+async def test_concurrent_forms_do_not_interfere(uploads: Uploads) -> None:
     made = await asyncio.gather(*(kept(uploads, (f"{n}", f"{n}".encode() * 9)) for n in range(AT_ONCE)))
     assert [data_of(upload) for (upload,) in made] == [f"{n}".encode() * 9 for n in range(AT_ONCE)]
     assert all((upload.size or 0) <= FILE_BYTES for (upload,) in made)

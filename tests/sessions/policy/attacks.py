@@ -1,6 +1,6 @@
 """Shell lines that try to get `rm x` (or a write, or worse) past allow rules for harmless commands. Data only.
 
-`ALLOWED` is what the person allowed; none of `ATTACKS` may pass by it. `HONEST` lines must pass: a policy that
+`ALLOWED` are the rules of the person; none of `ATTACKS` may pass by them. `HONEST` lines must pass: a policy that
 asks about everything would be safe and useless.
 """
 
@@ -332,7 +332,7 @@ ATTACKS = [
     "busybox sh -c 'rm x'",
     "env env env env env env env env echo hi",
     "env timeout 5 nice sudo -u x xargs rm",
-    # control characters and what cannot be read
+    # control characters and unreadable input
     "echo hi\0; rm x",
     "echo hi\r rm x",
     "echo \x1b[2K hi",

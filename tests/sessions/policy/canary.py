@@ -1,8 +1,8 @@
-"""Tool calls that try to show or change what an agent may not touch, for a world that really exists. Data and helpers.
+"""Tool calls that try to read or change closed files, in a world that really exists. Data and helpers.
 
 `build` makes the world: a home with the gateway's data in it (and the canary in that), a project with links, a
-repository. `corpus` has the calls. `RULES` is what a person has allowed. Whoever runs the calls asks `World.harm`
-afterwards. Used at unit level (what the policy says), against bash and zsh, and with the real CLIs.
+repository. `corpus` has the calls. `RULES` are the rules that a person has allowed. A test that runs the calls checks
+`World.harm` afterwards. Used in unit tests (the policy's verdict), against bash and zsh, and with the real CLIs.
 """
 
 # ruff: noqa: E501 (lines of a corpus)
@@ -22,18 +22,18 @@ GIT = ["status", "log", "diff", "show", "grep", "blame", "fetch", "branch", "tag
 RULES = [
     *(f"Bash({name}:*)" for name in READERS),
     *(f"Bash(git {name}:*)" for name in GIT),
-    # Wider than what is ever suggested: somebody wrote them by hand.
+    # Wider than any suggested rule: a person wrote them by hand.
     *(f"Bash({name}:*)" for name in ("git ls-remote", "git archive", "git", "xargs", "curl", "nc")),
 ]
 
-# White space of JavaScript's trim, and what looks like it.
+# White space of JavaScript's trim, and characters that look like it.
 BLANKS = ["", " ", "\t", "\n", "\r\n", "\u00a0", "\ufeff", "\u2003", "\u2028", "\u3000", "\v", "  \t"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One tool call. `home`: it is made by a session that works in the home itself. `shows`: run without a policy, it
-    does harm (the control that the corpus can fail)."""
+    """One tool call. `home`: the session works in the home itself. `shows`: without a policy the call does harm (the
+    control that the corpus can fail)."""
 
     tool: str
     input: dict[str, Any]
@@ -64,7 +64,7 @@ class World:
         return self.home if case.home else self.project
 
     def harm(self, shown: str) -> str | None:
-        """What of all this has gone wrong: the canary was shown, a guarded file was changed."""
+        """Describe the harm done: the canary was shown or a guarded file was changed."""
         if CANARY in shown:
             return "the canary was shown"
         for path, content in self.kept.items():
@@ -153,7 +153,7 @@ def _bare(folder: Path, mark: Path) -> None:
 
 
 def words(world: World) -> Iterator[tuple[str, bool]]:
-    """Each word with whether bash follows it to the canary."""
+    """Each word, and whether bash resolves it to the canary."""
     full = f"{world.home}/{TOKEN}"
     up = f"../{TOKEN}"
     sure = [
@@ -366,7 +366,7 @@ def paths(world: World) -> Iterator[str]:
 
 
 def corpus(world: World) -> list[Case]:
-    """Every call of it."""
+    """All calls."""
     out: list[Case] = []
     for path in paths(world):
         out.append(Case("Read", {"file_path": path}, "read"))

@@ -1,4 +1,4 @@
-"""A made-up place to judge calls in: nothing of it exists, so links lead where they say."""
+"""A made-up context for verdicts: none of its paths exist, so no link leads elsewhere."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,15 +29,15 @@ def place(
     entries: Callable[[str], Sequence[str]] = lambda folder: (),
 ) -> PolicyContext:
     """A context with these rules; the gateway's data lies in the home and its port is 8765."""
-    said = (*rules(Behavior.ALLOW, allow), *rules(Behavior.DENY, deny), *rules(Behavior.ASK, ask))
-    return PolicyContext(cwd, roots, mode, said, fences, resolve, home, entries)
+    given_rules = (*rules(Behavior.ALLOW, allow), *rules(Behavior.DENY, deny), *rules(Behavior.ASK, ask))
+    return PolicyContext(cwd, roots, mode, given_rules, fences, resolve, home, entries)
 
 
 def judge(name: str, given: Any, **where: Any) -> Verdict:
-    """The verdict about any call."""
+    """The verdict on a tool call."""
     return decide(ToolCall(name, given), place(**where))
 
 
 def judge_line(command: Any, **where: Any) -> Verdict:
-    """The verdict about a shell line."""
+    """The verdict on a shell line."""
     return judge("Bash", {"command": command}, **where)

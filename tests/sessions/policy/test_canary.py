@@ -1,4 +1,4 @@
-"""The fence as a law: nothing of the corpus is allowed, and the corpus does harm where nobody is asked."""
+"""The fence as a law: no call of the corpus is allowed, and the corpus does harm without a policy."""
 
 import os
 import shutil
@@ -51,10 +51,10 @@ def test_nothing_of_the_corpus_is_allowed(world: World, mode: PermissionMode) ->
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_without_a_policy_the_lines_of_the_corpus_do_harm(world: World, shell: str) -> None:
-    """The control: a corpus that harms nobody would show nothing."""
+    """The control: a harmless corpus would prove nothing."""
     program = shutil.which(shell)
     assert program is not None, f"{shell} is not installed: `make clis` fetches it"
-    # In zsh *** goes round in the links to /proc/self/cwd for ever.
+    # In zsh *** follows the links to /proc/self/cwd forever.
     lines = [case for case in corpus(world) if case.tool == "Bash" and "***" not in case.input["command"]]
     harmed: Counter[str] = Counter()
     harmless: list[str] = []

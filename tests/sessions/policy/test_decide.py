@@ -28,7 +28,7 @@ UNKNOWN = ("Teleport", {"to": "mars"})
 
 CALLS = [READ, WRITE, EDIT, NOTEBOOK, BASH, FETCH, TODO, TASK, AGENT, QUESTION, PLAN, MCP, UNKNOWN]
 
-# Per mode, what happens without any rule: in the order of CALLS.
+# The verdicts per mode without any rule, in the order of CALLS.
 TABLE = {
     "default": "allow ask ask ask ask ask allow allow allow ask ask ask ask",
     "auto": "allow ask ask ask ask ask allow allow allow ask ask ask ask",
@@ -48,7 +48,7 @@ def test_the_modes_without_any_rule(mode: str) -> None:
     )
 
 
-def test_a_verdict_says_who_decided_and_why() -> None:
+def test_a_verdict_names_its_source_and_reason() -> None:
     assert judge(*BASH, deny=["Bash(make:*)"]).rule == "Bash(make:*)"
     assert judge(*BASH, deny=["Bash(make:*)"]).by == "rule"
     assert judge(*BASH, mode=PermissionMode.PLAN).by == "mode"
@@ -60,7 +60,7 @@ def test_a_verdict_says_who_decided_and_why() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("call", [QUESTION, PLAN])
-def test_a_question_is_always_answered_by_a_person(call: tuple[str, Any], mode: PermissionMode) -> None:
+def test_a_question_always_goes_to_a_person(call: tuple[str, Any], mode: PermissionMode) -> None:
     assert judge(*call, mode=mode, allow=[call[0]]).behavior is ASK
     assert judge(*call, mode=mode, deny=[call[0]]).behavior is DENY
 
@@ -174,14 +174,14 @@ def test_a_malformed_call_asks_in_every_mode_that_asks(name: str, given_input: A
         ("KillBash", {"shell_id": "1"}, ALLOW),
     ],
 )
-def test_reading_inside_the_roots_needs_no_asking(name: str, given_input: Any, expected: Behavior) -> None:
+def test_reading_inside_the_roots_is_allowed_without_asking(name: str, given_input: Any, expected: Behavior) -> None:
     assert judge(name, given_input).behavior is expected
 
 
 @pytest.mark.parametrize(
     "path", [".git/hooks/pre-commit", ".claude/settings.json", ".mcp.json", "/etc/x", "../x", "~/x"]
 )
-def test_accept_edits_does_not_cover_what_runs_things_later_or_lies_outside(path: str) -> None:
+def test_accept_edits_does_not_cover_files_that_run_later_or_lie_outside(path: str) -> None:
     for name in ("Write", "Edit", "MultiEdit"):
         assert judge(name, {"file_path": path}, mode=PermissionMode.ACCEPT_EDITS).behavior is ASK
         assert judge(name, {"file_path": path}, allow=[f"Edit({path})"]).behavior is ALLOW
@@ -224,11 +224,11 @@ class TestRules:
         for rule in ("mcp__d", "mcp__db__que", "mcp__db__quer__*", "mcp__other"):
             assert judge(*MCP, allow=[rule]).behavior is ASK
             assert judge(*MCP, deny=[rule], mode=PermissionMode.BYPASS_PERMISSIONS).behavior is ALLOW
-        # A rule for one tool does not allow another whose name goes on from it.
+        # A rule for one tool does not allow another tool whose name starts with the first one's.
         assert judge("mcp__db__query__drop", {}, allow=["mcp__db__query"]).behavior is ASK
         assert judge("mcp__db__query__drop", {}, allow=["mcp__db"], deny=["mcp__db__query"]).behavior is DENY
 
-    def test_a_content_that_means_nothing_to_us_never_allows_and_asks_when_it_refuses(self) -> None:
+    def test_an_unknown_rule_content_never_allows_and_a_deny_with_it_asks(self) -> None:
         assert judge(*MCP, allow=["mcp__db__query(x)"]).behavior is ASK
         assert judge(*MCP, deny=["mcp__db__query(x)"], mode=PermissionMode.BYPASS_PERMISSIONS).behavior is ASK
         assert judge(*FETCH, allow=["WebFetch(https://example.org)"]).behavior is ASK

@@ -1,4 +1,4 @@
-"""What a person is shown before they answer: the parts of a line, a file before and after, and what a rule covers."""
+"""The information for a person before the answer: the parts of a line, a file before and after, a rule's coverage."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def line(command: str) -> ToolCall:
     return ToolCall("Bash", {"command": command})
 
 
-def test_a_line_is_told_command_by_command_hidden_ones_too() -> None:
+def test_a_line_is_split_into_its_commands_including_hidden_ones() -> None:
     layout = lay_out(line("cd src && sh -c 'rm -rf x' > out.txt | tee log"), place())
     assert layout.commands == (
         CommandPart(text="cd src"),
@@ -29,7 +29,7 @@ def test_a_line_is_told_command_by_command_hidden_ones_too() -> None:
     assert layout.writes == ("out.txt",)
 
 
-def test_what_cannot_be_known_before_it_runs_is_said() -> None:
+def test_doubts_name_everything_that_is_unknown_before_the_run() -> None:
     assert lay_out(line("$RUN now"), place()).doubts
     assert lay_out(line("echo 'open"), place()).doubts
     assert lay_out(ToolCall("Bash", {"command": 7}), place()).doubts == ("it has no command",)
@@ -40,7 +40,7 @@ def test_what_cannot_be_known_before_it_runs_is_said() -> None:
 def test_a_file_that_would_change_is_named_and_read_only_inside_the_folders() -> None:
     assert lay_out(ToolCall("Edit", {"file_path": FILE}), place()).edited == (FILE, FILE)
     assert lay_out(ToolCall("Write", {"file_path": "/etc/passwd"}), place()).edited == ("/etc/passwd", None)
-    # A link inside that leads outside is outside.
+    # A link inside the folders that leads outside counts as outside.
     link = lay_out(ToolCall("Write", {"file_path": FILE}), place(resolve=lambda path: path.replace(FILE, "/etc/x")))
     assert link.edited == (FILE, None)
     assert lay_out(ToolCall("Read", {"file_path": FILE}), place()).edited is None
@@ -72,7 +72,7 @@ def test_a_file_that_would_change_is_named_and_read_only_inside_the_folders() ->
         ("NotebookEdit", {"new_source": "x = 1"}, '{"cells":[]}', "", "x = 1", False, False),
     ],
 )
-def test_a_file_is_shown_as_it_is_and_as_it_would_be(
+def test_a_file_is_shown_before_and_after_the_change(
     tool: str, given: Any, text: str | None, before: str, after: str, whole: bool, new: bool
 ) -> None:
     shown = file_change(tool, given, FILE, text, outside=False)
@@ -103,18 +103,18 @@ def test_a_file_is_shown_as_it_is_and_as_it_would_be(
         ("WebSearch(cats)", "Nothing"),
     ],
 )
-def test_a_rule_says_what_it_covers(rule: str, words: str) -> None:
+def test_a_rule_describes_its_coverage(rule: str, words: str) -> None:
     assert words in covers(parse_rule(rule, Behavior.ALLOW), place())
 
 
-def test_what_is_suggested_is_enough_and_says_what_it_covers() -> None:
+def test_suggested_rules_are_enough_for_the_call() -> None:
     rules = suggested(line("git status && make test"), place())
     assert [(rule.rule, rule.enough) for rule in rules] == [("Bash(git status:*)", True), ("Bash(make test)", True)]
     assert judge_line("git status && make test", allow=[rule.rule for rule in rules]).behavior is Behavior.ALLOW
     assert suggested(ToolCall("AskUserQuestion", {}), place()) == ()
 
 
-def test_a_rule_of_ones_own_is_looked_at_before_it_is_saved() -> None:
+def test_a_rule_that_a_person_writes_is_checked_before_it_is_saved() -> None:
     asked = line("make test")
     good = rule_scope("Bash(make:*)", asked, place(), admin=False)
     assert (good.rule, good.enough, good.problem) == ("Bash(make:*)", True, "")
@@ -130,7 +130,7 @@ def test_a_rule_of_ones_own_is_looked_at_before_it_is_saved() -> None:
 
 @pytest.mark.parametrize("text", ["Bash(make:*)", "Bash(ls:*)", "Bash(make test)", "Read(**)", "Edit(x/**)", "mcp__a"])
 @pytest.mark.parametrize("call", [("Bash", {"command": "make test"}), ("Edit", {"file_path": "/srv/project/x/y"})])
-def test_enough_is_what_the_policy_then_says(text: str, call: tuple[str, Any]) -> None:
+def test_enough_agrees_with_the_policys_later_verdict(text: str, call: tuple[str, Any]) -> None:
     shown = rule_scope(text, ToolCall(*call), place(), admin=False)
     before, after = judge(*call), judge(*call, allow=[text])
     assert shown.enough == (after.behavior is Behavior.ALLOW and after.by == "rule"), (before, after)

@@ -1,4 +1,4 @@
-"""The fence: the gateway's folder and port are closed to tools, whatever rules and modes say."""
+"""The fence: the gateway's folder and port are closed to tools, whatever the rules and modes are."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ def test_a_shell_line_that_touches_the_gateway_is_refused(line: str) -> None:
         "cd && ls fairlead",
     ],
 )
-def test_a_line_that_only_looks_like_it_is_not(line: str) -> None:
+def test_a_line_that_only_looks_similar_is_allowed(line: str) -> None:
     assert judge_line(line, **OPEN).behavior is Behavior.ALLOW
 
 
@@ -123,7 +123,7 @@ def test_a_tool_that_touches_the_gateway_is_refused(name: str, given: Any) -> No
         ("WebFetch", {"url": "http://localhost/"}),
     ],
 )
-def test_talking_about_it_is_not_touching_it(name: str, given: Any) -> None:
+def test_mentioning_the_gateway_is_allowed(name: str, given: Any) -> None:
     assert judge(name, given, **OPEN).behavior is Behavior.ALLOW
 
 
@@ -141,7 +141,7 @@ def test_a_gateway_on_a_common_port_closes_only_its_own_hosts() -> None:
     assert judge_line("curl https://localhost:443/", **OPEN, fences=fences).behavior is Behavior.DENY
 
 
-def test_the_ports_of_doors_are_closed_like_the_main_one() -> None:
+def test_extra_ports_are_closed_like_the_main_port() -> None:
     for fences in (Fences(port=8765, doors=(9001, 9002)), Fences(doors=(9002,))):
         assert judge("WebFetch", {"url": "http://localhost:9002/"}, **OPEN, fences=fences).behavior is Behavior.DENY
         assert judge("mcp__x__get", {"url": "http://[::1]:9002/"}, **OPEN, fences=fences).behavior is Behavior.DENY
@@ -155,7 +155,7 @@ FILE = f"{DATA}/uploads/ann/0123456789abcdef0123456789abcdef.zip"
 
 
 @pytest.mark.parametrize("mode", [PermissionMode.DEFAULT, PermissionMode.PLAN, PermissionMode.DONT_ASK])
-def test_a_file_that_somebody_attached_may_be_read(mode: PermissionMode) -> None:
+def test_an_attached_file_may_be_read(mode: PermissionMode) -> None:
     assert judge("Read", {"file_path": FILE}, fences=ATTACHED, mode=mode).behavior is Behavior.ALLOW
     assert judge("Read", {"file_path": FILE}, fences=ATTACHED, mode=mode, deny=["Read"]).behavior is Behavior.DENY
     assert judge("Read", {"file_path": FILE}, fences=FENCES, mode=mode).behavior is Behavior.DENY
@@ -179,12 +179,12 @@ def test_a_file_that_somebody_attached_may_be_read(mode: PermissionMode) -> None
         ("mcp__x__read", {"file": FILE}),
     ],
 )
-def test_nothing_else_is_open_there(tool: str, given: Any) -> None:
+def test_nothing_else_in_the_data_folder_is_open(tool: str, given: Any) -> None:
     assert judge(tool, given, **OPEN, fences=ATTACHED).behavior is Behavior.DENY
 
 
 @pytest.mark.parametrize("real", [f"{DATA}/fairlead.db", "/etc/passwd"])
-def test_a_link_that_leads_elsewhere_is_judged_by_where_it_leads(real: str) -> None:
+def test_a_link_is_judged_by_its_target(real: str) -> None:
     leads = {FILE: real}
     verdict = judge("Read", {"file_path": FILE}, fences=ATTACHED, resolve=lambda path: leads.get(path, path))
     assert verdict.behavior is not Behavior.ALLOW
@@ -196,7 +196,7 @@ def test_without_fences_nothing_is_closed() -> None:
     assert judge("mcp__x__get", given, **OPEN, fences=Fences()).behavior is Behavior.ALLOW
 
 
-def test_a_home_that_is_not_known_leaves_the_folder_closed_by_its_name() -> None:
+def test_with_an_unknown_home_the_folder_is_closed_by_its_name() -> None:
     assert judge_line(f"cat {DATA}/token", **OPEN, home=None).behavior is Behavior.DENY
 
 
@@ -212,7 +212,7 @@ def test_very_many_words_are_still_compared_as_written() -> None:
     assert judge_line(line, **OPEN).behavior is Behavior.DENY
 
 
-def test_a_deep_or_endless_input_is_looked_at_only_so_far() -> None:
+def test_a_deep_or_endless_input_is_checked_up_to_a_limit() -> None:
     deep: Any = f"{DATA}/token"
     for _ in range(50):
         deep = {"x": [deep]}

@@ -1,4 +1,4 @@
-"""Paths: where they lead, also through real links, and what patterns cover."""
+"""Paths: where they lead, also through real links, and which paths patterns cover."""
 
 import os
 import tempfile
@@ -36,7 +36,7 @@ def test_a_path_that_leads_nowhere_known_is_refused(path: str) -> None:
         absolute(path, "/w", "/h")
 
 
-def test_a_home_that_is_not_known_leads_nowhere() -> None:
+def test_a_path_in_an_unknown_home_leads_nowhere() -> None:
     with pytest.raises(BadPath):
         absolute("~/x", "/w", None)
 
@@ -58,7 +58,7 @@ def test_tidying(path: str, expected: str) -> None:
     ("path", "folder", "expected"),
     [("/a/b", "/a", True), ("/a", "/a", True), ("/ab", "/a", False), ("/a", "/a/b", False), ("/x", "/", True)],
 )
-def test_inside_is_by_whole_names(path: str, folder: str, expected: bool) -> None:
+def test_inside_compares_whole_names(path: str, folder: str, expected: bool) -> None:
     assert inside(path, folder) is expected
 
 
@@ -86,12 +86,12 @@ def test_inside_is_by_whole_names(path: str, folder: str, expected: bool) -> Non
         ("/a/***x", "/a/yx", False, True),
     ],
 )
-def test_what_a_pattern_covers(pattern: str, path: str, below: bool, expected: bool) -> None:
+def test_paths_that_a_pattern_covers(pattern: str, path: str, below: bool, expected: bool) -> None:
     assert pattern_covers(pattern, path, below=below) is expected
 
 
 @given(st.lists(st.sampled_from(["a", "b", "..", ".", "c.py"]), min_size=1, max_size=6))
-def test_what_a_pattern_covers_lies_in_the_folder_in_front_of_its_wildcard(parts: list[str]) -> None:
+def test_a_pattern_covers_only_paths_in_the_folder_before_its_wildcard(parts: list[str]) -> None:
     path = tidy("/" + "/".join(parts))
     if pattern_covers("/a/b/**", path, below=True):
         assert inside(path, "/a/b")
@@ -101,16 +101,16 @@ def test_what_a_pattern_covers_lies_in_the_folder_in_front_of_its_wildcard(parts
     ("pattern", "expected"),
     [("/a/b/*.py", "/a/b"), ("/a/b", "/a/b"), ("/*", "/"), ("/a/b*/c", "/a"), ("/a/{b,c}", "/a")],
 )
-def test_the_folder_in_front_of_a_wildcard(pattern: str, expected: str) -> None:
+def test_the_folder_before_a_wildcard(pattern: str, expected: str) -> None:
     assert static_part(pattern) == expected
 
 
 class TestRealLinks:
-    """With real files: a link is judged by where it leads."""
+    """With real files: a link is judged by its target."""
 
     @pytest.fixture
     def tree(self) -> Iterator[Path]:
-        # Not in memory (/dev/shm): to the policy all below /dev is a device.
+        # Not in memory (/dev/shm): for the policy everything below /dev is a device.
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             yield self.planted(Path(folder))
 
@@ -162,7 +162,7 @@ class TestRealLinks:
         assert self.read(tree, f"{elsewhere}/a", allow=["Read(out/**)"]) is Behavior.ALLOW
         # A rule for a folder does not reach through a link inside it.
         assert self.read(tree, "out/a", allow=["Read(./**)"]) is Behavior.ASK
-        # A deny holds for the name and for the place.
+        # A deny applies to the name and to the target.
         assert self.read(tree, "in/a", deny=["Read(src)"]) is Behavior.DENY
         assert self.read(tree, "in/a", deny=["Read(in/**)"]) is Behavior.DENY
         assert self.read(tree, "src/a", deny=["Read(in/**)"]) is Behavior.DENY

@@ -1,4 +1,4 @@
-"""A path is judged in every reading that a CLI gives it, and a line in every one that a shell does."""
+"""A path is judged in every reading that a CLI gives it, and a line in every reading that a shell gives it."""
 
 # ruff: noqa: E501 (lists of lines)
 
@@ -51,7 +51,7 @@ def test_the_data_folder_is_denied_in_every_reading(tool: str, blank: str) -> No
     assert judge("mcp__x__read", {"path": f"{blank}{DATA}/token"}, allow=["mcp__x"]).behavior is DENY
 
 
-def test_letters_are_composed_and_as_written() -> None:
+def test_characters_are_compared_composed_and_as_written() -> None:
     leads = {"/srv/project/caf\u00e9": f"{DATA}/token", "/srv/project/e\u0301": f"{DATA}/token"}
     for path in ("caf\u00e9", "cafe\u0301", " cafe\u0301", "e\u0301"):
         assert judge("Read", {"file_path": path}, resolve=lambda p: leads.get(p, p)).behavior is DENY
@@ -61,20 +61,20 @@ def test_letters_are_composed_and_as_written() -> None:
 @pytest.mark.parametrize(
     "path", ["/proc/self/cwd/x", "/proc/1/environ", "/proc/self/fd/3", "/dev/fd/3", "/proc", "/proc/cpuinfo"]
 )
-def test_what_belongs_to_processes_asks_in_every_mode_and_under_every_rule(path: str) -> None:
+def test_files_of_processes_ask_in_every_mode_and_under_every_rule(path: str) -> None:
     for mode in MODES:
         verdict = judge("Read", {"file_path": path}, mode=mode, allow=["Read", "Read(/proc/**)"], roots=("/",), cwd="/")
         assert (verdict.behavior, verdict.by) == (ASK, "fence")
     assert judge_line(f"cat {path}", allow=["Bash(cat:*)"]).behavior is ASK
 
 
-def test_the_folder_or_root_of_a_process_is_ours_too() -> None:
+def test_the_fence_covers_the_folder_and_root_links_of_processes() -> None:
     for path in (f"/proc/self/root{DATA}/token", f"/proc/7/task/8/root{DATA}", "/proc/self/cwd/share/fairlead"):
         assert judge("Read", {"file_path": path}, cwd="/home/me/.local").behavior is DENY
 
 
 class TestDisk:
-    def test_links_of_processes_are_not_followed_in_ours(self, tmp_path: Path) -> None:
+    def test_links_of_processes_are_not_followed(self, tmp_path: Path) -> None:
         (tmp_path / "a").symlink_to("/proc/self/cwd")
         (tmp_path / "b").symlink_to("a/x")
         assert disk.resolve("/proc/self/cwd/x") == "/proc/self/cwd/x"
@@ -82,7 +82,7 @@ class TestDisk:
         assert disk.resolve(f"{tmp_path}/b") == "/proc/self/cwd/x"
         assert disk.resolve("/dev/fd/3").startswith("/proc/")
 
-    def test_elsewhere_it_is_the_real_path(self, tmp_path: Path) -> None:
+    def test_other_paths_resolve_to_the_real_path(self, tmp_path: Path) -> None:
         real = Path(os.path.realpath(tmp_path))
         (tmp_path / "d/e").mkdir(parents=True)
         (tmp_path / "up").symlink_to("d/e/..")
@@ -171,7 +171,7 @@ def entries(folder: str) -> list[str]:
         ("[x", None),
     ],
 )  # fmt: skip
-def test_what_a_word_may_become(raw: str, expected: set[str] | None) -> None:
+def test_possible_values_of_a_word(raw: str, expected: set[str] | None) -> None:
     variables = {"x": ("1", "2"), "two": ("a b",)}
     found = expand(raw, ExpansionContext(("/w",), "/home/me", variables, entries))
     if raw == "**/d.py":
@@ -202,8 +202,8 @@ def test_a_suggested_rule_covers_no_option_that_runs_or_writes(program: str) -> 
         assert judge_line(f"{name}=x {program} x", allow=allow).behavior is not ALLOW
 
 
-def test_no_name_of_an_option_is_torn_in_two() -> None:
-    """The tables are strings over several lines: a name that is torn at the end of one is two wrong names."""
+def test_no_option_name_is_split_in_two() -> None:
+    """The tables are strings over several lines: a name split at the end of a line would become two wrong names."""
     names = {name for options in (*SAFE.values(), *RISKY.values()) for name in options.long} | RISKY_ANYWHERE
     assert [name for name in names if name.startswith("-") or name.endswith("-")] == []
 
@@ -266,7 +266,7 @@ def test_no_name_of_an_option_is_torn_in_two() -> None:
 )
 def test_an_option_that_runs_or_writes_asks_unless_the_rule_names_it(rule: str, line: str) -> None:
     assert judge_line(line, allow=[f"Bash({rule})"]).behavior is ASK
-    if not line.startswith(("xargs", "env", "find")):  # what these run is judged by itself
+    if not line.startswith(("xargs", "env", "find")):  # their inner commands are judged separately
         assert judge_line(line, allow=[f"Bash({line})"]).behavior is ALLOW
         assert judge_line(f"{line} z", allow=[f"Bash({line}:*)"]).behavior is ALLOW
 
@@ -285,7 +285,7 @@ def test_an_option_that_runs_or_writes_asks_unless_the_rule_names_it(rule: str, 
         "ps -ef", "git push -u origin x", "git switch -c x", "cat < x", "cat x 2>/dev/null", "cat x | grep y | wc -l",
     ],
 )  # fmt: skip
-def test_what_people_do_all_day_is_not_asked_about(line: str) -> None:
+def test_everyday_lines_are_allowed_without_asking(line: str) -> None:
     programs = [
         "cat",
         "ls",
@@ -327,7 +327,7 @@ def test_what_people_do_all_day_is_not_asked_about(line: str) -> None:
         "cd ~ && find",
     ],
 )
-def test_a_program_that_goes_down_from_above_a_closed_folder_asks(line: str) -> None:
+def test_a_program_that_descends_from_above_a_closed_folder_asks(line: str) -> None:
     programs = ("grep", "find", "ls", "du", "tar", "rg", "cp", "mytool", "cd")
     allow = [f"Bash({name}:*)" for name in programs]
     assert judge_line(line, allow=allow).behavior is ASK
@@ -335,7 +335,7 @@ def test_a_program_that_goes_down_from_above_a_closed_folder_asks(line: str) -> 
 
 
 @pytest.mark.parametrize("line", ["ls ~", "cat ~/notes", "grep x ~/notes", "head ~/x", "cd ~ && ls"])
-def test_one_that_does_not_go_down_is_not_asked_about(line: str) -> None:
+def test_a_program_that_does_not_descend_is_allowed_without_asking(line: str) -> None:
     assert judge_line(line, allow=[f"Bash({n}:*)" for n in ("ls", "cat", "grep", "head", "cd")]).behavior is ALLOW
 
 
@@ -354,11 +354,11 @@ def test_the_port_in_other_spellings_is_denied(line: str) -> None:
 @pytest.mark.parametrize(
     "line", ["curl localhost:$((8764+1))", "nc example.org 8765", "curl x:$p", "tool --listen 8765"]
 )
-def test_what_may_be_the_port_asks(line: str) -> None:
+def test_a_value_that_may_be_the_port_asks(line: str) -> None:
     assert judge_line(line, allow=["Bash(curl:*)", "Bash(nc:*)", "Bash(tool:*)"]).behavior is ASK
 
 
-# Files that make programs run things.
+# Files that make programs run commands.
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_what_may_be_the_port_asks(line: str) -> None:
         ".local/bin/x", ".config/fish/config.fish", ".GIT/config", "sub/.git/config", ".vscode/tasks.json", "crontabs/root",
     ],
 )  # fmt: skip
-def test_files_that_make_programs_run_things_are_not_written_unasked(path: str) -> None:
+def test_files_that_make_programs_run_commands_are_not_written_without_asking(path: str) -> None:
     everything = ["Bash(echo:*)", "Bash(cp:*)", "Bash(tee:*)", "Edit(./**)", "Write(**)", "Edit"]
     for mode in (PermissionMode.DEFAULT, PermissionMode.ACCEPT_EDITS):
         assert judge("Write", {"file_path": path, "content": ""}, mode=mode, allow=everything).behavior is ASK
@@ -379,7 +379,7 @@ def test_files_that_make_programs_run_things_are_not_written_unasked(path: str) 
     assert is_protected(f"/srv/project/{path}")
 
 
-def test_where_the_agent_has_moved_its_words_mean_both() -> None:
+def test_after_the_agent_changed_its_folder_paths_are_judged_in_both_folders() -> None:
     leads = {"/srv/project/sub/link": f"{DATA}/token"}
     context = replace(
         place(allow=["Bash(cat:*)"], resolve=lambda path: leads.get(path, path)), moved="/srv/project/sub"
@@ -390,7 +390,7 @@ def test_where_the_agent_has_moved_its_words_mean_both() -> None:
     assert decide(ToolCall("Bash", {"command": "cat ../x"}), replace(context, moved="/srv")).behavior is ALLOW
 
 
-def test_a_folder_that_looks_like_a_repository_is_not_believed() -> None:
+def test_git_in_a_folder_that_looks_like_a_bare_repository_asks() -> None:
     names = {"/srv/project/bare": ["HEAD", "objects", "refs", "config"], "/srv/project": [".git", "bare"]}
 
     def listed(folder: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a session remembers from the wire, and what an "always allow" suggests."""
+"""The rules that a session remembers from the wire, and the rules that an "always allow" suggests."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def after(*updates: Any, memory: RememberedRules | None = None, admin: bool = Fa
     return remember(list(updates), memory or RememberedRules(), place(), ModePolicy(allow_bypass=bypass), admin=admin)
 
 
-def test_rules_are_added_to_the_session_whatever_the_destination_says() -> None:
+def test_rules_are_added_to_the_session_for_any_destination() -> None:
     outcome = after(wire(("Bash", "git:*"), ("Read", "./src/**")), wire(("Bash", "git:*")))
     assert outcome.memory.rules == (rule("Bash(git:*)"), rule("Read(./src/**)"))
     assert {each.source for each in outcome.memory.rules} == {"session"}
@@ -56,7 +56,7 @@ def test_rules_are_replaced_and_removed_by_behavior() -> None:
     assert removed.rules == (rule("Bash(b)"), rule("Bash(a)", Behavior.DENY))
 
 
-def test_the_clis_two_slashes_become_our_one() -> None:
+def test_the_clis_double_slash_becomes_a_single_slash() -> None:
     memory = after(wire(("Read", "//srv/project/src/**"))).memory
     assert memory.rules == (rule("Read(/srv/project/src/**)"),)
     assert after(wire(("Read", "//srv/project/src/**"), kind="removeRules"), memory=memory).memory.rules == ()
@@ -82,13 +82,13 @@ def test_an_allow_that_opens_everything_needs_an_admin(tool: str, content: str |
     assert len(outcome.refused) == 1
     assert isinstance(outcome.refused[0], BadRule | OutsideRoots)
     assert len(after(wire((tool, content)), admin=True).memory.rules) == 1
-    # To refuse everything is anybody's right.
+    # Any user may deny everything.
     assert len(after(wire((tool, content), behavior="deny")).memory.rules) == 1
 
 
 @pytest.mark.parametrize("tool", EDIT_TOOLS)
 def test_the_bare_name_of_an_editing_tool_means_the_sessions_folder_and_never_the_gateways_own(tool: str) -> None:
-    """Even where the session's folder is the whole home, with the gateway's data and settings in it."""
+    """Even if the session's folder is the whole home, with the gateway's data and settings in it."""
     home: dict[str, Any] = {"cwd": "/home/me", "roots": ()}
     narrowed = format_rule(check_or_narrow(tool, Behavior.ALLOW, place(**home)))
     assert narrowed == f"{tool}(./**)"
@@ -108,17 +108,17 @@ def test_a_bare_name_is_not_narrowed_to_a_folder_whose_own_name_has_a_wildcard()
 
 
 @pytest.mark.parametrize("text", ["Bash", "Bash(*)", "Write(/etc/**)", "Write(", "Edit(../**)"])
-def test_what_has_no_narrower_form_stays_refused(text: str) -> None:
+def test_a_rule_without_a_narrower_form_stays_refused(text: str) -> None:
     with pytest.raises((BadRule, OutsideRoots)):
         check_or_narrow(text, Behavior.ALLOW, place())
 
 
-def test_who_is_refused_a_bare_name_is_told_what_a_session_may_have_instead() -> None:
+def test_the_refusal_of_a_bare_name_names_the_rule_that_a_session_may_have_instead() -> None:
     with pytest.raises(BadRule) as refused:
         check_rule("Write", Behavior.ALLOW, place())
     assert refused.value.data["instead"] == "Write(./**)"
     assert "name a folder (Write(./**))" in refused.value.message
-    # An admin's rule and a rule that denies are what they say.
+    # An admin's rule and a deny rule are taken literally.
     assert check_or_narrow("Write", Behavior.ALLOW, place(), admin=True) == rule("Write")
     assert check_or_narrow("Write", Behavior.DENY, place()) == rule("Write", Behavior.DENY)
 
@@ -126,20 +126,20 @@ def test_who_is_refused_a_bare_name_is_told_what_a_session_may_have_instead() ->
 @pytest.mark.parametrize(
     "content", ["*:*", "g*:*", ":*", "a; b:*", "$x:*", "a*b:*", "echo 'x", "x=1:*", "a > b:*", " :*"]
 )
-def test_a_shell_rule_that_would_not_do_what_it_says_is_refused_even_from_an_admin(content: str) -> None:
+def test_a_misleading_shell_rule_is_refused_even_from_an_admin(content: str) -> None:
     outcome = after(wire(("Bash", content)), admin=True)
     assert outcome.memory.rules == ()
     assert isinstance(outcome.refused[0], BadRule)
 
 
-def test_one_bad_rule_does_not_take_the_good_ones_with_it() -> None:
+def test_a_bad_rule_does_not_discard_the_good_ones() -> None:
     outcome = after(wire(("Bash", None), ("", None), ("Bash", "make")), {"type": "nonsense"}, wire(("Bash", "ls:*")))
     assert outcome.memory.rules == (rule("Bash(make)"), rule("Bash(ls:*)"))
     assert [type(error) for error in outcome.refused] == [BadRule, BadRule, BadUpdate]
 
 
 @pytest.mark.parametrize("updates", [None, "addRules", {"type": "addRules"}, 7, [None] * 65])
-def test_what_is_no_list_of_updates_changes_nothing(updates: Any) -> None:
+def test_a_value_that_is_not_a_list_of_updates_changes_nothing(updates: Any) -> None:
     outcome = remember(updates, RememberedRules(), place(), ModePolicy())
     assert outcome.memory == RememberedRules()
     assert [error.code for error in outcome.refused] == ["bad_update"]
@@ -162,7 +162,7 @@ def test_no_update_from_the_wire_raises_or_opens_anything(updates: list[Any]) ->
     assert remember(updates, RememberedRules(), place(), ModePolicy()).memory.rules == ()
 
 
-def test_modes_obey_the_policy() -> None:
+def test_mode_updates_obey_the_policy() -> None:
     outcome = after({"type": "setMode", "mode": "acceptEdits", "destination": SESSION})
     assert outcome.memory.mode is PermissionMode.ACCEPT_EDITS
     for word in ("bypassPermissions", "nonsense", ""):
@@ -219,7 +219,7 @@ def suggested(name: str, given_input: Any, **where: Any) -> list[str]:
         ("", []),
     ],
 )
-def test_what_always_allow_would_remember_for_a_shell_line(line: str, expected: list[str]) -> None:
+def test_suggested_rules_for_a_shell_line(line: str, expected: list[str]) -> None:
     assert suggested("Bash", {"command": line}) == expected
 
 
@@ -244,7 +244,7 @@ def test_what_always_allow_would_remember_for_a_shell_line(line: str, expected: 
         ("odd(name)", {}, []),
     ],
 )
-def test_what_always_allow_would_remember_for_other_tools(name: str, given_input: Any, expected: list[str]) -> None:
+def test_suggested_rules_for_other_tools(name: str, given_input: Any, expected: list[str]) -> None:
     assert suggested(name, given_input) == expected
 
 

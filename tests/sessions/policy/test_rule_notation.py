@@ -1,4 +1,4 @@
-"""Rules and modes as text: what is written is what is read, and what is wrong is said."""
+"""Rules and modes as text: a written rule is read back unchanged, and errors name the wrong text."""
 
 import pytest
 from hypothesis import given
@@ -61,7 +61,7 @@ def test_a_rule_that_cannot_be_read_is_refused_with_the_text_that_is_wrong(text:
     assert caught.value.code == "bad_rule"
 
 
-# Which modes each version of Claude Code is known to take.
+# The modes that each version of Claude Code is known to accept.
 VERSIONS = {
     "2.1.37": abilities((2, 1, 37)).modes,
     "2.1.120": abilities((2, 1, 120)).modes,
@@ -95,16 +95,16 @@ def test_an_agent_that_does_not_know_bypass_never_gets_it() -> None:
         ModePolicy.for_agent(["default"], allow_bypass=True).check("bypassPermissions")
 
 
-def test_modes_that_nobody_knows_are_not_taken_from_an_agent_either() -> None:
+def test_unknown_modes_are_not_accepted_from_an_agent_either() -> None:
     assert ModePolicy.for_agent(["default", "nonsense"]).valid == (PermissionMode.DEFAULT,)
 
 
 @pytest.mark.parametrize("word", ALL)
-def test_every_word_of_the_protocol_is_a_mode(word: str) -> None:
+def test_every_mode_of_the_protocol_is_accepted(word: str) -> None:
     assert parse_mode(word) == word
 
 
-def test_another_word_is_refused_and_the_valid_ones_are_named() -> None:
+def test_an_unknown_mode_is_refused_and_the_valid_ones_are_named() -> None:
     with pytest.raises(BadMode, match="nonsense") as caught:
         parse_mode("nonsense")
     assert caught.value.data["known"] == ALL

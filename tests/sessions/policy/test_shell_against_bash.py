@@ -1,8 +1,9 @@
 """The laws that matter, against the real shells: a line that an allow for `echo` lets through runs nothing but echo,
-and one that an allow for `cat` lets through does not show what is closed.
+and a line that an allow for `cat` lets through does not show closed files.
 
-Lines are made at random from what shells and grammars disagree about; each one that the policy would allow is run by
-bash and by zsh (plain, and with its extended patterns), which may read it differently: Claude Code takes the user's.
+Lines are generated at random from pieces that shells and grammars disagree about; each line that the policy would
+allow is run by bash and by zsh (plain, and with its extended patterns), which may read it differently: Claude Code
+uses the user's shell.
 """
 
 import os
@@ -25,7 +26,7 @@ BASH = shutil.which("bash") or "/bin/bash"
 ZSH = shutil.which("zsh") or "zsh is not installed: `make clis` fetches it"
 SHELLS = ([BASH, "--norc"], [ZSH, "-f"], [ZSH, "-f", "-o", "extendedglob"])
 READING_LINES = 1000  # 15,000 were tried by hand
-LINES = 2000  # a few hundred of them are allowed and so are run; 1.8 million were tried by hand
+LINES = 2000  # a few hundred of them are allowed and therefore run; 1.8 million were tried by hand
 
 PIECES = [
     *[
@@ -100,7 +101,7 @@ STARTS = [
 ]
 
 
-# The same for readers, in a folder with links to what is closed.
+# The same for readers, in a folder with links to closed files.
 READING_PIECES = [
     *["cat ", "cat ", "grep -h . ", "docs", "tok", "tok", "/", "/canary.txt", "canary.txt", "*", "?", "[t]", "[a-z]"],
     *[
@@ -179,9 +180,7 @@ def made_lines(rng: random.Random, count: int, pieces: list[str], starts: list[s
     return lines
 
 
-def test_what_an_allow_for_echo_lets_through_runs_nothing_else_in_the_real_shells(
-    tmp_path: Path, rng: random.Random
-) -> None:
+def test_lines_allowed_for_echo_run_nothing_else_in_the_real_shells(tmp_path: Path, rng: random.Random) -> None:
     programs, folder, mark, outside = tmp_path / "bin", tmp_path / "project", tmp_path / "mark", tmp_path / "out"
     programs.mkdir()
     folder.mkdir()
@@ -201,12 +200,10 @@ def test_what_an_allow_for_echo_lets_through_runs_nothing_else_in_the_real_shell
             shown(shell, line, folder, {"PATH": str(programs), "HOME": str(folder)})
             assert not mark.exists(), f"{line!r} was allowed and ran PWN in {shell}"
             assert not outside.exists(), f"{line!r} was allowed and wrote outside the roots in {shell}"
-    assert ran > 50  # else this test shows nothing
+    assert ran > 50  # otherwise this test proves nothing
 
 
-def test_what_an_allow_for_readers_lets_through_does_not_show_what_is_closed(
-    tmp_path: Path, rng: random.Random
-) -> None:
+def test_lines_allowed_for_readers_do_not_show_closed_files(tmp_path: Path, rng: random.Random) -> None:
     world = build(Path(os.path.realpath(tmp_path)))
     ran = 0
     for line in dict.fromkeys(made_lines(rng, READING_LINES, READING_PIECES, READING_STARTS)):
@@ -215,8 +212,8 @@ def test_what_an_allow_for_readers_lets_through_does_not_show_what_is_closed(
             continue
         ran += 1
         for shell in SHELLS:
-            said = shown(shell, line, world.project, {**ENVIRONMENT, "HOME": str(world.home)})
-            assert world.harm(said) is None, f"{line!r} was allowed, and in {shell} {world.harm(said)}"
+            output = shown(shell, line, world.project, {**ENVIRONMENT, "HOME": str(world.home)})
+            assert world.harm(output) is None, f"{line!r} was allowed, and in {shell} {world.harm(output)}"
     assert ran > 30
 
 

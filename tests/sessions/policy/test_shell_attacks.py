@@ -21,7 +21,7 @@ def test_an_honest_line_of_allowed_commands_is_not_asked_about(line: str) -> Non
 
 
 @pytest.mark.parametrize("line", WRITING)
-def test_a_rule_for_a_command_is_none_for_the_file_that_it_writes(line: str) -> None:
+def test_a_rule_for_a_command_does_not_cover_the_file_that_it_writes(line: str) -> None:
     assert judge_line(line, allow=ALLOWED).behavior is Behavior.ASK
     assert judge_line(line, allow=ALLOWED, mode=PermissionMode.ACCEPT_EDITS).behavior is Behavior.ALLOW
     assert judge_line(line, allow=[*ALLOWED, "Edit(./**)"]).behavior is Behavior.ALLOW
@@ -29,18 +29,18 @@ def test_a_rule_for_a_command_is_none_for_the_file_that_it_writes(line: str) -> 
 
 
 @pytest.mark.parametrize("line", ATTACKS)
-def test_an_attack_does_not_pass_in_the_mode_that_accepts_edits_either(line: str) -> None:
+def test_an_attack_does_not_pass_in_accept_edits_mode_either(line: str) -> None:
     assert judge_line(line, allow=ALLOWED, mode=PermissionMode.ACCEPT_EDITS).behavior is not Behavior.ALLOW
 
 
-# Variables and options by which a program itself runs things: a rule for shell commands does not see them.
+# Variables and options by which a program itself runs commands: a rule for shell commands does not see them.
 PROGRAMS_OWN = ("PAGER=", "core.pager=", "GIT_SSH_COMMAND=", "PROMPT_COMMAND=", "PS4=")
 
 
 @pytest.mark.parametrize(
     "line", [line for line in ATTACKS if "rm x" in line and not any(p in line for p in PROGRAMS_OWN)]
 )
-def test_a_deny_holds_in_bypass_mode_and_asks_where_only_running_would_tell(line: str) -> None:
+def test_a_deny_applies_in_bypass_mode_and_asks_if_only_a_run_would_show_the_command(line: str) -> None:
     verdict = judge_line(line, deny=["Bash(rm:*)"], mode=PermissionMode.BYPASS_PERMISSIONS)
     assert verdict.behavior is not Behavior.ALLOW
 
@@ -53,7 +53,7 @@ hidden = st.sampled_from(
 
 
 @given(honest, separators, hidden, st.booleans())
-def test_an_allowed_command_joined_with_one_that_is_not_never_passes(
+def test_an_allowed_command_joined_with_another_never_passes(
     line: str, separator: str, other: str, first: bool
 ) -> None:
     joined = other + separator + line if first else line + separator + other

@@ -1,4 +1,4 @@
-"""What a shell line is read as: commands, words, redirections, and what is hidden in them."""
+"""Parsing of a shell line: commands, words, redirections, and commands hidden in them."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def test_the_value_of_a_quoted_word(raw: str, value: str) -> None:
     ("raw", "lead"),
     [("*.py", ""), ("a?", "a"), ("a[bc]", "a"), ("x{a,b}", "x"), ("=ls", ""), ("$'a\\nb'", ""), ("src/*", "src/")],
 )
-def test_a_word_that_only_the_shell_can_finish_has_no_value(raw: str, lead: str) -> None:
+def test_a_word_that_only_the_shell_can_expand_has_no_value(raw: str, lead: str) -> None:
     word = read_word(raw)
     assert word is not None
     assert (word.value, word.lead) == (None, lead)
@@ -57,17 +57,17 @@ def test_a_word_that_only_the_shell_can_finish_has_no_value(raw: str, lead: str)
 @pytest.mark.parametrize(
     "raw", ["", "#x", "a b", "a;b", "a\nb", "`x`", "'a", '"a', "a\\", "$x", '"$x"', '"`x`"', "a$", '$"a"', "a(b"]
 )
-def test_what_is_not_one_plain_word_is_refused(raw: str) -> None:
+def test_a_text_that_is_not_one_plain_word_is_refused(raw: str) -> None:
     assert read_word(raw) is None
 
 
 @given(st.text(st.characters(blacklist_categories=("Cs", "Cc", "Cf", "Zl", "Zp")), max_size=20))
-def test_a_single_quoted_text_is_read_back_as_it_is(text: str) -> None:
+def test_a_single_quoted_text_is_read_back_unchanged(text: str) -> None:
     quoted = "'" + text.replace("'", "'\\''") + "'"
     assert commands(f"echo {quoted}") == [["echo", text]]
 
 
-def test_only_an_unquoted_tilde_is_one() -> None:
+def test_only_an_unquoted_tilde_is_expanded() -> None:
     words = analyse("ls ~/a '~/b' \\~/c").commands[0].words
     assert [word.tilde for word in words] == [False, True, False, False]
 
@@ -151,7 +151,7 @@ def test_every_redirection_to_a_file_is_found(line: str, expected: list[tuple[st
         ("'a' b", ProblemKind.DISGUISE),
         ("a\x07", ProblemKind.CONTROL),
         (")echo hi", ProblemKind.PARSE),
-        ("(echo hi", ProblemKind.PARSE),  # the grammar only misses the bracket
+        ("(echo hi", ProblemKind.PARSE),  # the grammar only reports a missing bracket
         ("echo hi >", ProblemKind.PARSE),
         ("a\\\nb", ProblemKind.LEXING),
         ("echo hi;\\ echo x", ProblemKind.LEXING),  # bash runs a program named " echo"
@@ -172,11 +172,11 @@ def test_every_redirection_to_a_file_is_found(line: str, expected: list[tuple[st
         ("|" * (MAX_SIGNS + 1), ProblemKind.TOO_LONG),
     ],
 )
-def test_what_cannot_be_known_is_said(line: str, kind: ProblemKind) -> None:
+def test_unknown_parts_of_a_line_are_reported(line: str, kind: ProblemKind) -> None:
     assert kind in troubles(line)
 
 
-def test_code_in_code_in_code_is_not_followed_for_ever() -> None:
+def test_nested_code_is_followed_to_a_limited_depth() -> None:
     line = "eval " * 9 + "a"
     assert ProblemKind.NESTING in troubles(line)
 
@@ -203,5 +203,5 @@ def test_ordinary_text_of_any_language_is_not_forbidden() -> None:
         "cat <<EOF | tr a b\nhi\nEOF",
     ],
 )
-def test_a_plain_here_document_is_no_problem(line: str) -> None:
+def test_a_plain_here_document_is_accepted(line: str) -> None:
     assert analyse(line).problems == ()
