@@ -11,7 +11,7 @@ from clients.happy.harness import HappyGateway, at_home
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this folder as `process`: whichever runs first starts the node program that checks the schema."""
+    """Mark every test of this folder as `process`: the first one starts the node program that checks the schema."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.process)
