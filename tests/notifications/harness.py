@@ -88,7 +88,7 @@ class RestClock(ManualClock):
 
 
 class FakeGateway:
-    """Implements `model.gateway.Gateway` as far as runs need it: records commands; `refuse` holds errors to raise once."""
+    """Implements `model.gateway.Gateway` as far as runs need it: records commands, raises each error in `refuse` once."""
 
     def __init__(self) -> None:
         self.commands: list[cmd.Command] = []

@@ -72,7 +72,7 @@ async def obey(connection: ServerConnection, words: list[str]) -> bool:
             }
             await connection.send(json.dumps(info))
         case ["close"]:
-            await connection.close(None)  # type: ignore[arg-type]  # a close frame without a code: the protocol allows it
+            await connection.close(None)  # type: ignore[arg-type]  # a close frame without a code is valid
         case ["close", code, *reason]:
             await connection.close(int(code), " ".join(reason))
         case ["hang-up"]:

@@ -24,7 +24,7 @@ def chain(showing: ViewRecorder) -> dict[str, tuple[Any, Any]]:
 
 
 @pytest.mark.rules("S001-083", "S001-084")
-def test_each_subagent_has_a_chain_of_its_own_and_the_main_one_never_runs_through_it() -> None:
+def test_each_subagent_has_a_separate_chain_that_the_main_chain_never_enters() -> None:
     showing = ViewRecorder()
     showing.run(
         [

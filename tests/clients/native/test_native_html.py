@@ -170,8 +170,8 @@ def test_hostile_text_stays_text_in_every_field(said: str) -> None:
 
 
 @given(st.text())
-def test_no_text_creates_an_element(said: str) -> None:
-    found = outline(page(*everything(said)))
+def test_no_text_creates_an_element(content: str) -> None:
+    found = outline(page(*everything(content)))
     assert found.tags <= TAGS
 
 
@@ -205,8 +205,8 @@ def test_control_sequences_do_not_reach_the_reader(said: str, shown: str) -> Non
 
 
 @given(st.text())
-def test_escaped_text_has_no_control_characters(said: str) -> None:
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", escape_text(said))
+def test_escaped_text_has_no_control_characters(content: str) -> None:
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", escape_text(content))
 
 
 def test_a_result_is_shown_inside_its_call() -> None:
