@@ -88,7 +88,7 @@ class RestClock(ManualClock):
 
 
 class FakeGateway:
-    """Implements `model.gateway.Gateway` as far as runs need it: records commands, raises each error in `refuse` once."""
+    """Implements `model.gateway.Gateway` as far as runs need: records commands, raises each error in `refuse` once."""
 
     def __init__(self) -> None:
         self.commands: list[cmd.Command] = []
