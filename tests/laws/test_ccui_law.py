@@ -1,7 +1,7 @@
-"""The law for claudecodeui's chat: what its reference client shows after a cut and a resume is what it shows when it
-was always there; every run has one `complete`, its last frame; and what was told live is what history has.
+"""The law for claudecodeui's chat: after a cut and a resume its reference client shows the same as a client that was
+always connected; every run has one `complete`, its last frame; and live rows equal the rows of history.
 
-Over every recorded session and generated ones: cut behind any frame, and come back at any later moment.
+Over every recorded session and generated ones: cut after any frame, and reconnect at any later moment.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ PIECES = frozenset({"stream_delta", "stream_end"})
 
 
 def words(frame: Frame) -> Frame:
-    """A frame without its number; the end of pieces that has a text is that text's row."""
+    """A frame without its number; a `stream_end` with a text becomes the row of that text."""
     row = {name: value for name, value in frame.items() if name != "seq"}
     return {**row, "kind": "text"} if frame["kind"] == "stream_end" and "role" in frame else row
 
@@ -40,7 +40,7 @@ def seen(client: Shown) -> Any:
 
 
 def check(telling: ChatRecorder, cuts: list[tuple[int, int]]) -> None:
-    """`cuts`: frames that came before the connection broke, and entries that come before it is back."""
+    """`cuts`: number of frames received before the connection broke, and number of entries before the reconnect."""
     frames = telling.live()
     there = seen(shown(frames))
     assert seen(shown(telling.read(0))) == there, "one who reads it all at the end"
@@ -56,7 +56,7 @@ def check(telling: ChatRecorder, cuts: list[tuple[int, int]]) -> None:
 
 
 def check_replay(telling: ChatRecorder) -> None:
-    """Frames of a replay are those that were live, but that a text without its pieces is a row."""
+    """The frames of a replay equal the live frames, except that a text without its pieces is a row."""
     live = {frame["seq"]: frame for frame in telling.live()}
     ended = {frame["id"]: words(frame) for frame in live.values() if "content" in frame}
     for frame in telling.read(0):
@@ -67,10 +67,10 @@ def check_replay(telling: ChatRecorder) -> None:
 
 
 def check_whole(telling: ChatRecorder) -> None:
-    """Who does not look at it is told the same, each text as a row and none in pieces."""
+    """A client that does not look at the session receives the same, each text as a row and none in pieces."""
     frames = stepped(ChatEncoder(whole=True), telling.memory().known, telling.published)
-    told = [words(frame) for frame in telling.live() if frame["kind"] not in PIECES or "role" in frame]
-    assert [words(frame) for frame in frames] == told
+    expected = [words(frame) for frame in telling.live() if frame["kind"] not in PIECES or "role" in frame]
+    assert [words(frame) for frame in frames] == expected
     assert not {frame["kind"] for frame in frames} & PIECES
 
 
@@ -91,7 +91,7 @@ def check_runs(telling: ChatRecorder) -> None:
 
 
 def check_history(telling: ChatRecorder, moments: list[int]) -> None:
-    """Live rows of the main thread, with each result on its call, are the rows of history: ids, order and words."""
+    """Live rows of the main thread, with each result on its call, equal the rows of history: ids, order and content."""
     for moment in moments:
         live: dict[str, Frame] = {}
         calls: dict[str, Frame] = {}
@@ -115,8 +115,8 @@ def check_history(telling: ChatRecorder, moments: list[int]) -> None:
         stored = telling.history(moment)
         for row in stored:
             row.pop("subagentTools", None)
-        said = [row for row in stored if row["id"] in live]
-        assert said == list(live.values())
+        live_rows = [row for row in stored if row["id"] in live]
+        assert live_rows == list(live.values())
         assert all(row["role"] == "user" or "isLocalCommandStdout" in row for row in stored if row["id"] not in live)
 
 

@@ -1,4 +1,4 @@
-"""Whatever is asked of claudecodeui's REST calls, the answer is one of theirs: never an accident."""
+"""For any request, claudecodeui's REST calls give an answer of the protocol and never an unexpected exception."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ BODIES = st.binary(max_size=40) | VALUES.map(msgspec.json.encode)
 
 
 def answer_of(route: Route, request: Request) -> Any:
-    """What the handler answers; every step that it asks for is refused."""
+    """The handler's answer if every step that it requests is rejected."""
     steps = route.handle(request)
     try:
         next(steps)
@@ -44,7 +44,7 @@ def answer_of(route: Route, request: Request) -> Any:
     st.dictionaries(st.sampled_from(["limit", "offset", "force"]), st.text(max_size=30), max_size=3),
     st.text(min_size=1, max_size=150).filter(lambda text: "/" not in text),
 )
-def test_no_request_is_an_accident(route: Route, body: bytes, query: dict[str, str], name: str) -> None:
+def test_no_request_raises_an_unexpected_exception(route: Route, body: bytes, query: dict[str, str], name: str) -> None:
     head = Head(method=route.method, path=route.path, peer="203.0.113.7")
     params = dict.fromkeys(("session", "project", "provider", "name", "path"), name)
     fresh = "77777777-7777-4777-8777-777777777777"
@@ -54,5 +54,5 @@ def test_no_request_is_an_accident(route: Route, body: bytes, query: dict[str, s
     assert answer.status < 500
     assert "x-auth-error" not in dict(answer.headers), "only the gate says that a token is dead"
     if answer.content_type == "application/json":
-        told = msgspec.json.decode(answer.body)
-        assert answer.status < 400 or told.get("error")
+        decoded = msgspec.json.decode(answer.body)
+        assert answer.status < 400 or decoded.get("error")

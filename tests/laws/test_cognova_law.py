@@ -1,8 +1,8 @@
-"""The law for Cognova's chat: what its reference client shows after a cut and a resume is what it shows when always
-there; and what was streamed is what is stored.
+"""The law for Cognova's chat: after a cut and a resume its reference client shows the same as a client that was always
+connected; and the streamed content equals the stored content.
 
-Over every recorded session, generated ones and this protocol's own cases: cut behind any frame, between two of one
-entry too, and come back at any later moment.
+Over every recorded session, generated ones and this protocol's own cases: cut after any frame, also between two frames
+of one entry, and reconnect at any later moment.
 """
 
 from collections import Counter
@@ -21,11 +21,11 @@ from fairlead.testing.cognova_client import Shown
 from laws.test_cut_and_resume import generated
 
 ALTERED = {"2.1.325-background_shell", "2.1.37-background_shell"}
-"""Paths in these recordings were made anonymous, so that a block says less than its stream: no agent does that."""
+"""Paths in these recordings were anonymised, so a block is shorter than its stream: no agent sends that."""
 
 
 def seen(client: Shown) -> Any:
-    """All but where a text stands among calls of subagents: it is read as a whole, and was told in pieces."""
+    """All but the position of a text among calls of subagents: it is read as a whole, and was streamed in pieces."""
     answers = [
         (answer.text, answer.tools, answer.status, answer.cost_usd, answer.duration_ms, answer.errors)
         for answer in client.answers
@@ -34,7 +34,7 @@ def seen(client: Shown) -> Any:
 
 
 def altered(telling: ChatRecorder) -> bool:
-    """Whether some block says other than was streamed of it: who has heard the stream cannot be told so."""
+    """Whether some block differs from its stream: a client that received the stream cannot be corrected."""
     streamed: dict[tuple[str, int], str] = {}
     for entry in telling.published:
         event = ev.decode(entry.event)
@@ -47,7 +47,7 @@ def altered(telling: ChatRecorder) -> bool:
 
 
 def check(telling: ChatRecorder, cuts: list[tuple[int, int]]) -> None:
-    """`cuts`: frames that came before the connection broke, and entries that come before it is back."""
+    """`cuts`: number of frames received before the connection broke, and number of entries before the reconnect."""
     frames = telling.live()
     there = seen(shown(frames))
     assert seen(shown(telling.read(0))) == there, "one who reads it all at the end"
@@ -81,7 +81,7 @@ def check_calls(frames: list[Frame]) -> None:
 
 
 def check_order(frames: list[Frame]) -> None:
-    """What an answer says comes between its beginning and its one end."""
+    """The text of an answer comes between its start and its only end."""
     open_ = False
     for frame in frames:
         match frame["type"]:
@@ -98,12 +98,12 @@ def check_order(frames: list[Frame]) -> None:
 def check_stored(telling: ChatRecorder, moments: list[int]) -> None:
     for moment in moments:
         streamed = [answer for answer in shown(telling.live(0, moment)).answers if answer.text or answer.tools]
-        told_ = telling.messages(moment)
-        stored = [message for message in told_["messages"] if message["role"] == "assistant"]
+        page = telling.messages(moment)
+        stored = [message for message in page["messages"] if message["role"] == "assistant"]
         texts = ["".join(block.get("text", "") for block in message["content"]) for message in stored]
         assert "".join(texts) == "".join(answer.text for answer in streamed)
         assert [text for text in texts if text] == [answer.text for answer in streamed if answer.text]
-        assert telling.counted(moment).messages == len(told_["messages"])
+        assert telling.counted(moment).messages == len(page["messages"])
 
 
 @pytest.mark.rules("S002-025", "S002-031", "S002-032", "S002-039", "S002-044", "S002-046")

@@ -1,7 +1,7 @@
-"""The law: what a client folds from a cut and a resume equals what it folds from a full replay.
+"""The law: the state that a client folds from a cut and a resume equals the state that it folds from a full replay.
 
-For every view (each spelling of each protocol with a reference client), every recorded session and generated ones,
-every cut, and a resume at any later moment. The log here is the core's: the same stage, the same drops.
+For every view (each encoding of each protocol with a reference client), every recorded session and generated ones,
+every cut, and a resume at any later moment. The log here works as in the core: the same stage, the same drops.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,12 +25,12 @@ Frames = Callable[[Entry], dict[str, Any]]
 
 
 class History:
-    """What was published live, in order, and what the log held after each publication."""
+    """Entries published live, in order, and the contents of the log after each publication."""
 
     def __init__(self) -> None:
         self.live: list[Entry] = []
         self.gone_at: dict[int, int] = {}
-        """For each dropped seq, how much had been published when it went."""
+        """For each dropped seq, the number of entries that had been published when it was dropped."""
 
     def log(self, moment: int) -> list[Entry]:
         """The log after `moment` publications."""
@@ -41,9 +41,9 @@ def history_of(inputs: Iterable[dict[str, Any]]) -> History:
     history = History()
     interpreter = ClaudeInterpreter(SESSION)
     head = at = 0
-    for number, said in enumerate(inputs):
+    for number, given_input in enumerate(inputs):
         stage = PendingEntries(head, at, 1000)
-        outcome = feed(interpreter, said, number)
+        outcome = feed(interpreter, given_input, number)
         for event in outcome.events:
             placed, entry = stage.add(event)
             interpreter.assign_seq(placed, entry.seq)
@@ -78,7 +78,7 @@ def folded(view: Frames, *parts: Iterable[Entry]) -> NativeClientState:
 
 
 def check(history: History, view: Frames, cuts: Iterable[tuple[int, int]]) -> None:
-    """`cuts`: (how much the client saw live, how much had been published when it came back)."""
+    """`cuts`: (number of entries that the client saw live, number of entries published when it came back)."""
     end = len(history.live)
     # Each entry is encoded and decoded once: the cuts fold the same frames again and again.
     frames = {entry.seq: view(entry) for entry in history.live}
@@ -165,9 +165,9 @@ def _block(
         start = {"type": kind, "id": call, "name": "Bash"} if kind == "tool_use" else {"type": kind}
         made.append(_stream(next(count), type="content_block_start", index=index, content_block=start))
         field = {"text": "text", "thinking": "thinking", "tool_use": "partial_json"}[kind]
-        told = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}[kind]
+        delta_type = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}[kind]
         for piece in pieces:
-            delta = {"type": told, field: piece}
+            delta = {"type": delta_type, field: piece}
             made.append(_stream(next(count), type="content_block_delta", index=index, delta=delta))
     if not streamed or draw(st.integers(0, 4)):
         made.append(

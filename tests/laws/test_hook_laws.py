@@ -1,4 +1,4 @@
-"""Laws of the desk for hooks: whatever connections do, a call is handled once, and nobody is allowed by an accident."""
+"""Laws of the hook server: whatever connections do, a call is handled once, and no call is allowed by accident."""
 
 import asyncio
 import json
@@ -58,9 +58,9 @@ class World:
             case "pass":
                 await self.clock.advance(what)
         await settled()
-        self._hear()
+        self._collect_answers()
 
-    def _hear(self) -> None:
+    def _collect_answers(self) -> None:
         for call, connections in self.connections.items():
             for connection in [one for one in connections if one.done()]:
                 connections.remove(connection)
@@ -70,7 +70,7 @@ class World:
     async def end(self) -> None:
         await self.post.close("over")
         await settled()
-        self._hear()
+        self._collect_answers()
 
 
 @settings(max_examples=150, deadline=None)

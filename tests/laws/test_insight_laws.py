@@ -1,4 +1,4 @@
-"""The law of insight: whatever happened, however it was cut by restarts, the counts are those of the log itself."""
+"""The law of insight: for any events and any restarts in between, the counts equal those of the log itself."""
 
 import asyncio
 import tempfile
@@ -33,12 +33,12 @@ cuts = st.sets(st.integers(0, 11), max_size=3)
 offsets = st.sampled_from([0, 60, 330, 345, -210, 840, -720])
 
 
-def expected(told: list[tuple[int, int, ev.Event]], offset: int) -> tuple[Counter[object], Counter[object]]:
-    """Tokens by day, project and model, and calls by tool: by reading everything, as slowly as one likes."""
+def expected(events: list[tuple[int, int, ev.Event]], offset: int) -> tuple[Counter[object], Counter[object]]:
+    """Tokens by day, project and model, and calls by tool: computed by reading everything, without regard to speed."""
     tokens: Counter[object] = Counter()
     used: Counter[object] = Counter()
     running: set[tuple[int, str]] = set()
-    for session, at, event in told:
+    for session, at, event in events:
         day = (datetime.fromtimestamp(at / 1000, UTC) + timedelta(minutes=offset)).date().isoformat()
         match event:
             case ev.TurnEnded():
@@ -69,10 +69,10 @@ def found(insight: UsageStats) -> tuple[Counter[object], Counter[object]]:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(steps, max_size=12), cuts, offsets)
-def test_counts_are_those_of_the_log_whatever_the_restarts(
-    told: list[tuple[int, int, ev.Event]], stops: set[int], offset: int
+def test_counts_equal_those_of_the_log_after_any_restarts(
+    events: list[tuple[int, int, ev.Event]], stops: set[int], offset: int
 ) -> None:
-    happened = [(session, NOON + quarter * QUARTER, event) for session, quarter, event in told]
+    happened = [(session, NOON + quarter * QUARTER, event) for session, quarter, event in events]
 
     async def run() -> UsageStats:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
-"""Laws of Claude's interpreter: a cut changes nothing, the same records give the same events, nothing makes it raise,
-and a client ends in the same state however it came by the events."""
+"""Laws of Claude's interpreter: a cut changes nothing, the same records give the same events, no input makes it raise,
+and a client ends in the same state however it received the events."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ from sizing import examples
 CASES = {case: inputs(case) for case in cases()}
 A_CASE = st.sampled_from(sorted(CASES))
 
-# --- made-up sessions: short words of the wire in any order ------------------------------------------------------
+# --- generated sessions: short messages of the wire in any order -------------------------------------------------
 
 CALLS = st.sampled_from(["toolu_1", "toolu_2", "toolu_t", "toolu_u"])
 MESSAGES = st.sampled_from(["msg_1", "msg_2", "msg_3"])
@@ -144,7 +144,7 @@ SAID = st.one_of(
 
 @st.composite
 def sessions(draw: st.DrawFn) -> list[Input]:
-    """Inputs in any order, some of them twice: what no agent should say, and what a broken one might."""
+    """Inputs in any order, some of them twice: sequences that no agent should send, and that a broken one might."""
     made: list[Input] = []
     for number in range(draw(st.integers(1, 25))):
         kind = draw(st.sampled_from(["agent"] * 8 + ["gateway", "interrupt", "exit", "transcript", "again"]))
@@ -170,7 +170,7 @@ SESSIONS = A_CASE.map(lambda case: CASES[case]) | sessions()
 
 
 def cut(log: Log) -> Log:
-    """The same log with an interpreter that was put away and taken out again."""
+    """The same log with an interpreter that was saved and restored."""
     fresh = ClaudeInterpreter(SESSION)
     fresh.restore(log.interpreter.snapshot())
     log.interpreter = fresh
@@ -191,7 +191,7 @@ def test_a_cut_changes_nothing(case: list[Input], data: st.DataObject) -> None:
 
 
 class Store:
-    """What the core keeps: entries with the bytes of their record beside the first event, without what was let go."""
+    """The entries that the core stores: a record's bytes with its first event, without dropped entries."""
 
     def __init__(self) -> None:
         self.log = Log()
@@ -202,7 +202,7 @@ class Store:
         outcome = self.log.add(given_)
         ((kind, what),) = given_.items()
         if kind == "interrupt":
-            # The core's own event: the mark of an interrupt is stored beside it.
+            # The core's own event: the marker of an interrupt is stored with it.
             marker = Record(interrupt_marker(what), "gateway")
             self.entries.append((0, ev.InterruptRequested(id=EventId(what)), marker))
         record = None if kind in ("exit", "interrupt") else Record(raw(what), msgspec.convert(kind, Origin))
@@ -215,7 +215,7 @@ class Store:
         return outcome
 
     def restarted(self, checkpoint: bytes, after: int) -> ClaudeInterpreter:
-        """An interpreter from a checkpoint and the entries after it, as the core makes it when it starts."""
+        """An interpreter from a checkpoint and the entries after it, as the core builds it at startup."""
         fresh = ClaudeInterpreter(SESSION)
         fresh.restore(checkpoint)
         for seq, event, record in self.entries[after:]:
@@ -232,8 +232,8 @@ class Store:
 @examples(60, 200)
 @given(SESSIONS, st.data())
 def test_a_restart_from_an_older_checkpoint_and_the_log_changes_nothing(case: list[Input], data: st.DataObject) -> None:
-    # A row that was known already is not stored; a restarted gateway reads the transcript again instead. And what was
-    # let go is not known again: a stream that is repeated to a restarted gateway is not recognised.
+    # A row that was known already is not stored; a restarted gateway reads the transcript again instead. And dropped
+    # entries are not known again: a stream that is repeated to a restarted gateway is not recognised.
     case = [given_ for number, given_ in enumerate(case) if "transcript" not in given_ and given_ not in case[:number]]
     saved = data.draw(st.integers(0, len(case)))
     restart = data.draw(st.integers(saved, len(case)))
@@ -249,12 +249,12 @@ def test_a_restart_from_an_older_checkpoint_and_the_log_changes_nothing(case: li
         gone = set(store.log.dropped)
         expected, got = store.add(given_), other.add(given_)
         assert [_without_cause(event) for event in got.events] == [_without_cause(event) for event in expected.events]
-        # What is gone already may be let go once more.
+        # An entry that was dropped already may be dropped once more.
         assert set(got.drop) - gone == set(expected.drop) - gone
 
 
 def _without_cause(event: ev.Event) -> ev.Event:
-    """The numbers of exits differ between the two logs; nothing else may."""
+    """Blank the ids of exits: they differ between the two logs, and nothing else may."""
     return msgspec.structs.replace(event, id=EventId("")) if event.id.startswith("exit-") else event
 
 
@@ -300,7 +300,7 @@ HELD_ROW: list[Input] = [
         }
     },
 ]
-"""Such a row of a call that nobody knows: it is held, and told when the process is gone."""
+"""Such a row of an unknown call: it is deferred, and emitted when the process is gone."""
 
 
 @examples(60, 200)
@@ -308,9 +308,9 @@ HELD_ROW: list[Input] = [
 @example(LATE_ROW)
 @example(HELD_ROW)
 def test_every_session_is_well_formed(case: list[Input]) -> None:
-    """Whatever the agent says: ids once, one end a turn, at most one end a call, nothing of a turn outside it.
+    """For any input: unique ids, one end per turn, at most one end per call, nothing of a turn outside it.
 
-    Only the rows of a subagent's own file keep the turn of its call when that is over."""
+    Only the rows of a subagent's own file keep the turn of its call after that turn is over."""
     log = Log()
     current, over = None, set()
     called: set[str] = set()
@@ -369,7 +369,7 @@ OBJECTS = st.builds(lambda kind, fields: {**fields, "type": kind}, TYPES, st.dic
 
 @examples(60, 200)
 @given(st.lists(OBJECTS | ANY, max_size=6))
-def test_no_line_makes_it_raise_and_none_is_lost(lines: list[Any]) -> None:
+def test_no_line_makes_it_raise_and_no_line_is_lost(lines: list[Any]) -> None:
     log = Log()
     for line in lines:
         for origin in ("agent", "transcript", "gateway"):
@@ -390,7 +390,7 @@ def test_a_record_of_an_unknown_type_is_kept(fields: dict[str, Any]) -> None:
 @examples(30, 60)
 @given(A_CASE, st.lists(st.integers(1, 4000), min_size=1, max_size=20))
 def test_any_cut_of_the_bytes_gives_the_same_events(case: str, sizes: list[int]) -> None:
-    """The wire's lines as one run of bytes, read in pieces of any size, as a pipe or a socket gives them."""
+    """The wire's lines as one run of bytes, read in pieces of any size, as from a pipe or a socket."""
     lines = [raw(given_["agent"]) for given_ in CASES[case] if "agent" in given_]
     data = b"\n".join(lines) + b"\n"
     splitter, read, at = LineSplitter(), [], 0
@@ -412,19 +412,19 @@ def folded(lines: list[dict[str, Any]]) -> NativeClientState:
 
 
 def from_log(log: Log) -> list[dict[str, Any]]:
-    """As one gets them who comes later: without what the log let go."""
+    """The lines as a later client receives them: without entries that the log has dropped."""
     return [line for line in log.lines() if line["seq"] not in log.dropped]
 
 
 @examples(50, 150)
 @given(SESSIONS)
-def test_a_client_that_saw_the_deltas_ends_like_one_that_did_not(case: list[Input]) -> None:
+def test_a_client_with_the_deltas_ends_in_the_same_state_as_one_without(case: list[Input]) -> None:
     log = Log().run(case)
     assert folded(list(log.lines())) == folded(from_log(log))
 
 
 def catch_up(block: dict[str, Any], after: int) -> list[dict[str, Any]]:
-    """What a client lacks of a streamed block when its cursor is in the middle: a delta from its mark on."""
+    """The rest of a streamed block for a client whose cursor is in the middle of it: a delta from its mark on."""
     marks = [(seq, offset) for seq, offset in block.get("marks", []) if seq <= after]
     if block["type"] not in ("text", "thinking") or not marks:
         return []
@@ -446,13 +446,13 @@ def test_a_client_cut_anywhere_and_resumed_from_the_log_ends_the_same(case: list
     for line in from_log(log):
         if line["seq"] > after:
             resumed += [*catch_up(line, after), line]
-    # At least once: what came last may come again.
+    # Delivery is at least once: the last lines may come again.
     again = live[-2:] if data.draw(st.booleans()) else []
     assert folded([*live, *again, *resumed]) == folded(from_log(log))
 
 
 def test_the_cost_of_a_step_does_not_grow_with_the_session() -> None:
-    """Counted in the size of the memory that a step works on, not in time: it stays what it was."""
+    """Measured in the size of the memory that a step works on, not in time: it does not grow."""
     log = Log()
     sizes = []
     for turn in range(120):
@@ -472,6 +472,6 @@ def test_the_cost_of_a_step_does_not_grow_with_the_session() -> None:
             log.add({"agent": {**_message("user", [result], "m"), "uuid": f"r{call}"}})
         log.add({"agent": {"type": "result", "subtype": "success", "uuid": f"e{turn}"}})
         sizes.append(len(log.interpreter.snapshot()))
-    # Two generations of ids at most: after that it only breathes.
+    # Two generations of ids at most: after that the size only fluctuates.
     assert max(sizes) < 80_000
     assert max(sizes[60:]) <= max(sizes[:60])

@@ -1,4 +1,4 @@
-"""A user who is removed: whatever they did before, nothing of it runs, tells or is kept for them afterwards."""
+"""A removed user: whatever they did before, none of it runs, sends notifications or is stored for them afterwards."""
 
 import asyncio
 import base64
@@ -27,11 +27,11 @@ from laws.two_users import SCOPES, TwoUserGateway, open_house
 pytestmark = pytest.mark.process
 
 STAY = ("credentials", "credentials.used", "user_numbers")
-"""Documents that may name the user: ids and numbers that are never given again."""
+"""Documents that may name the user: ids and numbers that are never assigned again."""
 
 
 class World:
-    """What Anna may do, and what of it can be found."""
+    """Actions of Anna, and a search for their traces."""
 
     def __init__(self, house: TwoUserGateway, folder: Path, stack: contextlib.AsyncExitStack) -> None:
         self.house = house
@@ -45,7 +45,7 @@ class World:
             "share": self.share,
             "be shared with": self.be_shared_with,
             "shell": self.shell,
-            "desk": self.desk,
+            "desk": self.launcher,
             "push": self.push,
             "schedule": self.schedule,
             "upload": self.upload,
@@ -67,11 +67,11 @@ class World:
     async def shell(self) -> None:
         await self._open("/v1/terminals/mine", None)
 
-    async def desk(self) -> None:
+    async def launcher(self) -> None:
         await self._open("/shell", {"type": "init", "projectPath": str(self.folder), "provider": "plain-shell"})
 
     async def _open(self, path: str, first: object) -> None:
-        """A program, started when it has printed something."""
+        """Open a program on a socket; it is running once it has printed something."""
         headers = {"Authorization": f"Bearer {self.house.tokens['anna']}"}
         address = self.house.url.replace("http", "ws", 1) + path
         socket = await self._stack.enter_async_context(connect(address, additional_headers=headers, proxy=None))
@@ -97,7 +97,7 @@ class World:
     async def schedule(self) -> None:
         body = {"name": "hers", "schedule": "* * * * *", "prompt": "SCRIPT:slow 4000"}
         agent = (await self.house.post("anna", "/cognova/api/agents", body))["data"]["id"]
-        with contextlib.suppress(AssertionError):  # as many as may run do
+        with contextlib.suppress(AssertionError):  # the limit of concurrent runs may be reached
             await self.house.post("anna", f"/cognova/api/agents/{agent}/run")
 
     async def upload(self) -> None:
@@ -131,7 +131,7 @@ def named(text: str, names: list[str]) -> bool:
 
 
 def found(folder: Path, names: list[str], terminals: TerminalRegistry) -> list[object]:
-    """Everything outside of the logs that names one of these."""
+    """Everything outside the logs that contains one of these names."""
     with contextlib.closing(sqlite3.connect(f"file:{folder}/data/fairlead.db?mode=ro", uri=True)) as db:
         documents = [row for row in db.execute("select * from documents") if row[0] not in STAY]
         kept = [
@@ -165,11 +165,11 @@ async def history(folder: Path, deeds: list[str], terminals: list[TerminalRegist
             assert named(view["summary"]["owner"], ["bert"]) or not view["summary"]["owner"]
         children = sqlite3.connect(f"file:{folder}/data/fairlead.db?mode=ro", uri=True)
         with contextlib.closing(children):
-            # An agent that has ended is written down as soon as it has.
+            # The end of an agent is stored as soon as it has ended.
             while children.execute("select count(*) from documents where space = 'children'").fetchone()[0]:
                 await asyncio.sleep(0.02)
         assert found(folder, names, terminals[-1]) == []
-        # The next of that name is somebody else.
+        # The next user of that name is a different person.
         await house.add("anna")
         assert (await house.get("anna", "/v1/sessions"))["sessions"] == []
         assert (await house.get("anna", "/cognova/api/agents"))["data"] == []
@@ -202,5 +202,5 @@ def test_nothing_of_a_removed_user_is_left(terminals: list[TerminalRegistry], de
         asyncio.run(history(Path(folder), deeds, terminals))
 
 
-async def test_nothing_is_left_of_one_who_did_everything(terminals: list[TerminalRegistry], tmp_path: Path) -> None:
+async def test_nothing_is_left_of_a_user_who_did_everything(terminals: list[TerminalRegistry], tmp_path: Path) -> None:
     await history(tmp_path, DEEDS, terminals)

@@ -1,7 +1,8 @@
-"""The law for MyLifeDB: what its reference client holds after a cut and a resume is what it holds when always there.
+"""The law for MyLifeDB: after a cut and a resume its reference client holds the same as a client that was always
+connected.
 
-Over every recorded session, generated ones and this protocol's own cases, in each spelling: cut anywhere, come back at
-any later moment, by the last uuid, by everything again, or as a slow reader whom the pieces in between did not reach.
+Over every recorded session, generated ones and this protocol's own cases, in each encoding: cut anywhere, reconnect at
+any later moment, by the last uuid, by a full replay, or as a slow reader that missed the pieces in between.
 """
 
 from typing import Any
@@ -33,8 +34,8 @@ def watching(*frames: list[Frame]) -> MyLifeDbClient:
 
 
 def seen(client: MyLifeDbClient, *, passing: bool = True) -> Any:
-    """Everything that is shown, but for todos, which are told to those who are there when they change, and times,
-    in which the wire's record and the transcript's copy may differ."""
+    """Everything that is shown, except todos, which are sent only to clients connected at the time of a change, and
+    times, in which the wire's record and the transcript's copy may differ."""
     state = msgspec.to_builtins(client.state)
     del state["todos"]
     for message in state["messages"]:
@@ -46,7 +47,7 @@ def seen(client: MyLifeDbClient, *, passing: bool = True) -> Any:
 
 
 def last_uuid(frames: list[Frame], showing: ViewRecorder) -> tuple[str, int]:
-    """The last record of those that has a name, and its ordinal."""
+    """The last of these records that has a key, and its ordinal."""
     for frame in reversed(frames):
         uuid = frame.get("uuid")
         place = next((row.ordinal for row in showing.rows if row.key and row.key == uuid), 0)
@@ -56,7 +57,7 @@ def last_uuid(frames: list[Frame], showing: ViewRecorder) -> tuple[str, int]:
 
 
 def check(showing: ViewRecorder, cuts: list[tuple[int, int]]) -> None:
-    # Read once: clients keep frames and change none.
+    # Read once: clients keep frames and do not change them.
     live = showing.live()
     there = watching(live)
     assert seen(watching(showing.history()), passing=False) == seen(there, passing=False), "one who comes at the end"
@@ -113,7 +114,7 @@ def test_generated_sessions(data: st.DataObject) -> None:
 
 @pytest.mark.rules("S000-149")
 @pytest.mark.parametrize("case", cases())
-def test_a_log_that_is_folded_later_makes_the_same_rows(case: str) -> None:
+def test_a_log_that_is_folded_later_gives_the_same_rows(case: str) -> None:
     """Its deltas are gone by then."""
     showing = ViewRecorder().run(inputs(case))
     fold = MyLifeDbProjection().fold(showing.fold._session)

@@ -1,5 +1,5 @@
-"""The law of opening: who opens a transcript changes nothing of it. It stays as old as it was, what is over is not at
-work, and each row keeps its own time; whatever rows without a time stand in the file, the first among them."""
+"""The law of opening: opening a transcript does not change it. It keeps its age, a finished session is not shown as
+working, and each row keeps its time; with any rows without a time in the file, even as the first row."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ UNTIMED: tuple[Row, ...] = (
     {"type": "last-prompt", "lastPrompt": "something", "sessionId": SESSION},
 )
 BEGIN = 1_690_000_000_000
-"""Months before the rig's clock stands."""
+"""Months before the time of the rig's clock."""
 
 untimed = st.lists(st.sampled_from(UNTIMED), max_size=2)
 turns = st.lists(st.tuples(st.booleans(), untimed), min_size=1, max_size=4)
@@ -44,7 +44,7 @@ def moment(at: int) -> str:
 
 @st.composite
 def transcripts(draw: st.DrawFn) -> list[Row]:
-    """A session that is over: answered, or cut off in a call long ago."""
+    """A finished session: answered, or cut off in a call long ago."""
     write, at = Writer(), BEGIN
     rows: list[Row] = [*draw(untimed)]
     for number, (calls, between) in enumerate(draw(turns)):
@@ -60,7 +60,7 @@ def transcripts(draw: st.DrawFn) -> list[Row]:
         if "timestamp" in row:
             at += draw(gaps)
             row["timestamp"] = moment(at)
-    # A row without a uuid is known by what it says.
+    # A row without a uuid is identified by its content.
     return [row if "uuid" in row else {**row, "n": number} for number, row in enumerate(rows)]
 
 
@@ -78,16 +78,16 @@ async def opened(folder: Path, rows: list[Row]) -> None:
             assert (summary.state, summary.updated, summary.created) == ("idle", before.updated, before.created)
         assert read_memory(await rig.gateway.ask(ANN, ReadProjection(FOUND, MYLIFEDB))).state == "idle"
         page = await rig.gateway.ask(ANN, ReadRows(FOUND, HAPPY, after=0, limit=500))
-        told = [json.loads(row.data)["ev"]["t"] for row in page.rows]
-        assert told.count("turn-start") == told.count("turn-end")
-        await times_are_their_own(rig, rows)
+        types = [json.loads(row.data)["ev"]["t"] for row in page.rows]
+        assert types.count("turn-start") == types.count("turn-end")
+        await check_times(rig, rows)
         await rig.crash()
         await rig.start()
         (again,) = await rig.listed()
         assert (again.state, again.updated) == ("idle", before.updated)
 
 
-async def times_are_their_own(rig: Any, rows: list[Row]) -> None:
+async def check_times(rig: Any, rows: list[Row]) -> None:
     entries = [entry for entry in (await rig.store.read(FOUND, 0, 1000)).entries if entry.raw]
     assert [json.loads(entry.raw) for entry in entries] == rows
     times = [row.get("timestamp") for row in rows]
@@ -96,7 +96,7 @@ async def times_are_their_own(rig: Any, rows: list[Row]) -> None:
         if wanted is None:
             near = [*reversed(times[:number]), *times[number:]]
             wanted = next(time for time in near if time)
-            # Times of a log grow: what has none of its own comes milliseconds after.
+            # Times in a log increase: a row without a time gets one that is milliseconds later.
             assert abs(datetime.fromisoformat(wanted).timestamp() * 1000 - entry.at) < 500
         else:
             assert 0 <= entry.at - round(datetime.fromisoformat(wanted).timestamp() * 1000) < 20
@@ -104,7 +104,7 @@ async def times_are_their_own(rig: Any, rows: list[Row]) -> None:
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=transcripts())
-def test_opening_a_transcript_changes_nothing_of_it(rows: list[Row]) -> None:
+def test_opening_a_transcript_does_not_change_it(rows: list[Row]) -> None:
     folder = Path(tempfile.mkdtemp())
     try:
         asyncio.run(opened(folder, rows))
@@ -112,7 +112,7 @@ def test_opening_a_transcript_changes_nothing_of_it(rows: list[Row]) -> None:
         shutil.rmtree(folder)
 
 
-def test_a_transcript_in_which_nothing_has_a_time_is_as_old_as_its_file(tmp_path: Path) -> None:
+def test_a_transcript_without_any_times_is_as_old_as_its_file(tmp_path: Path) -> None:
     write = Writer()
     rows = [write.prompt("hello"), write.text("answer")]
     for row in rows:
@@ -133,7 +133,7 @@ def test_a_transcript_in_which_nothing_has_a_time_is_as_old_as_its_file(tmp_path
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_subagents_rows_keep_their_times_too(tmp_path: Path, named: bool) -> None:
-    """Also where a file beside them names their call: what that says has no time of its own."""
+    """Also if a separate file names their call: an event from that file has no time."""
     before, side, after = three_subagents(agents=True)
 
     async def run() -> None:
@@ -147,9 +147,9 @@ def test_a_subagents_rows_keep_their_times_too(tmp_path: Path, named: bool) -> N
             view = await rig.view()
             assert (view.summary.state, view.summary.updated) == ("idle", listed.updated)
             entries = [entry for entry in (await rig.store.read(FOUND, 0, 1000)).entries if entry.raw]
-            told = [(json.loads(entry.raw or b""), entry.at) for entry in entries if entry.origin == "transcript"]
-            assert len(told) == len(before) + len(after) + sum(map(len, side))
-            for row, at in told:
+            imported = [(json.loads(entry.raw or b""), entry.at) for entry in entries if entry.origin == "transcript"]
+            assert len(imported) == len(before) + len(after) + sum(map(len, side))
+            for row, at in imported:
                 assert abs(at - round(datetime.fromisoformat(row["timestamp"]).timestamp() * 1000)) < 500
 
     asyncio.run(run())

@@ -1,6 +1,6 @@
-"""Whose a session is: a user never sees anything of another's, on any route or socket of any protocol.
+"""Ownership of sessions: a user never sees anything of another user's, on any route or socket of any protocol.
 
-The routes and sockets are those of the table: whoever adds one is covered here.
+The routes and sockets come from the route table: a new one is covered automatically.
 """
 
 import asyncio
@@ -15,20 +15,20 @@ from laws.two_users import WORD, Ids, Listener, TwoUserGateway, asked, heard, na
 pytestmark = pytest.mark.process
 
 LISTS = ("/v1/ws", "/ws", "/_ws/chat", "/notifications", "/v1/notices/ws")
-"""Sockets on which a client says what it wants to watch."""
+"""Sockets on which a client sends which sessions it wants to watch."""
 WATCHED = (
     "/v1/sessions/ws/{session}/subscribe",
     "/v1/sessions/{session}/envelopes",
     "/api/claude/sessions/{session}/subscribe",
 )
 NAMES = ("{session}", "{conversation}", "{request}", "{id}")
-"""Parameters that name what may be another's; shells and plugins are called by names of one's own."""
+"""Parameters that may name another user's things; names of shells and plugins are private to each user."""
 SSE = "/mylifedb/api/notifications/stream"
 SEARCHES = {"q": WORD, "query": WORD, "words": WORD, "limit": "50", "archived": "any"}
 
 
 async def talk(house: TwoUserGateway) -> tuple[Ids, set[str]]:
-    """Anna has said, named, scheduled and kept things. What is hers, and every id of it."""
+    """Let Anna send, name, schedule and store things; return the ids for a walk, and every id of hers."""
     first = {"title": f"{WORD} title", "text": f"SCRIPT:text {WORD} answer"}
     session = (await house.post("anna", "/v1/sessions", first))["session"]
     view = await house.rested("anna", session)
@@ -47,8 +47,8 @@ async def talk(house: TwoUserGateway) -> tuple[Ids, set[str]]:
     return Ids(session, request, agent), ids
 
 
-def strangers(ids: Ids) -> Ids:
-    """The same form, and nobody has ever heard of them."""
+def nonexistent(ids: Ids) -> Ids:
+    """Ids of the same form that do not exist."""
     return Ids(str(uuid.uuid4()), f"{ids.request[:-4]}zzzz", str(uuid.uuid4()))
 
 
@@ -66,31 +66,31 @@ async def walk(house: TwoUserGateway, who: str, ids: Ids) -> dict[str, tuple[int
     return found
 
 
-async def test_nothing_of_anothers_session_is_seen_on_any_route_or_socket(tmp_path: Path) -> None:
+async def test_no_route_or_socket_shows_anything_of_another_users_session(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         for name in ("anna", "bert"):
             await house.add(name)
         anna, mine = await talk(house)
-        nobody = strangers(anna)
+        unknown_ids = nonexistent(anna)
         listeners: list[tuple[Listener, Listener, Listener]] = []
         streams: dict[str, list[str]] = {"anna": [], "bert": []}
         async with contextlib.AsyncExitStack() as stack:
             for socket in table().sockets:
                 about = await stack.enter_async_context(house.listening("bert", socket.path, anna))
-                control = await stack.enter_async_context(house.listening("bert", socket.path, nobody))
+                control = await stack.enter_async_context(house.listening("bert", socket.path, unknown_ids))
                 own = await stack.enter_async_context(house.listening("anna", socket.path, anna, quiet=True))
                 listeners.append((about, control, own))
             tasks = [asyncio.create_task(heard(house, who, SSE, lines)) for who, lines in streams.items()]
             while not all(streams.values()):
                 await asyncio.sleep(0.02)
-            # While Bert listens everywhere, Anna goes on.
+            # While Bert listens everywhere, Anna continues.
             await house.call("anna", "PATCH", f"/v1/sessions/{anna.session}", {"title": f"{WORD} again"})
             before = await house.get("anna", f"/v1/sessions/{anna.session}/events?limit=1000")
-            hidden, unknown = await walk(house, "bert", anna), await walk(house, "bert", nobody)
+            hidden, unknown = await walk(house, "bert", anna), await walk(house, "bert", unknown_ids)
             await house.post("anna", f"/v1/permissions/{anna.request}", {"behavior": "deny"})
             await house.rested("anna", anna.session)
-            told = {*LISTS, *(named(path, anna) for path in WATCHED)}
-            while not told <= {own.path for _, _, own in listeners if WORD in own.text}:
+            expected = {*LISTS, *(named(path, anna) for path in WATCHED)}
+            while not expected <= {own.path for _, _, own in listeners if WORD in own.text}:
                 await asyncio.sleep(0.02)
             while anna.session not in "".join(streams["anna"]):
                 await asyncio.sleep(0.02)
@@ -100,8 +100,8 @@ async def test_nothing_of_anothers_session_is_seen_on_any_route_or_socket(tmp_pa
         for where, (status, body) in hidden.items():
             check_silent(anna.plain(body), where, mine)
             if any(name in where for name in NAMES):
-                # Exactly what is answered about one that never was.
-                assert (status, anna.plain(body)) == (unknown[where][0], nobody.plain(unknown[where][1])), where
+                # Exactly the answer for an id that never existed.
+                assert (status, anna.plain(body)) == (unknown[where][0], unknown_ids.plain(unknown[where][1])), where
         for about, control, _ in listeners:
             check_silent(anna.plain(about.text), about.path, mine)
             assert about.refused == control.refused, about.path
@@ -109,7 +109,7 @@ async def test_nothing_of_anothers_session_is_seen_on_any_route_or_socket(tmp_pa
         after = await house.get("anna", f"/v1/sessions/{anna.session}/events?limit=1000")
         assert after["events"][: len(before["events"])] == before["events"]
         assert "bert" not in str(after), "he has changed nothing of it"
-        # It is there to be found: the same walk shows it to its owner.
+        # The data can be found: the same walk shows it to its owner.
         shown = {where for where, (_, body) in (await walk_reading(house, "anna", anna)).items() if WORD in body}
         assert shown >= {
             "GET /v1/sessions",
@@ -137,7 +137,7 @@ async def walk_reading(house: TwoUserGateway, who: str, ids: Ids) -> dict[str, t
     return {f"{route.method} {route.path}": answer for route, answer in zip(routes, found, strict=True)}
 
 
-async def test_a_session_is_shared_and_taken_back(tmp_path: Path) -> None:
+async def test_a_session_is_shared_and_unshared(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         for name in ("anna", "bert", "carl"):
             await house.add(name)
@@ -158,7 +158,7 @@ async def test_a_session_is_shared_and_taken_back(tmp_path: Path) -> None:
         assert (await house.call("anna", "POST", f"{path}/share", {"user": "nobody"})).status_code == 404
         await house.post("anna", f"{path}/share", {"user": "bert"})
         assert await seen() == {"admin", "anna", "bert"}
-        # He steers it, and neither shares nor deletes it.
+        # He may steer it, but neither share nor delete it.
         assert (await house.call("bert", "PATCH", path, {"title": "by bert"})).status_code == 200
         assert (await house.call("bert", "POST", f"{path}/share", {"user": "carl"})).status_code == 403
         assert (await house.call("bert", "DELETE", path)).status_code == 403
@@ -167,10 +167,10 @@ async def test_a_session_is_shared_and_taken_back(tmp_path: Path) -> None:
             watching = [
                 await stack.enter_async_context(house.listening("bert", socket, ids, quiet=True)) for socket in sockets
             ]
-            told = {"/v1/ws", *(named(path, ids) for path in WATCHED)}
-            while not told <= {one.path for one in watching if WORD in one.text}:
+            expected = {"/v1/ws", *(named(path, ids) for path in WATCHED)}
+            while not expected <= {one.path for one in watching if WORD in one.text}:
                 await asyncio.sleep(0.02)
-            # Those of a terminal end by themselves: the session has none.
+            # The sockets of a terminal end by themselves: the session has no terminal.
             watching = [one for one in watching if not one.closed and not one.refused and "terminal" not in one.path]
             await house.post("anna", f"{path}/share", {"user": "bert", "remove": True})
             while not all(one.closed for one in watching):
@@ -179,7 +179,7 @@ async def test_a_session_is_shared_and_taken_back(tmp_path: Path) -> None:
         assert await seen() == {"admin", "anna"}
         await house.post("admin", f"{path}/share", {"everybody": True})
         assert await seen() == {"admin", "anna", "bert", "carl"}
-        # A fork is the forker's own, whoever the parent is shared with.
+        # A fork belongs to the user who made it, whichever users the parent is shared with.
         await house.post("anna", f"/v1/permissions/{ids.request}", {"behavior": "deny"})
         await house.rested("anna", ids.session)
         fork = (await house.post("carl", f"{path}/fork"))["session"]
@@ -189,7 +189,7 @@ async def test_a_session_is_shared_and_taken_back(tmp_path: Path) -> None:
         assert (await house.call("anna", "GET", f"/v1/sessions/{fork}")).status_code == 404
 
 
-async def test_a_conversation_of_anothers_is_not_resumed(tmp_path: Path) -> None:
+async def test_another_users_conversation_cannot_be_resumed(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         await house.add("anna")
         await house.add("bert")

@@ -1,4 +1,4 @@
-"""Scopes, judged by what becomes of a session: a credential changes nothing that needs a scope it does not have."""
+"""Scopes, judged by their effect on a session: a credential changes nothing that needs a scope it does not have."""
 
 import asyncio
 import contextlib
@@ -66,12 +66,12 @@ COMMANDS: dict[type[Any], st.SearchStrategy[Any]] = {
 }
 
 
-def test_every_command_is_among_them() -> None:
+def test_every_command_is_covered() -> None:
     assert set(COMMANDS) == set(get_args(cmd.Command))
 
 
 def approved(rig: CoreHarness, session: SessionId) -> Any:
-    """What of a session somebody with more than chat has decided."""
+    """The parts of a session that only a user with more than the chat scope may decide."""
     state = rig.state(session)
     return state.settings.mode, state.settings.mcp_servers, state.rules, state.allow, state.deny
 
@@ -90,7 +90,7 @@ async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Ide
         await agent.call("c1", command="touch x")
         await agent.ask("r1", "c1", command="touch x")
         if not busy:
-            # A mode may have settled it already.
+            # A mode may have settled the request already.
             with contextlib.suppress(Stale):
                 await rig.do(
                     cmd.AnswerPermission(
@@ -104,10 +104,10 @@ async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Ide
             with contextlib.suppress(FairleadError):
                 await rig.do(command, who)
         assert approved(rig, SESSION) == before
-        said = (await rig.log())[len(log) :]
-        assert not [event for event in said if isinstance(event, ev.PermissionResolved) and event.how == "person"]
+        added = (await rig.log())[len(log) :]
+        assert not [event for event in added if isinstance(event, ev.PermissionResolved) and event.how == "person"]
         if who is VIEWER:
-            assert said == []
+            assert added == []
         for made in (CHILD, OTHER):
             if rig.registry.loaded(made) is not None:
                 mode, servers, rules, allow, deny = approved(rig, made)
@@ -118,7 +118,7 @@ async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Ide
 
 
 likely = (COMMANDS[cmd.Configure], COMMANDS[cmd.Fork], COMMANDS[cmd.Create])
-"""Those that bring settings of their own come more often."""
+"""Commands that carry settings are drawn more often."""
 
 
 @settings(max_examples=60, deadline=None)
@@ -138,7 +138,7 @@ def test_a_credential_changes_nothing_that_needs_another_scope(
 
 
 async def walled(house: TwoUserGateway) -> Ids:
-    """A session of Anna's in a mode that she has approved, and one of hers that asks."""
+    """A session of Anna's in a mode that she has approved, and one of hers with a pending request."""
     settings = {"mode": "acceptEdits"}
     session = (await house.post("anna", "/v1/sessions", {"settings": settings}))["session"]
     asks = (await house.post("anna", "/v1/sessions", {"text": "SCRIPT:bash touch x"}))["session"]
@@ -146,7 +146,7 @@ async def walled(house: TwoUserGateway) -> Ids:
 
 
 async def kept(house: TwoUserGateway, ids: Ids) -> bool:
-    """Nothing that needs `approve` was changed; false, if one of them is not there any more."""
+    """Assert that nothing that needs `approve` was changed; false if a session or the request no longer exists."""
     view = await house.call("anna", "GET", f"/v1/sessions/{ids.session}")
     other = await house.call("anna", "GET", f"/v1/sessions/{ids.item}/events?limit=1000")
     if view.status_code == 404 or other.status_code == 404:

@@ -1,5 +1,5 @@
-"""Laws of transcripts: however the writes of a session are split and interleaved, the same events come of them; every
-row of a subagent finds its owner, in whatever order the files are read."""
+"""Laws of transcripts: however the writes of a session are split and interleaved, they give the same events; every row
+of a subagent finds its owner, in any order of reading the files."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ RECORDED = sorted(path.name for path in GOLDEN.iterdir())
 
 
 class Told:
-    """Events of a session that is followed."""
+    """Collects the events of a session that is followed."""
 
     def __init__(self) -> None:
         self.interpreter = ClaudeInterpreter(SessionId(SESSION))
@@ -45,7 +45,7 @@ class Told:
         return self
 
     def conversation(self) -> list[str]:
-        """What was told, whenever: bare records are kept at once or with their meaning, which differs by the order."""
+        """The events, sorted: a bare record is stored at once or with its meaning, depending on the reading order."""
         return sorted(ev.encode(event).decode() for event in self.events if not isinstance(event, ev.RecordStored))
 
     def threads(self) -> dict[Any, list[str]]:
@@ -56,22 +56,22 @@ class Told:
         return found
 
 
-async def follow(reader: SessionReader, told: Told) -> None:
+async def follow(reader: SessionReader, session: Told) -> None:
     while (rows := await reader.read()) is not None:
-        told.take(rows.records)
+        session.take(rows.records)
 
 
 def read_whole(main: Path) -> Told:
-    told = Told()
-    asyncio.run(follow(SessionReader(SessionId(SESSION), main), told))
-    return told.end()
+    session = Told()
+    asyncio.run(follow(SessionReader(SessionId(SESSION), main), session))
+    return session.end()
 
 
 def replay(folder: Path, writes: Sequence[tuple[str, bytes]]) -> Told:
-    """Write the pieces one after the other; after each the files are read as far as they are."""
+    """Write the pieces one after the other; after each one read the files as far as they go."""
 
     async def run() -> Told:
-        told = Told()
+        session = Told()
         main = folder / f"{SESSION}.jsonl"
         main.touch()
         reader = SessionReader(SessionId(SESSION), main)
@@ -80,14 +80,14 @@ def replay(folder: Path, writes: Sequence[tuple[str, bytes]]) -> Told:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:
                 file.write(piece)
-            await follow(reader, told)
-        return told.end()
+            await follow(reader, session)
+        return session.end()
 
     return asyncio.run(run())
 
 
 def recorded(case: str) -> dict[str, bytes]:
-    """The files of a recorded session: names as they are below its project."""
+    """The files of a recorded session, by their names below its project."""
     (main,) = (GOLDEN / case).glob("*.jsonl")
     files = {f"{SESSION}.jsonl": main.read_bytes()}
     for path in sorted((GOLDEN / case).rglob("agent-*")):
@@ -96,12 +96,12 @@ def recorded(case: str) -> dict[str, bytes]:
 
 
 def pieces(files: dict[str, bytes], rng: random.Random) -> list[tuple[str, bytes]]:
-    """Each file cut anywhere, the pieces of all of them in any order that keeps each file's own."""
+    """Each file cut anywhere; the pieces of all files in any order that keeps the order within each file."""
     queues = []
     for name, data in files.items():
         cuts = sorted(rng.sample(range(1, len(data)), min(len(data) - 1, rng.randrange(12))))
         if name.endswith(".meta.json"):
-            cuts = []  # it is replaced whole
+            cuts = []  # the file is replaced as a whole
         queues.append([(name, data[a:b]) for a, b in itertools.pairwise([0, *cuts, len(data)])])
     writes = []
     while queues:
@@ -123,19 +123,19 @@ def test_every_split_and_interleaving_of_a_recorded_session_gives_the_same_event
         (whole / name).parent.mkdir(parents=True, exist_ok=True)
         (whole / name).write_bytes(data)
     expected = read_whole(whole / f"{SESSION}.jsonl")
-    told = replay(tmp_path_factory.mktemp("split"), pieces(files, rng))
-    assert told.conversation() == expected.conversation()
-    assert told.threads() == expected.threads()
-    assert sorted(told.raws) == sorted(expected.raws)
+    session = replay(tmp_path_factory.mktemp("split"), pieces(files, rng))
+    assert session.conversation() == expected.conversation()
+    assert session.threads() == expected.threads()
+    assert sorted(session.raws) == sorted(expected.raws)
 
 
 # --- three subagents at once -----------------------------------------------------------------------------------
 
 
-def owners(told: Told) -> dict[str | None, int]:
-    """How many rows each subagent has, by the records that its events came from."""
+def owners(session: Told) -> dict[str | None, int]:
+    """The number of rows of each subagent, counted by the records that its events came from."""
     found: dict[str | None, set[str]] = {}
-    for event in told.events:
+    for event in session.events:
         if event.subagent is not None and not isinstance(event, ev.SubagentStarted | ev.SubagentEnded):
             found.setdefault(event.subagent, set()).add(event.id.split("/")[0])
     return {owner: len(rows) for owner, rows in found.items()}
@@ -158,14 +158,14 @@ def mixed(groups: Sequence[Sequence[Row]], rng: random.Random) -> list[Row]:
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
 def test_74_of_74_rows_in_one_file_find_their_owner_in_any_order(rng: random.Random) -> None:
-    """As older CLIs write them: no ids, only parents and prompts. The rows may even come before their calls."""
+    """In the format of older CLIs: no ids, only parents and prompts. The rows may even come before their calls."""
     before, side, after = three_subagents(agents=False)
     main = [*before, *after]
-    told = Told()
-    told.take([Record(line(row)[:-1], "transcript") for row in mixed([main, *side], rng)])
+    session = Told()
+    session.take([Record(line(row)[:-1], "transcript") for row in mixed([main, *side], rng)])
     assert sum(SIDE_ROWS) == 74
-    assert owners(told.end()) == ALL_OWNED
-    assert not [event for event in told.events if isinstance(event, ev.Notice)]
+    assert owners(session.end()) == ALL_OWNED
+    assert not [event for event in session.events if isinstance(event, ev.Notice)]
 
 
 @pytest.mark.rules("S001-053", "S001-096")
@@ -175,16 +175,16 @@ def test_rows_that_come_before_the_row_they_follow_find_their_owner(rng: random.
     before, side, after = three_subagents(agents=False)
     shuffled = list(itertools.chain(*side))
     rng.shuffle(shuffled)
-    told = Told()
-    told.take([Record(line(row)[:-1], "transcript") for row in mixed([[*before, *after], shuffled], rng)])
-    assert owners(told.end()) == ALL_OWNED
+    session = Told()
+    session.take([Record(line(row)[:-1], "transcript") for row in mixed([[*before, *after], shuffled], rng)])
+    assert owners(session.end()) == ALL_OWNED
 
 
 @pytest.mark.rules("S001-088")
 @pytest.mark.parametrize("layout", ["meta", "below", "beside"])
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=12, deadline=None)
-def test_74_of_74_rows_in_files_of_their_own_find_their_owner(
+def test_74_of_74_rows_in_separate_files_find_their_owner(
     layout: str, tmp_path_factory: pytest.TempPathFactory, rng: random.Random
 ) -> None:
     before, side, after = three_subagents(agents=True)
@@ -194,8 +194,8 @@ def test_74_of_74_rows_in_files_of_their_own_find_their_owner(
             files[f"{SESSION}/subagents/agent-{name}.meta.json"] = b'{"toolUseId":"toolu_%s"}' % name.encode()
         folder = "" if layout == "beside" else f"{SESSION}/subagents/"
         files[f"{folder}agent-{name}.jsonl"] = lines(rows)
-    told = replay(tmp_path_factory.mktemp("three"), pieces(files, rng))
-    assert owners(told) == ALL_OWNED
+    session = replay(tmp_path_factory.mktemp("three"), pieces(files, rng))
+    assert owners(session) == ALL_OWNED
 
 
 @pytest.mark.rules("S001-057")
@@ -208,33 +208,33 @@ def test_two_calls_with_one_prompt_get_one_thread_each() -> None:
     ]
     first = [write.prompt("same", "toolu_a"), write.text("one", "toolu_a")]
     second = [write.prompt([{"type": "text", "text": " same "}], "toolu_b"), write.text("two", "toolu_b")]
-    told = Told()
-    told.take([Record(line(row)[:-1], "transcript") for row in [*rows, first[0], second[0], second[1], first[1]]])
-    texts = {event.text: event.subagent for event in told.events if isinstance(event, ev.Text)}
+    session = Told()
+    session.take([Record(line(row)[:-1], "transcript") for row in [*rows, first[0], second[0], second[1], first[1]]])
+    texts = {event.text: event.subagent for event in session.events if isinstance(event, ev.Text)}
     assert texts == {"one": subagent_id("toolu_a"), "two": subagent_id("toolu_b")}
 
 
-def test_a_chain_through_rows_without_words_holds() -> None:
+def test_a_chain_through_rows_without_text_holds() -> None:
     write = Writer()
     rows = [write.prompt("go"), write.call("toolu_a", "Task", prompt="job"), write.prompt("job", "toolu_a")]
     rows.append(write.row("attachment", "toolu_a", attachment={"type": "x"}))
     rows.append(write.row("brand-new-type", "toolu_a"))
     rows.append(write.text("deep", "toolu_a"))
     for order in (rows, [*rows[:2], *rows[5:], *rows[2:5]]):
-        told = Told()
-        told.take([Record(line(row)[:-1], "transcript") for row in order])
-        (text,) = [event for event in told.events if isinstance(event, ev.Text)]
+        session = Told()
+        session.take([Record(line(row)[:-1], "transcript") for row in order])
+        (text,) = [event for event in session.events if isinstance(event, ev.Text)]
         assert text.subagent == subagent_id("toolu_a")
 
 
 @pytest.mark.rules("S001-054")
-def test_a_long_chain_that_waits_is_told_without_running_out_of_stack() -> None:
+def test_a_long_waiting_chain_is_emitted_without_overflowing_the_stack() -> None:
     write = Writer()
     opening = [write.prompt("go"), write.call("toolu_a", "Task", prompt="job")]
     root = write.prompt("job", "toolu_a")
     chain = [write.text(str(number), "toolu_a") for number in range(250)]
-    told = Told()
-    told.take([Record(line(row)[:-1], "transcript") for row in [*opening, *reversed(chain), root]])
-    texts = [event for event in told.events if isinstance(event, ev.Text)]
+    session = Told()
+    session.take([Record(line(row)[:-1], "transcript") for row in [*opening, *reversed(chain), root]])
+    texts = [event for event in session.events if isinstance(event, ev.Text)]
     assert [event.text for event in texts] == [str(number) for number in range(250)]
     assert {event.subagent for event in texts} == {subagent_id("toolu_a")}

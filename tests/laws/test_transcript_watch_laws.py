@@ -1,5 +1,5 @@
-"""The law of the watcher: however a recorded session is written, in pieces, in any order of its files, cut short and
-written again, replaced, moved, with gateways that die between, its log tells the same."""
+"""The law of the watcher: however a recorded session is written (in pieces, in any order of its files, truncated and
+rewritten, replaced, moved, with gateways that crash in between), its log contains the same events."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ STEPS = ("write", "write", "write", "replace", "truncate", "rename", "restart")
 
 
 class Scribe:
-    """Writes a session's files below a home, and disturbs what is written."""
+    """Writes a session's files below a home, and disturbs the written files."""
 
     def __init__(self, rig: TranscriptHarness, rng: random.Random) -> None:
         self._rig = rig
@@ -41,14 +41,14 @@ class Scribe:
             file.write(piece)
 
     def replace(self) -> None:
-        """Another file with the same content under its name, as an editor or a copy leaves it."""
+        """Put another file with the same content under each name, as an editor or a copy does."""
         for path in self._some():
             draft = path.with_suffix(".draft")
             draft.write_bytes(path.read_bytes())
             os.replace(draft, path)
 
     def truncate(self) -> list[tuple[Path, bytes]]:
-        """Cut some short; what is missing now."""
+        """Truncate some files; return the bytes that are now missing."""
         missing = []
         for path in self._some():
             data = path.read_bytes()
@@ -58,7 +58,7 @@ class Scribe:
         return missing
 
     def rename(self) -> None:
-        """The whole folder of the project."""
+        """Rename the whole folder of the project."""
         self._moves += 1
         self._rig.home.project = self._folder.rename(self._folder.with_name(f"-moved-{self._moves}"))
 
@@ -68,7 +68,7 @@ class Scribe:
 
 
 async def look(rig: TranscriptHarness) -> None:
-    """What the watch does when it is told of a change."""
+    """Do what the watcher does when it is notified of a change."""
     summary = await rig.store.summary(FOUND)
     if summary is None:
         await rig.keeper.listing.now(FOUND)
@@ -79,15 +79,15 @@ async def look(rig: TranscriptHarness) -> None:
         await rig.keeper.follow(FOUND)
 
 
-async def told(rig: TranscriptHarness) -> list[Any]:
-    """All that happened, in no order: when it was noticed depends on how it was written."""
+async def logged_events(rig: TranscriptHarness) -> list[Any]:
+    """All events, sorted: the time at which each was noticed depends on the order of the writes."""
     await look(rig)
     await rig.keeper.turn_timeouts.settle(FOUND)
     events = await rig.log(FOUND)
     assert len({event.id for event in events}) == len(events)
     kept = (ev.RecordStored, ev.SessionOpened, ev.SessionResumed)
-    said = [msgspec.structs.replace(event, at=0) for event in events if not isinstance(event, kept)]
-    return sorted(ev.encode(event).decode() for event in said)
+    compared = [msgspec.structs.replace(event, at=0) for event in events if not isinstance(event, kept)]
+    return sorted(ev.encode(event).decode() for event in compared)
 
 
 async def whole(folder: Path, files: dict[str, bytes]) -> list[Any]:
@@ -95,7 +95,7 @@ async def whole(folder: Path, files: dict[str, bytes]) -> list[Any]:
         for name, data in files.items():
             Scribe(rig, random.Random(0)).write(name, data)
         await rig.start()
-        return await told(rig)
+        return await logged_events(rig)
 
 
 async def in_steps(folder: Path, files: dict[str, bytes], rng: random.Random, wanted: list[str]) -> list[Any]:
@@ -121,13 +121,13 @@ async def in_steps(folder: Path, files: dict[str, bytes], rng: random.Random, wa
                 await rig.crash()
                 await rig.start()
             await look(rig)
-        return await told(rig)
+        return await logged_events(rig)
 
 
 @pytest.mark.parametrize("case", RECORDED)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rng=st.randoms(use_true_random=False), steps=st.lists(st.sampled_from(STEPS), max_size=16))
-def test_however_a_session_is_written_its_log_tells_the_same(
+def test_the_log_is_the_same_however_a_session_is_written(
     case: str, tmp_path_factory: pytest.TempPathFactory, rng: random.Random, steps: list[str]
 ) -> None:
     files = recorded(case)

@@ -1,5 +1,5 @@
-"""The law of shared encoders: two clients of one encoder, one of which lags, reconnects or looks away, both hold what a
-client holds that reads everything at the end. In every protocol; and an encoder that is shared has no memory.
+"""The law of shared encoders: of two clients of one encoder, one lags, reconnects or looks away; both end with the same
+state as a client that reads everything at the end. In every protocol; and a shared encoder has no memory.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from laws.two_watchers import SEATS, WAYS, Plan, Scene, Watcher, plans_of, play
 
 @functools.lru_cache(maxsize=8)
 def recorded(case: str) -> ViewRecorder:
-    """Its log, which scenes only read. The seats of one case follow each other."""
+    """The log of a case; scenes only read it. Tests of the same case run one after the other."""
     return ViewRecorder().run(inputs(case))
 
 
@@ -57,7 +57,7 @@ def test_two_clients_of_any_session(seat: type[Watcher], made: list[Input], data
 
 @pytest.mark.parametrize("seat", SEATS.values(), ids=SEATS)
 def test_an_encoder_that_is_shared_is_a_value(seat: type[Watcher]) -> None:
-    """Two clients of a protocol make equal ones, and nothing can be remembered in one."""
+    """Two clients of a protocol create equal encoders, and an encoder cannot store state."""
     scene = seat.scene_of(ViewRecorder())
     one, two = seat(scene).variant(), seat(scene).variant()
     assert one == two and hash(one) == hash(two)

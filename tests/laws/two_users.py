@@ -23,12 +23,12 @@ from fairlead.server.discovery import discover
 from fairlead.server.route_table import RouteTable, at_main_port
 
 WORD = "qzxwhisper"
-"""In everything that Anna says and names."""
+"""Part of everything that Anna sends and names."""
 SCOPES = ("view", "chat", "approve", "terminal")
 
 
 class Ids(msgspec.Struct, frozen=True):
-    """What a walk names: things of Anna's, or things that never were."""
+    """The ids used by a walk: ids of Anna's things, or ids that never existed."""
 
     session: str
     request: str
@@ -45,7 +45,7 @@ def table() -> RouteTable:
 
 
 def named(template: str, ids: Ids) -> str:
-    """A path with every parameter filled in."""
+    """Fill in every parameter of a path."""
 
     def fill(found: re.Match[str]) -> str:
         name = found[1].rstrip(".")
@@ -55,7 +55,7 @@ def named(template: str, ids: Ids) -> str:
 
 
 def values(ids: Ids) -> dict[str, Any]:
-    """What fields of these names are sent, whatever the route or command."""
+    """Values for fields with these names, in any route or command."""
     return {
         "session": ids.session,
         "sessionId": ids.session,
@@ -94,19 +94,19 @@ def values(ids: Ids) -> dict[str, Any]:
 
 
 def body_of(kind: Any, ids: Ids) -> dict[str, Any]:
-    """A body that is as good as we can make one: of a described type its fields, else all that we know."""
+    """The best possible body: the fields of a described type, otherwise every known field."""
     known = values(ids)
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return known
     fields = msgspec.structs.fields(kind)
     if issubclass(kind, CreateSession | Create):
-        # An id that is taken cannot be given again: the one thing that tells of it.
+        # An id that is in use cannot be assigned again: the one thing that reveals it.
         known["session"] = str(uuid.uuid4())
     return {field.encode_name: known.get(field.name, "x") for field in fields if field.required or field.name in known}
 
 
 def frames(ids: Ids) -> Iterator[dict[str, Any]]:
-    """What a client may say on a socket: every command of the native protocol, and what the others subscribe with."""
+    """Frames for a socket: every command of the native protocol, and the subscriptions of the other protocols."""
     for kind, command in KINDS.items():
         yield {"type": kind, **body_of(command, ids)}
     yield from subscribing(ids)
@@ -130,7 +130,7 @@ def subscribing(ids: Ids) -> Iterator[dict[str, Any]]:
 
 
 class Listener:
-    """One socket, and everything that came over it."""
+    """One socket, and everything received on it."""
 
     def __init__(self, path: str, ids: Ids) -> None:
         self.path = path
@@ -139,7 +139,7 @@ class Listener:
         self.heard: list[str] = []
         self.closed = 0
         self.said = asyncio.Event()
-        """Everything was said and read by the gateway, or it would not hear it."""
+        """Set when every frame was sent and read by the gateway, or when the gateway no longer reads them."""
 
     @property
     def text(self) -> str:
@@ -167,7 +167,7 @@ class TwoUserGateway:
         return answer.json()
 
     async def add(self, name: str, scopes: tuple[str, ...] = SCOPES, user: str = "") -> None:
-        """A token called `name`, of a user who is made if there is none."""
+        """Create a token called `name`; its user is created if it does not exist."""
         user = user or name
         if user not in {known["name"] for known in (await self.get("admin", "/v1/users"))["users"]}:
             await self.post("admin", "/v1/users", {"name": user})
@@ -175,7 +175,7 @@ class TwoUserGateway:
         self.tokens[name] = made["secret"]
 
     async def asking(self, who: str, session: str) -> str:
-        """The id of what the session asks, once it asks."""
+        """Wait until the session has a pending request; return its id."""
         while True:
             found = await self.get(who, f"/v1/sessions/{session}/permissions")
             if found["permissions"]:
@@ -183,7 +183,7 @@ class TwoUserGateway:
             await asyncio.sleep(0.02)
 
     async def rested(self, who: str, session: str) -> dict[str, Any]:
-        """The session when nothing is under way in it."""
+        """Wait until nothing is under way in the session; return its view."""
         while True:
             view: dict[str, Any] = await self.get(who, f"/v1/sessions/{session}")
             if view["summary"]["state"] in ("idle", "closed"):
@@ -192,7 +192,7 @@ class TwoUserGateway:
 
     @contextlib.asynccontextmanager
     async def listening(self, who: str, path: str, ids: Ids, *, quiet: bool = False) -> AsyncIterator[Listener]:
-        """A socket on which everything is said that could be; what is answered is kept. `quiet`: it only subscribes."""
+        """Open a socket, send every possible frame on it and store the answers. `quiet`: it only subscribes."""
         heard = Listener(named(path, ids), ids)
         address = self.url.replace("http", "ws", 1) + heard.path
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
@@ -227,7 +227,7 @@ class TwoUserGateway:
 
 
 async def heard(house: TwoUserGateway, who: str, path: str, lines: list[str]) -> None:
-    """What a stream that never ends tells, until it is cancelled."""
+    """Collect the lines of an endless stream until cancelled."""
     headers = {"authorization": f"Bearer {house.tokens[who]}"}
     async with house.http.stream("GET", path, headers=headers) as answer:
         lines.append("")
@@ -236,7 +236,7 @@ async def heard(house: TwoUserGateway, who: str, path: str, lines: list[str]) ->
 
 
 async def asked(house: TwoUserGateway, who: str, route: Route, ids: Ids, query: Mapping[str, str]) -> tuple[int, str]:
-    """Status and body of a route; of one that never ends what it begins with."""
+    """Status and body of a route; for an endless stream only the status."""
     body = None if route.method == "GET" else body_of(route.body, ids)
     headers = {"authorization": f"Bearer {house.tokens[who]}"}
     path = named(route.path, ids)

@@ -1,5 +1,5 @@
-"""Two clients of one encoder on one feed, in every protocol: one is always there, the other lags, reconnects or looks
-away. The feed and the watchers are the core's own; the log loses its deltas when the core drops them.
+"""Two clients of one encoder on one hub, in every protocol: one is always connected, the other lags, reconnects or
+looks away. The hub and the subscriptions are the core's own; the log loses its deltas when the core drops them.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ FULL = 1 << 30
 
 
 class Socket:
-    """A sink whose client takes everything at once, or nothing for a while."""
+    """A sink whose client reads everything at once, or nothing for a while."""
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         self._take = take
@@ -63,49 +63,49 @@ class Socket:
 
 
 class LogScene:
-    """A session's log, published an entry at a time. Entries that the core drops are gone from then on."""
+    """A session's log, published one entry at a time. Entries that the core drops are gone from then on."""
 
-    def __init__(self, told: ViewRecorder) -> None:
-        self._told = told
-        self.end = len(self._told.entries)
+    def __init__(self, recorder: ViewRecorder) -> None:
+        self._recorder = recorder
+        self.end = len(self._recorder.entries)
         self.moment = 0
         self.feed = Hub(SESSION, self)
 
     def log(self) -> list[Entry]:
-        gone = self._told.gone
-        return [entry for entry in self._told.entries[: self.moment] if gone.get(entry.seq, FULL) > self.moment]
+        gone = self._recorder.gone
+        return [entry for entry in self._recorder.entries[: self.moment] if gone.get(entry.seq, FULL) > self.moment]
 
     async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 0) -> Page:
-        head = self._told.entries[self.moment - 1].seq if self.moment else 0
+        head = self._recorder.entries[self.moment - 1].seq if self.moment else 0
         return Page("log", tuple(entry for entry in self.log() if entry.seq > after)[:limit], head)
 
     def publish(self) -> None:
         self.moment += 1
-        self.feed.publish(self._told.entries[self.moment - 1 : self.moment])
+        self.feed.publish(self._recorder.entries[self.moment - 1 : self.moment])
 
 
 class ViewScene:
-    """The rows of a view, told as a projector tells them."""
+    """The rows of a view, published as a projector publishes them."""
 
-    def __init__(self, told: ViewRecorder, fold: MyLifeDbReducer | HappyReducer) -> None:
-        self._told = told
-        self.end = len(self._told.entries)
+    def __init__(self, recorder: ViewRecorder, fold: MyLifeDbReducer | HappyReducer) -> None:
+        self._recorder = recorder
+        self.end = len(self._recorder.entries)
         self.moment = 0
         self.feed = Hub(SESSION, self)
         self.rows: list[ProjectionRow] = []
         self._fold = fold
         self.feed.on_live = self._running
 
-    def _running(self, anew: bool) -> list[Entry]:
+    def _running(self, fresh: bool) -> list[Entry]:
         if not isinstance(self._fold, Resumable):
             return []
-        return [transient_entry(len(self.rows), 0, item.data) for item in self._fold.running(anew=anew)]
+        return [transient_entry(len(self.rows), 0, item.data) for item in self._fold.running(anew=fresh)]
 
     async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 0) -> Page:
         return Page("log", tuple(map(row_entry, self.rows[after:]))[:limit], len(self.rows))
 
     def publish(self) -> None:
-        entry = self._told.entries[self.moment]
+        entry = self._recorder.entries[self.moment]
         self.moment += 1
         for made in self._fold.step(entry):
             match made:
@@ -123,7 +123,7 @@ Scene = LogScene | ViewScene
 
 
 class Watcher:
-    """One client: its watcher, and what it holds. Each protocol says how frames are taken, and what is seen."""
+    """One client: its subscription and its state. Each protocol defines how frames are read and what is compared."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -131,8 +131,8 @@ class Watcher:
         self.watcher: Subscription | None = None
 
     @classmethod
-    def scene_of(cls, told: ViewRecorder) -> Scene:
-        return LogScene(told)
+    def scene_of(cls, recorder: ViewRecorder) -> Scene:
+        return LogScene(recorder)
 
     def variant(self) -> FrameEncoder:
         raise AssertionError("each protocol has its own")
@@ -153,7 +153,7 @@ class Watcher:
         )
         self.watcher.start()
 
-    # --- what can happen to a client
+    # --- events in the life of a client
 
     def lag(self) -> None:
         self.socket.slow = True
@@ -172,7 +172,7 @@ class Watcher:
         self.open(self.cursor(self.watcher.position))
 
     def look_away(self) -> None:
-        """Where a protocol has no such thing, nothing changes."""
+        """Does nothing in a protocol without this feature."""
 
     def look_back(self) -> None:
         pass
@@ -213,7 +213,7 @@ class DirectWatcher(Watcher):
         self.client.feed(payload)
 
     def seen(self) -> Any:
-        """All but the pieces of what is whole: they leave the log."""
+        """All but the pieces of complete blocks: they leave the log."""
         whole = [message for message in self.client.messages if message.get("type") != "stream_event"]
         return whole, self.client.init, self.client.pending
 
@@ -243,8 +243,8 @@ class MyLifeDbWatcher(Watcher):
         self.client.opened()
 
     @classmethod
-    def scene_of(cls, told: ViewRecorder) -> Scene:
-        return ViewScene(told, MyLifeDbProjection().fold(SESSION))
+    def scene_of(cls, recorder: ViewRecorder) -> Scene:
+        return ViewScene(recorder, MyLifeDbProjection().fold(SESSION))
 
     def variant(self) -> FrameEncoder:
         return MyLifeDbVariant(packed=self.packed, state=True)
@@ -266,8 +266,8 @@ class HappyWatcher(Watcher):
         self.client = HappyClient()
 
     @classmethod
-    def scene_of(cls, told: ViewRecorder) -> Scene:
-        return ViewScene(told, HappyReducer(SESSION))
+    def scene_of(cls, recorder: ViewRecorder) -> Scene:
+        return ViewScene(recorder, HappyReducer(SESSION))
 
     def variant(self) -> FrameEncoder:
         return PlainEncoder()
@@ -282,7 +282,7 @@ class HappyWatcher(Watcher):
 
 class EncryptedHappyWatcher(HappyWatcher):
     def variant(self) -> FrameEncoder:
-        # As the conversation makes it, from a key that it has read.
+        # As the conversation creates it, from a key that it has read.
         return EncryptedEncoder(SessionKey(KEY.scheme, bytes(KEY.key)))
 
     def take(self, payload: bytes) -> None:
@@ -291,7 +291,7 @@ class EncryptedHappyWatcher(HappyWatcher):
 
 
 class ClaudeCodeUiWatcher(Watcher):
-    """Its conversation reads what the frames need to know of before, and looks at a session or away from it."""
+    """Its conversation reads the context that frames need from the past, and looks at a session or away from it."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -337,7 +337,7 @@ class ClaudeCodeUiWatcher(Watcher):
         self.open(self.watcher.cursor)
 
     def seen(self) -> Any:
-        """All, but for the halves of texts that it was told when it looked away: those have no id, history has them."""
+        """All, except partial texts from before it looked away: they have no id, and history has them."""
         rows = [{name: value for name, value in row.items() if name != "seq"} for row in self.shown.rows]
         return [row for row in rows if "id" in row], self.shown.requests, self.shown.completes, self.shown.budget
 
@@ -357,15 +357,15 @@ SEATS: dict[str, type[Watcher]] = {
 WAYS: dict[str, tuple[Callable[[Watcher], None], Callable[[Watcher], None]]] = {
     "lags": (Watcher.lag, Watcher.hurry),
     "reconnects": (Watcher.cut, Watcher.come_back),
-    "looks away": (lambda seat: seat.look_away(), lambda seat: seat.look_back()),
+    "looks away": (lambda client: client.look_away(), lambda client: client.look_back()),
 }
 
 Plan = list[tuple[int, int, str]]
-"""Spans of moments, one after the other, in which the second client is not level with the first."""
+"""Spans of moments, one after the other, in which the second client is behind the first."""
 
 
 async def play(kind: type[Watcher], scene: Scene, plan: Plan) -> tuple[Any, Any, Any]:
-    """What the first holds at the end, what the second holds, and what one holds who reads it all then."""
+    """The final state of the first client, of the second, and of a client that reads everything at the end."""
     first, second = kind(scene), kind(scene)
     first.open(first.cursor(0), ANN)
     second.open(second.cursor(0))
@@ -386,9 +386,9 @@ async def play(kind: type[Watcher], scene: Scene, plan: Plan) -> tuple[Any, Any,
     late.open(late.cursor(0), ANN)
     await settled()
     held = first.seen(), second.seen(), late.seen()
-    for seat in (first, second, late):
-        assert seat.watcher is not None
-        seat.watcher.close()
+    for client in (first, second, late):
+        assert client.watcher is not None
+        client.watcher.close()
     return held
 
 

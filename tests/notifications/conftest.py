@@ -1,4 +1,4 @@
-"""A room for each test."""
+"""A notification service for each test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""A room for tests: a real store, a clock that stands still, peers whose sockets are lists, a core that is told what to
-say."""
+"""A notification service for tests: a real store, a clock that stands still, peers whose sockets are lists, and a fake
+core with prepared answers."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -42,7 +42,7 @@ def unframed(data: bytes) -> list[dict[str, Any]]:
 
 
 class Socket:
-    """Implements `model.sockets.Wire`: keeps what it is sent; `stuck` bytes wait for a client that does not read."""
+    """Implements `model.sockets.SocketHandle`: collects frames; `stuck` bytes wait for a client that does not read."""
 
     def __init__(self) -> None:
         self.frames: list[dict[str, Any]] = []
@@ -76,7 +76,7 @@ class Socket:
 
 
 class RestClock(ManualClock):
-    """Tells who sleeps: a test waits for that before it turns the clock."""
+    """Records sleeps: a test waits for one before it advances the clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class RestClock(ManualClock):
 
 
 class FakeGateway:
-    """Implements `model.gateway.Gateway` as far as runs need it: remembers commands; `refuse` is raised once."""
+    """Implements `model.gateway.Gateway` as far as runs need: records commands, raises each error in `refuse` once."""
 
     def __init__(self) -> None:
         self.commands: list[cmd.Command] = []
@@ -154,7 +154,7 @@ class NotificationsHarness:
         return HttpClient(self.clock, networks(["127.0.0.0/8"]), self._resolve)
 
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
-        """What this network says: a list is one answer after the other."""
+        """Resolve a name as this network does: a list of tuples gives one answer after the other."""
         found = self.names.get(host, [host])
         return found.pop(0) if isinstance(found[0], tuple) else tuple(found)
 
@@ -173,7 +173,7 @@ class NotificationsHarness:
         peer.received(msgspec.json.encode(frame))
 
     async def told(self) -> list[Any]:
-        """Everything in the feed."""
+        """Every item in the feed."""
         return [entry.item for entry in (await self.room.feed.read(0, 1000)).entries]
 
 

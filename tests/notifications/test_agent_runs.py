@@ -1,4 +1,4 @@
-"""Agents on time and by hand: each run is a session, and its end is told as it was."""
+"""Scheduled and manual runs of agents: each run is a session, and its end is reported with its real outcome."""
 
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,11 @@ async def finish(rig: NotificationsHarness, session: SessionId, event: ev.Event)
 
 
 async def agent_changes(rig: NotificationsHarness) -> list[tuple[str, str, Any]]:
-    """Action, message and status of what was told of agents, but for their making."""
+    """Action, message and status of every change of an agent except creating and editing."""
     return [
-        (told.action, told.message, (told.meta or {}).get("status"))
-        for told in await rig.told()
-        if isinstance(told, Change) and told.resource == "agent" and told.action not in ("create", "edit")
+        (change.action, change.message, (change.meta or {}).get("status"))
+        for change in await rig.told()
+        if isinstance(change, Change) and change.resource == "agent" and change.action not in ("create", "edit")
     ]
 
 
@@ -70,7 +70,7 @@ async def test_it_runs_again_at_its_next_time_and_not_before(rig: NotificationsH
         await finish(rig, create.session, ended())
 
 
-async def test_a_time_that_comes_while_it_still_runs_is_left_out(rig: NotificationsHarness) -> None:
+async def test_a_scheduled_time_during_a_run_is_skipped(rig: NotificationsHarness) -> None:
     await added(rig)
     for _ in range(3):
         await rig.clock.advance(3600)
@@ -82,7 +82,7 @@ async def test_a_time_that_comes_while_it_still_runs_is_left_out(rig: Notificati
     assert len(rig.gateway.of(cmd.Create)) == 2
 
 
-async def test_one_that_is_off_or_deleted_does_not_run(rig: NotificationsHarness) -> None:
+async def test_a_disabled_or_deleted_agent_does_not_run(rig: NotificationsHarness) -> None:
     await added(rig, id="off", enabled=False)
     await added(rig, id="gone")
     await rig.room.resources.remove(ScheduledAgent, "gone")
@@ -105,7 +105,7 @@ async def test_one_that_is_off_or_deleted_does_not_run(rig: NotificationsHarness
         (ended("cancelled"), ("cancel", 'Agent "Tidy" was cancelled', "cancelled")),
     ],
 )
-async def test_an_end_is_told_as_it_was(
+async def test_the_end_of_a_run_is_reported_with_its_outcome(
     rig: NotificationsHarness, event: ev.TurnEnded, told: tuple[str, str, str]
 ) -> None:
     run = await rig.room.runs.run(await added(rig))
@@ -113,12 +113,12 @@ async def test_an_end_is_told_as_it_was(
     assert (await agent_changes(rig))[-1] == told
 
 
-async def test_one_that_cannot_be_started_fails_with_the_reason(rig: NotificationsHarness) -> None:
+async def test_a_run_that_cannot_be_started_fails_with_the_reason(rig: NotificationsHarness) -> None:
     rig.gateway.refuse[cmd.Create] = OutsideRoots("/elsewhere", ("/here",))
     await rig.room.runs.run(await added(rig, folder="/elsewhere"))
     action, message, status = (await agent_changes(rig))[-1]
     assert (action, status) == ("fail", "error") and "/elsewhere is outside" in message
-    # And the next run is not held up by it.
+    # The failed start does not block the next run.
     await rig.room.runs.run(await rig.room.resources.get(ScheduledAgent, "a"))
 
 
@@ -130,7 +130,7 @@ async def test_a_second_run_at_once_is_refused(rig: NotificationsHarness) -> Non
 
 
 @pytest.mark.rules("S002-117")
-async def test_a_running_one_is_interrupted_and_told_as_cancelled_when_it_has_ended(rig: NotificationsHarness) -> None:
+async def test_a_running_agent_is_interrupted_and_reported_as_cancelled_when_it_ends(rig: NotificationsHarness) -> None:
     agent = await added(rig)
     run = await rig.room.runs.run(agent)
     rig.gateway.refuse[cmd.CancelMessage] = Stale("it is not queued any more")
@@ -141,7 +141,7 @@ async def test_a_running_one_is_interrupted_and_told_as_cancelled_when_it_has_en
     assert (await agent_changes(rig))[-1][0] == "cancel"
 
 
-async def test_one_that_was_done_before_the_cancel_reached_it_is_done(rig: NotificationsHarness) -> None:
+async def test_a_run_that_finished_before_the_cancel_is_complete(rig: NotificationsHarness) -> None:
     agent = await added(rig)
     run = await rig.room.runs.run(agent)
     rig.gateway.refuse |= {cmd.CancelMessage: Stale("gone"), cmd.Interrupt: Stale("nothing runs")}
@@ -150,7 +150,7 @@ async def test_one_that_was_done_before_the_cancel_reached_it_is_done(rig: Notif
     assert (await agent_changes(rig))[-1][0] == "complete"
 
 
-async def test_one_that_still_waits_is_taken_back(rig: NotificationsHarness) -> None:
+async def test_a_run_that_still_waits_is_withdrawn(rig: NotificationsHarness) -> None:
     agent = await added(rig)
     await rig.room.runs.run(agent)
     await rig.room.runs.cancel(agent)
@@ -185,7 +185,7 @@ def view(session: SessionId, turn: str | None) -> q.SessionView:
         ("t1", (), "running"),
     ],
 )
-async def test_a_run_that_a_gateway_left_behind_ends_as_its_log_says(
+async def test_a_run_left_by_a_stopped_gateway_ends_as_recorded_in_its_log(
     tmp_path: Path, turn: str | None, events: tuple[ev.Event, ...], status: str
 ) -> None:
     async with rigged(tmp_path) as rig:
@@ -220,17 +220,17 @@ async def test_events_of_other_sessions_end_nothing(rig: NotificationsHarness) -
     assert (await only_run(rig)).status == "running"
 
 
-async def test_the_times_of_a_stopped_gateway_are_not_made_up_for(tmp_path: Path) -> None:
+async def test_times_missed_by_a_stopped_gateway_are_not_made_up(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await added(rig)
     async with rigged(tmp_path) as rig:
-        # The clock of this one begins where the other's began: it must wait for the hour like it.
+        # The clock of the second gateway starts at the same time: it must also wait for the full hour.
         await rig.clock.advance(60)
         await rig.room.scheduler.wait_fired()
         assert rig.gateway.commands == []
 
 
-async def test_a_cancel_that_comes_before_there_is_anything_to_end_is_not_lost(tmp_path: Path) -> None:
+async def test_a_cancel_before_the_session_exists_is_not_lost(tmp_path: Path) -> None:
     class Early(FakeGateway):
         async def command(self, who: Any, command: cmd.Command) -> cmd.Reply:
             if isinstance(command, cmd.Create):

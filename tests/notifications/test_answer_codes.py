@@ -1,4 +1,4 @@
-"""Codes on a notification: single use, bound to request, answer and device, and worth nothing to anybody else."""
+"""Codes on a notification: single use, bound to request, answer and device, and useless to every other client."""
 
 import asyncio
 import base64
@@ -43,7 +43,7 @@ def who(credential: str) -> Identity:
 
 
 class Browser:
-    """The keys of a browser, and what it reads in a push message."""
+    """The keys of a browser, and the decryption of its push messages."""
 
     def __init__(self) -> None:
         self._private = ec.generate_private_key(ec.SECP256R1())
@@ -79,7 +79,7 @@ def asked(kind: str = "permission.asked", **meta: Any) -> FeedNotice:
     return FeedNotice(topic="permission", kind=kind, session=SESSION, title="Waiting", message="Bash waits", meta=meta)
 
 
-async def test_a_code_answers_once_for_its_device_alone(rig: NotificationsHarness) -> None:
+async def test_a_code_works_once_and_only_for_its_device(rig: NotificationsHarness) -> None:
     codes = rig.room.outbox.codes
     made = await codes.make(SESSION, R, "phone")
     assert set(made) == {"allow", "deny"} and made["allow"] != made["deny"]
@@ -92,7 +92,7 @@ async def test_a_code_answers_once_for_its_device_alone(rig: NotificationsHarnes
     assert (await codes.redeem(made["deny"], "phone")).behavior == "deny"
 
 
-async def test_of_many_who_spend_it_at_once_one_does(rig: NotificationsHarness) -> None:
+async def test_only_one_of_many_concurrent_redemptions_succeeds(rig: NotificationsHarness) -> None:
     codes = rig.room.outbox.codes
     code = (await codes.make(SESSION, R, "phone"))["allow"]
     outcomes = await asyncio.gather(*(codes.redeem(code, "phone") for _ in range(8)), return_exceptions=True)
@@ -100,7 +100,7 @@ async def test_of_many_who_spend_it_at_once_one_does(rig: NotificationsHarness) 
     assert sum(isinstance(outcome, BadAnswerCode) for outcome in outcomes) == 7
 
 
-async def test_a_code_does_not_live_for_ever_and_is_not_kept_in_the_clear(rig: NotificationsHarness) -> None:
+async def test_a_code_expires_and_is_not_stored_in_clear_text(rig: NotificationsHarness) -> None:
     codes = rig.room.outbox.codes
     code = (await codes.make(SESSION, R, "phone"))["allow"]
     assert code not in str(await rig.store.documents.list(codes_module.SPACE))
@@ -129,12 +129,12 @@ async def test_a_push_about_a_permission_carries_codes_for_its_device(
     await rig.room.feed.write(
         asked(requestId="r", toolName="Bash"), asked(requestId="q"), asked("permission.settled", requestId="r")
     )
-    told = [browser.read(one.body) for one in await hook.until(3)]
-    assert [set(one.get("answers", {})) for one in told] == [{"allow", "deny"}, set(), set()]
+    messages = [browser.read(one.body) for one in await hook.until(3)]
+    assert [set(one.get("answers", {})) for one in messages] == [{"allow", "deny"}, set(), set()]
     spend = rig.room.performers()[RedeemAnswerCode]
     with pytest.raises(BadAnswerCode):
-        await spend(who("laptop"), RedeemAnswerCode(told[0]["answers"]["deny"]))
-    found = await spend(who("phone"), RedeemAnswerCode(told[0]["answers"]["deny"]))
+        await spend(who("laptop"), RedeemAnswerCode(messages[0]["answers"]["deny"]))
+    found = await spend(who("phone"), RedeemAnswerCode(messages[0]["answers"]["deny"]))
     assert found == AnswerOf(session=SESSION, request=R, behavior="deny")
 
 
@@ -144,18 +144,18 @@ async def test_a_device_that_may_not_approve_gets_no_codes(rig: NotificationsHar
         Destination(id="t", kind="push", url=hook.url, topics=("permission",), device="phone", **browser.keys)
     )
     await rig.room.feed.write(asked(requestId="r", toolName="Bash"))
-    (told,) = await hook.until(1)
-    assert "answers" not in browser.read(told.body)
+    (call,) = await hook.until(1)
+    assert "answers" not in browser.read(call.body)
 
 
-async def test_topics_that_change_hold_from_then_on(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+async def test_changed_topics_apply_from_then_on(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     browser = Browser()
     await rig.room.outbox.add(Destination(id="t", kind="push", url=hook.url, topics=("turn",), **browser.keys))
     await rig.room.performers()[EditItem](who("phone"), EditItem(Destination, "t", {"topics": ("permission",)}))
     turn = FeedNotice(topic="turn", kind="turn.failed", session=SESSION, title="Turn failed", message="x")
     await rig.room.feed.write(turn, asked(requestId="q"))
-    (told,) = await hook.until(1)
-    assert browser.read(told.body)["kind"] == "permission.asked"
+    (call,) = await hook.until(1)
+    assert browser.read(call.body)["kind"] == "permission.asked"
 
 
 async def test_the_feed_is_read_from_its_end(rig: NotificationsHarness) -> None:

@@ -1,4 +1,4 @@
-"""The feed: order, one encoding for all, peers that lag or were away, and that nobody stays who has gone."""
+"""The feed: order, one encoding for all, peers that lag or were away, and the removal of peers that have left."""
 
 import asyncio
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class CountingCodec(NotificationCodec):
 
 
 @pytest.mark.rules("S002-084", "S002-128", "S002-132")
-async def test_a_peer_that_says_nothing_is_told_everything_from_connected_on(rig: NotificationsHarness) -> None:
+async def test_a_silent_peer_receives_every_change_after_connected(rig: NotificationsHarness) -> None:
     sockets = [rig.peer()[1] for _ in range(3)]
     await rig.room.feed.write(task("a"))
     for socket in sockets:
@@ -79,7 +79,7 @@ async def test_changes_come_in_the_order_in_which_they_happened(rig: Notificatio
 
 
 @pytest.mark.rules("S002-130", "S002-131")
-async def test_who_has_gone_is_not_kept(rig: NotificationsHarness) -> None:
+async def test_a_peer_that_has_left_is_removed(rig: NotificationsHarness) -> None:
     for _ in range(1000):
         peer, _ = rig.peer()
         peer.detached(1006)
@@ -87,7 +87,7 @@ async def test_who_has_gone_is_not_kept(rig: NotificationsHarness) -> None:
     await rig.room.feed.write(task("a"))
 
 
-async def test_notices_go_to_those_who_ask_for_their_topic(rig: NotificationsHarness) -> None:
+async def test_notices_go_to_peers_subscribed_to_their_topic(rig: NotificationsHarness) -> None:
     (asking, asked), (other, elsewhere), (_, silent) = rig.peer(), rig.peer(), rig.peer()
     rig.say(asking, type="subscribe", topics=["turn"])
     rig.say(other, type="subscribe", topics=["permission"])
@@ -100,7 +100,7 @@ async def test_notices_go_to_those_who_ask_for_their_topic(rig: NotificationsHar
     assert "cursor" not in silent.frames[1]
 
 
-async def test_a_peer_that_was_away_is_told_what_it_missed_then_what_comes(rig: NotificationsHarness) -> None:
+async def test_a_returning_peer_receives_missed_items_and_then_new_ones(rig: NotificationsHarness) -> None:
     first, socket = rig.peer()
     rig.say(first, type="subscribe", topics=["turn"])
     await until(lambda: "subscribed" in socket.kinds())
@@ -118,9 +118,9 @@ async def test_a_peer_that_was_away_is_told_what_it_missed_then_what_comes(rig: 
 
 
 @pytest.mark.parametrize("cursor", ["0000000000000000:1", "{feed}:99", "{feed}:0"])
-async def test_a_place_that_means_nothing_or_is_gone_is_a_gap(rig: NotificationsHarness, cursor: str) -> None:
+async def test_an_invalid_or_dropped_cursor_is_a_gap(rig: NotificationsHarness, cursor: str) -> None:
     for number in range(6):
-        # So few are kept here that the first ones are gone.
+        # So few are stored here that the first ones are gone.
         await rig.store.resources.write(1, told=[task(str(number))], keep=3)
     await rig.room.begin()
     peer, socket = rig.peer()
@@ -131,7 +131,7 @@ async def test_a_place_that_means_nothing_or_is_gone_is_a_gap(rig: Notifications
     assert names(socket) == ["new"]
 
 
-async def test_a_peer_that_does_not_read_is_left_alone_and_reads_on_later(rig: NotificationsHarness) -> None:
+async def test_a_peer_that_does_not_read_is_skipped_and_catches_up_later(rig: NotificationsHarness) -> None:
     (slow, stuck), (_, quick) = rig.peer(), rig.peer()
     await rig.room.feed.write(task("a"))
     stuck.stuck = 1 << 20
@@ -145,7 +145,7 @@ async def test_a_peer_that_does_not_read_is_left_alone_and_reads_on_later(rig: N
     assert names(stuck) == ["a", "b", "c", "d", "e"]
 
 
-async def test_one_that_is_further_behind_than_the_feed_is_kept_has_to_come_again(rig: NotificationsHarness) -> None:
+async def test_a_peer_further_behind_than_the_stored_feed_must_reconnect(rig: NotificationsHarness) -> None:
     slow, stuck = rig.peer()
     stuck.stuck = 1 << 20
     await rig.room.feed.write(task("a"))
@@ -158,7 +158,7 @@ async def test_one_that_is_further_behind_than_the_feed_is_kept_has_to_come_agai
     assert stuck.closed is not None and stuck.closed[0] == 1013
 
 
-async def test_who_takes_no_answers_is_not_listened_to(rig: NotificationsHarness) -> None:
+async def test_reading_from_a_peer_pauses_while_it_does_not_take_answers(rig: NotificationsHarness) -> None:
     peer, socket = rig.peer()
     socket.stuck = 1 << 20
     rig.say(peer, type="ping")
@@ -168,7 +168,7 @@ async def test_who_takes_no_answers_is_not_listened_to(rig: NotificationsHarness
     assert not socket.paused
 
 
-async def test_subscriptions_are_taken_one_at_a_time(rig: NotificationsHarness) -> None:
+async def test_subscriptions_are_handled_one_at_a_time(rig: NotificationsHarness) -> None:
     """Each may read the store: a client that sends many waits for its answers."""
     await rig.room.feed.write(task("a"))
     peer, socket = rig.peer()
@@ -178,8 +178,8 @@ async def test_subscriptions_are_taken_one_at_a_time(rig: NotificationsHarness) 
     assert not socket.paused
 
 
-async def test_what_was_stored_without_a_word_is_told_with_the_next(rig: NotificationsHarness) -> None:
-    """A request that was cut off between the store and the peers."""
+async def test_an_unpublished_stored_item_is_sent_with_the_next(rig: NotificationsHarness) -> None:
+    """Covers a request that was cut off between the store and the peers."""
     _, socket = rig.peer()
     await rig.store.resources.write(1, told=[task("a")])
     await rig.room.feed.write(task("b"))
@@ -189,10 +189,10 @@ async def test_what_was_stored_without_a_word_is_told_with_the_next(rig: Notific
 
 @settings(max_examples=15, deadline=None)
 @given(before=st.integers(0, 4), missed=st.integers(0, 5), later=st.integers(0, 3))
-def test_a_cut_and_a_resume_tell_the_same_as_staying(
+def test_a_cut_and_a_resume_give_the_same_as_staying(
     tmp_path_factory: pytest.TempPathFactory, before: int, missed: int, later: int
 ) -> None:
-    async def told() -> None:
+    async def scenario() -> None:
         async with rigged(tmp_path_factory.mktemp("law")) as rig:
             whole, client = NotificationsClient(), NotificationsClient()
             staying, all_of_it = rig.peer()
@@ -216,10 +216,10 @@ def test_a_cut_and_a_resume_tell_the_same_as_staying(
             assert (client.changes, client.notices) == (whole.changes, whole.notices)
             assert (client.cursor, client.stale) == (whole.cursor, False)
 
-    asyncio.run(told())
+    asyncio.run(scenario())
 
 
-async def test_places_go_on_after_a_restart(tmp_path: Path) -> None:
+async def test_cursors_stay_valid_after_a_restart(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.room.feed.write(task("a"))
         cursor = f"{rig.room.feed.id}:0"

@@ -1,4 +1,4 @@
-"""What a session's events are for the feed: every kind of notice is one that a target may ask for."""
+"""Events of a session as feed items: every kind of notice is one that a target may subscribe to."""
 
 from typing import Any
 
@@ -35,46 +35,46 @@ EVENTS: list[tuple[ev.Event, list[str]]] = [
 ]
 
 
-def kinds(told: object) -> list[str]:
-    assert isinstance(told, list | tuple)
-    return [f"{one.resource}/{one.action}" if isinstance(one, Change) else one.kind for one in told]
+def kinds(notices: object) -> list[str]:
+    assert isinstance(notices, list | tuple)
+    return [f"{one.resource}/{one.action}" if isinstance(one, Change) else one.kind for one in notices]
 
 
 @pytest.mark.parametrize(("event", "wanted"), EVENTS)
-def test_an_event_is_told_as(event: ev.Event, wanted: list[str]) -> None:
-    told = NoticeBuilder(SESSION, "Work", ("ann",)).for_event(event)
-    assert kinds(told) == wanted
-    for one in told:
+def test_an_event_gives_the_expected_notices(event: ev.Event, wanted: list[str]) -> None:
+    notices = NoticeBuilder(SESSION, "Work", ("ann",)).for_event(event)
+    assert kinds(notices) == wanted
+    for one in notices:
         if isinstance(one, FeedNotice):
             assert (one.session, one.name) == (SESSION, "Work")
             assert one.kind in KINDS and one.kind.split(".")[0] == one.topic and one.topic in TOPICS
             assert "secret" not in f"{one.title}{one.message}{one.meta}"
 
 
-def test_every_event_that_is_told_is_passed_on() -> None:
-    """The set that is asked for every delta, against what the teller has words for."""
+def test_every_event_that_gives_notices_is_in_the_reported_set() -> None:
+    """Compares the set that is checked for every delta with the events that give notices."""
     assert {type(event) for event, wanted in EVENTS if wanted} == _REPORTED
 
 
-def test_sessions_that_are_made_and_deleted() -> None:
-    teller = NoticeBuilder(SESSION, "", ("ann",))
-    assert kinds(teller.for_session_change("created")) == ["conversation/create", "session.created"]
-    assert kinds(teller.for_session_change("deleted")) == ["conversation/delete", "session.deleted"]
-    assert teller.for_session_change("read") == ()
-    assert [one.message for one in teller.for_session_change("created")][1] == "New: a session"
+def test_created_and_deleted_sessions_are_reported() -> None:
+    builder = NoticeBuilder(SESSION, "", ("ann",))
+    assert kinds(builder.for_session_change("created")) == ["conversation/create", "session.created"]
+    assert kinds(builder.for_session_change("deleted")) == ["conversation/delete", "session.deleted"]
+    assert builder.for_session_change("read") == ()
+    assert [one.message for one in builder.for_session_change("created")][1] == "New: a session"
 
 
 @pytest.mark.parametrize("name", ["my password is hunter2", 'a "quoted" hunter2', "session hunter2", "\0 hunter2"])
-def test_no_word_of_a_prompt_leaves_the_house(name: str) -> None:
-    """A session that nobody named is called by its first prompt."""
-    teller = NoticeBuilder(SESSION, name, ("ann",))
-    told = [*teller.for_session_change("created"), *teller.for_session_change("deleted")]
+def test_no_text_of_a_prompt_is_sent_to_a_target(name: str) -> None:
+    """A session without a title is named by its first prompt."""
+    builder = NoticeBuilder(SESSION, name, ("ann",))
+    notices = [*builder.for_session_change("created"), *builder.for_session_change("deleted")]
     for event, _ in EVENTS:
-        told += teller.for_event(event)
-    told.append(Change(resource="agent", action="fail", id="a", name="nightly", said="It failed at hunter2"))
-    assert any("hunter2" in one.message for one in told), "who sees the session is told its name"
-    assert all(one.seen == ("ann",) for one in told[:-1])
-    for one in told:
+        notices += builder.for_event(event)
+    notices.append(Change(resource="agent", action="fail", id="a", name="nightly", said="It failed at hunter2"))
+    assert any("hunter2" in one.message for one in notices), "who sees the session is told its name"
+    assert all(one.seen == ("ann",) for one in notices[:-1])
+    for one in notices:
         entry = FeedEntry(1, 1, one)
         sent = [
             payloads.webhook("https://a.example", "s", entry, "feed", 1).body,

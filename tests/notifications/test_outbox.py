@@ -1,4 +1,4 @@
-"""Notices that leave the house: signed, in order, retried with growing pauses, to allowed addresses only."""
+"""Notices sent to targets: signed, in order, retried with growing pauses, to allowed addresses only."""
 
 import asyncio
 import base64
@@ -62,7 +62,7 @@ async def until(done: Callable[[], Any]) -> None:
 
 
 async def rested(rig: NotificationsHarness, number: int) -> None:
-    """So many pauses between tries have begun."""
+    """Wait until this many pauses between attempts have begun."""
     await until(lambda: len(rig.clock.rests) >= number)
 
 
@@ -71,14 +71,14 @@ async def kept(rig: NotificationsHarness) -> Destination:
 
 
 async def handled(rig: NotificationsHarness, seq: int) -> Destination:
-    """The target when it is done with that entry."""
+    """Wait until the target is done with that entry; return it."""
     async with asyncio.timeout(PATIENCE):
         while (await kept(rig)).seq < seq:
             await asyncio.sleep(0)
     return await kept(rig)
 
 
-async def test_a_webhook_is_signed_and_told_in_order_what_it_asked_for(
+async def test_a_webhook_receives_its_topics_signed_and_in_order(
     rig: NotificationsHarness, hook: WebhookReceiver
 ) -> None:
     made, secret = await rig.room.outbox.add(target(hook.url))
@@ -115,7 +115,7 @@ async def test_a_target_may_ask_for_some_actions_and_kinds(rig: NotificationsHar
     assert [one.json()["title"] for one in taken] == ["Task deleted", "Turn failed"]
 
 
-async def test_it_is_tried_again_with_growing_pauses(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+async def test_it_is_retried_with_growing_pauses(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     await rig.room.outbox.add(target(hook.url))
     hook.answers = ["500 No", "503 No", "429 No"]
     await rig.room.feed.write(task("a"))
@@ -128,11 +128,11 @@ async def test_it_is_tried_again_with_growing_pauses(rig: NotificationsHarness, 
     await hook.until(4)
     done = await handled(rig, 1)
     assert done.failed is None
-    # The same letter each time: the id lets the receiver drop a repeat.
+    # The same payload each time: the id lets the receiver drop a repeat.
     assert len({one.headers["webhook-id"] for one in hook.taken}) == 1
 
 
-async def test_a_target_that_stays_away_is_left_out_of_that_entry_and_told_the_next(
+async def test_an_entry_is_skipped_for_an_unreachable_target_and_the_next_one_is_sent(
     rig: NotificationsHarness, hook: WebhookReceiver
 ) -> None:
     await rig.room.outbox.add(target(hook.url))
@@ -148,7 +148,7 @@ async def test_a_target_that_stays_away_is_left_out_of_that_entry_and_told_the_n
 
 
 @pytest.mark.parametrize("answer", ["400 Bad", "404 Not Found", "302 Found\r\nlocation: http://127.0.0.1:1/elsewhere"])
-async def test_a_refusal_or_a_redirect_is_an_end_and_is_not_followed(
+async def test_a_rejection_or_a_redirect_is_final(
     rig: NotificationsHarness, hook: WebhookReceiver, answer: str
 ) -> None:
     await rig.room.outbox.add(target(hook.url))
@@ -158,19 +158,19 @@ async def test_a_refusal_or_a_redirect_is_an_end_and_is_not_followed(
     assert len(hook.taken) == 1
 
 
-async def test_nobody_waits_for_a_target(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+async def test_a_slow_target_does_not_delay_others(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     await rig.room.outbox.add(target(hook.url))
     await rig.room.outbox.add(target(hook.url, id="other"))
     hook.answers = ["500 No"]
     _, socket = rig.peer()
     await rig.room.feed.write(task("a"), task("b"))
     assert len(socket.changes()) == 2
-    # One of the two waits for its next try; the other has had both.
+    # One of the two targets waits for its next attempt; the other has received both entries.
     await rested(rig, 1)
     await hook.until(3)
 
 
-async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path, hook: WebhookReceiver) -> None:
+async def test_after_a_restart_it_continues_where_it_stopped(tmp_path: Path, hook: WebhookReceiver) -> None:
     async with rigged(tmp_path) as rig:
         await rig.room.outbox.add(target(hook.url))
         await rig.room.feed.write(task("a"))
@@ -182,7 +182,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path, hook: Web
         assert [one.json()["resourceName"] for one in hook.taken] == ["a", "b"]
 
 
-async def test_what_is_old_is_not_told_any_more(tmp_path: Path, hook: WebhookReceiver) -> None:
+async def test_old_entries_are_not_sent(tmp_path: Path, hook: WebhookReceiver) -> None:
     async with rigged(tmp_path) as rig:
         await rig.room.outbox.add(target(hook.url))
         await rig.room.outbox.stop()
@@ -194,7 +194,7 @@ async def test_what_is_old_is_not_told_any_more(tmp_path: Path, hook: WebhookRec
         assert [one.json()["resourceName"] for one in hook.taken] == ["b"]
 
 
-async def test_a_deleted_target_is_told_nothing(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+async def test_a_deleted_target_receives_nothing(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     await rig.room.outbox.add(target(hook.url))
     await rig.room.outbox.add(target(hook.url, id="other"))
     await rig.room.resources.remove(Destination, "t")
@@ -203,9 +203,7 @@ async def test_a_deleted_target_is_told_nothing(rig: NotificationsHarness, hook:
     assert len(hook.taken) == 1
 
 
-async def test_ntfy_is_told_as_json_with_a_link_that_only_opens(
-    rig: NotificationsHarness, hook: WebhookReceiver
-) -> None:
+async def test_ntfy_receives_json_with_a_link_that_only_opens(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     url = f"http://127.0.0.1:{hook.port}/base/my-topic"
     await rig.room.outbox.add(target(url, kind="ntfy", secret="tk_1"))
     await rig.room.feed.write(turn())
@@ -279,7 +277,7 @@ async def test_a_private_address_is_refused_with_the_reason(address: str) -> Non
         *("2606:4700::1111", "2001:4860::8888", "2a00::1", "3ffe::1", "2400::1", "::ffff:1.1.1.1", "64:ff9b::101:101"),
     ],
 )
-async def test_a_public_address_is_not(address: str) -> None:
+async def test_a_public_address_is_accepted(address: str) -> None:
     caller = HttpClient(ManualClock(), (), lambda host, port: _answer(address))
     assert await caller.check("https://hook.example/x") == address
 
@@ -288,13 +286,13 @@ async def _answer(*addresses: str) -> tuple[str, ...]:
     return addresses
 
 
-async def test_one_private_address_among_public_ones_is_enough(rig: NotificationsHarness) -> None:
+async def test_one_private_address_among_public_ones_is_refused(rig: NotificationsHarness) -> None:
     caller = HttpClient(ManualClock(), (), lambda host, port: _answer(PUBLIC_ADDRESS, "10.0.0.1"))
     with pytest.raises(TargetRefused):
         await caller.check("https://hook.example/x")
 
 
-async def test_the_settings_can_allow_one_and_nothing_beside_it() -> None:
+async def test_the_settings_can_allow_one_network_and_no_other() -> None:
     caller = HttpClient(ManualClock(), networks(["10.0.0.0/24"]), lambda host, port: _answer(host))
     assert await caller.check("http://10.0.0.7/x") == "10.0.0.7"
     with pytest.raises(TargetRefused):
@@ -303,7 +301,7 @@ async def test_the_settings_can_allow_one_and_nothing_beside_it() -> None:
         networks(["my-nas"])
 
 
-async def test_a_public_one_is_told_over_tls_only() -> None:
+async def test_a_public_address_is_called_only_over_tls() -> None:
     caller = HttpClient(ManualClock(), (), lambda host, port: _answer(PUBLIC_ADDRESS))
     assert await caller.check("https://hook.example/x") == PUBLIC_ADDRESS
     with pytest.raises(TargetRefused, match="https://"):
@@ -327,7 +325,7 @@ async def test_a_public_one_is_told_over_tls_only() -> None:
         "https://a/" + "x" * 2000,
     ],
 )
-def test_what_is_no_url_of_a_target_is_refused(url: str) -> None:
+def test_an_invalid_target_url_is_refused(url: str) -> None:
     with pytest.raises(TargetRefused):
         target_url(url)
 
@@ -340,15 +338,15 @@ async def test_a_name_without_an_address_is_refused() -> None:
         await HttpClient(ManualClock(), (), nothing).check("https://hook.example/x")
 
 
-async def test_a_name_that_flips_after_it_was_checked_reaches_nothing(rig: NotificationsHarness) -> None:
+async def test_a_name_that_changes_after_the_check_reaches_nothing(rig: NotificationsHarness) -> None:
     rig.names["hook.example"] = [(PUBLIC_ADDRESS,), ("10.0.0.1",)]
     await rig.room.outbox.add(target("https://hook.example/x"))
     await rig.room.feed.write(task("a"))
     assert "10.0.0.1, which is no public address" in ((await handled(rig, 1)).failed or "")
 
 
-async def test_it_is_the_checked_address_that_is_connected_to(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    """The name is asked once for each letter; what it is later plays no part."""
+async def test_it_connects_to_the_checked_address(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+    """The name is resolved once for each payload; later changes of its address have no effect."""
     asked: list[str] = []
 
     async def resolve(host: str, port: int) -> tuple[str, ...]:
@@ -361,7 +359,7 @@ async def test_it_is_the_checked_address_that_is_connected_to(rig: Notifications
     assert (hook.taken[0].headers["host"], hook.taken[0].path) == (f"hook.invalid:{hook.port}", "/x?y=1")
 
 
-async def test_tls_is_with_the_name_and_not_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tls_verifies_the_name_and_not_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[httpx.Request] = []
 
     async def send(self: httpx.AsyncClient, request: httpx.Request, **more: Any) -> httpx.Response:
@@ -375,7 +373,7 @@ async def test_tls_is_with_the_name_and_not_with_the_address(monkeypatch: pytest
     assert sent[0].headers["host"] == "hook.example"
 
 
-async def test_a_target_that_does_not_answer_is_given_its_time_and_no_more(rig: NotificationsHarness) -> None:
+async def test_a_target_that_does_not_answer_times_out(rig: NotificationsHarness) -> None:
     called = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -394,13 +392,13 @@ async def test_a_target_that_does_not_answer_is_given_its_time_and_no_more(rig: 
     await server.wait_closed()
 
 
-async def test_a_port_where_nobody_listens_is_a_failure_that_is_told(rig: NotificationsHarness) -> None:
+async def test_a_closed_port_is_reported_as_a_failure(rig: NotificationsHarness) -> None:
     await rig.room.outbox.add(target("http://127.0.0.1:1/"))
     with pytest.raises(TargetFailed, match="could not be told"):
         await rig.room.outbox.test("t")
 
 
-async def test_the_test_of_a_target_says_what_it_answered(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+async def test_the_test_of_a_target_reports_its_answer(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     await rig.room.outbox.add(target(hook.url))
     await rig.room.outbox.test("t")
     hook.answers = ["418 Teapot"]
@@ -410,9 +408,7 @@ async def test_the_test_of_a_target_says_what_it_answered(rig: NotificationsHarn
         await rig.room.outbox.test("unknown")
 
 
-async def test_a_push_subscription_that_was_taken_back_is_forgotten(
-    rig: NotificationsHarness, hook: WebhookReceiver
-) -> None:
+async def test_a_revoked_push_subscription_is_removed(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     keys = {"p256dh": VECTOR["p256dh"], "auth": VECTOR["auth"]}
     await rig.room.outbox.add(target(hook.url, kind="push", **keys))
     hook.answers = ["201 Created", "410 Gone"]
@@ -430,7 +426,7 @@ async def test_a_push_subscription_that_was_taken_back_is_forgotten(
             await asyncio.sleep(0)
 
 
-async def test_our_key_for_push_services_stays_the_same_and_sealed(tmp_path: Path) -> None:
+async def test_the_key_for_push_services_is_stable_and_encrypted(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         key = await rig.room.outbox.push_key()
         assert key not in str(await rig.store.documents.list("push"))
@@ -439,6 +435,6 @@ async def test_our_key_for_push_services_stays_the_same_and_sealed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("keys", [("x", "y"), ("", ""), (VECTOR["p256dh"], "AAAA"), (VECTOR["auth"], VECTOR["auth"])])
-async def test_keys_that_no_browser_gave_are_refused(rig: NotificationsHarness, keys: tuple[str, str]) -> None:
+async def test_invalid_browser_keys_are_rejected(rig: NotificationsHarness, keys: tuple[str, str]) -> None:
     with pytest.raises(BadRequest):
         await rig.room.outbox.add(target("http://127.0.0.1/", kind="push", p256dh=keys[0], auth=keys[1]))

@@ -1,4 +1,4 @@
-"""Push messages: encrypted as another implementation does it, signed by a key that its reader can check."""
+"""Push messages: encrypted as another implementation does it, signed by a key that the receiver can verify."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def test_a_message_is_encrypted_byte_for_byte_as_pywebpush_does() -> None:
 
 def test_a_push_fits_and_its_claim_can_be_checked() -> None:
     private = payloads.new_key()
-    letter = payloads.push(
+    payload = payloads.push(
         "https://push.example/abc",
         VECTOR["p256dh"],
         VECTOR["auth"],
@@ -34,8 +34,8 @@ def test_a_push_fits_and_its_claim_can_be_checked() -> None:
         1_700_000_000_000,
         bytes(16),
     )
-    assert len(letter.body) < 4096
-    token = letter.headers["authorization"].removeprefix("vapid t=").split(",")[0]
+    assert len(payload.body) < 4096
+    token = payload.headers["authorization"].removeprefix("vapid t=").split(",")[0]
     head, claims, signature = token.split(".")
     assert json.loads(payloads._bytes(head)) == {"typ": "JWT", "alg": "ES256"}
     assert json.loads(payloads._bytes(claims)) == {

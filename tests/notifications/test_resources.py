@@ -1,4 +1,4 @@
-"""Resources: what is kept and how, what follows from a change, and what happens when there are too many."""
+"""Resources: how they are stored, the effects of a change, and the limits on their number."""
 
 import asyncio
 import stat
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.errors import BadRequest, Damaged, NotFound, Stale, TooMany
-from fairlead.notifications import resources as desks
+from fairlead.notifications import resources
 from fairlead.notifications.api import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.secret_box import FILE
@@ -16,7 +16,7 @@ from notifications.harness import NotificationsHarness, rigged
 NOON = 1_699_963_200_000  # 2023-11-14 12:00 UTC
 
 
-async def test_a_secret_is_sealed_at_rest_with_a_key_that_only_its_owner_can_read(rig: NotificationsHarness) -> None:
+async def test_a_secret_is_encrypted_at_rest_with_a_key_that_only_its_owner_can_read(rig: NotificationsHarness) -> None:
     await rig.room.resources.add(Secret(id="1", key="API_KEY"), "s3cret")
     key = rig.folder / FILE
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
@@ -26,7 +26,7 @@ async def test_a_secret_is_sealed_at_rest_with_a_key_that_only_its_owner_can_rea
             assert b"s3cret" not in path.read_bytes()
 
 
-async def test_a_secret_is_opened_after_a_restart_and_another_key_does_not_open_it(tmp_path: Path) -> None:
+async def test_a_secret_is_decrypted_after_a_restart_and_not_by_another_key(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.room.resources.add(Secret(id="1", key="API_KEY"), "s3cret")
     async with rigged(tmp_path) as rig:
@@ -41,13 +41,13 @@ async def test_a_secret_is_opened_after_a_restart_and_another_key_does_not_open_
             await rig.room.resources.reveal("API_KEY")
 
 
-async def test_one_sealed_text_does_not_look_like_another(rig: NotificationsHarness) -> None:
+async def test_equal_secrets_have_different_ciphertexts(rig: NotificationsHarness) -> None:
     one = await rig.room.resources.add(Secret(id="1", key="A"), "same")
     other = await rig.room.resources.add(Secret(id="2", key="B"), "same")
     assert one.sealed != other.sealed
 
 
-async def test_two_who_want_one_name_get_it_once(rig: NotificationsHarness) -> None:
+async def test_concurrent_adds_of_one_name_succeed_once(rig: NotificationsHarness) -> None:
     made = await asyncio.gather(
         *(rig.room.resources.add(Secret(id=str(number), key="A"), "x") for number in range(5)), return_exceptions=True
     )
@@ -64,7 +64,7 @@ async def test_two_changes_at_once_are_both_kept(rig: NotificationsHarness) -> N
     assert (task.title, task.description) == ("b", "d")
 
 
-async def test_a_task_is_completed_when_it_is_done_and_not_any_more_when_it_is_not(rig: NotificationsHarness) -> None:
+async def test_a_task_has_a_completion_time_only_while_it_is_done(rig: NotificationsHarness) -> None:
     await rig.room.resources.add(Task(id="t", title="a", status="done"))
     first = (await rig.room.resources.get(Task, "t")).completed_at
     await rig.clock.advance(60)
@@ -73,10 +73,12 @@ async def test_a_task_is_completed_when_it_is_done_and_not_any_more_when_it_is_n
     assert (await rig.room.resources.edit(Task, "t", {"status": "done"})).completed_at == rig.clock.now_ms()
 
 
-async def test_there_is_an_end_to_what_is_kept(rig: NotificationsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desks, "MOST", 3)
+async def test_the_number_of_stored_resources_is_limited(
+    rig: NotificationsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "MOST", 3)
     for number in range(5):
-        # Those that come by themselves: the oldest go.
+        # Items that are added automatically: the oldest are dropped.
         await rig.room.resources.add(HookEvent(id=str(number), event_type="SessionStart"))
     assert [one.id for one in await rig.room.resources.list(HookEvent)] == ["4", "3", "2"]
     for number in range(3):
@@ -87,10 +89,10 @@ async def test_there_is_an_end_to_what_is_kept(rig: NotificationsHarness, monkey
     await rig.room.resources.add(MemoryResource(id="9", content="c", chunk_type="fact"))
 
 
-async def test_a_long_shelf_is_read_in_pages_in_order(
+async def test_many_resources_are_read_in_pages_and_in_order(
     rig: NotificationsHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desks, "PAGE", 2)
+    monkeypatch.setattr(resources, "PAGE", 2)
     for number in range(7):
         await rig.room.resources.add(Task(id=str(number), title="t"))
     await rig.room.resources.remove(Task, "3")
@@ -99,7 +101,7 @@ async def test_a_long_shelf_is_read_in_pages_in_order(
     assert len(await rig.room.resources.list(Task, deleted=True)) == 7
 
 
-async def test_a_reminder_that_came_due_while_nobody_was_here_fires_at_the_start_once(tmp_path: Path) -> None:
+async def test_a_reminder_due_while_the_gateway_was_stopped_fires_once_at_startup(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.room.scheduler.stop()
         await rig.room.resources.add(Reminder(id="r", message="m", remind_at=rig.clock.now_ms() - 1000))
@@ -107,12 +109,12 @@ async def test_a_reminder_that_came_due_while_nobody_was_here_fires_at_the_start
         async with rigged(tmp_path) as rig:
             await rig.clock.advance(0)
             await rig.room.scheduler.wait_fired()
-            fired = [told for told in await rig.told() if told.action == "complete"]
+            fired = [change for change in await rig.told() if change.action == "complete"]
             assert len(fired) == 1
 
 
-async def test_an_alarm_that_goes_wrong_does_not_stop_the_others(rig: NotificationsHarness) -> None:
-    """Its reminder was removed behind its back."""
+async def test_a_failing_alarm_does_not_stop_the_others(rig: NotificationsHarness) -> None:
+    """Its reminder was removed directly from the store."""
     now = rig.clock.now_ms()
     await rig.room.resources.add(Reminder(id="gone", message="m", remind_at=now + 1000))
     await rig.room.resources.add(Reminder(id="there", message="m", remind_at=now + 1000))

@@ -1,4 +1,4 @@
-"""A web server on this machine that takes notices, and answers as the test says."""
+"""A local web server that receives notices and answers as the test configures."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ class ReceivedCall(msgspec.Struct):
 
 
 class WebhookReceiver:
-    """`answers` are used up one by one, then it is 200 for ever."""
+    """`answers` are used up one by one; after that every answer is 200."""
 
     def __init__(self) -> None:
         self.taken: list[ReceivedCall] = []

@@ -1,4 +1,4 @@
-"""Folders of plugins, and a desk around one, for tests: real servers in real processes."""
+"""Folders of plugins, and a plugin manager for one, for tests: real servers in real processes."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ SECRETS = {"FAIRLEAD_TOKEN": "fl_secret", "ANTHROPIC_API_KEY": "sk-secret", "LD_
 
 
 def write_plugin(folder: Path, name: str = "strange", how: str = "", **fields: Any) -> Path:
-    """A plugin whose server does as it is told."""
+    """Write a plugin whose server follows the instructions in `how` and in messages."""
     made = folder / name
     made.mkdir(parents=True)
     shutil.copy(STRANGE, made / "server.py")
@@ -43,7 +43,7 @@ def write_manifest(folder: Path, **fields: Any) -> None:
 
 
 async def until(holds: Callable[[], Any]) -> None:
-    """Wait for the thing itself; bounded, so that a test that fails ends."""
+    """Wait for the condition itself; bounded, so that a failing test ends."""
     async with asyncio.timeout(PATIENCE):
         while not holds():
             await asyncio.sleep(0.01)
@@ -94,7 +94,7 @@ async def desk_of(
 
 
 def ends(plugin: Path) -> list[list[Any]]:
-    """What the strange server noted of its sockets' ends."""
+    """Close codes and reasons of its sockets, as recorded by the strange server."""
     try:
         return [json.loads(line) for line in (plugin / "ends.jsonl").read_text().splitlines()]
     except FileNotFoundError:

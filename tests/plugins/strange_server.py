@@ -1,6 +1,7 @@
-"""A plugin's server that does what it is told, for tests: whatever the gateway does must hold with it.
+"""A plugin's server that follows instructions, for tests: the gateway must cope with all of its behaviour.
 
-Words of its environment decide how it starts, messages what it does then. What it saw of ends is in ends.jsonl.
+The words in how.txt decide how it starts, messages decide what it does then. It records the ends of its sockets in
+ends.jsonl.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ def mark(name: str) -> None:
 
 
 def marked(name: str) -> bool:
-    """Also if whoever could mark it is gone: no test that was killed leaves a process."""
+    """Also true if the parent process is gone: a killed test must not leave a process."""
     return Path(name).exists() or os.getppid() != PARENT
 
 
@@ -60,7 +61,7 @@ async def obey(connection: ServerConnection, words: list[str]) -> bool:
         case ["about"]:
             request = connection.request
             assert request is not None
-            told = {
+            info = {
                 "path": request.path,
                 "headers": [[name.lower(), value] for name, value in request.headers.raw_items()],
                 "subprotocol": connection.subprotocol,
@@ -69,9 +70,9 @@ async def obey(connection: ServerConnection, words: list[str]) -> bool:
                 "cwd": os.getcwd(),
                 "argv": sys.argv,
             }
-            await connection.send(json.dumps(told))
+            await connection.send(json.dumps(info))
         case ["close"]:
-            await connection.close(None)  # type: ignore[arg-type]  # a close frame without a code: its protocol can
+            await connection.close(None)  # type: ignore[arg-type]  # a close frame without a code is valid
         case ["close", code, *reason]:
             await connection.close(int(code), " ".join(reason))
         case ["hang-up"]:

@@ -1,4 +1,4 @@
-"""A bridge without sockets: when it stops to read, and what it does when there is nothing to join."""
+"""A WebSocket proxy without a client socket: when it pauses reading, and how it ends if the client has left."""
 
 import contextlib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from plugins.harness import until
 
 
 class Wire:
-    """Implements `model.sockets.Wire`, and remembers."""
+    """Implements `model.sockets.SocketHandle` and records calls."""
 
     def __init__(self) -> None:
         self.story: list[object] = []
@@ -38,7 +38,7 @@ class Wire:
 
 
 class Plugin:
-    """A server that reads when it may, and what it has heard."""
+    """A server that reads everything, and its received messages."""
 
     def __init__(self) -> None:
         self.heard: list[str | bytes] = []
@@ -56,7 +56,7 @@ async def open_bridge(port: int, gone: list[WebSocketProxy], clock: ManualClock)
     return WebSocketProxy(plugin, clock, gone.append)
 
 
-async def test_empty_messages_count_too_and_all_come_in_the_end() -> None:
+async def test_empty_messages_count_towards_the_limit_and_all_arrive() -> None:
     plugin, wire, gone, clock = Plugin(), Wire(), list[WebSocketProxy](), ManualClock()
     async with serve(plugin, "127.0.0.1", 0) as server:
         bridge = await open_bridge(server.sockets[0].getsockname()[1], gone, clock)
@@ -76,7 +76,7 @@ async def test_empty_messages_count_too_and_all_come_in_the_end() -> None:
     assert wire.story == ["pause", "resume"], "who has left is told nothing"
 
 
-async def test_a_client_that_left_before_it_was_joined_ends_the_plugins_socket() -> None:
+async def test_a_client_that_left_before_it_was_attached_ends_the_plugins_socket() -> None:
     plugin, gone, clock = Plugin(), list[WebSocketProxy](), ManualClock()
     async with serve(plugin, "127.0.0.1", 0) as server:
         bridge = await open_bridge(server.sockets[0].getsockname()[1], gone, clock)

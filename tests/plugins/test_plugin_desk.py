@@ -1,4 +1,4 @@
-"""Plugins that run: only what a person enabled, as it was then; watched, started again, ended, and found again."""
+"""Running plugins: only as an admin enabled them; monitored, restarted, stopped, and found again after a crash."""
 
 import asyncio
 import json
@@ -21,19 +21,19 @@ from plugins.harness import ADMIN, BOARD, GUEST, desk_of, until, write_manifest,
 pytestmark = pytest.mark.process
 
 
-async def test_a_plugin_runs_when_somebody_has_enabled_it_and_no_sooner(tmp_path: Path) -> None:
+async def test_a_plugin_runs_only_after_it_was_enabled(tmp_path: Path) -> None:
     write_plugin(tmp_path)
-    async with desk_of(tmp_path) as desk:
-        shown = await desk.view()
+    async with desk_of(tmp_path) as rig:
+        shown = await rig.view()
         assert (shown.state, shown.enabled, shown.port, shown.pid, shown.healthy) == ("disabled", False, 0, 0, None)
         assert (shown.display_name, shown.entry, shown.server) == ("Strange", "index.js", (sys.executable, "server.py"))
-        running = await desk.runs()
+        running = await rig.runs()
         assert running.enabled and running.port > 0 and start_mark(running.pid) and running.healthy is True
     assert start_mark(running.pid) == "", "it ends with the gateway"
-    assert await desk.documents.list(CHILDREN) == {}
+    assert await rig.documents.list(CHILDREN) == {}
 
 
-async def test_one_that_was_enabled_starts_with_the_gateway(tmp_path: Path) -> None:
+async def test_an_enabled_plugin_starts_with_the_gateway(tmp_path: Path) -> None:
     write_plugin(tmp_path)
     documents = MemoryDocuments()
     async with desk_of(tmp_path, documents=documents) as first:
@@ -47,129 +47,129 @@ async def test_one_that_was_enabled_starts_with_the_gateway(tmp_path: Path) -> N
         assert (await third.view()).state == "disabled"
 
 
-async def test_what_was_shown_is_what_is_enabled(tmp_path: Path) -> None:
+async def test_only_the_version_that_was_shown_can_be_enabled(tmp_path: Path) -> None:
     made = write_plugin(tmp_path)
     broken = write_plugin(tmp_path, "broken")
     (broken / "manifest.json").write_text("{")
-    async with desk_of(tmp_path) as desk:
-        digest = (await desk.view()).digest
+    async with desk_of(tmp_path) as rig:
+        digest = (await rig.view()).digest
         with pytest.raises(NotAllowed):
-            await desk.plugins.enable(GUEST, EnablePlugin("strange", digest))
+            await rig.plugins.enable(GUEST, EnablePlugin("strange", digest))
         with pytest.raises(NotAllowed):
-            await desk.plugins.disable(GUEST, DisablePlugin("strange"))
+            await rig.plugins.disable(GUEST, DisablePlugin("strange"))
         with pytest.raises(NotFound):
-            await desk.plugins.enable(ADMIN, EnablePlugin("other", digest))
+            await rig.plugins.enable(ADMIN, EnablePlugin("other", digest))
         with pytest.raises(NotFound):
-            await desk.plugins.disable(ADMIN, DisablePlugin("other"))
+            await rig.plugins.disable(ADMIN, DisablePlugin("other"))
         with pytest.raises(BadRequest, match="not JSON"):
-            await desk.plugins.enable(ADMIN, EnablePlugin("broken", ""))
+            await rig.plugins.enable(ADMIN, EnablePlugin("broken", ""))
         write_manifest(made, name="strange", server=["sh", "-c", "true"])
         with pytest.raises(Stale, match="fairlead plugins enable strange"):
-            await desk.plugins.enable(ADMIN, EnablePlugin("strange", digest))
-        states = {name: view.state for name, view in (await desk.views()).items()}
+            await rig.plugins.enable(ADMIN, EnablePlugin("strange", digest))
+        states = {name: view.state for name, view in (await rig.views()).items()}
         assert states == {"strange": "disabled", "broken": "broken"}
 
 
-async def test_a_changed_plugin_is_not_started_again_until_somebody_looked(tmp_path: Path) -> None:
+async def test_a_changed_plugin_is_not_restarted_until_it_is_enabled_again(tmp_path: Path) -> None:
     made = write_plugin(tmp_path)
     documents = MemoryDocuments()
-    async with desk_of(tmp_path, documents=documents) as desk:
-        running = await desk.runs()
+    async with desk_of(tmp_path, documents=documents) as rig:
+        running = await rig.runs()
         (made / "server.py").write_text((made / "server.py").read_text() + "\n# another\n")
-        told = await desk.view()
-        assert (told.state, told.pid) == ("running", running.pid) and "changed" in told.problem
+        current = await rig.view()
+        assert (current.state, current.pid) == ("running", running.pid) and "changed" in current.problem
         os.kill(running.pid, signal.SIGKILL)
-        changed = await desk.comes_to("changed")
+        changed = await rig.comes_to("changed")
         assert changed.enabled and "fairlead plugins enable strange" in changed.problem
     async with desk_of(tmp_path, documents=documents) as again:
         await again.comes_to("changed")
         assert (await again.runs()).state == "running"
 
 
-async def test_one_whose_folder_is_gone_can_still_be_disabled(tmp_path: Path) -> None:
+async def test_a_plugin_without_its_folder_can_still_be_disabled(tmp_path: Path) -> None:
     made = write_plugin(tmp_path)
-    async with desk_of(tmp_path) as desk:
-        running = await desk.runs()
+    async with desk_of(tmp_path) as rig:
+        running = await rig.runs()
         made.rename(tmp_path / ".away")
-        assert (await desk.view()).problem == "Its folder is gone."
-        await desk.plugins.disable(ADMIN, DisablePlugin("strange"))
-        assert start_mark(running.pid) == "" and await desk.views() == {}
+        assert (await rig.view()).problem == "Its folder is gone."
+        await rig.plugins.disable(ADMIN, DisablePlugin("strange"))
+        assert start_mark(running.pid) == "" and await rig.views() == {}
 
 
-async def test_a_plugin_may_have_a_page_alone(tmp_path: Path) -> None:
+async def test_a_plugin_may_have_only_a_page(tmp_path: Path) -> None:
     write_plugin(tmp_path, server="")
-    async with desk_of(tmp_path) as desk:
-        await desk.enable()
-        view = await desk.view()
+    async with desk_of(tmp_path) as rig:
+        await rig.enable()
+        view = await rig.view()
         assert (view.state, view.server, view.pid) == ("page", (), 0)
-        assert (await desk.plugins.page("strange")).kept_back == ("manifest.json",)
+        assert (await rig.plugins.page("strange")).kept_back == ("manifest.json",)
 
 
-async def test_one_that_ends_is_started_again_later_each_time_until_it_is_steady(tmp_path: Path) -> None:
+async def test_a_failing_plugin_is_restarted_with_growing_delays_until_it_is_stable(tmp_path: Path) -> None:
     made = write_plugin(tmp_path, how="fails")
     clock = ManualClock()
-    async with desk_of(tmp_path, clock) as desk:
-        await desk.enable()
+    async with desk_of(tmp_path, clock) as rig:
+        await rig.enable()
         wait, restarts = FIRST_WAIT, 0
         while wait < LONGEST_WAIT:
-            view = await desk.comes_to("waiting")
+            view = await rig.comes_to("waiting")
             assert view.restarts == restarts and "code 7" in view.problem and "it cannot be" in view.problem
             await clock.advance(wait - 0.01)
-            assert (await desk.view()).state == "waiting", "not before its time"
+            assert (await rig.view()).state == "waiting", "not before its time"
             await clock.advance(0.01)
             wait, restarts = min(2 * wait, LONGEST_WAIT), restarts + 1
-        await desk.comes_to("waiting")
+        await rig.comes_to("waiting")
         (made / "how.txt").unlink()
         await clock.advance(LONGEST_WAIT)
-        running = await desk.comes_to("running")
+        running = await rig.comes_to("running")
         assert running.problem == ""
         await clock.advance(STEADY_SECONDS)
         os.kill(running.pid, signal.SIGKILL)
-        assert "signal 9" in (await desk.comes_to("waiting")).problem
+        assert "signal 9" in (await rig.comes_to("waiting")).problem
         await clock.advance(FIRST_WAIT)
-        await desk.comes_to("running")
+        await rig.comes_to("running")
 
 
-async def test_one_that_does_not_say_that_it_is_ready_is_ended(tmp_path: Path) -> None:
+async def test_a_plugin_that_does_not_report_ready_is_stopped(tmp_path: Path) -> None:
     write_plugin(tmp_path, how="silent")
     clock = ManualClock()
-    async with desk_of(tmp_path, clock) as desk:
-        await desk.enable()
+    async with desk_of(tmp_path, clock) as rig:
+        await rig.enable()
         await until(lambda: clock.waiting)
-        starting = await desk.view()
+        starting = await rig.view()
         assert starting.state == "starting"
         await clock.advance(READY_SECONDS)
-        # It does not watch its input either: the ladder's next step ends it.
+        # It does not watch its input either: the next step of the stop sequence ends it.
         await until(lambda: clock.waiting)
         await clock.advance(2.0)
-        view = await desk.comes_to("waiting")
+        view = await rig.comes_to("waiting")
         assert "10 seconds" in view.problem and start_mark(starting.pid) == ""
 
 
-async def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
+async def test_a_plugin_that_cannot_be_started_gives_the_reason(tmp_path: Path) -> None:
     made = write_plugin(tmp_path, server=["there-is-no-such-program"])
     (made / "run").write_text("")
-    async with desk_of(tmp_path) as desk:
-        await desk.enable()
-        assert "there-is-no-such-program cannot be started" in (await desk.comes_to("waiting")).problem
+    async with desk_of(tmp_path) as rig:
+        await rig.enable()
+        assert "there-is-no-such-program cannot be started" in (await rig.comes_to("waiting")).problem
 
 
-async def test_one_that_ignores_every_word_is_killed_at_the_stop_with_all_that_it_started(tmp_path: Path) -> None:
+async def test_a_plugin_that_ignores_signals_is_killed_at_shutdown_with_its_children(tmp_path: Path) -> None:
     made = write_plugin(tmp_path, how="stubborn")
     server = (made / "server.py").read_text()
     below = 'import subprocess\nPath("below").write_text(str(subprocess.Popen(["sleep", "1000"]).pid))\n'
     (made / "server.py").write_text(
         server.replace('if __name__ == "__main__":', f'{below}\nif __name__ == "__main__":')
     )
-    async with desk_of(tmp_path) as desk:
-        running = await desk.runs()
+    async with desk_of(tmp_path) as rig:
+        running = await rig.runs()
         sleeper = int((made / "below").read_text())
         assert start_mark(sleeper)
     assert start_mark(running.pid) == start_mark(sleeper) == ""
 
 
 @pytest.mark.fault
-async def test_what_a_killed_gateway_left_is_ended_by_the_next_and_nobody_else_is(tmp_path: Path) -> None:
+async def test_only_the_processes_of_a_killed_gateway_are_stopped_by_the_next(tmp_path: Path) -> None:
     write_plugin(tmp_path, how="stubborn")
     documents = MemoryDocuments()
     left = await asyncio.create_subprocess_exec("sleep", "1000", start_new_session=True)
@@ -179,90 +179,90 @@ async def test_what_a_killed_gateway_left_is_ended_by_the_next_and_nobody_else_i
     await documents.put(CHILDREN, "strange", gone)
     await documents.put(CHILDREN, "other", stranger)
     try:
-        async with desk_of(tmp_path, documents=documents) as desk:
+        async with desk_of(tmp_path, documents=documents) as rig:
             assert await left.wait() == -signal.SIGTERM
             assert start_mark(other.pid), "its number was used again: it is not ours"
             assert await documents.list(CHILDREN) == {}
-            assert (await desk.view()).state == "disabled"
+            assert (await rig.view()).state == "disabled"
     finally:
         other.kill()
         await other.wait()
 
 
-async def test_its_environment_is_made_from_nothing_and_its_folder_is_its_own(tmp_path: Path) -> None:
+async def test_it_runs_in_its_own_folder_with_a_minimal_environment(tmp_path: Path) -> None:
     made = write_plugin(tmp_path, server=["sh", "-c", "env > env.txt; pwd > pwd.txt; exit 1"])
-    async with desk_of(tmp_path) as desk:
-        await desk.enable()
-        await desk.comes_to("waiting")
+    async with desk_of(tmp_path) as rig:
+        await rig.enable()
+        await rig.comes_to("waiting")
     names = {line.partition("=")[0] for line in (made / "env.txt").read_text().splitlines()} - {"PWD", "OLDPWD", "_"}
     assert names - {"SHLVL"} == {"PATH", "HOME", "PLUGIN_NAME"}
     assert (made / "pwd.txt").read_text().strip() == str(made)
 
 
-async def test_a_server_that_hangs_is_not_well(tmp_path: Path) -> None:
+async def test_a_server_that_hangs_is_unhealthy(tmp_path: Path) -> None:
     write_plugin(tmp_path)
     clock = ManualClock()
-    async with desk_of(tmp_path, clock) as desk:
-        running = await desk.runs()
+    async with desk_of(tmp_path, clock) as rig:
+        running = await rig.runs()
         os.kill(running.pid, signal.SIGSTOP)
         try:
-            looking = asyncio.create_task(desk.view())
+            looking = asyncio.create_task(rig.view())
             await until(lambda: clock.waiting)
             await clock.advance(HEALTH_SECONDS)
             assert (await looking).healthy is False
         finally:
             os.kill(running.pid, signal.SIGCONT)
-        assert (await desk.view()).healthy is True
+        assert (await rig.view()).healthy is True
 
 
-async def test_health_is_whether_somebody_answers(tmp_path: Path) -> None:
+async def test_health_is_whether_the_port_answers(tmp_path: Path) -> None:
     line = json.dumps({"ready": True, "port": 1})
     write_plugin(tmp_path, server=["sh", "-c", f"echo '{line}'; cat"])
-    async with desk_of(tmp_path) as desk:
-        await desk.enable()
-        view = await desk.comes_to("running")
+    async with desk_of(tmp_path) as rig:
+        await rig.enable()
+        view = await rig.comes_to("running")
         assert (view.port, view.healthy) == (1, False)
 
 
 async def test_the_sample_runs(tmp_path: Path) -> None:
     (tmp_path / "board").symlink_to(BOARD)
-    async with desk_of(tmp_path) as desk:
-        assert (await desk.runs("board")).healthy
+    async with desk_of(tmp_path) as rig:
+        assert (await rig.runs("board")).healthy
 
 
-async def test_enabling_again_starts_it_anew(tmp_path: Path) -> None:
+async def test_enabling_again_restarts_it(tmp_path: Path) -> None:
     write_plugin(tmp_path)
-    async with desk_of(tmp_path) as desk:
-        first = await desk.runs()
-        second = await desk.runs()
+    async with desk_of(tmp_path) as rig:
+        first = await rig.runs()
+        second = await rig.runs()
         assert first.pid != second.pid and start_mark(first.pid) == ""
 
 
 async def test_nothing_is_started_once_the_gateway_stops(tmp_path: Path) -> None:
     write_plugin(tmp_path)
-    async with desk_of(tmp_path) as desk:
-        digest = (await desk.view()).digest
-    await desk.plugins.enable(ADMIN, EnablePlugin("strange", digest))
-    assert [view.pid for view in await desk.plugins.list(ADMIN, ListPlugins())] == [0]
+    async with desk_of(tmp_path) as rig:
+        digest = (await rig.view()).digest
+    await rig.plugins.enable(ADMIN, EnablePlugin("strange", digest))
+    assert [view.pid for view in await rig.plugins.list(ADMIN, ListPlugins())] == [0]
 
 
 @pytest.mark.parametrize("pieces", [[b'{"ready":true,"port":4711}\n'], [b'{"ready":tr', b'ue,"port":4711}', b"\n"]])
-async def test_a_port_is_heard_however_the_line_comes(pieces: list[bytes]) -> None:
-    told = ReadyLine()
+async def test_a_port_is_read_however_the_line_is_split(pieces: list[bytes]) -> None:
+    ready = ReadyLine()
     for noise in (b"\n", b"warming up\n", b'{"ready":false,"port":1}\n', b'{"ready":true,"port":0}\n', b'"ready"\n'):
-        await told.take(noise)
-    assert not told.port.done()
+        await ready.take(noise)
+    assert not ready.port.done()
     for piece in pieces:
-        await told.take(piece)
-    assert told.port.result() == 4711
-    await told.take(b'{"ready":true,"port":4712}\n')
-    assert told.port.result() == 4711
+        await ready.take(piece)
+    assert ready.port.result() == 4711
+    await ready.take(b'{"ready":true,"port":4712}\n')
+    assert ready.port.result() == 4711
 
 
-async def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
-    told = ReadyLine()
+async def test_a_line_without_an_end_is_bounded() -> None:
+    ready = ReadyLine()
     for _ in range(64):
-        await told.take(b"x" * (1 << 16))
-    assert len(told._line) <= 1 << 16
-    await told.take(b'\n{"ready":true,"port":5}\n')
-    assert told.port.result() == 5
+        await ready.take(b"x" * (1 << 16))
+    assert len(ready._line) <= 1 << 16
+    await ready.take(b'\n{"ready":true,"port":5}\n')
+    assert ready.port.result() == 5

@@ -1,4 +1,4 @@
-"""Manifests and the folder: what is taken, what is told about what is not, and what a digest stands for."""
+"""Manifests and the plugin folder: what is accepted, errors for the rest, and what a digest covers."""
 
 import json
 from pathlib import Path
@@ -30,11 +30,11 @@ def manifest(**fields: Any) -> bytes:
         (["ruby", "server.rb", "--quiet"], ("ruby", "server.rb", "--quiet")),
     ],
 )
-def test_what_is_run_is_a_list_of_arguments(server: Any, argv: tuple[str, ...]) -> None:
+def test_the_server_becomes_a_list_of_arguments(server: Any, argv: tuple[str, ...]) -> None:
     assert read_manifest(manifest(server=server)).argv({".py": "python", ".js": "node"}) == argv
 
 
-def test_what_other_hosts_know_is_left_alone() -> None:
+def test_fields_for_other_hosts_are_ignored() -> None:
     read = read_manifest(manifest(permissions=["all"], minHostVersion="9", icon="Activity", version="1.2"))
     assert (read.icon, read.version, read.type, read.slot) == ("Activity", "1.2", "module", "tab")
 
@@ -64,13 +64,13 @@ def test_what_other_hosts_know_is_left_alone() -> None:
         (manifest(icon="../x.svg"), "icon"),
     ],
 )
-def test_a_manifest_that_cannot_be_used_says_why(data: bytes, word: str) -> None:
+def test_an_invalid_manifest_gives_the_reason(data: bytes, word: str) -> None:
     with pytest.raises(BadRequest, match=word):
         read_manifest(data)
 
 
 @given(st.binary(max_size=200) | st.dictionaries(st.sampled_from([*GOOD, "server"]), st.text()).map(json.dumps))
-def test_whatever_is_in_the_file_it_is_a_manifest_or_an_error(data: bytes | str) -> None:
+def test_any_file_is_a_manifest_or_an_error(data: bytes | str) -> None:
     try:
         read = read_manifest(data.encode() if isinstance(data, str) else data)
     except BadRequest:
@@ -78,7 +78,7 @@ def test_whatever_is_in_the_file_it_is_a_manifest_or_an_error(data: bytes | str)
     assert NAME.fullmatch(read.name) and is_below(read.entry)
 
 
-def test_a_digest_changes_with_the_manifest_and_the_files_that_it_names_alone(tmp_path: Path) -> None:
+def test_a_digest_changes_only_with_the_manifest_and_the_files_that_it_names(tmp_path: Path) -> None:
     made = write_plugin(tmp_path)
 
     def digest() -> str:
@@ -95,7 +95,7 @@ def test_a_digest_changes_with_the_manifest_and_the_files_that_it_names_alone(tm
     assert len(set(seen)) == 4 and digest() == seen[0]
 
 
-def test_what_moves_from_one_file_to_the_other_is_another_plugin(tmp_path: Path) -> None:
+def test_moving_content_between_files_changes_the_digest(tmp_path: Path) -> None:
     made = write_plugin(tmp_path)
     (made / "index.js").write_text("ab")
     (made / "server.py").write_text("c")
@@ -105,7 +105,7 @@ def test_what_moves_from_one_file_to_the_other_is_another_plugin(tmp_path: Path)
     assert scan(tmp_path, PROGRAMS)["strange"].digest != first
 
 
-def test_folders_that_are_none_are_passed_over_and_broken_ones_told(tmp_path: Path) -> None:
+def test_other_folders_are_skipped_and_broken_plugins_reported(tmp_path: Path) -> None:
     write_plugin(tmp_path, "good")
     (tmp_path / "nothing").mkdir()
     (tmp_path / ".hidden").mkdir()
@@ -127,7 +127,7 @@ def test_folders_that_are_none_are_passed_over_and_broken_ones_told(tmp_path: Pa
     assert "already" in found["zwice"].problem and found["zwice"].digest == ""
 
 
-def test_a_folder_of_something_else_is_not_read_for_ever(tmp_path: Path) -> None:
+def test_the_number_of_plugins_read_is_limited(tmp_path: Path) -> None:
     assert scan(tmp_path / "missing", PROGRAMS) == {}
     for number in range(MOST + 5):
         (tmp_path / f"p{number:03}").mkdir()
@@ -135,7 +135,7 @@ def test_a_folder_of_something_else_is_not_read_for_ever(tmp_path: Path) -> None
     assert len(scan(tmp_path, PROGRAMS)) == MOST
 
 
-def test_a_plugin_may_live_elsewhere_behind_a_link(tmp_path: Path) -> None:
+def test_a_plugin_may_be_a_symlink_to_another_folder(tmp_path: Path) -> None:
     real = write_plugin(tmp_path / "elsewhere", "mine")
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "linked").symlink_to(real)

@@ -39,7 +39,7 @@ class DirectPeer:
         await self.flush()
 
     async def result(self) -> Message:
-        """The end of the next turn."""
+        """Wait for the next turn to end and return its result message."""
         before = len(self.results())
         await self.until(lambda _: len(self.results()) > before)
         return self.results()[-1]

@@ -29,9 +29,9 @@ class House:
         self.session = session
 
     @contextlib.asynccontextmanager
-    async def seat(self, session: str = "", token: str | None = None) -> AsyncIterator[DirectPeer]:
-        async with seated(self.gateway, session or self.session, token) as seat:
-            yield seat
+    async def open_peer(self, session: str = "", token: str | None = None) -> AsyncIterator[DirectPeer]:
+        async with seated(self.gateway, session or self.session, token) as peer:
+            yield peer
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 @pytest.mark.rules("S004-025", "S004-309", "S004-312")
 async def test_a_turn_on_one_socket(house: House) -> None:
-    async with house.seat() as seat:
-        await seat.prompt("SCRIPT:text hello")
-        assert (await seat.result())["subtype"] == "success"
-        kinds = [message["type"] for message in seat.client.messages]
+    async with house.open_peer() as peer:
+        await peer.prompt("SCRIPT:text hello")
+        assert (await peer.result())["subtype"] == "success"
+        kinds = [message["type"] for message in peer.client.messages]
         assert {"system", "stream_event", "assistant", "result"} <= set(kinds)
         assert "user" not in kinds
     events = (await house.http.get(f"/v1/sessions/{house.session}/events?limit=500")).json()["events"]
@@ -58,16 +58,16 @@ async def test_a_turn_on_one_socket(house: House) -> None:
 
 
 @pytest.mark.rules("S004-025", "S004-309")
-async def test_nobody_comes_in_without_a_token_or_to_a_session_that_is_not_there(house: House) -> None:
+async def test_a_missing_token_or_an_unknown_session_is_refused(house: House) -> None:
     for session, token, status in (("", "", 401), ("", "wrong", 401), (UNKNOWN, None, 404)):
         with pytest.raises(InvalidStatus) as refused:
-            async with house.seat(session, token):
+            async with house.open_peer(session, token):
                 pass
         assert refused.value.response.status_code == status
 
 
 @pytest.mark.rules("S004-026", "S004-027")
-async def test_what_is_posted_is_seen_on_the_socket(house: House) -> None:
+async def test_posted_messages_appear_on_the_socket(house: House) -> None:
     url = f"/v1/sessions/{house.session}/events"
 
     async def post(*events: Any) -> list[Message]:
@@ -75,32 +75,32 @@ async def test_what_is_posted_is_seen_on_the_socket(house: House) -> None:
         assert answer.status_code == 200, answer.text
         return list(answer.json()["responses"])
 
-    async with house.seat() as seat:
+    async with house.open_peer() as peer:
         prompt = {"type": "user", "message": {"role": "user", "content": "SCRIPT:write posted.txt"}}
         assert await post(prompt) == []
-        await seat.until(lambda client: client.pending)
-        ((name, asked),) = seat.client.pending.items()
+        await peer.until(lambda client: client.pending)
+        ((name, asked),) = peer.client.pending.items()
         inner = {"behavior": "allow", "updatedInput": asked["input"]}
         response = {"subtype": "success", "request_id": name, "response": inner}
         assert await post({"type": "control_response", "response": response}) == []
-        assert (await seat.result())["subtype"] == "success"
-        assert seat.client.pending == {}
-        told = await post(
+        assert (await peer.result())["subtype"] == "success"
+        assert peer.client.pending == {}
+        replies = await post(
             {"type": "control_request", "request_id": "a", "request": {"subtype": "initialize"}},
             {"type": "control_request", "request_id": "b", "request": {"subtype": "set_permission_mode", "mode": "x"}},
             {"type": "control_request", "request_id": "c", "request": {"subtype": "set_permission_mode"}},
             {"type": "control_request", "request_id": "d", "request": {"subtype": "interrupt"}},
             {"type": "control_response", "response": {"request_id": "gone", "subtype": "error"}},
         )
-        outcomes = [(one["response"]["request_id"], one["response"]["subtype"]) for one in told]
+        outcomes = [(one["response"]["request_id"], one["response"]["subtype"]) for one in replies]
         assert outcomes == [("a", "success"), ("b", "error"), ("c", "error"), ("d", "success")]
-        assert told[0]["response"]["response"]["commands"]
+        assert replies[0]["response"]["response"]["commands"]
     too_many = await house.http.post(url, json={"events": [{}] * 101})
     assert too_many.status_code == 400
 
 
-async def test_answers_go_to_the_one_who_asked_and_ids_never_meet(house: House) -> None:
-    async with house.seat() as one, house.seat() as two:
+async def test_replies_go_to_the_requesting_client_and_ids_never_collide(house: House) -> None:
+    async with house.open_peer() as one, house.open_peer() as two:
         await one.prompt("SCRIPT:text hello")
         await asyncio.gather(one.result(), two.result())
         one.client.request("1", "set_permission_mode", mode="acceptEdits")
@@ -120,11 +120,13 @@ async def test_answers_go_to_the_one_who_asked_and_ids_never_meet(house: House) 
 
 
 @pytest.mark.rules("S004-027", "S004-310", "S004-313")
-async def test_the_first_answer_wins_and_the_others_see_it_withdrawn(house: House, tmp_path: Path) -> None:
-    async with house.seat() as one, house.seat() as two:
+async def test_the_first_answer_wins_and_the_other_clients_see_the_request_withdrawn(
+    house: House, tmp_path: Path
+) -> None:
+    async with house.open_peer() as one, house.open_peer() as two:
         await one.prompt("SCRIPT:write made.txt")
         await asyncio.gather(one.until(lambda client: client.pending), two.until(lambda client: client.pending))
-        async with house.seat() as late:
+        async with house.open_peer() as late:
             await late.until(lambda client: client.pending)
             assert late.client.init is not None
             assert late.client.pending == one.client.pending
@@ -143,23 +145,23 @@ async def test_the_first_answer_wins_and_the_others_see_it_withdrawn(house: Hous
 @pytest.mark.process
 @pytest.mark.rules("S004-313")
 async def test_a_denial_blocks_the_tool(house: House, tmp_path: Path) -> None:
-    async with house.seat() as seat:
-        await seat.prompt("SCRIPT:write made.txt")
-        await seat.until(lambda client: client.pending)
-        (name,) = seat.client.pending
-        seat.client.respond_to_permission(name, "deny", message="not today")
-        await seat.flush()
-        await seat.result()
+    async with house.open_peer() as peer:
+        await peer.prompt("SCRIPT:write made.txt")
+        await peer.until(lambda client: client.pending)
+        (name,) = peer.client.pending
+        peer.client.respond_to_permission(name, "deny", message="not today")
+        await peer.flush()
+        await peer.result()
         assert not (tmp_path / "made.txt").exists()
-        assert any("not today" in frame for frame in seat.frames if '"tool_result"' in frame)
+        assert any("not today" in frame for frame in peer.frames if '"tool_result"' in frame)
 
 
 @pytest.mark.rules("S004-314", "S004-315")
-async def test_one_may_leave_in_mid_turn_and_come_back_to_interrupt(house: House) -> None:
-    async with house.seat() as seat:
-        await seat.prompt("SCRIPT:slow 200")
-        await seat.until(lambda client: [m for m in client.messages if m["type"] == "stream_event"])
-    async with house.seat() as again:
+async def test_a_client_can_leave_mid_turn_and_return_to_interrupt(house: House) -> None:
+    async with house.open_peer() as peer:
+        await peer.prompt("SCRIPT:slow 200")
+        await peer.until(lambda client: [m for m in client.messages if m["type"] == "stream_event"])
+    async with house.open_peer() as again:
         await again.until(lambda client: client.init)
         await again.until(lambda client: [m for m in client.messages if m["type"] == "stream_event"])
         again.client.send_interrupt("i1")
@@ -171,25 +173,25 @@ async def test_one_may_leave_in_mid_turn_and_come_back_to_interrupt(house: House
         assert (await again.result())["subtype"] == "success"
 
 
-async def test_a_word_while_it_works_goes_into_the_running_turn(house: House) -> None:
-    async with house.seat() as seat:
-        await seat.prompt("SCRIPT:slow 20")
-        await seat.until(lambda client: [m for m in client.messages if m["type"] == "stream_event"])
-        await seat.prompt("SCRIPT:text into")
-        await seat.result()
+async def test_a_message_during_a_turn_goes_into_the_running_turn(house: House) -> None:
+    async with house.open_peer() as peer:
+        await peer.prompt("SCRIPT:slow 20")
+        await peer.until(lambda client: [m for m in client.messages if m["type"] == "stream_event"])
+        await peer.prompt("SCRIPT:text into")
+        await peer.result()
     events = (await house.http.get(f"/v1/sessions/{house.session}/events?limit=500")).json()["events"]
     assert len([event for event in events if event["type"] == "message.queued"]) == 1
     assert len([event for event in events if event["type"] == "user.message"]) == 2
 
 
-async def test_nonsense_changes_nothing_and_a_refusal_is_told_to_the_sender_alone(house: House) -> None:
-    async with house.seat() as seat, house.seat() as other:
+async def test_invalid_input_changes_nothing_and_a_rejection_goes_only_to_the_sender(house: House) -> None:
+    async with house.open_peer() as peer, house.open_peer() as other:
         for nonsense in ("", "nonsense", "[]", '{"type":"user"}', '{"type":"keep_alive"}', '{"type":7}'):
-            await seat.socket.send(nonsense)
-        await seat.socket.send(b"\x00\xff")
+            await peer.socket.send(nonsense)
+        await peer.socket.send(b"\x00\xff")
         variables = {"type": "update_environment_variables", "variables": {"PATH": "/tmp"}}
-        await seat.socket.send(json.dumps(variables))
-        await seat.until(lambda client: [m for m in client.messages if m.get("subtype") == "gateway_error"])
-        await seat.prompt("SCRIPT:text hello")
-        await asyncio.gather(seat.result(), other.result())
+        await peer.socket.send(json.dumps(variables))
+        await peer.until(lambda client: [m for m in client.messages if m.get("subtype") == "gateway_error"])
+        await peer.prompt("SCRIPT:text hello")
+        await asyncio.gather(peer.result(), other.result())
         assert "gateway_error" not in "".join(other.frames)

@@ -1,4 +1,4 @@
-"""What a direct client says, as commands: every shape of the seed, and whatever else comes."""
+"""Messages of a direct client, decoded into commands: every shape in the seed, and arbitrary input."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 UUID = "22222222-2222-4222-8222-222222222222"
 
 
-def said(message: Any) -> Any:
+def read_one(message: Any) -> Any:
     (one,) = read(SESSION, json.dumps(message).encode())
     return one
 
@@ -31,16 +31,18 @@ def test_a_prompt_in_one_frame_without_a_newline_is_a_whole_message() -> None:
     }
     content = (TextBlock("hello"),)
     steer, send = cmd.Steer(session=SESSION, content=content), cmd.Send(session=SESSION, content=content)
-    assert said(prompt) == SentCommand(steer, send)
-    assert said({**prompt, "uuid": UUID}).other == cmd.Send(session=SESSION, content=content, message=MessageId(UUID))
-    assert said({**prompt, "uuid": "no uuid"}).other == send
+    assert read_one(prompt) == SentCommand(steer, send)
+    assert read_one({**prompt, "uuid": UUID}).other == cmd.Send(
+        session=SESSION, content=content, message=MessageId(UUID)
+    )
+    assert read_one({**prompt, "uuid": "no uuid"}).other == send
 
 
-def test_a_frame_may_have_several_lines_and_what_is_no_message_is_passed_over() -> None:
+def test_a_frame_may_have_several_lines_and_lines_that_are_not_messages_are_ignored() -> None:
     lines = [b'{"type":"keep_alive"}', b"nonsense", b"", b"[1]", b'{"type":"user"}', b'{"type":"user","message":{}}']
     prompt = b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"a"}]}}'
     found = read(SESSION, b"\n".join([*lines, prompt, prompt, b"\xff\xfe"]))
-    assert [told.command for told in found] == [cmd.Steer(session=SESSION, content=(TextBlock("a"),))] * 2
+    assert [sent.command for sent in found] == [cmd.Steer(session=SESSION, content=(TextBlock("a"),))] * 2
 
 
 def answer(response: Any, **more: Any) -> list[Any]:
@@ -66,7 +68,7 @@ def test_permissions_are_answered() -> None:
     assert answer({"behavior": "perhaps"}) == []
 
 
-def test_rules_and_modes_of_an_answer_are_the_sessions() -> None:
+def test_rules_and_modes_of_an_answer_apply_to_the_session() -> None:
     updates = [
         {
             "type": "addRules",
@@ -101,8 +103,8 @@ REQUESTS = [
 
 @pytest.mark.rules("S004-314")
 @pytest.mark.parametrize(("request_", "command"), REQUESTS)
-def test_control_requests_are_commands_of_ours(request_: Any, command: cmd.Command | None) -> None:
-    asked = said({"type": "control_request", "request_id": "q", "request": request_})
+def test_control_requests_become_commands(request_: Any, command: cmd.Command | None) -> None:
+    asked = read_one({"type": "control_request", "request_id": "q", "request": request_})
     assert asked == ControlQuestion("q", request_["subtype"], command)
 
 
@@ -115,15 +117,15 @@ def test_control_requests_are_commands_of_ours(request_: Any, command: cmd.Comma
         {"subtype": "rewind_files"},
     ],
 )
-def test_a_request_that_lacks_something_is_answered_with_what(request_: Any) -> None:
-    asked = said({"type": "control_request", "request_id": "q", "request": request_})
+def test_an_incomplete_control_request_gets_an_error(request_: Any) -> None:
+    asked = read_one({"type": "control_request", "request_id": "q", "request": request_})
     assert asked.command is None
     assert asked.error
 
 
-def test_variables_are_asked_for_by_their_own_message() -> None:
-    told = said({"type": "update_environment_variables", "variables": {"A": "b"}})
-    assert told.command == cmd.SetVariables(session=SESSION, variables={"A": "b"})
+def test_environment_variables_have_their_own_message() -> None:
+    sent = read_one({"type": "update_environment_variables", "variables": {"A": "b"}})
+    assert sent.command == cmd.SetVariables(session=SESSION, variables={"A": "b"})
     assert read(SESSION, b'{"type":"update_environment_variables","variables":{"A":1}}') == []
 
 
@@ -141,11 +143,11 @@ KINDS = st.sampled_from(["user", "control_request", "control_response", "update_
         optional=dict.fromkeys(("message", "request", "request_id", "response", "uuid", "variables"), ANYTHING),
     )
 )
-def test_whatever_comes_is_read_or_passed_over(message: Any) -> None:
+def test_any_message_is_decoded_or_ignored(message: Any) -> None:
     for one in read(SESSION, json.dumps(message).encode()):
         assert isinstance(one, SentCommand | ControlQuestion)
 
 
 @given(st.binary(max_size=200))
-def test_bytes_of_any_kind_are_passed_over(data: bytes) -> None:
+def test_arbitrary_bytes_are_ignored(data: bytes) -> None:
     read(SESSION, data)

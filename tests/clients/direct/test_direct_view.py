@@ -1,4 +1,4 @@
-"""What a direct client hears: the agent's bytes, and of what went before only what it must know."""
+"""Frames that a direct client receives: the agent's bytes, and from the past only the state that it needs."""
 
 import json
 from collections.abc import Iterable
@@ -19,19 +19,19 @@ VARIANT = DirectEncoder()
 
 
 def log_of(case: str) -> list[Entry]:
-    """As the core stages it: a record's bytes beside its first event."""
+    """Build the log as the core stages it: a record's bytes are stored with the record's first event."""
     interpreter = ClaudeInterpreter(SESSION)
     entries: list[Entry] = []
     head = at = 0
     for number, given in enumerate(inputs(case)):
-        ((origin, said),) = given.items()
+        ((origin, record),) = given.items()
         known: Origin = "agent" if origin == "agent" else "transcript" if origin == "transcript" else "gateway"
         stage = PendingEntries(head, at, 1000)
-        beside: bytes | None = raw(said)
+        record_bytes: bytes | None = raw(record)
         for event in feed(interpreter, given, number).events:
-            placed, _ = stage.add(event, known if beside is not None else "", beside)
+            placed, _ = stage.add(event, known if record_bytes is not None else "", record_bytes)
             interpreter.assign_seq(placed, stage.seq)
-            beside = None
+            record_bytes = None
         head, at = stage.seq, stage.at
         for new in stage.entries:
             prev = entries[-1].seq if entries else 0
@@ -39,7 +39,7 @@ def log_of(case: str) -> list[Entry]:
     return entries
 
 
-def hear(client: DirectClient, data: bytes) -> None:
+def feed_frames(client: DirectClient, data: bytes) -> None:
     for text, payload in frames(data):
         assert text
         assert payload.endswith(b"\n")
@@ -49,7 +49,7 @@ def hear(client: DirectClient, data: bytes) -> None:
 def folded(*parts: bytes) -> DirectClient:
     client = DirectClient()
     for part in parts:
-        hear(client, part)
+        feed_frames(client, part)
     return client
 
 
@@ -59,7 +59,7 @@ def live(entries: Iterable[Entry]) -> bytes:
 
 @pytest.mark.rules("S004-086", "S004-311")
 @pytest.mark.parametrize("case", cases())
-def test_the_agents_lines_come_as_they_were_written(case: str) -> None:
+def test_the_agents_lines_are_sent_unchanged(case: str) -> None:
     entries = log_of(case)
     lines = [payload for _, payload in frames(live(entries))]
     wanted = [entry.raw + b"\n" for entry in entries if entry.origin == "agent" and entry.raw is not None]
@@ -68,7 +68,7 @@ def test_the_agents_lines_come_as_they_were_written(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", cases())
-def test_the_law_one_who_leaves_and_comes_back_knows_what_one_knows_who_stayed(case: str) -> None:
+def test_a_client_that_reconnects_holds_the_same_state_as_one_that_stayed(case: str) -> None:
     entries = log_of(case)
     whole = folded(live(entries))
     step = max(1, len(entries) // 12)
@@ -86,7 +86,7 @@ def test_the_law_one_who_leaves_and_comes_back_knows_what_one_knows_who_stayed(c
 
 @pytest.mark.rules("S004-310")
 @pytest.mark.parametrize("version", ["2.1.37", "2.1.120", "2.1.325"])
-def test_one_who_joins_is_told_the_last_init_and_what_waits(version: str) -> None:
+def test_a_joining_client_receives_the_last_init_and_the_pending_requests(version: str) -> None:
     entries = log_of(f"{version}-perm_allow_bash")
     asked = next(place for place, entry in enumerate(entries) if entry.kind == "permission.asked")
     fold = DirectReducer()
@@ -101,18 +101,18 @@ def test_one_who_joins_is_told_the_last_init_and_what_waits(version: str) -> Non
     assert folded(decode_catch_up(fold.snapshot()).frames()).pending == {}
 
 
-def test_a_permission_that_somebody_settled_is_withdrawn_from_the_others() -> None:
+def test_a_resolved_permission_is_withdrawn_from_the_other_clients() -> None:
     event = json.dumps({"type": "permission.resolved", "id": "x", "request": "r1", "asked": True}).encode()
     entry = Entry(5, 4, 1, "permission.resolved", event)
     client = DirectClient()
     client.pending["r1"] = {}
-    hear(client, VARIANT.encode(SESSION, entry))
+    feed_frames(client, VARIANT.encode(SESSION, entry))
     assert client.pending == {}
     by_rule = json.dumps({"type": "permission.resolved", "id": "x", "request": "hook:1", "asked": False}).encode()
     assert VARIANT.encode(SESSION, Entry(6, 5, 1, "permission.resolved", by_rule)) == b""
 
 
-def test_our_own_lines_and_copies_are_not_the_agents_words() -> None:
+def test_gateway_lines_and_transcript_copies_are_not_sent_as_the_agents_output() -> None:
     assert VARIANT.encode(SESSION, Entry(1, 0, 1, "user.message", b"{}", "gateway", b"{}")) == b""
     assert VARIANT.encode(SESSION, Entry(1, 0, 1, "record", b"{}", "transcript", b"{}")) == b""
     assert VARIANT.encode(SESSION, Entry(1, 0, 1, "text", b"{}", "transcript", b'{"a":1}')) != b""
@@ -120,7 +120,7 @@ def test_our_own_lines_and_copies_are_not_the_agents_words() -> None:
 
 
 @pytest.mark.rules("S004-316")
-def test_a_client_whose_connection_is_closed_says_that_nothing_was_sent() -> None:
+def test_a_disconnected_client_reports_that_nothing_was_sent() -> None:
     sent: list[str] = []
     client = DirectClient(sent.append)
     client.pending["r"] = {"input": {"command": "ls"}}

@@ -1,4 +1,4 @@
-"""Every envelope that a test of this folder makes is shown to the schema of Happy's own package; and a gateway."""
+"""Fixtures: check every envelope made by a test in this folder against Happy's own schema; and a gateway."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from clients.happy.harness import HappyGateway, at_home
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The schema is checked by a program of node's, which the first test of a run starts, whichever that is."""
+    """Mark every test of this folder as `process`: the first one starts the node program that checks the schema."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.process)

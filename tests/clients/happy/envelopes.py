@@ -1,7 +1,7 @@
-"""Sessions told as envelopes, and Happy's own schema to check them with.
+"""Sessions as envelopes, and Happy's own schema to check them with.
 
-`Told` is a session from records to envelopes: the interpreter, the core's stage and the mapper, as the gateway joins
-them. All that it makes is kept for the schema: the fixture in conftest.py shows it every envelope of every test.
+`MappedSession` takes a session from records to envelopes: the interpreter, the core's stage and the mapper, joined as
+in the gateway. Every envelope is collected in `made`; the fixture in conftest.py checks all of them with the schema.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 Envelope = dict[str, Any]
 
 made: list[Envelope] = []
-"""Every envelope since the schema was last asked."""
+"""Every envelope made since the last schema check."""
 
 
 class MappedSession:
@@ -43,7 +43,7 @@ class MappedSession:
         self._at = 0
 
     def add(self, given: Input) -> list[Envelope]:
-        """One input as the golden cases of the interpreter have them; the envelopes that it came to."""
+        """Add one input, in the format of the interpreter's golden cases; return the resulting envelopes."""
         self._number += 1
         outcome = feed(self.interpreter, given, self._number)
         return self.take(outcome.events)
@@ -81,7 +81,7 @@ def told(inputs: Iterable[Input]) -> list[Envelope]:
 
 
 def bare(envelopes: Iterable[Envelope]) -> list[tuple[Any, ...]]:
-    """What a case is about: who, whose subagent, and what, without ids, times and usage."""
+    """Reduce envelopes to role, subagent and event, without ids, times and usage."""
     return [(item["role"], item.get("subagent"), item["ev"]) for item in envelopes]
 
 
@@ -103,7 +103,7 @@ def user(content: Any, uuid: str = "", **more: Any) -> Input:
 
 
 def row(kind: str, content: Any, uuid: str, **more: Any) -> Input:
-    """A row of a transcript; an assistant's has the stop reason `end_turn` unless it says otherwise."""
+    """Build a transcript row; an assistant row has the stop reason `end_turn` unless `more` overrides it."""
     message: dict[str, Any] = {"role": kind, "content": content}
     if kind == "assistant":
         message["stop_reason"] = more.pop("stop", "end_turn")
@@ -111,7 +111,7 @@ def row(kind: str, content: Any, uuid: str, **more: Any) -> Input:
 
 
 def prompt(text: str, uuid: str) -> Input:
-    """A line of ours to the agent."""
+    """Build a line that the gateway sends to the agent."""
     message = {"role": "user", "content": text}
     return {"gateway": {"type": "user", "uuid": uuid, "session_id": "", "message": message}}
 
@@ -148,13 +148,13 @@ def real_schema() -> "Iterator[Schema]":
 
 
 class Schema:
-    """One process for all that is checked in a run."""
+    """Happy's schema in one process, used for every check of a run."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
     def problems(self, schema: str, values: Sequence[Any]) -> list[str | None]:
-        """What the schema of that name says of each value: None if it takes it."""
+        """Validate each value against the named schema; None where the value is valid."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"schema": schema, "values": list(values)}) + "\n")
@@ -163,7 +163,7 @@ class Schema:
         return answer
 
     def check(self, envelopes: Sequence[Envelope]) -> None:
-        """Each is taken, alone and as it goes over the wire."""
+        """Assert that each envelope is valid, by itself and as it is sent over the wire."""
         if not envelopes:
             return
         for envelope, problem in zip(envelopes, self.problems("sessionEnvelopeSchema", envelopes), strict=True):
@@ -173,7 +173,7 @@ class Schema:
             assert problem is None, f"{message}: {problem}"
 
 
-# --- what a client makes of it -------------------------------------------------------------------------------
+# --- the reference client's view ----------------------------------------------------------------------------
 
 
 def wire(envelope: Envelope) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def client_of(envelopes: Iterable[Envelope]) -> HappyClient:
 
 
 def assert_balanced(envelopes: Iterable[Envelope]) -> HappyClient:
-    """Nothing came where it may not, and nothing was left open."""
+    """Assert that no envelope arrived out of place and that nothing was left open."""
     client = client_of(envelopes)
     state = client.state
     assert state.strays == []

@@ -1,4 +1,4 @@
-"""Happy clients on a running gateway with the demo agent: what the tests of both forms share."""
+"""Happy clients on a running gateway with the demo agent: helpers for the plain and the encrypted form."""
 
 import asyncio
 import contextlib
@@ -70,8 +70,8 @@ class HappyGateway:
         async with connect(url, additional_headers=headers) as socket:
             yield HappyPeer(socket, client or HappyClient())
 
-    async def post(self, *said: tuple[str, Any]) -> list[dict[str, Any]]:
-        messages = [{"localId": local, "content": content} for local, content in said]
+    async def post(self, *posts: tuple[str, Any]) -> list[dict[str, Any]]:
+        messages = [{"localId": local, "content": content} for local, content in posts]
         answer = await self.http.post(self.url, json={"messages": messages})
         assert answer.status_code == 200, answer.text
         return list(answer.json()["messages"])
@@ -89,7 +89,7 @@ def said(text: str) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def at_home(tmp_path: Path, session: str = "") -> AsyncIterator[HappyGateway]:
-    """A gateway on the data below `tmp_path`, with a new session unless one is named."""
+    """Run a gateway on the data below `tmp_path`, with a new session unless `session` is given."""
     given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo"}
     config = load({"HOME": str(tmp_path)}, given).config
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
@@ -100,20 +100,20 @@ async def at_home(tmp_path: Path, session: str = "") -> AsyncIterator[HappyGatew
             yield HappyGateway(gateway, http, session)
 
 
-async def answer_all(house: HappyGateway, seat: HappyPeer) -> None:
-    """Whatever a person is asked until the turn is over is allowed, over the native protocol."""
+async def answer_all(house: HappyGateway, peer: HappyPeer) -> None:
+    """Allow every permission request over the native protocol until the turn is over."""
     while True:
-        await seat.until(lambda client: waiting(seat) or (client.state.turns and not client.state.open_turn))
-        asked = waiting(seat)
+        await peer.until(lambda client: waiting(peer) or (client.state.turns and not client.state.open_turn))
+        asked = waiting(peer)
         if not asked:
             return
         for request in asked:
             answer = await house.http.post(f"/v1/permissions/{request}", json={"behavior": "allow"})
             assert answer.status_code == 200, answer.text
-        await seat.until(lambda client: not waiting(seat))
+        await peer.until(lambda client: not waiting(peer))
 
 
-def waiting(seat: HappyPeer) -> set[str]:
-    facts = [frame["content"]["ev"].get("permission") for frame in seat.frames]
+def waiting(peer: HappyPeer) -> set[str]:
+    facts = [frame["content"]["ev"].get("permission") for frame in peer.frames]
     settled = {fact["request"] for fact in facts if fact and fact["state"] != "asked"}
     return {fact["request"] for fact in facts if fact} - settled

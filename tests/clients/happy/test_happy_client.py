@@ -1,4 +1,4 @@
-"""The reference client on our envelopes and on old history: what a chat shows, and whose it is."""
+"""The reference client on our envelopes and on old history: what a chat shows, and where each message belongs."""
 
 from typing import Any
 
@@ -90,11 +90,11 @@ def test_every_form_of_a_message_is_read() -> None:
         wire(envelope({"t": "text", "text": "<task-notification>x</task-notification>"})),
     ],
 )
-def test_what_a_chat_does_not_show(message: Any) -> None:
+def test_messages_that_a_chat_hides(message: Any) -> None:
     assert normalise(message) is None
 
 
-def test_what_a_chat_shows() -> None:
+def test_messages_that_a_chat_shows() -> None:
     thinking = shown({"t": "text", "text": "hm", "thinking": True})
     assert thinking is not None
     assert thinking.content == [{"type": "thinking", "thinking": "hm", "parentUUID": None}]
@@ -123,8 +123,8 @@ def test_the_real_schema_takes_three_statuses_and_two_roles(schema: Schema) -> N
     statuses = ("completed", "failed", "cancelled", "canceled", "", None)
     ends = [envelope({"t": "turn-end", "status": status}) for status in statuses]
     assert taken(*ends, envelope({"t": "turn-end"})) == [True, True, True, False, False, False, False]
-    said = [envelope({"t": "text", "text": "x"}, role=role) for role in ("agent", "user", "session")]
-    assert taken(*said) == [True, True, False]
+    by_role = [envelope({"t": "text", "text": "x"}, role=role) for role in ("agent", "user", "session")]
+    assert taken(*by_role) == [True, True, False]
 
 
 def test_notifications_are_stripped_where_they_are_whole() -> None:
@@ -134,11 +134,11 @@ def test_notifications_are_stripped_where_they_are_whole() -> None:
     assert strip_notifications("before <task-notification></task-notification>") != "before "
 
 
-# --- whose it is -------------------------------------------------------------------------------------------------
+# --- where a message belongs ---------------------------------------------------------------------------------
 
 
 @pytest.mark.rules("S001-103", "S001-105", "S001-108")
-def test_what_a_subagent_of_ours_says_stands_under_the_call_that_started_it() -> None:
+def test_a_subagents_messages_are_shown_under_the_call_that_started_it() -> None:
     session = MappedSession().run(
         [
             assistant(call("Agent", "toolu_a", description="A", prompt="go")),
@@ -156,12 +156,12 @@ def test_what_a_subagent_of_ours_says_stands_under_the_call_that_started_it() ->
     assert client.tracer.children == {started: [by_text["go"], by_text["inside"]]}
     assert by_text["outside"] in client.tracer.main
     assert client.tracer.orphans == {}
-    # The call's own id leads to its message too: a message of old history that names it stands there as well.
+    # The call's own id also leads to its message, so a message of old history that names the call is shown there too.
     client.tracer.trace(old("of old", "toolu_a"))
     assert client.tracer.children[started][-1] == "of old"
 
 
-def test_the_subagent_of_a_hidden_task_stands_in_the_chat_itself() -> None:
+def test_the_subagent_of_a_hidden_task_is_shown_in_the_chat_itself() -> None:
     made = told([assistant(call("Task", "toolu_a")), assistant(text("inside"), parent_tool_use_id="toolu_a"), over()])
     client = client_of(made)
     assert client.tracer.children == {}
@@ -169,7 +169,7 @@ def test_the_subagent_of_a_hidden_task_stands_in_the_chat_itself() -> None:
 
 
 def old(name: str, parent: str | None = None, **calls: Any) -> Shown:
-    """A message of old history; with a call, its `id` and `input`."""
+    """Build a message of old history; with a call, its `id` and `input`."""
     content: list[dict[str, Any]] = [{"type": "text", "text": name, "parentUUID": parent}]
     if calls:
         content = [{"type": "tool-call", "name": "Task", "description": "", "parentUUID": parent, **calls}]
@@ -188,7 +188,7 @@ def test_old_history_names_the_call_itself() -> None:
 
 
 @pytest.mark.rules("S001-106")
-def test_old_history_finds_a_root_by_its_prompt_and_what_follows_by_its_parent() -> None:
+def test_old_history_finds_a_root_by_its_prompt_and_later_messages_by_their_parent() -> None:
     tracer = Tracer()
     tracer.trace(old("task", id="toolu_1", input={"prompt": "count"}))
     tracer.trace(old("root", UUID2), uuid=UUID1, prompt="count")
@@ -207,7 +207,7 @@ def test_orphans_of_old_history_wait_for_their_parent() -> None:
     assert tracer.children == {"task": ["root", "early"]}
 
 
-def test_a_parent_that_is_no_uuid_is_not_waited_for() -> None:
+def test_a_parent_that_is_not_a_uuid_is_not_waited_for() -> None:
     tracer = Tracer()
     tracer.trace(old("lone", "c0123456789abcdef0123456"))
     assert tracer.main == ["lone"]
@@ -216,7 +216,7 @@ def test_a_parent_that_is_no_uuid_is_not_waited_for() -> None:
 # --- a client ------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_takes_each_message_once_and_asks_for_what_is_missing() -> None:
+def test_a_client_accepts_each_message_once_and_requests_missing_ones() -> None:
     made = [wire(item) for item in told([assistant(text("a")), assistant(text("b")), over()])]
     client = HappyClient()
     assert client.receive(1, made[0])
@@ -227,7 +227,7 @@ def test_a_client_takes_each_message_once_and_asks_for_what_is_missing() -> None
     assert client.state == client_of(told([assistant(text("a")), assistant(text("b")), over()])).state
 
 
-def test_a_client_notices_what_is_out_of_place() -> None:
+def test_a_client_detects_envelopes_out_of_place() -> None:
     client = HappyClient()
     evs: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"t": "text", "text": "before any turn"}, {}),

@@ -1,4 +1,4 @@
-"""What the seed's converter and queue do, where ours does it: raw records with their chains, and the log's order."""
+"""Behaviour of the seed's converter and queue that ours shares: raw records with their chains, and the log's order."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ def named(number: int) -> str:
 
 
 def chain(showing: ViewRecorder) -> dict[str, tuple[Any, Any]]:
-    """Each record's parent, and the call whose subagent said it, as clients of raw records get them."""
+    """Map each record to its parent and to the call whose subagent sent it, as clients of raw records receive them."""
     shown = (frame for frame in showing.history() if frame["type"] != "result")
     return {frame["uuid"][-1]: (frame["parentUuid"], frame.get("parent_tool_use_id")) for frame in shown}
 
 
 @pytest.mark.rules("S001-083", "S001-084")
-def test_each_subagent_has_a_chain_of_its_own_and_the_main_one_never_runs_through_it() -> None:
+def test_each_subagent_has_a_separate_chain_that_the_main_chain_never_enters() -> None:
     showing = ViewRecorder()
     showing.run(
         [
@@ -47,7 +47,7 @@ def test_each_subagent_has_a_chain_of_its_own_and_the_main_one_never_runs_throug
 
 @pytest.mark.rules("S001-130", "S001-131")
 def test_a_new_process_goes_on_with_the_sessions_chain_and_another_session_begins_its_own() -> None:
-    """Both at once, in one view: neither continues from the other's records."""
+    """Both run at once in one view: neither continues from the other's records."""
     view = MyLifeDbProjection()
     showing, other = ViewRecorder(), ViewRecorder()
     showing.fold, other.fold = view.fold(SESSION), view.fold(OTHER)
@@ -60,8 +60,8 @@ def test_a_new_process_goes_on_with_the_sessions_chain_and_another_session_begin
 
 
 @pytest.mark.rules("S001-126", "S001-132")
-def test_no_call_is_held_back_so_none_is_overtaken() -> None:
-    """A call is told with its own record, in the main thread and in a sidechain: nothing needs to release it."""
+def test_calls_are_never_held_back_or_overtaken() -> None:
+    """A call is emitted with its own record, in the main thread and in a sidechain: nothing needs to release it."""
     session = MappedSession().run([prompt("go", named(1))])
     assert kinds(session.add(assistant(call("Bash", "main"), uuid=named(2)))) == ["turn-start", "tool-call-start"]
     session.add(assistant(call("Task", "t1"), uuid=named(3)))
@@ -71,9 +71,9 @@ def test_no_call_is_held_back_so_none_is_overtaken() -> None:
 
 
 @pytest.mark.rules("S001-016")
-def test_every_message_of_the_agent_is_in_the_log_and_a_result_is_no_message() -> None:
-    """In every recording of the wire. What the agent only repeats is there already; a `result` ends things and may say
-    why, and what the agent said in it is not said again."""
+def test_every_message_of_the_agent_is_in_the_log_and_a_result_is_not_a_message() -> None:
+    """Over every recording of the wire. Repeated messages are in the log already; a `result` ends a turn and may give
+    the reason, and text that the agent has already sent is not emitted again."""
     for case in (case for case in cases() if "transcript" not in case):
         session = MappedSession()
         uuids = set()
@@ -94,7 +94,7 @@ SAYING = {"user", "assistant", "system", "summary"}
 
 @pytest.mark.rules("S001-089")
 def test_rows_of_other_kinds_never_become_envelopes() -> None:
-    """Every type of row in the recorded transcripts, and a few that no version has written yet."""
+    """Covers every type of row in the recorded transcripts, and a few that no version has written yet."""
     seen = set()
     for case in (case for case in cases() if "transcript" in case):
         session = MappedSession()

@@ -1,7 +1,8 @@
-"""Envelopes by case: tests/golden/happy/<case>/in.jsonl (as the interpreter's cases) gives out.jsonl, byte for byte.
+"""Envelopes by case: tests/golden/happy/<case>/in.jsonl (format of the interpreter's cases) gives out.jsonl, byte for
+byte.
 
-FAIRLEAD_WRITE=1 writes the outputs anew; then read the difference. `example-1` to `-5` are the examples of the
-protocol's own description; what ours has more of is said in docs/reference/happy.md.
+FAIRLEAD_WRITE=1 rewrites the outputs; then read the difference. `example-1` to `-5` are the examples of the protocol's
+own description; docs/reference/happy.md lists what our output adds.
 """
 
 import json
@@ -25,13 +26,13 @@ def given(case: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / "in.jsonl").read_text().splitlines()]
 
 
-def told(case: str) -> MappedSession:
+def mapped(case: str) -> MappedSession:
     return MappedSession().run(given(case))
 
 
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
 def test_a_case_comes_out_as_written(case: str) -> None:
-    session = told(case)
+    session = mapped(case)
     lines = b"".join(row.data + b"\n" for row in session.rows)
     if os.environ.get("FAIRLEAD_WRITE"):
         (CASES / case / "out.jsonl").write_bytes(lines)
@@ -44,7 +45,7 @@ def test_a_case_comes_out_as_written(case: str) -> None:
 )
 @pytest.mark.rules("S001-005", "S001-009", "S001-064", "S001-065", "S001-100")
 def test_example_1_a_turn_without_subagents() -> None:
-    envelopes = told("example-1").envelopes
+    envelopes = mapped("example-1").envelopes
     assert bare(envelopes) == [
         ("agent", None, {"t": "turn-start"}),
         ("agent", None, {"t": "text", "text": "I will inspect auth files."}),
@@ -69,7 +70,7 @@ def test_example_1_a_turn_without_subagents() -> None:
 @pytest.mark.rules("S001-028", "S001-050", "S001-066", "S001-067", "S001-090", "S001-092", "S001-093", "S001-094")
 @pytest.mark.rules("S001-027", "S001-031", "S001-032", "S001-038", "S001-051")
 def test_example_2_a_subagent_speaks_in_the_turn_of_the_main_thread() -> None:
-    envelopes = told("example-2").envelopes
+    envelopes = mapped("example-2").envelopes
     assert bare(envelopes) == [
         ("agent", None, {"t": "turn-start"}),
         ("agent", TASK, {"t": "start", "title": "Find the files"}),
@@ -99,7 +100,7 @@ def test_example_3_a_child_that_comes_before_its_call_waits_for_it() -> None:
 
 
 @pytest.mark.rules("S001-075", "S001-076", "S001-111")
-def test_example_4_a_row_that_is_read_again_after_a_restart_is_told_once() -> None:
+def test_example_4_a_row_read_again_after_a_restart_is_emitted_once() -> None:
     first, again, _ = given("example-4")
     session = MappedSession()
     assert kinds(session.add(first)) == ["turn-start", "text"]
@@ -114,7 +115,7 @@ def test_example_4_a_row_that_is_read_again_after_a_restart_is_told_once() -> No
 @pytest.mark.rules("S001-077", "S001-078", "S001-079", "S001-080", "S001-081", "S001-082", "S001-086")
 @pytest.mark.rules("S001-022", "S001-128", "S001-133")
 def test_example_5_an_abort_ends_the_calls_then_the_subagents_then_the_turn() -> None:
-    envelopes = told("example-5").envelopes
+    envelopes = mapped("example-5").envelopes
     interrupted = {"result": "[Request interrupted by user for tool use]", "isError": True}
     assert bare(envelopes)[-3:] == [
         ("agent", TASK, {"t": "tool-call-end", "call": "toolu_sc_1", **interrupted}),
@@ -122,12 +123,12 @@ def test_example_5_an_abort_ends_the_calls_then_the_subagents_then_the_turn() ->
         ("agent", None, {"t": "turn-end", "status": "cancelled"}),
     ]
     assert len({envelope["turn"] for envelope in envelopes}) == 1
-    assert bare(told("example-5-told-by-the-cli").envelopes) == bare(envelopes)
+    assert bare(mapped("example-5-told-by-the-cli").envelopes) == bare(envelopes)
 
 
 @pytest.mark.rules("S001-027", "S001-032", "S001-061")
-def test_an_agent_is_a_call_too_and_names_its_subagent() -> None:
-    envelopes = told("agent-visible").envelopes
+def test_an_agent_tool_use_is_also_a_call_and_names_its_subagent() -> None:
+    envelopes = mapped("agent-visible").envelopes
     started = envelopes[1]["ev"]
     subagent = started["args"].pop("sessionSubagent")
     assert started["args"] == {"description": "Inspect translations", "prompt": "Look at them", "mode": "plan"}
@@ -140,8 +141,8 @@ def test_an_agent_is_a_call_too_and_names_its_subagent() -> None:
 
 
 @pytest.mark.rules("S001-095")
-def test_a_task_that_nobody_saw_at_work_is_told_all_the_same() -> None:
-    envelopes = told("task-without-children").envelopes
+def test_a_task_without_recorded_work_is_still_emitted() -> None:
+    envelopes = mapped("task-without-children").envelopes
     mine = [item for item in envelopes if item.get("subagent")]
     assert bare(mine) == [
         ("agent", TASK, {"t": "start", "title": "A job"}),
@@ -151,7 +152,7 @@ def test_a_task_that_nobody_saw_at_work_is_told_all_the_same() -> None:
 
 
 def test_a_subagent_of_a_subagent_stops_at_its_own_result() -> None:
-    envelopes = told("nested").envelopes
+    envelopes = mapped("nested").envelopes
     outer, inner = (item["subagent"] for item in envelopes if item["ev"]["t"] == "start")
     stops = [item["subagent"] for item in envelopes if item["ev"]["t"] == "stop"]
     assert stops == [inner, outer]
@@ -161,8 +162,8 @@ def test_a_subagent_of_a_subagent_stops_at_its_own_result() -> None:
 
 
 @pytest.mark.rules("S001-031", "S001-135")
-def test_a_background_subagent_goes_on_in_a_turn_of_its_own_and_keeps_its_name() -> None:
-    envelopes = told("background").envelopes
+def test_a_background_subagent_continues_in_a_separate_turn_and_keeps_its_name() -> None:
+    envelopes = mapped("background").envelopes
     assert [(item["ev"]["t"], item.get("subagent") is not None) for item in envelopes] == [
         ("text", False),
         ("turn-start", False),
@@ -182,10 +183,10 @@ def test_a_background_subagent_goes_on_in_a_turn_of_its_own_and_keeps_its_name()
 
 
 @pytest.mark.rules("S001-011", "S001-033", "S001-035", "S001-043")
-def test_what_a_program_says_in_a_users_name_is_no_users_text() -> None:
-    envelopes = told("local-commands").envelopes
-    said = [item["ev"]["text"] for item in envelopes if item["role"] == "user"]
-    assert said == ["And now?", "Go on"]
+def test_program_output_in_a_user_record_is_not_user_text() -> None:
+    envelopes = mapped("local-commands").envelopes
+    texts = [item["ev"]["text"] for item in envelopes if item["role"] == "user"]
+    assert texts == ["And now?", "Go on"]
     services = [item["ev"]["text"] for item in envelopes if item["ev"]["t"] == "service"]
     assert services == ["/cost", "Total: 1 $"]
     statuses = [item["ev"]["status"] for item in envelopes if item["ev"]["t"] == "turn-end"]
@@ -193,27 +194,27 @@ def test_what_a_program_says_in_a_users_name_is_no_users_text() -> None:
 
 
 @pytest.mark.parametrize("way", ["transcript", "wire"])
-def test_words_beside_a_tools_result_are_the_agents_in_its_turn(way: str) -> None:
-    envelopes = told(f"beside-a-result-{way}").envelopes
-    said = next(one for one in envelopes if one["ev"].get("text") == "The tool also said this.")
+def test_text_next_to_a_tool_result_belongs_to_the_agent_and_its_turn(way: str) -> None:
+    envelopes = mapped(f"beside-a-result-{way}").envelopes
+    sent = next(one for one in envelopes if one["ev"].get("text") == "The tool also said this.")
     ends = [one for one in envelopes if one["ev"]["t"] == "turn-end"]
-    assert (said["role"], said["turn"]) == ("agent", ends[0]["turn"]) and len(ends) == 1
+    assert (sent["role"], sent["turn"]) == ("agent", ends[0]["turn"]) and len(ends) == 1
     assert "Tool loaded." not in json.dumps(envelopes), "what a search for tools says to the model is nothing to tell"
 
 
-def test_the_shell_mode_of_the_cli_is_told_as_service_without_its_tags() -> None:
-    envelopes = told("shell-mode").envelopes
+def test_the_shell_mode_of_the_cli_becomes_service_messages_without_tags() -> None:
+    envelopes = mapped("shell-mode").envelopes
     assert [one["ev"]["text"] for one in envelopes if one["ev"]["t"] == "service"] == ["! ls -la", "a.txt\nb.txt"]
     assert [one["ev"]["text"] for one in envelopes if one["role"] == "user"] == ["And now?"]
 
 
-def test_an_assistants_summary_of_a_compaction_is_not_told() -> None:
-    assert "A summary of all this." not in json.dumps(told("compact-summary-of-the-assistant").envelopes)
+def test_an_assistants_summary_of_a_compaction_is_not_emitted() -> None:
+    assert "A summary of all this." not in json.dumps(mapped("compact-summary-of-the-assistant").envelopes)
 
 
-def test_the_only_task_that_waits_takes_a_first_row_in_other_words() -> None:
-    """Only when nothing more can come: until then the row may belong to a call that was not read yet."""
-    envelopes = told("task-in-other-words").envelopes
+def test_the_only_waiting_task_accepts_a_first_row_with_a_different_prompt() -> None:
+    """Only at the end of the input: until then the row may belong to a call that was not read yet."""
+    envelopes = mapped("task-in-other-words").envelopes
     inside = [one["ev"].get("text") for one in envelopes if one.get("subagent") == TASK and one["ev"]["t"] == "text"]
     assert inside == ["Search the docs", "Search all of the docs, please", "Found it."]
     assert [one["ev"]["text"] for one in envelopes if one["role"] == "user"] == ["go"]

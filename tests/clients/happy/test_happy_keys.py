@@ -1,4 +1,4 @@
-"""Sessions with a key on a running gateway, and the images of messages, open and sealed."""
+"""Sessions with a key on a running gateway, and images of messages, plain and encrypted."""
 
 import asyncio
 import base64
@@ -24,23 +24,23 @@ PIXEL = base64.b64encode(b"\x89PNG picture").decode()
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.scheme)
-async def test_a_session_with_a_key_is_told_and_posted_to_sealed(
+async def test_a_session_with_a_key_sends_and_accepts_encrypted_messages(
     house: HappyGateway, schema: Schema, key: SessionKey
 ) -> None:
     url = f"/v3/sessions/{house.session}/key"
     given = {"scheme": key.scheme, "key": base64.b64encode(key.key).decode()}
     answer = await house.http.put(url, json=given)
     assert answer.json() == {"scheme": key.scheme}
-    async with house.seat() as seat:
+    async with house.seat() as peer:
         local = str(uuid.uuid4())
         await house.post((local, seal(key, json.dumps(said("SCRIPT:text secret")).encode())))
-        resumed = json.loads(await seat.socket.recv())
+        resumed = json.loads(await peer.socket.recv())
         assert resumed["type"] == "resumed"
         frames: list[dict[str, Any]] = []
         client = HappyClient()
         async with asyncio.timeout(PATIENCE):
             while not over(client):
-                text = await seat.socket.recv()
+                text = await peer.socket.recv()
                 assert "secret" not in str(text)
                 frames.append(json.loads(text))
                 assert client.receive(frames[-1]["seq"], unseal(key, frames[-1]["content"]["c"]))
@@ -57,7 +57,7 @@ async def test_a_session_with_a_key_is_told_and_posted_to_sealed(
     assert (await house.page())["messages"][0]["content"]["t"] == "plain"
 
 
-async def test_a_key_is_an_admins_to_set_and_32_bytes(house: HappyGateway) -> None:
+async def test_only_an_admin_sets_a_key_and_it_has_32_bytes(house: HappyGateway) -> None:
     url = f"/v3/sessions/{house.session}/key"
     for bad in ({"scheme": "legacy", "key": "AAAA"}, {"scheme": "legacy", "key": "?"}, {"scheme": "x", "key": "AAAA"}):
         assert (await house.http.put(url, json=bad)).status_code == 400
@@ -83,13 +83,13 @@ async def test_a_deleted_session_leaves_no_key_behind(house: HappyGateway, tmp_p
     assert kept() == 0
 
 
-async def test_an_image_is_a_file_that_its_ref_gives(house: HappyGateway) -> None:
+async def test_an_image_is_a_file_served_by_its_ref(house: HappyGateway) -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
     content = [picture, {"type": "text", "text": "SCRIPT:text seen"}]
     await house.http.post(f"/v1/sessions/{house.session}/messages", json={"content": content})
-    async with house.seat() as seat:
-        await seat.turn_over()
-    file = seat.frames[0]["content"]["ev"]
+    async with house.seat() as peer:
+        await peer.turn_over()
+    file = peer.frames[0]["content"]["ev"]
     assert (file["t"], file["mimeType"], file["size"]) == ("file", "image/png", len(b"\x89PNG picture"))
     files = f"/v3/sessions/{house.session}/files"
     got = await house.http.get(f"{files}/{file['ref']}")

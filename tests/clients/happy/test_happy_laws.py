@@ -1,4 +1,4 @@
-"""Laws of the envelopes: whatever comes in whatever order, all is balanced; and a cut and a resume change nothing."""
+"""Laws of the envelopes: any input in any order gives balanced envelopes; and a cut and a resume change nothing."""
 
 import random
 from typing import Any
@@ -29,8 +29,8 @@ from fairlead.testing.happy_client import HappyClient
 
 
 class Play:
-    """A session that nobody would write: subagents inside subagents, words before their call, results in any order or
-    never, background work, interrupts, crashes and steering at any moment."""
+    """A generated, unlikely session: subagents inside subagents, text before its call, results in any order or missing,
+    background work, interrupts, crashes and steering at any moment."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -130,7 +130,7 @@ def test_turns_calls_and_subagents_are_balanced_whatever_happens(made: list[Inpu
     assert_balanced(session.envelopes)
     ids = [envelope["id"] for envelope in session.envelopes]
     assert len(set(ids)) == len(ids)
-    # Nothing that was said is left out, and nothing is said twice.
+    # No text is left out, and no text is emitted twice.
     threads = {
         block["text"]: one["agent"].get("parent_tool_use_id", "")
         for one in made
@@ -138,10 +138,10 @@ def test_turns_calls_and_subagents_are_balanced_whatever_happens(made: list[Inpu
         if isinstance(block, dict) and block.get("type") == "text"
     }
     given_words = list(threads)
-    said = [item["ev"]["text"] for item in session.envelopes if item["ev"]["t"] == "text" and "claudeUuid" in item]
-    agents = [words for words in said if not words.startswith("prompt") and words != "hm"]
+    texts = [item["ev"]["text"] for item in session.envelopes if item["ev"]["t"] == "text" and "claudeUuid" in item]
+    agents = [words for words in texts if not words.startswith("prompt") and words != "hm"]
     assert sorted(agents) == sorted(given_words)
-    # Each thread's words come in its own order, those that had to wait for their call included.
+    # The text of each thread keeps its order, including text that had to wait for its call.
     for thread in {threads[words] for words in given_words}:
         assert [words for words in agents if threads[words] == thread] == [
             words for words in given_words if threads[words] == thread
@@ -153,8 +153,8 @@ def rows(fold: HappyReducer, entries: list[Entry]) -> list[bytes]:
 
 
 def check_law(session: MappedSession, cuts: list[int]) -> None:
-    """A fold that is stopped anywhere and goes on from its memory makes the same rows; so does one over the log as it
-    is read later, without the deltas; and a client that was away holds what one holds that never was."""
+    """A reducer that is stopped anywhere and continues from its memory makes the same rows; so does a reducer over the
+    log as it is read later, without the deltas; and a client that was away holds the same as one that never was."""
     whole = [row.data for row in session.rows]
     later = [entry for entry in session.entries if not entry.kind.endswith(".delta")]
     assert rows(HappyReducer(SESSION), later) == whole
@@ -192,8 +192,8 @@ def test_any_cut_of_any_session(made: list[Input], data: st.DataObject) -> None:
 
 @given(plays)
 @settings(deadline=None, max_examples=40)
-def test_what_is_remembered_stays_small(made: list[Input]) -> None:
-    """Whatever is of a turn goes with it: after an exit nothing is open that could grow."""
+def test_the_mappers_memory_stays_small(made: list[Input]) -> None:
+    """The state of a turn is dropped with the turn: after an exit nothing that could grow is left open."""
     session = MappedSession().run(made)
     held = len(session.fold.snapshot())
     again = MappedSession()

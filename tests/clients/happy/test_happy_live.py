@@ -17,28 +17,28 @@ from patience import PATIENCE
 @pytest.mark.rules("S001-001", "S001-003", "S001-019", "S001-124", "S001-143")
 async def test_a_posted_message_and_its_answer_come_on_the_socket(house: HappyGateway, schema: Schema) -> None:
     local = str(uuid.uuid4())
-    async with house.seat() as seat:
+    async with house.seat() as peer:
         await house.post((local, said("SCRIPT:text hello")))
-        await seat.turn_over()
-    assert seat.resumed["verdict"] == "ok"
-    assert [frame["role"] for frame in seat.frames] == ["session"] * len(seat.frames)
-    assert all("type" not in frame["content"] and "ev" in frame["content"] for frame in seat.frames), "envelopes, bare"
-    assert schema.problems("SessionProtocolMessageSchema", seat.frames) == [None] * len(seat.frames)
-    assert [frame["meta"]["seq"] for frame in seat.frames] == list(range(1, len(seat.frames) + 1))
-    assert seat.frames[0]["content"]["ev"] == {"t": "text", "text": "SCRIPT:text hello"}
-    assert over(seat.client) == ["completed"]
-    assert seat.client.state.strays == []
+        await peer.turn_over()
+    assert peer.resumed["verdict"] == "ok"
+    assert [frame["role"] for frame in peer.frames] == ["session"] * len(peer.frames)
+    assert all("type" not in frame["content"] and "ev" in frame["content"] for frame in peer.frames), "envelopes, bare"
+    assert schema.problems("SessionProtocolMessageSchema", peer.frames) == [None] * len(peer.frames)
+    assert [frame["meta"]["seq"] for frame in peer.frames] == list(range(1, len(peer.frames) + 1))
+    assert peer.frames[0]["content"]["ev"] == {"t": "text", "text": "SCRIPT:text hello"}
+    assert over(peer.client) == ["completed"]
+    assert peer.client.state.strays == []
     page = await house.page()
-    assert [message["content"]["c"]["content"] for message in page["messages"]] == [f["content"] for f in seat.frames]
+    assert [message["content"]["c"]["content"] for message in page["messages"]] == [f["content"] for f in peer.frames]
     answer = await house.http.get(house.url)
-    assert answer.headers["fairlead-log-id"] == seat.resumed["log_id"]
-    assert answer.headers["fairlead-head"] == str(len(seat.frames))
+    assert answer.headers["fairlead-log-id"] == peer.resumed["log_id"]
+    assert answer.headers["fairlead-head"] == str(len(peer.frames))
     assert page["messages"][0]["localId"] == local
     assert {message["localId"] for message in page["messages"][1:]} == {None}
     assert page["hasMore"] is False
 
 
-async def test_nobody_comes_in_without_a_token_or_to_a_session_that_is_not_there(house: HappyGateway) -> None:
+async def test_a_missing_token_or_an_unknown_session_is_refused(house: HappyGateway) -> None:
     cases: list[tuple[str, str, str | None, int]] = [
         ("", "", "", 401),
         ("", "", "wrong", 401),
@@ -50,35 +50,35 @@ async def test_nobody_comes_in_without_a_token_or_to_a_session_that_is_not_there
             async with house.seat(query, session=session, token=token):
                 pass
         assert refused.value.response.status_code == status
-    async with house.seat(f"?token={house.gateway.token}", token="") as seat:
-        assert json.loads(await seat.socket.recv())["type"] == "resumed"
+    async with house.seat(f"?token={house.gateway.token}", token="") as peer:
+        assert json.loads(await peer.socket.recv())["type"] == "resumed"
     assert (await house.http.get(f"/v3/sessions/{UNKNOWN}/messages")).status_code == 404
 
 
-async def test_a_local_id_is_taken_once_however_often_it_is_posted(house: HappyGateway) -> None:
+async def test_a_local_id_is_accepted_once_however_often_it_is_posted(house: HappyGateway) -> None:
     local = "no uuid, but mine"
     first = await house.post((local, said("SCRIPT:text once")))
     again = await house.post((local, said("SCRIPT:text once")), (local, said("SCRIPT:text once")))
     assert [message["id"] for message in again] == [first[0]["id"]] * 2
     assert [message["localId"] for message in again] == [local] * 2
-    async with house.seat() as seat:
-        await seat.turn_over()
-    assert words(seat.client).count("SCRIPT:text once") == 1
+    async with house.seat() as peer:
+        await peer.turn_over()
+    assert words(peer.client).count("SCRIPT:text once") == 1
     (known,) = await house.post((local, said("SCRIPT:text once")))
     assert known["seq"] == 1
     assert known["createdAt"] > 0
 
 
-async def test_a_message_that_waits_has_no_place_yet(house: HappyGateway) -> None:
-    async with house.seat() as seat:
+async def test_a_queued_message_has_no_seq_yet(house: HappyGateway) -> None:
+    async with house.seat() as peer:
         await house.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
-        await seat.until(lambda _: waiting(seat))
+        await peer.until(lambda _: waiting(peer))
         (queued,) = await house.post((str(uuid.uuid4()), said("SCRIPT:text second")))
         assert queued["seq"] == 0
         assert queued["createdAt"] > 0
-        await answer_all(house, seat)
-        await seat.turn_over()
-    assert over(seat.client) == ["completed", "completed"]
+        await answer_all(house, peer)
+        await peer.turn_over()
+    assert over(peer.client) == ["completed", "completed"]
     (message,) = [message for message in (await house.page())["messages"] if message["id"] == queued["id"]]
     assert message["content"]["c"]["content"]["ev"]["text"] == "SCRIPT:text second"
 
@@ -96,7 +96,7 @@ REFUSED: list[Any] = [
 ]
 
 
-async def test_what_cannot_be_posted_is_refused_whole(house: HappyGateway) -> None:
+async def test_an_invalid_post_is_rejected_as_a_whole(house: HappyGateway) -> None:
     for body in REFUSED:
         answer = await house.http.post(house.url, json=body)
         assert answer.status_code == 400, body
@@ -105,10 +105,10 @@ async def test_what_cannot_be_posted_is_refused_whole(house: HappyGateway) -> No
 
 async def test_pages_go_both_ways(house: HappyGateway) -> None:
     for number in range(3):
-        async with house.seat() as seat:
+        async with house.seat() as peer:
             await house.post((str(uuid.uuid4()), said(f"SCRIPT:text number {number}")))
             for _ in range(number + 1):
-                await seat.turn_over()
+                await peer.turn_over()
     every = (await house.page("?limit=500"))["messages"]
     forwards: list[Any] = []
     while True:
@@ -126,18 +126,18 @@ async def test_pages_go_both_ways(house: HappyGateway) -> None:
     assert backwards == every[::-1]
     assert await house.page(f"?after_seq={len(every)}") == {"messages": [], "hasMore": False}
     assert await house.page("?before_seq=1") == {"messages": [], "hasMore": False}
-    # Number.MAX_SAFE_INTEGER: how Happy's own clients ask for the newest.
+    # Number.MAX_SAFE_INTEGER: Happy's own clients request the newest messages with it.
     assert (await house.page(f"?before_seq={2**53 - 1}&limit=1"))["messages"] == every[-1:]
     for query in ("?after_seq=1&before_seq=5", "?limit=501", "?limit=0", "?after_seq=-1", "?before_seq=0"):
         assert (await house.http.get(house.url + query)).status_code == 400
 
 
-async def test_a_client_that_was_away_misses_nothing_and_gets_nothing_twice(house: HappyGateway) -> None:
-    async with house.seat() as always, house.seat() as seat:
+async def test_a_returning_client_misses_nothing_and_receives_nothing_twice(house: HappyGateway) -> None:
+    async with house.seat() as always, house.seat() as peer:
         await house.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
-        await seat.until(lambda client: client.state.open_turn)
-        client = seat.client
-        await seat.socket.close()
+        await peer.until(lambda client: client.state.open_turn)
+        client = peer.client
+        await peer.socket.close()
         await always.until(lambda _: waiting(always))
         await answer_all(house, always)
         async with house.seat(f"?after_seq={client.state.last_seq}", client) as again:
@@ -156,16 +156,16 @@ async def test_a_client_that_was_away_misses_nothing_and_gets_nothing_twice(hous
 
 
 @pytest.mark.rules("S001-137", "S001-143")
-async def test_a_restart_of_the_gateway_tells_nothing_twice_and_goes_on_counting(tmp_path: Path) -> None:
-    async with at_home(tmp_path) as house, house.seat() as seat:
+async def test_a_gateway_restart_emits_nothing_twice_and_continues_the_numbering(tmp_path: Path) -> None:
+    async with at_home(tmp_path) as house, house.seat() as peer:
         await house.post((str(uuid.uuid4()), said("SCRIPT:text before")))
-        await seat.turn_over()
+        await peer.turn_over()
         await house.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
-        await seat.until(lambda _: waiting(seat))
+        await peer.until(lambda _: waiting(peer))
         before = (await house.page())["messages"]
     async with (
         at_home(tmp_path, house.session) as house,
-        house.seat(f"?after_seq={seat.client.state.last_seq}&log_id={seat.resumed['log_id']}", seat.client) as again,
+        house.seat(f"?after_seq={peer.client.state.last_seq}&log_id={peer.resumed['log_id']}", peer.client) as again,
     ):
         await again.turn_over()
         assert again.resumed["verdict"] == "ok"
@@ -181,14 +181,16 @@ async def test_a_restart_of_the_gateway_tells_nothing_twice_and_goes_on_counting
     assert words(again.client).count("SCRIPT:write made.txt") == 1
 
 
-async def test_a_permission_is_told_as_service_and_answered_elsewhere(house: HappyGateway, tmp_path: Path) -> None:
-    async with house.seat() as seat:
+async def test_a_permission_is_a_service_message_and_is_answered_over_another_protocol(
+    house: HappyGateway, tmp_path: Path
+) -> None:
+    async with house.seat() as peer:
         await house.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
-        await seat.until(lambda _: waiting(seat))
-        await answer_all(house, seat)
-    states = [f["content"]["ev"]["permission"]["state"] for f in seat.frames if "permission" in f["content"]["ev"]]
+        await peer.until(lambda _: waiting(peer))
+        await answer_all(house, peer)
+    states = [f["content"]["ev"]["permission"]["state"] for f in peer.frames if "permission" in f["content"]["ev"]]
     assert states == ["asked", "allowed"]
-    kinds = [frame["content"]["ev"]["t"] for frame in seat.frames]
+    kinds = [frame["content"]["ev"]["t"] for frame in peer.frames]
     assert kinds.index("tool-call-start") < kinds.index("service") < kinds.index("tool-call-end")
     assert (tmp_path / "made.txt").exists()
 
@@ -205,7 +207,7 @@ FOUND = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 
 
 @pytest.mark.rules("S001-008", "S001-010", "S001-043", "S001-044")
-async def test_a_transcript_that_grows_is_heard_on_the_socket_and_its_summary_is_the_title(
+async def test_a_growing_transcript_reaches_the_socket_and_its_summary_is_the_title(
     house: HappyGateway, tmp_path: Path
 ) -> None:
     folder = tmp_path / ".claude" / "projects" / "-somewhere"
@@ -215,17 +217,17 @@ async def test_a_transcript_that_grows_is_heard_on_the_socket_and_its_summary_is
     async with asyncio.timeout(PATIENCE):
         while (await house.http.get(f"/v1/sessions/{FOUND}")).status_code != 200:
             await asyncio.sleep(0.02)
-    async with house.seat(session=FOUND) as seat:
-        await seat.until(lambda client: "an answer" in words(client))
+    async with house.seat(session=FOUND) as peer:
+        await peer.until(lambda client: "an answer" in words(client))
         with file.open("a") as more:
             more.write(row("user", "second", 3, tmp_path))
             more.write(json.dumps({"type": "summary", "summary": "What it is about", "leafUuid": "x"}) + "\n")
             more.write(row("assistant", "another", 4, tmp_path))
-        await seat.until(lambda client: "another" in words(client))
-        assert words(seat.client) == ["first", "an answer", "second", "another"]
-        assert seat.frames[0]["content"]["time"] // 1000 == 1767323041, "the row's own time"
+        await peer.until(lambda client: "another" in words(client))
+        assert words(peer.client) == ["first", "an answer", "second", "another"]
+        assert peer.frames[0]["content"]["time"] // 1000 == 1767323041, "the row's own time"
         kept = (await house.http.get(f"/v3/sessions/{FOUND}/messages")).json()["messages"]
-        sent = [frame["content"] for frame in seat.frames]
+        sent = [frame["content"] for frame in peer.frames]
         assert [message["content"]["c"]["content"] for message in kept][: len(sent)] == sent, "each envelope, in order"
     listed = (await house.http.get("/v1/sessions")).json()["sessions"]
     assert [one["title"] for one in listed if one["session"] == FOUND] == ["What it is about"]

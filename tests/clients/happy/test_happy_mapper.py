@@ -1,4 +1,4 @@
-"""The mapper's rules one by one: what users and the agent say, calls and their titles, usage."""
+"""The mapper's rules one by one: messages of users and of the agent, calls and their titles, usage."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_a_users_text_is_one_envelope_without_a_turn() -> None:
     assert envelope["claudeUuid"] == P1
 
 
-def test_each_text_of_a_users_blocks_is_told_and_images_go_before_them() -> None:
+def test_each_text_block_of_a_user_is_emitted_after_the_images() -> None:
     session = MappedSession()
     picture = ImageBlock({"type": "base64", "media_type": "image/png", "data": "AAAA"})
     content = (TextBlock("see"), picture, TextBlock("  "), TextBlock("this"))
@@ -54,8 +54,8 @@ def test_each_text_of_a_users_blocks_is_told_and_images_go_before_them() -> None
     assert all("turn" not in envelope for envelope in made)
 
 
-def test_a_message_that_was_typed_into_a_terminal_keeps_both_its_names() -> None:
-    """The id under which it was sent names its envelope; the agent's own record has another."""
+def test_a_message_typed_into_a_terminal_keeps_both_ids() -> None:
+    """The id under which the message was sent names its envelope; the agent's own record has another id."""
     typed = ev.UserMessage(
         id=EventId(f"{A1}/0/user.message"), message=MessageId(P1), content=(TextBlock("x"),), record=A1
     )
@@ -79,14 +79,14 @@ def test_a_users_text_closes_the_open_turn_as_completed(stop: str) -> None:
 
 
 @pytest.mark.rules("S001-046")
-def test_a_prompt_opens_no_turn_until_the_agent_puts_something_out() -> None:
+def test_a_prompt_opens_no_turn_until_the_agent_emits_output() -> None:
     session = MappedSession().run([prompt("hello", P1)])
     assert session.add({"agent": {"type": "system", "subtype": "init", "session_id": SESSION}}) == []
     assert kinds(session.add(assistant(text("hi")))) == ["turn-start", "text"]
 
 
 @pytest.mark.rules("S001-035")
-def test_what_is_meta_gives_nothing() -> None:
+def test_meta_records_give_no_envelope() -> None:
     session = MappedSession().run([prompt("hello", P1), assistant(text("hi"))])
     assert session.add(user("a skill's text", isMeta=True, isSynthetic=True)) == []
     assert session.add(user([text("and its blocks")], isSynthetic=True)) == []
@@ -103,7 +103,7 @@ def test_a_summary_and_a_compact_summary_give_nothing_and_leave_the_turn() -> No
     assert still["turn"] == session.envelopes[1]["turn"]
 
 
-# --- what the agent says -------------------------------------------------------------------------------------------
+# --- messages of the agent -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.rules("S001-003", "S001-024", "S001-025", "S001-045", "S001-047")
@@ -143,7 +143,7 @@ def test_string_content_is_text() -> None:
 
 
 @pytest.mark.rules("S001-024")
-def test_a_block_that_is_repeated_under_its_message_is_told_once() -> None:
+def test_a_repeated_block_of_a_message_is_emitted_once() -> None:
     message = {"id": "msg_1"}
     session = MappedSession().run([assistant(text("one"), uuid=A1, message=message, apiBlockIndex=0)])
     assert session.add(assistant(text("one"), uuid=A2, message=message, apiBlockIndex=0)) == []
@@ -167,7 +167,7 @@ def test_usage_is_on_the_last_envelope_of_its_record() -> None:
 
 
 def test_a_synthetic_error_has_its_usage_without_a_tier_and_fails_the_turn() -> None:
-    """`service_tier: null` would be refused; a tier that is one is kept."""
+    """The schema rejects `service_tier: null`; a valid tier is kept."""
     failed = assistant(
         text("API Error: 529"), message=usage(service_tier=None), error="overloaded", isApiErrorMessage=True
     )
@@ -185,21 +185,21 @@ def test_a_usage_that_cannot_be_read_is_left_out(wrong: Any) -> None:
     assert "usage" not in envelope
 
 
-def test_a_models_window_is_told_after_its_first_result_to_that_model_alone() -> None:
-    def said(model: str) -> Any:
+def test_a_models_context_window_is_sent_after_its_first_result_for_that_model_only() -> None:
+    def from_model(model: str) -> Any:
         return assistant(text("x"), message={"model": model, **usage()})
 
     def window(made: list[dict[str, Any]]) -> Any:
         return made[-1]["usage"].get("context_window")
 
     session = MappedSession()
-    assert window(session.add(said("opus"))) is None
+    assert window(session.add(from_model("opus"))) is None
     facts = {"inputTokens": 1, "outputTokens": 1}
     models = {"opus": {**facts, "contextWindow": 200000}, "haiku": {**facts, "contextWindow": 0}}
     session.add(over(modelUsage=models))
-    assert window(session.add(said("opus"))) == 200000
-    assert window(session.add(said("haiku"))) is None
-    assert window(session.add(said("sonnet"))) is None
+    assert window(session.add(from_model("opus"))) == 200000
+    assert window(session.add(from_model("haiku"))) is None
+    assert window(session.add(from_model("sonnet"))) is None
 
 
 # --- calls ---------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_a_calls_title_is_its_description() -> None:
     assert title_of("Bash", {"description": " List "}) == " List "
     assert title_of("Bash", {"description": "x" * 80}) == "x" * 80
     assert title_of("Bash", {"description": "x" * 81}) == "x" * 77 + "..."
-    # Two units each in UTF-16: the 77th unit would be half of one.
+    # Each character takes two UTF-16 units: the 77th unit would be half of one.
     assert title_of("Bash", {"description": "👋" * 41}) == "👋" * 38 + "..."
     assert title_of("Bash", {"description": "👋" * 40}) == "👋" * 40
 
@@ -239,7 +239,7 @@ def test_args_are_the_input_whatever_it_is(given: Any, args: dict[str, Any]) -> 
     assert start["ev"]["name"] == "unknown"
 
 
-def test_a_subagents_title_is_the_first_that_says_something() -> None:
+def test_a_subagents_title_is_the_first_non_empty_candidate() -> None:
     assert subagent_title({"description": " A ", "title": "B"}) == "A"
     assert subagent_title({"description": " ", "title": "B"}) == "B"
     assert subagent_title({"subagent_type": "Explore", "prompt": "look"}) == "Explore"

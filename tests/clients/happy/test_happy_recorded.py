@@ -1,4 +1,4 @@
-"""Every recorded session as envelopes. Each of them passes the schema of Happy's own package (conftest.py)."""
+"""Every recorded session as envelopes. Each envelope passes the schema of Happy's own package (conftest.py)."""
 
 from itertools import pairwise
 from typing import Any
@@ -26,8 +26,8 @@ def test_a_recorded_session_is_balanced_and_its_envelopes_are_the_same_each_time
     assert all(CUID.fullmatch(name) and not name.startswith("toolu") for name in subagents)
 
 
-def _said(case: str) -> list[dict[str, Any]]:
-    """The agent's and its subagents' words and calls; a turn's bounds and what only the wire has are left out."""
+def _agent_envelopes(case: str) -> list[dict[str, Any]]:
+    """Text and calls of the agent and its subagents, without turn bounds and envelopes that only the wire has."""
     shown = [item for item in told(inputs(case)) if item["role"] == "agent"]
     return [item for item in shown if item["ev"]["t"] in ("text", "tool-call-start", "tool-call-end")]
 
@@ -46,26 +46,26 @@ def _said(case: str) -> list[dict[str, Any]]:
 )
 @pytest.mark.rules("S001-002")
 def test_the_same_records_give_the_same_envelopes_by_either_path(wire: str, transcript: str) -> None:
-    """Ids included. The order may differ where the transcript's files were read one after the other; usage does, since
-    only the transcript has it whole; a subagent's task is the transcript's own record there."""
+    """Ids included. The order may differ where the transcript's files were read one after the other. Usage differs
+    because only the transcript has all of it. A subagent's task is the transcript's own record there."""
 
     def by_id(case: str) -> dict[str, Any]:
-        envelopes = [item for item in _said(case) if item.get("claudeUuid") or item["ev"]["t"] != "text"]
+        envelopes = [item for item in _agent_envelopes(case) if item.get("claudeUuid") or item["ev"]["t"] != "text"]
         return {item["id"]: bare([item]) for item in envelopes}
 
     live, read = by_id(wire), by_id(transcript)
     shared = live.keys() & read.keys()
     assert {name: live[name] for name in shared} == {name: read[name] for name in shared}
-    # Only what a subagent was asked may be told by one of them alone: live we may have had to say it ourselves.
+    # Only a subagent's prompt may appear in one of the two alone: live, the gateway may have had to add it.
     for rest in live.keys() ^ read.keys():
-        ((_, subagent, said),) = (live | read)[rest]
-        assert subagent is not None and said["t"] == "text"
+        ((_, subagent, event),) = (live | read)[rest]
+        assert subagent is not None and event["t"] == "text"
 
 
 @pytest.mark.parametrize("case", [case for case in cases() if case.endswith("subagent")])
 @pytest.mark.rules("S001-085")
-def test_what_a_subagent_is_asked_is_told_once(case: str) -> None:
-    """2.1.37 and 2.1.120 send it themselves, 2.1.325 does not, and every transcript has it."""
+def test_a_subagents_prompt_is_emitted_once(case: str) -> None:
+    """2.1.37 and 2.1.120 send the prompt themselves, 2.1.325 does not, and every transcript has it."""
     envelopes = told(inputs(case))
     first = next(item for item in envelopes if item["ev"]["t"] == "start")
     mine = [item for item in envelopes if item.get("subagent") == first["subagent"] and item["ev"]["t"] == "text"]
@@ -84,7 +84,7 @@ TOLD_BY_CHOICE = {
 
 @pytest.mark.rules("S001-042")
 def test_a_system_record_gives_no_envelope() -> None:
-    """Every subtype of the recordings; but for the few that are told by choice."""
+    """Covers every subtype in the recordings, except the few that are emitted by choice."""
     seen = set()
     for case in cases():
         session = MappedSession()

@@ -1,4 +1,4 @@
-"""Sessions of other programs as envelopes: announced or found, in files that overlap, each record is told once."""
+"""Sessions of other programs as envelopes: announced or found, in overlapping files, each record is emitted once."""
 
 import json
 import random
@@ -21,7 +21,7 @@ from sessions.transcript_harness import FOUND, TranscriptHarness
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[TranscriptHarness]:
-    """Nobody watches the files: what is told was announced."""
+    """Run without a file watcher: every emitted session was announced."""
     rig = TranscriptHarness(tmp_path, watch=False)
     rig.views[VIEW] = HappyProjection()
     await rig.start()
@@ -35,18 +35,18 @@ async def announce(rig: TranscriptHarness, path: Path, session: str = SESSION) -
 
 async def envelopes(rig: TranscriptHarness, session: SessionId = FOUND) -> list[Envelope]:
     page: RowPage = await rig.gateway.ask(ANN, ReadRows(session, VIEW, after=0, limit=1000))
-    told = [json.loads(row.data) for row in page.rows]
-    made.extend(told)
-    return told
+    stored = [json.loads(row.data) for row in page.rows]
+    made.extend(stored)
+    return stored
 
 
-def words(told: list[Envelope]) -> list[Any]:
-    return [item["ev"]["text"] for item in told if item["ev"]["t"] == "text"]
+def words(items: list[Envelope]) -> list[Any]:
+    return [item["ev"]["text"] for item in items if item["ev"]["t"] == "text"]
 
 
 @pytest.mark.rules("S001-113", "S001-114", "S001-115")
-async def test_a_session_that_is_announced_again_is_told_no_differently(rig: TranscriptHarness) -> None:
-    """While it is the one that is read, before it was ever opened, and after another has taken its place."""
+async def test_announcing_a_session_again_changes_nothing(rig: TranscriptHarness) -> None:
+    """Announced while it is being read, before it was first opened, and after another session took its place."""
     write = Writer()
     path = rig.home.write([write.prompt("one"), write.text("first")])
     for _ in range(2):
@@ -72,20 +72,20 @@ async def test_a_session_that_is_announced_again_is_told_no_differently(rig: Tra
 
 
 @pytest.mark.rules("S001-117")
-async def test_whatever_is_appended_to_whichever_file_is_told_once_and_in_order(
+async def test_rows_appended_to_any_file_are_emitted_once_and_in_order(
     rig: TranscriptHarness, rng: random.Random
 ) -> None:
     writers = {session: Writer(session) for session in (SESSION, OTHER)}
-    said: dict[str, list[str]] = {session: [] for session in writers}
+    expected: dict[str, list[str]] = {session: [] for session in writers}
     paths = {}
     for session, write in writers.items():
         paths[session] = rig.home.write([write.prompt("begin"), write.text("begun")], session=session)
-        said[session] += ["begin", "begun"]
+        expected[session] += ["begin", "begun"]
     for number in range(25):
         session = rng.choice(list(writers))
         write = writers[session]
         row = write.prompt(f"p{number}") if rng.random() < 0.4 else write.text(f"t{number}")
-        said[session].append(f"p{number}" if row["type"] == "user" else f"t{number}")
+        expected[session].append(f"p{number}" if row["type"] == "user" else f"t{number}")
         rig.home.write([row], session)
         if rng.random() < 0.5:
             one = rng.choice(list(writers))
@@ -93,11 +93,11 @@ async def test_whatever_is_appended_to_whichever_file_is_told_once_and_in_order(
             await envelopes(rig, SessionId(one))
     for session, path in paths.items():
         await announce(rig, path, session)
-        assert words(await envelopes(rig, SessionId(session))) == said[session]
+        assert words(await envelopes(rig, SessionId(session))) == expected[session]
 
 
 @pytest.mark.rules("S001-121", "S001-122")
-async def test_a_sidechain_that_a_second_file_repeats_is_told_once(rig: TranscriptHarness) -> None:
+async def test_a_sidechain_repeated_in_a_second_file_is_emitted_once(rig: TranscriptHarness) -> None:
     write = Writer()
     rows = [
         write.prompt("go"),
@@ -112,7 +112,7 @@ async def test_a_sidechain_that_a_second_file_repeats_is_told_once(rig: Transcri
     first = await envelopes(rig)
     assert words(first) == ["go", "job", "inside", "outside"]
     more = [write.prompt("more"), write.text("and more")]
-    # What it had comes once again behind what is new: in the same file, and in that of a session that goes on from it.
+    # Its rows come once more behind the new ones: in the same file, and in the file of a session that continues it.
     rig.home.write([*more, *rows[2:4]])
     await announce(rig, path)
     again = await envelopes(rig)

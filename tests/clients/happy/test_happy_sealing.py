@@ -1,7 +1,7 @@
-"""The two ways in which messages are sealed, against vectors of Happy's own program.
+"""The two encryption schemes for messages, against vectors of Happy's own program.
 
-In `sealed.json`, `theirs` were sealed by the code of npm `happy-coder` 0.13.0; `ours` were sealed here, and opened by
-that code.
+In `sealed.json`, the `theirs` vectors were encrypted by the code of npm `happy-coder` 0.13.0; the `ours` vectors were
+encrypted here and decrypted by that code.
 """
 
 import base64
@@ -31,12 +31,12 @@ def key_of(vector: dict[str, Any]) -> SessionKey:
 
 
 @pytest.mark.parametrize("vector", VECTORS["theirs"] + VECTORS["ours"])
-def test_a_vector_is_opened(vector: dict[str, Any]) -> None:
+def test_a_vector_is_decrypted(vector: dict[str, Any]) -> None:
     assert unseal(key_of(vector), vector["sealed"]) == vector["opened"]
 
 
 @pytest.mark.parametrize("vector", VECTORS["ours"], ids=lambda vector: vector["scheme"])
-def test_what_that_program_opened_is_what_is_sealed_today(vector: dict[str, Any]) -> None:
+def test_encryption_still_gives_the_bytes_that_happy_decrypted(vector: dict[str, Any]) -> None:
     words = json.dumps(vector["opened"], ensure_ascii=False, separators=(",", ":")).encode()
     assert seal(key_of(vector), words) == vector["sealed"]
 
@@ -49,14 +49,14 @@ def nonce(key: SessionKey, sealed: str) -> bytes:
 @by_scheme
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(max_size=40), min_size=2, max_size=20, unique=True))
-def test_no_nonce_serves_two_words_and_the_same_words_give_the_same_bytes(key: SessionKey, words: list[bytes]) -> None:
+def test_no_nonce_serves_two_messages_and_equal_messages_give_equal_bytes(key: SessionKey, words: list[bytes]) -> None:
     sealed = [seal(key, word) for word in words]
     assert len({nonce(key, one) for one in sealed}) == len(words)
     assert [seal(key, word) for word in words] == sealed
 
 
 @by_scheme
-def test_another_key_has_other_nonces_and_opens_nothing(key: SessionKey) -> None:
+def test_another_key_has_other_nonces_and_decrypts_nothing(key: SessionKey) -> None:
     other = SessionKey(key.scheme, bytes(32))
     sealed = seal(key, b'"x"')
     assert nonce(key, sealed) != nonce(other, seal(other, b'"x"'))
@@ -75,13 +75,13 @@ def test_a_changed_message_is_refused(key: SessionKey, change: int) -> None:
 
 @by_scheme
 @pytest.mark.parametrize("wrong", ["", "?", "AAAA", base64.b64encode(bytes(29)).decode(), "ü"])
-def test_what_is_no_sealed_message_is_refused(key: SessionKey, wrong: str) -> None:
+def test_data_that_is_not_an_encrypted_message_is_rejected(key: SessionKey, wrong: str) -> None:
     with pytest.raises(BadRequest):
         unseal(key, wrong)
 
 
 @by_scheme
-def test_what_is_sealed_but_no_json_is_refused(key: SessionKey) -> None:
+def test_encrypted_data_that_is_not_json_is_rejected(key: SessionKey) -> None:
     with pytest.raises(BadRequest):
         unseal(key, seal(key, b"no json"))
 

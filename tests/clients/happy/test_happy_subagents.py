@@ -1,4 +1,4 @@
-"""The mapper's rules one by one: whose words are whose, from records as the wire and transcripts have them."""
+"""The mapper's rules one by one: which subagent a record belongs to, on the wire and in transcripts."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def subagent_of(made: list[dict[str, Any]]) -> set[Any]:
 
 
 @pytest.mark.rules("S001-037", "S001-039", "S001-040", "S001-053", "S001-055", "S001-095")
-def test_a_root_is_matched_by_its_prompt_and_what_follows_it_is_the_subagents() -> None:
+def test_a_root_is_matched_by_its_prompt_and_later_rows_belong_to_the_subagent() -> None:
     session = MappedSession()
     asked = {"prompt": " Search the docs ", "description": "Search TypeScript docs"}
     assert session.add(row("assistant", [call("Task", "task-1", **asked)], "a-1", stop="tool_use")) == []
@@ -60,13 +60,13 @@ def test_two_tasks_of_one_prompt_get_a_root_each() -> None:
     first = session.add(row("user", "count", "u-1", isSidechain=True, parentUuid=None))
     second = session.add(row("user", "count", "u-2", isSidechain=True, parentUuid=None))
     assert [first[-1]["subagent"], second[-1]["subagent"]] == [subagent_id("task-1"), subagent_id("task-2")]
-    # The turn that the first opened stays open, and it is not opened again.
+    # The turn that the first root opened stays open and is not opened again.
     assert kinds(second) == ["start", "text"]
     assert {envelope["turn"] for envelope in [*first, *second]} == {first[0]["turn"]}
 
 
 @pytest.mark.rules("S001-056")
-def test_the_parent_call_rules_over_the_parent_row_and_that_over_the_prompt() -> None:
+def test_the_parent_call_takes_precedence_over_the_parent_row_and_that_over_the_prompt() -> None:
     calls = [call("Task", f"task-{n}", prompt=f"job {n}") for n in (1, 2, 3)]
     session = MappedSession().run([row("assistant", [one], f"a-{n}", stop="tool_use") for n, one in enumerate(calls)])
     session.add(row("user", "job 1", "u-1", isSidechain=True, parentUuid=None))
@@ -85,7 +85,7 @@ def test_only_a_sidechains_row_inherits_from_the_row_before_it() -> None:
 
 
 @pytest.mark.rules("S001-091")
-def test_the_parent_call_is_read_in_camel_case_alike() -> None:
+def test_the_parent_call_is_also_read_in_camel_case() -> None:
     session = MappedSession().run([assistant(call("Task", "task-1", prompt="job"))])
     assert subagent_of(session.add(assistant(text("x"), parentToolUseId="task-1"))[1:]) == {subagent_id("task-1")}
 
@@ -102,7 +102,7 @@ def test_a_subagent_starts_once_in_a_turn_and_keeps_its_name_when_its_call_is_re
 
 
 @pytest.mark.rules("S001-070", "S001-098", "S001-099")
-def test_orphans_of_two_calls_are_told_each_behind_its_own_call_in_their_order() -> None:
+def test_orphans_of_two_calls_follow_their_own_call_in_order() -> None:
     session = MappedSession()
     for number in range(3):
         for name in ("x", "y"):
@@ -124,7 +124,7 @@ LAUNCHED = {"isAsync": True, "status": "async_launched", "agentId": "a1"}
     [([], {}), ([row("user", [result("x")], "u-2", toolUseResult=LAUNCHED)], {"agentId": "a1"})],
     ids=["by prompt and parent row", "by the agent's id"],
 )
-def test_a_subagents_rows_are_its_own_when_the_turn_of_its_call_is_over(
+def test_rows_still_belong_to_the_subagent_when_the_turn_of_its_call_is_over(
     ending: list[Any], more: dict[str, Any]
 ) -> None:
     session = MappedSession().run(
@@ -145,7 +145,7 @@ def test_a_subagents_rows_are_its_own_when_the_turn_of_its_call_is_over(
     assert deep["turn"] != ended
 
 
-def test_an_orphan_whose_call_never_comes_is_told_in_the_main_thread_before_the_turns_end() -> None:
+def test_an_orphan_without_a_call_is_emitted_in_the_main_thread_before_the_turn_ends() -> None:
     session = MappedSession().run(
         [prompt("go", P1), assistant(text("hm")), assistant(text("lost"), parent_tool_use_id="nobody")]
     )
@@ -155,8 +155,8 @@ def test_an_orphan_whose_call_never_comes_is_told_in_the_main_thread_before_the_
     ]
 
 
-def test_what_a_subagent_says_after_its_turn_is_told_in_the_turn_that_is_open() -> None:
-    """Rows of a subagent's own file may be read after the next prompt; no turn that was closed is opened again."""
+def test_a_subagents_late_messages_go_into_the_open_turn() -> None:
+    """Rows of a subagent's own file may be read after the next prompt; a closed turn is never opened again."""
     session = MappedSession().run(
         [row("user", "go", "u-1"), row("assistant", [call("Agent", "x", prompt="job")], "a-1", stop="tool_use")]
     )
@@ -171,7 +171,7 @@ def test_what_a_subagent_says_after_its_turn_is_told_in_the_turn_that_is_open() 
     assert_balanced(session.envelopes)
 
 
-def test_what_a_subagent_says_while_no_turn_is_open_gets_a_turn_of_its_own() -> None:
+def test_a_subagents_messages_outside_any_turn_get_a_separate_turn() -> None:
     session = MappedSession().run(
         [row("user", "go", "u-1"), row("assistant", [call("Agent", "x", prompt="job")], "a-1", stop="tool_use")]
     )

@@ -1,4 +1,4 @@
-"""The mapper's rules one by one: how turns end, what a person is asked, and what is said beside a conversation."""
+"""The mapper's rules one by one: how turns end, permission requests, and messages outside the conversation."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_a_turn_ends_with_its_true_status(last: list[Any], status: str) -> None:
 
 
 @pytest.mark.rules("S001-138", "S001-142")
-def test_an_end_while_no_turn_was_told_of_gives_nothing() -> None:
+def test_an_end_without_an_emitted_turn_gives_nothing() -> None:
     session = MappedSession()
     assert session.add({"exit": "nothing was going on"}) == []
     assert session.add(over()) == []
@@ -49,7 +49,7 @@ def test_an_end_while_no_turn_was_told_of_gives_nothing() -> None:
     assert session.add(over()) == []
 
 
-def test_a_turn_that_failed_before_anything_was_said_tells_why() -> None:
+def test_a_turn_that_failed_before_any_output_gives_the_reason() -> None:
     session = MappedSession().run([prompt("go", P1)])
     made = session.add({"exit": "The agent could not be started."})
     assert [item["ev"] for item in made] == [
@@ -95,7 +95,7 @@ def test_envelopes_leave_in_the_order_of_their_records() -> None:
     assert [item["ev"]["text"] for item in session.envelopes[1:]] == [str(number) for number in range(20)]
 
 
-# --- what a person is asked ----------------------------------------------------------------------------------------
+# --- permission requests -------------------------------------------------------------------------------------------
 
 
 def asked(request: str = "r-1") -> ev.PermissionRequested:
@@ -125,24 +125,24 @@ def settled(behavior: Any, asked: bool = True) -> ev.PermissionResolved:
 
 @pytest.mark.parametrize(("behavior", "words"), [("allow", "Allowed by ada: Bash"), ("deny", "Denied by ada: Bash")])
 @pytest.mark.rules("S001-125")
-def test_a_permission_is_told_when_it_is_asked_and_when_it_is_settled(behavior: str, words: str) -> None:
+def test_a_permission_is_emitted_when_requested_and_when_settled(behavior: str, words: str) -> None:
     session = MappedSession().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
     assert session.envelopes[-1]["ev"]["t"] == "tool-call-start", "the call is told before it is asked about"
-    (told_asked,) = session.take([asked()])
-    assert told_asked["ev"]["text"] == "Waiting for permission: Bash: List"
+    (asked_envelope,) = session.take([asked()])
+    assert asked_envelope["ev"]["text"] == "Waiting for permission: Bash: List"
     facts = {"request": "r-1", "call": "tool-1", "tool": "Bash"}
-    assert told_asked["ev"]["permission"] == {**facts, "state": "asked"}
-    (told_settled,) = session.take([settled(behavior)])
-    assert told_settled["ev"]["text"] == words
-    assert told_settled["ev"]["permission"]["state"] == {"allow": "allowed", "deny": "denied"}[behavior]
+    assert asked_envelope["ev"]["permission"] == {**facts, "state": "asked"}
+    (settled_envelope,) = session.take([settled(behavior)])
+    assert settled_envelope["ev"]["text"] == words
+    assert settled_envelope["ev"]["permission"]["state"] == {"allow": "allowed", "deny": "denied"}[behavior]
 
 
-def test_what_a_rule_decides_by_itself_is_not_told() -> None:
+def test_a_decision_by_a_rule_is_not_emitted() -> None:
     session = MappedSession().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
     assert session.take([settled("allow", asked=False)]) == []
 
 
-def test_a_permission_that_nobody_needs_any_more_is_told_so_inside_its_turn() -> None:
+def test_a_cancelled_permission_is_reported_inside_its_turn() -> None:
     session = MappedSession().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
     session.take([asked()])
     made = session.add({"exit": "it crashed"})
@@ -160,7 +160,7 @@ def test_a_permission_that_nobody_needs_any_more_is_told_so_inside_its_turn() ->
     assert one["ev"]["permission"]["state"] == "cancelled"
 
 
-def test_a_question_and_a_plan_are_told_too() -> None:
+def test_a_question_and_a_plan_are_emitted_too() -> None:
     session = MappedSession().run([prompt("go", P1)])
     name: dict[str, Any] = {"request": RequestId("q"), "call": CallId("c")}
     made = session.take(
@@ -172,10 +172,10 @@ def test_a_question_and_a_plan_are_told_too() -> None:
     assert [item["ev"]["t"] for item in made] == ["turn-start", "service", "service"]
 
 
-# --- beside the conversation ---------------------------------------------------------------------------------------
+# --- outside the conversation --------------------------------------------------------------------------------------
 
 
-def test_what_the_gateway_has_to_say_is_told_as_service() -> None:
+def test_gateway_notices_become_service_messages() -> None:
     session = MappedSession()
     gone = ev.ErrorRaised(id=EventId("f/0/error"), code="x", message="The disk is full.")
     assert [item["ev"] for item in session.take([gone])] == [
@@ -187,7 +187,7 @@ def test_what_the_gateway_has_to_say_is_told_as_service() -> None:
     assert session.take([blank]) == []
 
 
-def test_times_are_the_records_own_and_grow_where_one_tells_several() -> None:
+def test_times_come_from_the_record_and_increase_within_it() -> None:
     session = MappedSession(now=5000)
     session.run([assistant(text("x"))])
     session.now = 9000
@@ -198,8 +198,8 @@ def test_times_are_the_records_own_and_grow_where_one_tells_several() -> None:
     assert times[-1] == 9000
 
 
-def test_the_end_of_a_call_is_told_with_the_turn_at_the_latest() -> None:
-    """A log of an earlier version does not say that a call's subagent goes on."""
+def test_the_end_of_a_call_is_emitted_with_the_turn_at_the_latest() -> None:
+    """A log of an earlier version does not record that a call's subagent continues."""
     session = MappedSession().run([prompt("go", P1), assistant(call("Agent", "x", prompt="job"))])
     ended = ev.ToolEnded(id=EventId("e/0/tool.ended"), turn=TurnId("t1"), call=CallId("x"), name="Agent", content="on")
     assert session.take([ended]) == []

@@ -1,4 +1,4 @@
-"""A gateway that serves MyLifeDB over real sockets, on a real core; what the agent says is said by the test."""
+"""A gateway that serves MyLifeDB over real sockets, on a real core; the test plays the agent."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ Wanted = str | Callable[[Frame], bool]
 
 
 class Tab:
-    """A browser's tab: one socket, the frames it got, and the reference client that shows them."""
+    """A browser's tab: one socket, the frames it received, and the reference client that shows them."""
 
     def __init__(
         self, socket: ClientConnection, client: MyLifeDbClient, *, packed: bool = False, patience: float = PATIENCE
@@ -72,7 +72,7 @@ class Tab:
         await self.socket.send(data)
 
     async def until(self, wanted: Wanted) -> Frame:
-        """The next frame that fits, after the one that was waited for last."""
+        """Wait for the next matching frame after the last one that was waited for."""
         fits = (lambda frame: frame["type"] == wanted) if isinstance(wanted, str) else wanted
         async with self._news:
             try:
@@ -95,7 +95,7 @@ class Tab:
 
     @property
     def extensions(self) -> str:
-        """What was agreed in the handshake."""
+        """Extensions negotiated in the handshake."""
         assert self.socket.response is not None
         return self.socket.response.headers.get("sec-websocket-extensions", "")
 
@@ -117,7 +117,7 @@ class MyLifeDbGateway:
         self.port = port
         self.admin = admin
         self.open = 0
-        """Tabs that are open and had their history."""
+        """Number of open tabs that have received their history."""
 
     async def token(self, *scopes: Any, name: str = "somebody") -> str:
         return (await self.credentials.create("token", name, scopes)).secret
@@ -129,7 +129,7 @@ class MyLifeDbGateway:
         )
 
     async def http_get(self, path: str) -> Any:
-        """What a call below the sessions answers."""
+        """Return the decoded answer of a call below the sessions."""
         async with self.http() as http:
             return (await http.get(f"/api/claude/sessions{path}")).json()
 
@@ -157,7 +157,7 @@ class MyLifeDbGateway:
                 await asyncio.wait({listening})
 
     def _live(self) -> list[Subscription]:
-        """Those who have their history and get what is new."""
+        """Subscriptions that have caught up and receive new entries."""
         projectors = self.rig.registry.views._projectors.values()
         return [watcher for projector in projectors for watcher in projector.feed._watchers() if watcher.live]
 

@@ -1,4 +1,4 @@
-"""An unmodified client on a door of its own, and the protocol's name and version."""
+"""An unmodified client on a dedicated door, and the protocol's name and version."""
 
 import asyncio
 from pathlib import Path
@@ -21,16 +21,16 @@ async def test_a_door_is_the_original_server_at_the_root(tmp_path: Path) -> None
     door = DoorConfig(port=0, options={"pages": "1"})
     config = Config(port=0, data=str(tmp_path / "data"), agent="demo", roots=(str(tmp_path),), door={"mylifedb": door})
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
-        (told,) = gateway.doors
-        assert told.name == "mylifedb"
+        (info,) = gateway.doors
+        assert info.name == "mylifedb"
         headers = {"Authorization": f"Bearer {gateway.token}"}
-        async with httpx.AsyncClient(base_url=told.url, headers=headers, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=info.url, headers=headers, trust_env=False) as http:
             made = (await http.post("/api/claude/sessions", json={"workingDir": str(tmp_path)})).json()
             assert (await http.get(f"/api/claude/sessions/{made['id']}")).json()["id"] == made["id"]
             assert (await http.get("/v1/sessions")).status_code == 404, "nobody else is here"
             served = (await http.get("/health")).json()["protocols"]
             assert served == ["mylifedb"]
-        address = told.url.replace("http", "ws", 1).replace("127.0.0.1", "localhost")
+        address = info.url.replace("http", "ws", 1).replace("127.0.0.1", "localhost")
         socket_url = f"{address}/api/claude/sessions/{made['id']}/subscribe?access_token={gateway.token}"
         async with connect(socket_url, proxy=None) as socket:
             first = await asyncio.wait_for(socket.recv(), PATIENCE)

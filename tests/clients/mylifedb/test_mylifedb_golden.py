@@ -1,5 +1,5 @@
-"""The view by case: tests/golden/mylifedb/<case>/in.jsonl gives live.jsonl (what a client that is there is sent) and
-history.jsonl (what one that connects at the end is sent). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""The view by case: tests/golden/mylifedb/<case>/in.jsonl gives live.jsonl (frames for a connected client) and
+history.jsonl (frames for a client that connects at the end). FAIRLEAD_WRITE=1 rewrites them: then read the difference.
 """
 
 import json

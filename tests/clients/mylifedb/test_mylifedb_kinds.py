@@ -1,5 +1,5 @@
-"""Records that a page for an older Claude Code does not know are left out where it is asked for: by what each real CLI
-was recorded to send, and on the socket, in pages and on doors."""
+"""A page for an older Claude Code can ask to leave out records that it does not know: checked against the records of
+each real CLI, and on the socket, in pages and on doors."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ OLD: Version = (2, 1, 37)
 
 
 def recorded() -> Iterator[tuple[Version, bytes]]:
-    """What the real CLIs said and wrote, with their versions."""
+    """Records that the real CLIs sent and wrote, with their versions."""
     for folder in sorted((GOLDEN / "claude").glob("2.*")):
         version = read_version(folder.name.split("-")[0])
         for line in (folder / "in.jsonl").read_bytes().splitlines():
@@ -44,21 +44,21 @@ def types(frames: list[dict[str, Any]]) -> list[str]:
     return [frame["type"] for frame in frames]
 
 
-def test_a_version_has_all_that_it_was_recorded_to_send() -> None:
+def test_a_version_has_every_kind_that_it_was_recorded_to_send() -> None:
     found = list(recorded())
     assert {version for version, _ in found} == {(2, 1, 37), (2, 1, 120), (2, 1, 325)}
     unknown = {next(iter(kinds_of(data)), "") for version, data in found if not has_kind(version, data)}
     assert not unknown, "the table lacks these"
 
 
-def test_what_only_newer_versions_send_is_not_shown_to_an_older_page() -> None:
+def test_kinds_that_only_newer_versions_send_are_hidden_from_an_older_page() -> None:
     old = {next(iter(kinds_of(data))) for version, data in recorded() if version == OLD}
     new = {next(iter(kinds_of(data))) for version, data in recorded() if version > OLD and not has_kind(OLD, data)}
     assert not old & new
     assert {"command_lifecycle", "system/status/requesting", "cost-state", "attachment/model"} <= new
 
 
-def test_a_kind_that_nobody_has_seen_is_newer_than_all() -> None:
+def test_an_unknown_kind_counts_as_newer_than_every_version() -> None:
     unknown = b'{"type":"system","subtype":"from_next_year"}'
     assert has_kind((), unknown) and not has_kind((2, 1, 325), unknown)
     assert not has_kind(OLD, b"no record") and has_kind(OLD, b'{"type":"system","subtype":"status","status":null}')
@@ -84,7 +84,7 @@ def test_a_turn_of_the_newest_cli_ends_with_its_result_for_a_page_of_the_oldest(
 
 
 @pytest.mark.parametrize("text", ["newest", "2", "2.1.x", "-1.2", "2.1.37 ", "2." + "1" * 7])
-def test_a_version_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
+def test_an_invalid_version_is_rejected(text: str, tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="must be a version"):
         read_version(text)
     door = Door(name="mylifedb", port=1, options={"records": text})
@@ -98,7 +98,7 @@ async def lifecycle(house: MyLifeDbGateway) -> None:
     await house.rig.until(lambda: house.rig.loaded().core.log.head > 0)
 
 
-async def test_the_socket_and_the_pages_are_told_which_records_to_leave_out(house: MyLifeDbGateway) -> None:
+async def test_the_socket_and_the_pages_accept_which_records_to_leave_out(house: MyLifeDbGateway) -> None:
     await lifecycle(house)
     async with house.tab() as tab, house.tab("?records=2.1.37") as old:
         await tab.until("command_lifecycle")

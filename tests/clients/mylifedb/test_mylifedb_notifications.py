@@ -1,4 +1,4 @@
-"""The notification stream: which session changed, to those who may look, until they leave or the gateway stops."""
+"""The notification stream: sends permitted listeners which session changed, until they leave or the gateway stops."""
 
 import asyncio
 import json
@@ -39,15 +39,15 @@ async def news(lines: AsyncIterator[str], count: int) -> list[tuple[str, str]]:
     async with asyncio.timeout(PATIENCE):
         async for line in lines:
             if line.startswith("data: "):
-                told: dict[str, Any] = json.loads(line[6:])
-                assert told["type"] == "claude-session-updated" and isinstance(told["timestamp"], int)
-                found.append((told["data"]["sessionId"], told["data"]["operation"]))
+                message: dict[str, Any] = json.loads(line[6:])
+                assert message["type"] == "claude-session-updated" and isinstance(message["timestamp"], int)
+                found.append((message["data"]["sessionId"], message["data"]["operation"]))
                 if len(found) == count:
                     return found
     raise AssertionError("the stream ended")
 
 
-async def test_a_sessions_life_is_told_as_it_happens(house: MyLifeDbGateway) -> None:
+async def test_the_changes_of_a_session_are_sent_as_they_happen(house: MyLifeDbGateway) -> None:
     async with listening(house) as lines:
         await house.rig.open()
         assert await news(lines, 1) == [(SESSION, "created")]
@@ -64,20 +64,20 @@ async def test_a_sessions_life_is_told_as_it_happens(house: MyLifeDbGateway) -> 
         assert await news(lines, 1) == [(SESSION, "deleted")]
 
 
-async def test_a_turn_that_somebody_watches_is_told_as_read_when_it_ends(house: MyLifeDbGateway) -> None:
+async def test_a_watched_turn_is_reported_as_read_when_it_ends(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with listening(house) as lines, house.tab() as tab:
         await tab.say(type="user_message", content="hello")
         agent = await house.rig.kind.launched()
         await agent.prompted()
         await agent.result()
-        told: list[tuple[str, str]] = []
-        while told.count((SESSION, "read")) < 2:
-            told += await news(lines, 1)
-        assert told[-1] == (SESSION, "read"), "first for connecting, then for the turn"
+        changes: list[tuple[str, str]] = []
+        while changes.count((SESSION, "read")) < 2:
+            changes += await news(lines, 1)
+        assert changes[-1] == (SESSION, "read"), "first for connecting, then for the turn"
 
 
-async def test_it_is_for_those_who_may_look(house: MyLifeDbGateway) -> None:
+async def test_it_needs_the_view_scope(house: MyLifeDbGateway) -> None:
     async with house.http() as http:
         http.headers.pop("authorization")
         assert (await http.get(PATH)).status_code == 401
@@ -86,7 +86,7 @@ async def test_it_is_for_those_who_may_look(house: MyLifeDbGateway) -> None:
         assert (await http.get(PATH)).status_code == 403
 
 
-async def test_it_ends_when_the_credential_does(house: MyLifeDbGateway) -> None:
+async def test_it_ends_when_the_credential_is_revoked(house: MyLifeDbGateway) -> None:
     made = await house.credentials.create("token", "bob", ("view",))
     async with listening(house, made.secret) as lines:
         await house.credentials.revoke("token", made.credential.id)
@@ -102,7 +102,7 @@ async def test_a_gateway_that_stops_does_not_wait_for_listeners(tmp_path: Path) 
             answer = await client.send(request, stream=True)
             lines = answer.aiter_lines()
             assert await anext(lines) == ":"
-        with suppress(httpx.HTTPError):  # cut off is an end as well
+        with suppress(httpx.HTTPError):  # a cut connection is also an end
             assert [line async for line in lines if line.startswith("data")] == []
         await client.aclose()
 
@@ -111,18 +111,18 @@ async def sees_all(who: Identity, session: SessionId) -> bool:
     return True
 
 
-async def test_one_who_does_not_listen_keeps_the_last_of_each_kind_only() -> None:
-    desk = SessionChanges(ManualClock(), sees_all)
-    slow, gone = desk.listen(), desk.listen()
+async def test_a_slow_listener_keeps_only_the_last_change_of_each_kind() -> None:
+    changes = SessionChanges(ManualClock(), sees_all)
+    slow, gone = changes.listen(), changes.listen()
     for _ in range(1000):
-        desk.notify(SESSION, "updated")
-        desk.notify(SESSION, "activated")
-    assert [told.what for told in await slow.next_notices()] == ["updated", "activated"]
+        changes.notify(SESSION, "updated")
+        changes.notify(SESSION, "activated")
+    assert [notice.what for notice in await slow.next_notices()] == ["updated", "activated"]
     gone.close()
     assert await gone.next_notices() == ()
-    assert len(desk.listeners) == 1
+    assert len(changes.listeners) == 1
 
 
 def test_an_event_is_one_line() -> None:
-    told = event(SessionChangeNotice(SESSION, "created", 5))
-    assert told.startswith(b"data: {") and told.endswith(b"}\n\n") and told.count(b"\n") == 2
+    data = event(SessionChangeNotice(SESSION, "created", 5))
+    assert data.startswith(b"data: {") and data.endswith(b"}\n\n") and data.count(b"\n") == 2

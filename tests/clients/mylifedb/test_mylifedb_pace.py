@@ -1,4 +1,4 @@
-"""Slow clients: nothing is dropped for one, and nobody else waits for it."""
+"""Slow clients: nothing is dropped for a slow client, and no other client waits for it."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from fairlead.server.limits import ServerLimits
 from sessions.harness import SESSION
 
 BIG = 200_000
-"""Bytes of a record; some of these are more than the buffers between two sockets hold."""
+"""Size of a record in bytes; a few of them exceed the buffers between two sockets."""
 
 
-async def test_a_client_that_asks_too_much_is_told_so_and_lives_on(tmp_path: Path) -> None:
+async def test_a_throttled_client_receives_an_error_and_stays_connected(tmp_path: Path) -> None:
     async with open_house(tmp_path, ServerLimits(commands_per_s=2)) as house:
         await house.rig.open()
         async with house.tab() as tab:

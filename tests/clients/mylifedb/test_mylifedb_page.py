@@ -1,7 +1,7 @@
-"""What MyLifeDB's pages ask of their server when they are opened, asked of a door in their order.
+"""Requests that MyLifeDB's pages make when they are opened, sent to a door in the same order.
 
-The pages themselves cannot be fetched on a fresh machine: these are the requests that they were seen to make, and what
-each of them reads of the answer.
+The pages themselves cannot be fetched on a fresh machine: these are the requests that they were observed to make, and
+the parts of each answer that they read.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ ITEM: dict[str, Any] = {
 
 @asynccontextmanager
 async def page(folder: Path) -> AsyncIterator[tuple[GatewayInfo, httpx.AsyncClient]]:
-    """A gateway with a door, and the page's `fetch`, signed in."""
+    """Run a gateway with a door; the client is the page's `fetch`, signed in."""
     for name in ("notes", "notes/2026", ".hidden"):
         (folder / "life" / name).mkdir(parents=True, exist_ok=True)
     door = DoorConfig(port=0, options={"pages": "1"})
@@ -58,7 +58,7 @@ async def answered(http: httpx.AsyncClient, path: str) -> Any:
     return answer.json()
 
 
-async def test_it_knows_that_one_is_signed_in_and_asks_to_sign_in_who_is_not(tmp_path: Path) -> None:
+async def test_it_reports_a_signed_in_user_and_rejects_requests_without_credentials(tmp_path: Path) -> None:
     async with page(tmp_path) as (gateway, http):
         assert isinstance((await answered(http, "/api/settings"))["preferences"], dict)
         assert (await answered(http, "/api/claude/auth-status")) == {"loggedIn": True}
@@ -106,7 +106,7 @@ async def test_from_an_empty_list_to_the_first_answer(tmp_path: Path) -> None:
             body = {"workingDir": str(tmp_path / "life" / "notes"), "permissionMode": "default"}
             made = (await http.post("/api/claude/sessions", json=body)).json()
             assert made["title"] == "Session 1" and made["workingDir"] == body["workingDir"]
-            assert await _told(lines) == (made["id"], "created")
+            assert await _next_change(lines) == (made["id"], "created")
         path = f"/api/claude/sessions/{made['id']}"
         address = gateway.doors[0].url.replace("http", "ws", 1)
         headers = {"Authorization": f"Bearer {gateway.token}"}
@@ -128,7 +128,7 @@ async def test_from_an_empty_list_to_the_first_answer(tmp_path: Path) -> None:
         assert refused.status_code == 400 and "cannot run in a terminal" in refused.json()["error"]
 
 
-async def _told(lines: AsyncIterator[str]) -> tuple[str, str]:
+async def _next_change(lines: AsyncIterator[str]) -> tuple[str, str]:
     async with asyncio.timeout(PATIENCE):
         async for line in lines:
             if line.startswith("data: "):

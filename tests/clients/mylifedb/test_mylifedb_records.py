@@ -39,8 +39,8 @@ SEED = lines("seed-transcript", "in.jsonl")
 @pytest.mark.rules("S000-012", "S000-019", "S000-046", "S000-047", "S000-053", "S000-077", "S000-087", "S000-088")
 @pytest.mark.rules("S000-089", "S000-090", "S000-091", "S000-075", "S000-076", "S000-081", "S000-082", "S000-083")
 @pytest.mark.rules("S000-084", "S000-085", "S000-092", "S000-093", "S000-094", "S000-134", "S000-067", "S000-149")
-def test_what_the_transcript_says_is_sent_byte_for_byte_and_in_its_order() -> None:
-    """The seed's own examples of each kind of record."""
+def test_transcript_rows_are_sent_byte_for_byte_and_in_order() -> None:
+    """Covers the seed's own examples of each kind of record."""
     showing = ViewRecorder(MyLifeDbEncoder()).run(SEED)
     assert [payload for _, payload in showing.sent] == [raw(line["transcript"]) for line in SEED]
     assert showing.history() == [line["transcript"] for line in SEED]
@@ -57,7 +57,7 @@ def test_the_echo_of_a_prompt_has_the_form_of_the_seed() -> None:
 @pytest.mark.rules("S000-053", "S000-054", "S000-055", "S000-056", "S000-057", "S000-058", "S000-059", "S000-060")
 @pytest.mark.rules("S000-061", "S000-062", "S000-063", "S000-064", "S000-065", "S000-066", "S000-132", "S000-133")
 @pytest.mark.rules("S000-136", "S000-137", "S000-138", "S000-139")
-def test_an_answer_of_the_wire_is_completed_as_the_transcript_has_it() -> None:
+def test_an_answer_from_the_wire_gets_the_fields_of_the_transcript() -> None:
     prompt = wire("send-and-tool", "user")
     thinking, call, text = (wire("send-and-tool", "assistant", number) for number in range(3))
     for answer in (thinking, call, text):
@@ -76,7 +76,7 @@ def test_an_answer_of_the_wire_is_completed_as_the_transcript_has_it() -> None:
 
 @pytest.mark.rules("S000-068", "S000-069", "S000-070", "S000-071", "S000-072", "S000-073", "S000-074", "S000-140")
 @pytest.mark.rules("S000-141", "S000-142", "S000-144", "S000-145")
-def test_a_result_hangs_on_its_call_and_the_answer_on_the_result() -> None:
+def test_a_result_has_its_call_as_parent_and_the_answer_has_the_result() -> None:
     result = wire("send-and-tool", "user", 1)
     assert UUID.fullmatch(result["uuid"]) and ISO.fullmatch(result["timestamp"])
     assert result["message"]["role"] == "user"
@@ -93,7 +93,7 @@ def test_a_result_hangs_on_its_call_and_the_answer_on_the_result() -> None:
 
 @pytest.mark.rules("S000-186", "S000-187", "S000-188", "S000-189")
 @pytest.mark.parametrize("told", ["live.jsonl", "history.jsonl"])
-def test_what_is_sent_forms_the_tree_of_the_conversation(told: str) -> None:
+def test_the_sent_records_form_the_tree_of_the_conversation(told: str) -> None:
     sent = [frame for frame in lines("send-and-tool", told) if frame["type"] in ("user", "assistant")]
     (node,) = build_tree(sent)
     kinds = []
@@ -107,7 +107,7 @@ def test_what_is_sent_forms_the_tree_of_the_conversation(told: str) -> None:
 
 
 @pytest.mark.rules("S000-131", "S000-135", "S000-143")
-def test_blocks_of_any_kind_stand_side_by_side() -> None:
+def test_a_message_may_mix_blocks_of_any_kind() -> None:
     mixed = {"type": "thinking", "thinking": "no signature"}, {"type": "text", "text": "ü"}, {"type": "hologram"}
     images = [{"type": "text", "text": "a"}, {"type": "image", "source": {}}]
     for content in (list(mixed), [{"type": "tool_result", "tool_use_id": "t", "content": images}]):
@@ -116,7 +116,7 @@ def test_blocks_of_any_kind_stand_side_by_side() -> None:
 
 
 @pytest.mark.rules("S000-078", "S000-079", "S000-080")
-def test_progress_is_passed_on_as_it_is() -> None:
+def test_progress_is_forwarded_unchanged() -> None:
     (progress,) = [frame for frame in lines("seed-transcript", "history.jsonl") if frame["type"] == "progress"]
     assert UUID.fullmatch(progress["uuid"]) and UUID.fullmatch(progress["parentUuid"])
     assert ISO.fullmatch(progress["timestamp"])
@@ -124,14 +124,14 @@ def test_progress_is_passed_on_as_it_is() -> None:
 
 @pytest.mark.rules("S000-106", "S000-107", "S000-108", "S000-109", "S000-110", "S000-111", "S000-112", "S000-113")
 @pytest.mark.rules("S000-114", "S000-115", "S000-116", "S000-117", "S000-118", "S000-125")
-def test_stream_events_come_as_the_agent_says_them() -> None:
-    said = [line["agent"] for line in lines("streaming", "in.jsonl") if line.get("agent", {}).get("event")]
-    told = [frame for frame in lines("streaming", "live.jsonl") if frame["type"] == "stream_event"]
-    assert told == said
-    order = [frame["event"]["type"] for frame in told]
+def test_stream_events_are_forwarded_as_the_agent_sends_them() -> None:
+    sent = [line["agent"] for line in lines("streaming", "in.jsonl") if line.get("agent", {}).get("event")]
+    received = [frame for frame in lines("streaming", "live.jsonl") if frame["type"] == "stream_event"]
+    assert received == sent
+    order = [frame["event"]["type"] for frame in received]
     assert (order[0], order[-2:]) == ("message_start", ["message_delta", "message_stop"])
     assert order.count("content_block_start") == order.count("content_block_stop") == 3
-    deltas = [frame["event"]["delta"] for frame in told if frame["event"]["type"] == "content_block_delta"]
+    deltas = [frame["event"]["delta"] for frame in received if frame["event"]["type"] == "content_block_delta"]
     assert "".join(delta.get("text", "") for delta in deltas) == "Here is some."
     assert "".join(delta.get("thinking", "") for delta in deltas) == "Hm"
     assert json.loads("".join(delta.get("partial_json", "") for delta in deltas)) == {"command": "ls"}
@@ -152,10 +152,10 @@ def test_each_frame_is_one_json_value_and_each_row_one_frame(case: str) -> None:
 @pytest.mark.rules("S000-008", "S000-043")
 @given(st.text())
 def test_text_of_any_kind_arrives_unchanged(text: str) -> None:
-    said = {"role": "user", "content": text}
-    line = {"type": "user", "message": said, "parent_tool_use_id": None, "session_id": "", "uuid": "u1"}
+    message = {"role": "user", "content": text}
+    line = {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": "", "uuid": "u1"}
     for variant in (MyLifeDbEncoder(), MyLifeDbEncoder(packed=True)):
-        # As we write it to the agent: half of a surrogate pair has no UTF-8, and never gets here.
+        # As the gateway writes it to the agent: half of a surrogate pair has no UTF-8 form and never gets here.
         data = msgspec.json.encode(line) if not _has_surrogates(text) else b""
         if data:
             (echo,) = ViewRecorder(variant).run([{"gateway": msgspec.json.decode(data)}]).history()
@@ -183,7 +183,7 @@ def test_big_numbers_do_not_stop_messagepack() -> None:
 
 
 @pytest.mark.parametrize("bad", [b"\xff\xfe", b"[1]", b"", b'{"a":', b"null"])
-def test_a_line_that_is_no_record_is_not_shown(bad: bytes) -> None:
+def test_a_line_that_is_not_a_record_is_not_shown(bad: bytes) -> None:
     fold = MyLifeDbProjection().fold(SESSION)
     event = b'{"type":"record","id":"x/0/record","record":"garbage","known":false}'
     assert list(fold.step(Entry(1, 0, 1, "record", event, "agent", bad))) == []
@@ -199,19 +199,19 @@ EVENT = b'{"type":"record","id":"x/0/record","record":"user"}'
 )
 @pytest.mark.parametrize("origin", ["agent", "transcript", "gateway"])
 def test_half_an_emoji_loses_no_record(origin: Origin, variant: MyLifeDbEncoder) -> None:
-    """Where a tool's output was cut in the middle of one; JavaScript reads it, other parsers do not."""
+    """A tool's output may be cut in the middle of an emoji; JavaScript reads the result, other parsers do not."""
     fold = MyLifeDbProjection().fold(SESSION)
     (row,) = fold.step(Entry(1, 0, 1, "record", EVENT, origin, HALF))
     assert isinstance(row, NewRow) and row.key == "u1"
     (payload,) = unframed(variant.encode(SESSION, Entry(1, 0, 1, "row", row.data)))
-    told = msgspec.msgpack.decode(payload) if variant.packed else json.loads(payload)
-    assert told["message"]["content"].startswith("cut ")
+    frame = msgspec.msgpack.decode(payload) if variant.packed else json.loads(payload)
+    assert frame["message"]["content"].startswith("cut ")
     if origin == "transcript":
         assert row.data == HALF, "byte for byte"
 
 
 @pytest.mark.parametrize("origin", ["agent", "transcript"])
-def test_a_record_that_nests_too_deep_stops_nothing(origin: Origin) -> None:
+def test_a_record_nested_too_deeply_stops_nothing(origin: Origin) -> None:
     fold = MyLifeDbProjection().fold(SESSION)
     for made in fold.step(Entry(1, 0, 1, "record", EVENT, origin, DEEP)):
         assert isinstance(made, NewRow)
@@ -257,7 +257,7 @@ def test_no_page_is_sealed_while_a_message_is_streamed(monkeypatch: pytest.Monke
 
 
 @given(st.lists(st.integers(1, PAGE_BYTES), max_size=40))
-def test_pages_are_stretches_without_a_hole(sizes: list[int]) -> None:
+def test_pages_are_contiguous(sizes: list[int]) -> None:
     pages = Pages()
     for size in sizes:
         pages.add(size)
@@ -293,16 +293,16 @@ def read(result: Any, content: Any = "1\tone\n2\ttwo", kind: str = "user") -> di
 
 def test_a_files_text_is_left_out_of_pages() -> None:
     given = read({"type": "text", "file": {"filePath": "/a", "content": "one\ntwo"}})
-    told = json.loads(stripped(raw(given)))
-    assert told["toolUseResult"] == {"type": "text", "file": {"filePath": "/a", "numLines": 2, "totalLines": 2}}
-    assert told["message"]["content"][0]["content"] == ""
+    record = json.loads(stripped(raw(given)))
+    assert record["toolUseResult"] == {"type": "text", "file": {"filePath": "/a", "numLines": 2, "totalLines": 2}}
+    assert record["message"]["content"][0]["content"] == ""
     kept = read({"type": "text", "file": {"filePath": "/a", "content": "one", "numLines": 7, "totalLines": 9}})
     assert json.loads(stripped(raw(kept)))["toolUseResult"]["file"]["totalLines"] == 9
 
 
 def test_an_images_bytes_are_left_out_of_pages() -> None:
-    told = json.loads(stripped(raw(read({"type": "image", "file": {"base64": "AAAA", "type": "image/png"}}))))
-    assert told["toolUseResult"] == {"type": "image", "file": {"type": "image/png"}}
+    record = json.loads(stripped(raw(read({"type": "image", "file": {"base64": "AAAA", "type": "image/png"}}))))
+    assert record["toolUseResult"] == {"type": "image", "file": {"type": "image/png"}}
 
 
 @pytest.mark.parametrize(
@@ -330,13 +330,13 @@ def test_live_results_are_stripped_like_those_of_the_transcript() -> None:
 # --- copies
 
 
-def test_many_records_aside_do_not_make_a_copy_a_second_record() -> None:
-    said = {"type": "assistant", "uuid": "a1", "message": {"id": "m", "role": "assistant", "content": []}}
+def test_a_copy_is_recognised_after_many_other_records() -> None:
+    answer = {"type": "assistant", "uuid": "a1", "message": {"id": "m", "role": "assistant", "content": []}}
     status = {"type": "system", "subtype": "status", "status": "requesting"}
     aside = [{"agent": {**status, "uuid": f"s{number}"}} for number in range(9000)]
-    showing = ViewRecorder().run([{"agent": said}, *aside])
+    showing = ViewRecorder().run([{"agent": answer}, *aside])
     rows = len(showing.rows)
-    showing.add({"copy": {**said, "cwd": "/srv"}})
+    showing.add({"copy": {**answer, "cwd": "/srv"}})
     assert len(showing.rows) == rows
     assert json.loads(showing.rows[0].data)["cwd"] == "/srv"
 

@@ -1,4 +1,4 @@
-"""REST under /api/claude over the real server and core: shapes, words and statuses as the protocol has them."""
+"""REST under /api/claude over the real server and core: shapes, texts and statuses as the protocol defines them."""
 
 import json
 from pathlib import Path
@@ -110,12 +110,12 @@ async def test_create_rename_archive_and_delete(house: MyLifeDbGateway) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"title":7}', b'{"workingDir":[]}', b'{"mode":"none"}'])
-async def test_a_body_that_is_none_is_400(house: MyLifeDbGateway, body: bytes) -> None:
+async def test_an_invalid_body_is_400(house: MyLifeDbGateway, body: bytes) -> None:
     answer = await call(house, "POST", BASE, content=body)
     assert (answer.status_code, answer.json()) == (400, {"error": "Invalid request body"})
 
 
-async def test_what_the_gateway_refuses_is_refused_with_its_reason(house: MyLifeDbGateway) -> None:
+async def test_a_rejection_by_the_gateway_gives_its_reason(house: MyLifeDbGateway) -> None:
     outside = await call(house, "POST", BASE, json={"workingDir": "/"})
     assert outside.status_code == 403
     assert outside.json()["error"].startswith("Failed to create session: / is outside the allowed folders")
@@ -125,7 +125,7 @@ async def test_what_the_gateway_refuses_is_refused_with_its_reason(house: MyLife
     assert (await call(house, "POST", BASE, token, json={})).status_code == 403
 
 
-async def test_resuming_a_session_that_is_known_is_that_session(house: MyLifeDbGateway) -> None:
+async def test_resuming_a_known_session_returns_that_session(house: MyLifeDbGateway) -> None:
     await house.rig.open(title="Here")
     again = await call(house, "POST", BASE, json={"resumeSessionId": SESSION})
     assert (again.json()["id"], again.json()["title"]) == (SESSION, "Here")
@@ -153,7 +153,7 @@ async def test_a_message_by_rest(house: MyLifeDbGateway) -> None:
         ("?page=999999999", 404, "page out of range"),
     ],
 )
-async def test_a_page_that_is_none(house: MyLifeDbGateway, query: str, status: int, error: str) -> None:
+async def test_an_invalid_page_is_an_error(house: MyLifeDbGateway, query: str, status: int, error: str) -> None:
     await talked(house, 1)
     answer = await call(house, "GET", f"{ONE}/messages{query}")
     assert (answer.status_code, answer.json()) == (status, {"error": error})
@@ -266,7 +266,7 @@ def test_the_title_of_a_session(title: str, shown: str) -> None:
         ("<b>bold</b> text", "<b>bold</b> text"),
     ],
 )
-def test_what_an_editor_put_before_a_prompt_does_not_hide_it(prompt: str, shown: str) -> None:
+def test_editor_context_before_a_prompt_does_not_hide_the_prompt(prompt: str, shown: str) -> None:
     assert title_of(summary(title=prompt[:80], first_prompt=prompt)) == shown
 
 
@@ -291,11 +291,11 @@ def test_the_transcripts_copy_of_a_record_is_counted_once() -> None:
     fold = CountProjection().fold(SESSION)
     for entry in showing.entries:
         fold.step(entry)
-    told = [frame for frame in showing.history() if frame["type"] in ("user", "assistant")]
-    assert read_counted(fold.snapshot()).messages == len(told) > 0
+    shown = [frame for frame in showing.history() if frame["type"] in ("user", "assistant")]
+    assert read_counted(fold.snapshot()).messages == len(shown) > 0
 
 
-async def test_a_session_in_which_nothing_was_said_is_called_by_its_number(house: MyLifeDbGateway) -> None:
+async def test_a_session_without_messages_is_named_by_its_number(house: MyLifeDbGateway) -> None:
     first = (await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd)})).json()
     await house.rig.clock.advance(1)
     second = (await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd)})).json()
@@ -313,21 +313,21 @@ async def test_the_whole_history_at_once(house: MyLifeDbGateway, monkeypatch: py
     async with house.tab() as tab:
         for _ in range(2):
             await tab.until("result")
-    told = (await call(house, "GET", f"{ONE}/history")).json()
-    assert told == {"sessionId": SESSION, "messages": tab.frames}
+    history = (await call(house, "GET", f"{ONE}/history")).json()
+    assert history == {"sessionId": SESSION, "messages": tab.frames}
     monkeypatch.setattr(rest, "HISTORY_BYTES", 100)
     too_much = await call(house, "GET", f"{ONE}/history")
     assert too_much.status_code == 413 and "Failed to read session history" in too_much.json()["error"]
 
 
-async def test_there_are_no_public_links_and_the_page_is_told_why(house: MyLifeDbGateway) -> None:
+async def test_there_are_no_public_links_and_the_answer_gives_the_reason(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     shared = await call(house, "POST", f"{ONE}/share")
     assert (shared.status_code, shared.json()) == (403, {"error": NO_LINKS})
     assert (await call(house, "DELETE", f"{ONE}/share")).json() == {"success": True}
 
 
-async def test_a_terminal_is_refused_at_once_where_the_agent_has_none(house: MyLifeDbGateway) -> None:
+async def test_a_terminal_is_refused_at_once_if_the_agent_does_not_support_it(house: MyLifeDbGateway) -> None:
     house.rig.kind.ways = {"stdio": "yes"}
     refused = await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd), "mode": "cli"})
     assert refused.status_code == 400

@@ -1,4 +1,4 @@
-"""The subscribe socket over the real server and core: connecting, history, what comes live, and coming back."""
+"""The subscribe socket over the real server and core: connecting, history, live frames, and reconnecting."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ OTHER = SessionId("22222222-2222-4222-8222-222222222222")
 
 
 async def talked(house: MyLifeDbGateway, turns: int = 2) -> FakeAgent:
-    """A session with some turns behind it."""
+    """Open a session and play some turns in it."""
     await house.rig.open()
     for number in range(turns):
         await house.rig.send(f"prompt {number}")
@@ -39,7 +39,7 @@ async def talked(house: MyLifeDbGateway, turns: int = 2) -> FakeAgent:
 
 
 async def stream(agent: FakeAgent, *texts: str, start: bool = True, block: int = 0) -> None:
-    """Pieces of one text block of the message `msg_s`."""
+    """Stream pieces of one text block of the message `msg_s`."""
     head = {"type": "stream_event", "session_id": SESSION, "parent_tool_use_id": None}
     events: list[dict[str, Any]] = []
     if start:
@@ -53,7 +53,7 @@ async def stream(agent: FakeAgent, *texts: str, start: bool = True, block: int =
 
 
 async def level(tab: Tab) -> None:
-    """Everything that was asked before has been answered: an unknown mode is, at once and to nobody else."""
+    """Wait until earlier requests are answered: an unknown mode is answered at once and only to the sender."""
     mark = f"mark-{len(tab.frames)}"
     request = {"subtype": "set_permission_mode", "mode": "none-such"}
     await tab.say(type="control_request", request_id=mark, request=request)
@@ -75,7 +75,7 @@ async def test_an_unknown_session_is_404_before_the_upgrade(house: MyLifeDbGatew
 
 
 @pytest.mark.rules("S000-220", "S000-221")
-async def test_without_a_credential_the_upgrade_is_refused_and_with_one_nothing_more_is_asked(
+async def test_the_upgrade_needs_a_credential_and_nothing_more(
     house: MyLifeDbGateway,
 ) -> None:
     await house.rig.open()
@@ -88,7 +88,7 @@ async def test_without_a_credential_the_upgrade_is_refused_and_with_one_nothing_
         await level(tab)
 
 
-async def test_the_token_may_stand_in_the_query(house: MyLifeDbGateway) -> None:
+async def test_the_token_may_be_in_the_query(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     token = await house.token("view")
     async with connect(house.address(f"?access_token={token}"), proxy=None) as socket:
@@ -124,7 +124,7 @@ async def test_every_client_gets_all_history_in_order_without_asking(house: MyLi
 
 
 @pytest.mark.rules("S000-005", "S000-006", "S000-198")
-async def test_a_session_without_history_sends_nothing_until_something_is_said(house: MyLifeDbGateway) -> None:
+async def test_a_session_without_history_sends_nothing_until_the_first_message(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await level(tab)
@@ -164,7 +164,7 @@ async def prompt(house: MyLifeDbGateway, tab: Tab, text: str, number: int = 1) -
 
 
 @pytest.mark.rules("S000-016", "S000-017", "S000-018", "S000-020", "S000-037", "S000-038", "S000-201")
-async def test_a_message_is_echoed_with_the_uuid_that_the_agent_gets_and_answered(house: MyLifeDbGateway) -> None:
+async def test_a_message_is_echoed_with_the_agents_uuid_and_answered(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab, house.tab() as other:
         for number, text in enumerate(("first", "zweite: ü ☃ 🚢"), 1):
@@ -183,7 +183,7 @@ async def test_a_message_is_echoed_with_the_uuid_that_the_agent_gets_and_answere
 
 
 @pytest.mark.rules("S000-009")
-async def test_a_message_is_taken_while_the_server_is_sending(house: MyLifeDbGateway) -> None:
+async def test_a_message_is_accepted_while_the_server_is_sending(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         agent = await prompt(house, tab, "hello")
@@ -197,7 +197,7 @@ async def test_a_message_is_taken_while_the_server_is_sending(house: MyLifeDbGat
 
 
 @pytest.mark.rules("S000-104", "S000-127", "S000-130")
-async def test_stream_events_pass_and_are_no_history(house: MyLifeDbGateway) -> None:
+async def test_stream_events_are_forwarded_and_not_part_of_history(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     texts = [f"piece {number} " for number in range(200)]
     async with house.tab() as tab:
@@ -217,7 +217,7 @@ async def test_stream_events_pass_and_are_no_history(house: MyLifeDbGateway) -> 
 
 
 @pytest.mark.rules("S000-128", "S000-130")
-async def test_one_who_connects_in_the_middle_of_a_message_has_its_text_so_far(house: MyLifeDbGateway) -> None:
+async def test_a_client_connecting_mid_message_receives_the_text_so_far(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         agent = await prompt(house, tab, "hello")
@@ -233,7 +233,7 @@ async def test_one_who_connects_in_the_middle_of_a_message_has_its_text_so_far(h
 
 
 @pytest.mark.rules("S000-013", "S000-148", "S000-151")
-async def test_what_is_said_during_the_burst_comes_once_and_in_its_place(house: MyLifeDbGateway) -> None:
+async def test_messages_during_the_history_burst_arrive_once_and_in_order(house: MyLifeDbGateway) -> None:
     agent = await talked(house, 3)
     await house.rig.send("more")
     await agent.prompted()
@@ -252,13 +252,15 @@ async def test_what_is_said_during_the_burst_comes_once_and_in_its_place(house: 
             await tab.until("result")
             assert len(tab.uuids()) == len(set(tab.uuids()))
         assert all(tab.frames == tabs[0].frames for tab in tabs)
-        said = [frame["message"]["content"] for frame in tabs[0].frames if frame["type"] == "assistant"]
-        texts = [content[0]["text"] for content in said]
+        contents = [frame["message"]["content"] for frame in tabs[0].frames if frame["type"] == "assistant"]
+        texts = [content[0]["text"] for content in contents]
         assert texts == [*(f"answer {number}" for number in range(3)), *(f"line {number}" for number in range(100))]
 
 
 @pytest.mark.rules("S000-155", "S000-156", "S000-203", "S000-204", "S000-205")
-async def test_a_turn_goes_on_without_its_client_and_a_reconnect_shows_everything_once(house: MyLifeDbGateway) -> None:
+async def test_a_turn_continues_without_its_client_and_a_reconnect_shows_everything_once(
+    house: MyLifeDbGateway,
+) -> None:
     await house.rig.open()
     client = MyLifeDbClient()
     async with house.tab(client=client) as tab:
@@ -289,11 +291,11 @@ async def test_a_client_that_leaves_leaves_nothing_behind(house: MyLifeDbGateway
     await house.rig.until(lambda: len(asyncio.all_tasks()) <= tasks + 1)
 
 
-# --- coming back to a place
+# --- resuming from a position
 
 
 @pytest.mark.rules("S000-226", "S000-227")
-async def test_resuming_from_a_uuid_sends_what_comes_after_it(house: MyLifeDbGateway) -> None:
+async def test_resuming_from_a_uuid_sends_only_later_records(house: MyLifeDbGateway) -> None:
     await talked(house, 3)
     async with house.tab() as tab:
         for _ in range(3):
@@ -311,7 +313,7 @@ async def test_resuming_from_a_uuid_sends_what_comes_after_it(house: MyLifeDbGat
 
 
 @pytest.mark.rules("S000-226", "S000-227")
-async def test_a_subscribe_frame_begins_the_replay_anew(house: MyLifeDbGateway) -> None:
+async def test_a_subscribe_frame_restarts_the_replay(house: MyLifeDbGateway) -> None:
     await talked(house, 2)
     async with house.tab() as tab:
         await tab.until("result")
@@ -343,7 +345,7 @@ async def test_the_last_records_only(house: MyLifeDbGateway) -> None:
 
 
 @pytest.mark.rules("S000-219")
-async def test_messagepack_says_the_same_in_binary_frames(house: MyLifeDbGateway) -> None:
+async def test_messagepack_sends_the_same_content_in_binary_frames(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     async with house.tab() as tab, house.tab(subprotocols=[Subprotocol("msgpack")]) as packed:
         await tab.until("result")
@@ -358,12 +360,12 @@ async def test_messagepack_says_the_same_in_binary_frames(house: MyLifeDbGateway
 
 
 @pytest.mark.rules("S000-007")
-async def test_a_client_is_heard_in_text_frames_and_not_in_binary_ones(house: MyLifeDbGateway) -> None:
+async def test_text_frames_of_a_client_are_read_and_binary_frames_ignored(house: MyLifeDbGateway) -> None:
     await house.rig.open()
-    said = {"type": "user_message", "content": "not heard"}
+    message = {"type": "user_message", "content": "not heard"}
     async with house.tab() as tab:
-        await tab.socket.send(msgspec.json.encode(said))
-        await tab.socket.send(msgspec.msgpack.encode(said))
+        await tab.socket.send(msgspec.json.encode(message))
+        await tab.socket.send(msgspec.msgpack.encode(message))
         await level(tab)
         await tab.socket.send('{"type":"user_message","content":"heard"}')
         assert (await tab.until("user"))["message"]["content"] == "heard"
@@ -421,7 +423,7 @@ async def test_a_frame_that_means_nothing_is_ignored(house: MyLifeDbGateway, bad
 
 
 @pytest.mark.rules("S000-095", "S000-096")
-async def test_a_message_that_cannot_be_handed_over_is_told_to_its_sender_alone(house: MyLifeDbGateway) -> None:
+async def test_an_undeliverable_message_is_reported_only_to_its_sender(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     house.rig.kind.failures.append(AgentMissing("There is no claude."))
     async with house.tab() as tab, house.tab() as other:
@@ -436,7 +438,7 @@ async def test_a_message_that_cannot_be_handed_over_is_told_to_its_sender_alone(
 
 
 @pytest.mark.rules("S000-097")
-async def test_a_session_that_is_deleted_under_its_clients_is_not_found(house: MyLifeDbGateway) -> None:
+async def test_clients_of_a_deleted_session_receive_not_found(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     async with house.tab() as tab:
         await tab.until("result")
@@ -446,7 +448,7 @@ async def test_a_session_that_is_deleted_under_its_clients_is_not_found(house: M
 
 
 @pytest.mark.rules("S000-098")
-async def test_a_fault_of_the_store_is_an_error_frame_and_the_socket_lives_on(
+async def test_a_store_fault_is_an_error_frame_and_the_socket_stays_open(
     house: MyLifeDbGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await house.rig.open()
@@ -464,7 +466,7 @@ async def test_a_fault_of_the_store_is_an_error_frame_and_the_socket_lives_on(
         await tab.until("user")
 
 
-async def test_a_client_without_the_scope_may_look_and_is_told_why_it_may_not_speak(house: MyLifeDbGateway) -> None:
+async def test_a_client_without_the_scope_may_read_and_gets_an_error_when_it_sends(house: MyLifeDbGateway) -> None:
     await talked(house, 1)
     token = await house.token("view")
     async with house.tab(token=token) as tab:
@@ -489,7 +491,7 @@ async def test_an_agent_that_dies_ends_the_turn_for_every_client(house: MyLifeDb
 # --- the log
 
 
-async def test_what_was_sent_to_whom_is_logged_with_counts(
+async def test_sent_frames_are_logged_per_client_with_counts(
     house: MyLifeDbGateway, caplog: pytest.LogCaptureFixture
 ) -> None:
     await talked(house, 1)
@@ -500,13 +502,13 @@ async def test_what_was_sent_to_whom_is_logged_with_counts(
         await prompt(house, tab, "more")
         await tab.until("user")
     await house.rig.until(lambda: any(line.message == "disconnect" for line in caplog.records))
-    told = {line.message: vars(line) for line in caplog.records if line.name.startswith("fairlead.")}
+    logged = {line.message: vars(line) for line in caplog.records if line.name.startswith("fairlead.")}
     assert [
-        name for name in ("connect", "subscribe", "history sent", "new sent", "disconnect") if name not in told
+        name for name in ("connect", "subscribe", "history sent", "new sent", "disconnect") if name not in logged
     ] == []
-    sent = told["history sent"]
+    sent = logged["history sent"]
     assert (sent["session"], sent["who"], sent["entries"], sent["levelname"]) == (SESSION, "owner (ann)", 4, "INFO")
-    assert told["new sent"]["up_to"] == 5
+    assert logged["new sent"]["up_to"] == 5
     assert house.admin not in caplog.text
 
 
@@ -527,7 +529,7 @@ async def test_a_session_is_found_by_its_agents_own_id_too(house: MyLifeDbGatewa
 # --- another gateway
 
 
-async def test_a_gateway_that_was_started_again_goes_on_where_the_client_is(tmp_path: Path) -> None:
+async def test_a_restarted_gateway_continues_from_the_clients_position(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         agent = await talked(house, 2)
         await house.rig.send("more")

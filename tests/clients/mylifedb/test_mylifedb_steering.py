@@ -1,4 +1,4 @@
-"""What a client asks of a session over the socket: permissions, modes, interrupts, results, typing, acks, pages."""
+"""Requests of a client on the socket: permissions, modes, interrupts, results, typing, acks, pages."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def allow(request: str, **more: Any) -> dict[str, Any]:
 # --- permissions
 
 
-async def test_an_answer_of_one_client_is_told_to_all(house: MyLifeDbGateway) -> None:
+async def test_an_answer_of_one_client_is_sent_to_all(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab, house.tab() as other:
         agent = await asked(house, tab)
@@ -38,8 +38,8 @@ async def test_an_answer_of_one_client_is_told_to_all(house: MyLifeDbGateway) ->
         assert list(tab.client.state.requests) == ["R1"]
         await tab.say(**allow("R1", inner={"updated_input": {"file_path": str(house.rig.cwd / "b"), "content": "y"}}))
         for both in (tab, other):
-            told = await both.until("control_response")
-            assert told == {"type": "control_response", "request_id": "R1", "behavior": "allow"}
+            reply = await both.until("control_response")
+            assert reply == {"type": "control_response", "request_id": "R1", "behavior": "allow"}
             assert both.client.state.requests == {}
         await house.rig.until(lambda: bool(agent.answers))
         request, decision = agent.answers[0]
@@ -64,7 +64,7 @@ async def test_a_refusal_stops_the_turn_and_names_the_tool(house: MyLifeDbGatewa
         assert (decision.message, decision.interrupt) == ("Permission denied by user for tool: Write", True)
 
 
-async def test_always_allow_remembers_the_tool_and_settles_what_waits_for_it(house: MyLifeDbGateway) -> None:
+async def test_always_allow_remembers_the_tool_and_settles_its_pending_requests(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         agent = await asked(house, tab)
@@ -73,15 +73,15 @@ async def test_always_allow_remembers_the_tool_and_settles_what_waits_for_it(hou
         for _ in range(2):
             await tab.until("control_request")
         await tab.say(**allow("R1", always_allow=True, tool_name="Write"))
-        told = [(await tab.until("control_response"))["request_id"] for _ in range(2)]
-        assert told == ["R1", "R2"]
+        answered = [(await tab.until("control_response"))["request_id"] for _ in range(2)]
+        assert answered == ["R1", "R2"]
         assert list(tab.client.state.requests) == ["R3"]
         assert house.rig.loaded().core.state.rules == ("Write",)
         verdict = await agent.check("toolu_9", "Write", file_path=str(house.rig.cwd / "c"), content="z")
         assert str(verdict.behavior) == "allow"
 
 
-async def test_a_shell_is_not_opened_wholly_by_somebody_who_may_not(house: MyLifeDbGateway) -> None:
+async def test_a_client_without_the_scope_cannot_allow_every_shell_command(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     token = await house.token("view", "chat", "approve")
     async with house.tab(token=token) as tab:
@@ -93,8 +93,8 @@ async def test_a_shell_is_not_opened_wholly_by_somebody_who_may_not(house: MyLif
         assert house.rig.loaded().core.state.rules and "Bash" not in house.rig.loaded().core.state.rules
 
 
-async def test_always_allow_for_one_call_answers_no_other_that_its_rule_does_not_cover(house: MyLifeDbGateway) -> None:
-    """Somebody who may not open the whole tool gets the narrow rule, and it alone decides about what else waits."""
+async def test_always_allow_for_one_call_answers_only_calls_that_its_rule_covers(house: MyLifeDbGateway) -> None:
+    """A client that may not open the whole tool gets the narrow rule, and only that rule decides other requests."""
     await house.rig.open()
     token = await house.token("view", "chat", "approve")
     async with house.tab(token=token) as tab:
@@ -105,15 +105,15 @@ async def test_always_allow_for_one_call_answers_no_other_that_its_rule_does_not
         for _ in range(3):
             await tab.until("control_request")
         await tab.say(**allow("R1", always_allow=True, tool_name="Bash"))
-        told = [(await tab.until("control_response"))["request_id"] for _ in range(2)]
-        assert told == ["R1", "R3"]
+        answered = [(await tab.until("control_response"))["request_id"] for _ in range(2)]
+        assert answered == ["R1", "R3"]
         assert list(tab.client.state.requests) == ["R2"]
         assert house.rig.loaded().core.state.rules == ("Bash(git tag:*)",)
         await house.rig.until(lambda: len(agent.answers) == 2)
         assert [request for request, _ in agent.answers] == ["R1", "R3"]
 
 
-async def test_an_answer_to_a_request_that_nobody_knows_is_passed_over(house: MyLifeDbGateway) -> None:
+async def test_an_answer_to_an_unknown_request_is_ignored(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await tab.say(**allow("none"))
@@ -121,7 +121,7 @@ async def test_an_answer_to_a_request_that_nobody_knows_is_passed_over(house: My
         assert [frame for frame in tab.frames if not frame.get("request_id", "").startswith("mark-")] == []
 
 
-async def test_one_who_may_not_approve_is_told_so(house: MyLifeDbGateway) -> None:
+async def test_a_client_that_may_not_approve_receives_an_error(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     token = await house.token("view", "chat")
     async with house.tab(token=token) as tab:
@@ -145,7 +145,7 @@ async def test_a_question_is_answered_with_the_changed_input(house: MyLifeDbGate
         assert agent.answers[0][1].updated_input == given
 
 
-async def test_a_request_that_the_agent_withdraws_goes_from_every_client(house: MyLifeDbGateway) -> None:
+async def test_a_request_withdrawn_by_the_agent_disappears_from_every_client(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         agent = await asked(house, tab)
@@ -162,16 +162,18 @@ def mode(name: Any, request: str = "m1") -> dict[str, Any]:
     return {"type": "control_request", "request_id": request, "request": request_}
 
 
-async def test_a_mode_is_set_and_told_to_all_under_the_request(house: MyLifeDbGateway) -> None:
+async def test_a_mode_change_is_sent_to_all_under_its_request_id(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab, house.tab() as other:
         await tab.say(**mode("plan"))
         wanted = {"subtype": "set_permission_mode", "mode": "plan"}
         for both in (tab, other):
-            told = await both.until("control_response")
-            assert told == {"type": "control_response", "request_id": "m1", "response": wanted}
+            reply = await both.until("control_response")
+            assert reply == {"type": "control_response", "request_id": "m1", "response": wanted}
         await tab.say(**mode("plan", "m2"))
-        assert await tab.until("control_response") == {**told, "request_id": "m2"}, "its asker is answered all the same"
+        assert await tab.until("control_response") == {**reply, "request_id": "m2"}, (
+            "its asker is answered all the same"
+        )
         await level(other)
         assert len(other.frames) == 2
     assert house.rig.loaded().core.state.settings.mode == "plan"
@@ -179,14 +181,12 @@ async def test_a_mode_is_set_and_told_to_all_under_the_request(house: MyLifeDbGa
 
 
 @pytest.mark.parametrize("name", ["sudo", "", 7, None])
-async def test_a_mode_that_is_none_is_refused_to_its_asker_and_changes_nothing(
-    house: MyLifeDbGateway, name: Any
-) -> None:
+async def test_an_invalid_mode_is_rejected_to_its_sender_and_changes_nothing(house: MyLifeDbGateway, name: Any) -> None:
     await house.rig.open()
     async with house.tab() as tab, house.tab() as other:
         await tab.say(**mode(name))
-        told = name if isinstance(name, str) else ""
-        refused = {"type": "control_response", "request_id": "m1", "error": f"Invalid permission mode: {told}"}
+        shown = name if isinstance(name, str) else ""
+        refused = {"type": "control_response", "request_id": "m1", "error": f"Invalid permission mode: {shown}"}
         assert await tab.until("control_response") == refused
         await level(other)
         assert len(other.frames) == 1
@@ -207,7 +207,7 @@ async def test_an_interrupt_has_no_answer_but_its_effect(house: MyLifeDbGateway)
         assert (await tab.until("result"))["subtype"] == "error_during_execution"
 
 
-async def test_an_interrupt_of_a_session_that_is_not_at_work_is_an_error(house: MyLifeDbGateway) -> None:
+async def test_an_interrupt_without_a_running_process_is_an_error(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         stop = {"type": "control_request", "request_id": "interrupt_1", "request": {"subtype": "interrupt"}}
@@ -216,7 +216,7 @@ async def test_an_interrupt_of_a_session_that_is_not_at_work_is_an_error(house: 
         assert await tab.until("error") == {"type": "error", "error": cold}
 
 
-async def test_a_tool_result_goes_to_the_agent_as_it_is(house: MyLifeDbGateway) -> None:
+async def test_a_tool_result_goes_to_the_agent_unchanged(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await tab.say(type="tool_result", tool_use_id="toolu_1", content="42")
@@ -226,9 +226,11 @@ async def test_a_tool_result_goes_to_the_agent_as_it_is(house: MyLifeDbGateway) 
         call = await tab.until("assistant")
         await tab.say(type="tool_result", tool_use_id="toolu_1", content="42")
         block = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "42"}
-        told = await tab.until(lambda frame: frame["type"] == "user" and isinstance(frame["message"]["content"], list))
-        assert told["message"]["content"] == [block]
-        assert told["parentUuid"] == call["uuid"]
+        record = await tab.until(
+            lambda frame: frame["type"] == "user" and isinstance(frame["message"]["content"], list)
+        )
+        assert record["message"]["content"] == [block]
+        assert record["parentUuid"] == call["uuid"]
         await house.rig.until(lambda: len(agent.written) == 2)
         assert b'"tool_result"' in agent.written[-1].raw
 
@@ -237,7 +239,7 @@ async def test_a_tool_result_goes_to_the_agent_as_it_is(house: MyLifeDbGateway) 
 
 
 @pytest.mark.rules("S000-228", "S000-229")
-async def test_who_types_is_told_to_the_others_by_name(house: MyLifeDbGateway) -> None:
+async def test_typing_is_shown_to_the_other_clients_by_name(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     token = await house.token("view", "chat", name="bob")
     async with house.tab() as ann, house.tab(token=token) as bob:
@@ -251,7 +253,7 @@ async def test_who_types_is_told_to_the_others_by_name(house: MyLifeDbGateway) -
 
 
 @pytest.mark.rules("S000-230")
-async def test_a_message_with_an_id_is_acknowledged_with_its_uuid_and_taken_once(house: MyLifeDbGateway) -> None:
+async def test_a_message_with_an_id_is_acknowledged_with_its_uuid_and_accepted_once(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await tab.say(type="user_message", content="hello", id="mine-1")
@@ -272,7 +274,7 @@ async def state_of(house: MyLifeDbGateway) -> str:
 
 
 async def turn(house: MyLifeDbGateway, agent: FakeAgent, text: str) -> None:
-    """One more turn, from its prompt to its end."""
+    """Play one more turn, from its prompt to its end."""
     await house.rig.send(text)
     await agent.prompted()
     await agent.text(f"to {text}")
@@ -281,12 +283,12 @@ async def turn(house: MyLifeDbGateway, agent: FakeAgent, text: str) -> None:
 
 
 async def left(house: MyLifeDbGateway) -> None:
-    """Nobody is there any more, and what they were shown is kept."""
+    """Wait until every client has left and the read state is stored."""
     await house.rig.until(lambda: not house.rig.registry.feed(SESSION).names)
     await house.book.close()
 
 
-async def test_what_an_open_socket_was_shown_is_read_and_what_came_after_it_left_is_not(house: MyLifeDbGateway) -> None:
+async def test_turns_shown_on_an_open_socket_are_read_and_later_turns_are_not(house: MyLifeDbGateway) -> None:
     agent = await talked(house, 1)
     assert await state_of(house) == "unread"
     async with house.tab() as tab:
@@ -318,7 +320,7 @@ async def test_a_turn_that_only_another_user_watched_is_unread(house: MyLifeDbGa
             assert (await http.get(f"/api/claude/sessions/{SESSION}")).json()["sessionState"] == "idle"
 
 
-async def test_a_running_turn_that_one_leaves_is_unread_at_its_end(house: MyLifeDbGateway) -> None:
+async def test_a_running_turn_is_unread_at_its_end_if_the_client_has_left(house: MyLifeDbGateway) -> None:
     agent = await talked(house, 1)
     async with house.tab() as tab:
         await prompt(house, tab, "long")
@@ -330,28 +332,28 @@ async def test_a_running_turn_that_one_leaves_is_unread_at_its_end(house: MyLife
 
 
 @pytest.mark.rules("S000-230")
-async def test_an_ack_is_kept_as_far_as_it_reaches(house: MyLifeDbGateway) -> None:
+async def test_an_ack_marks_turns_read_only_up_to_its_record(house: MyLifeDbGateway) -> None:
     await talked(house, 2)
     async with house.tab() as tab:
         await tab.until("result")
         first = tab.frames[0]["uuid"]
         last = await tab.until("result")
-        await left_alone(house)
+        await requests_done(house)
         await house.rig.store.documents.delete(SPACE, SESSION)
         for uuid, kept in ((first, None), (last["uuid"], 2)):
             await tab.say(type="ack", uuid=uuid)
             await level(tab)
-            await left_alone(house)
+            await requests_done(house)
             turns = await house.rig.store.documents.get(SPACE, SESSION)
             assert (turns or {}).get("owner") == kept, "an old record leaves the newer ones unread"
 
 
-async def left_alone(house: MyLifeDbGateway) -> None:
-    """All that was asked is done."""
+async def requests_done(house: MyLifeDbGateway) -> None:
+    """Wait until every dispatched request is done."""
     await house.rig.until(lambda: not [task for task in house.app.dispatcher._tasks if not task.done()])
 
 
-async def test_a_request_that_waits_is_news_only_while_nobody_looks(house: MyLifeDbGateway) -> None:
+async def test_a_pending_request_is_unread_only_while_no_client_is_connected(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab() as tab:
         await asked(house, tab)
@@ -364,7 +366,7 @@ async def test_a_request_that_waits_is_news_only_while_nobody_looks(house: MyLif
 
 
 @pytest.mark.rules("S000-035")
-async def test_the_true_state_is_told_to_those_who_ask_for_it(house: MyLifeDbGateway) -> None:
+async def test_the_true_state_is_sent_to_clients_that_ask_for_it(house: MyLifeDbGateway) -> None:
     await house.rig.open()
     async with house.tab("?state=1") as tab, house.tab() as plain:
         assert await tab.until("session_state") == {"type": "session_state", "state": "idle"}

@@ -1,4 +1,4 @@
-"""The raw terminal of MyLifeDB over the real server: bytes both ways, and a plain close where there is none."""
+"""The raw terminal of MyLifeDB over the real server: bytes both ways, and a plain close if there is no terminal."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ async def seen(socket: ClientConnection, text: str) -> None:
 
 
 @pytest.mark.process
-async def test_bytes_go_both_ways_and_a_second_one_sees_the_same_screen(
+async def test_bytes_go_both_ways_and_a_second_client_sees_the_same_screen(
     house: MyLifeDbGateway, terminals: TerminalRegistry
 ) -> None:
     program = Program(argv=["/bin/sh", "-i"], env=ENV, cwd="/", size=Size(40, 5))
@@ -89,7 +89,7 @@ async def test_it_needs_the_scope_for_terminals(house: MyLifeDbGateway) -> None:
     assert refused.value.response.status_code == 403
 
 
-def test_what_comes_before_the_terminal_has_the_socket_is_bounded() -> None:
+def test_input_before_the_terminal_is_attached_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     head = Head(method="GET", path="/")
     talk = RawTerminal(Handshake(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION}))

@@ -1,4 +1,4 @@
-"""Sessions of which there is only a transcript, written by somebody else: its rows, and what is appended to them."""
+"""Sessions with only a transcript, written by another program: its rows, and rows that are appended later."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def row(number: int, **fields: Any) -> Frame:
 
 
 class Home:
-    """A person's own folder with the CLI's files in it."""
+    """A user's home folder with the CLI's files in it."""
 
     def __init__(self, folder: Path) -> None:
         self.project = folder / "project"
@@ -60,7 +60,7 @@ def home(tmp_path: Path) -> Home:
 
 @contextlib.asynccontextmanager
 async def gateway(home: Home, tmp_path: Path, listed: str = f"/{SESSION}") -> AsyncIterator[GatewayInfo]:
-    """`listed` is the path below the sessions by which it is seen that the file was found."""
+    """Run a gateway; `listed` is the path below the sessions that shows whether the file was found."""
     config = Config(
         port=0,
         data=str(tmp_path / "data"),
@@ -68,16 +68,16 @@ async def gateway(home: Home, tmp_path: Path, listed: str = f"/{SESSION}") -> As
         roots=(str(tmp_path),),
         claude_homes=(str(tmp_path / ".claude"),),
     )
-    async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as told:
-        headers = {"Authorization": f"Bearer {told.token}"}
+    async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as info:
+        headers = {"Authorization": f"Bearer {info.token}"}
         async with (
-            httpx.AsyncClient(base_url=told.url, headers=headers, trust_env=False) as http,
+            httpx.AsyncClient(base_url=info.url, headers=headers, trust_env=False) as http,
             asyncio.timeout(PATIENCE),
         ):
-            # Files are looked for while the gateway answers already.
+            # The gateway answers requests before it has found all files.
             while SESSION not in (await http.get(f"/api/claude/sessions{listed}")).text:
                 await asyncio.sleep(0.01)
-        yield told
+        yield info
 
 
 @contextlib.asynccontextmanager
@@ -100,35 +100,35 @@ def last(number: int) -> Any:
 
 
 @pytest.mark.rules("S000-010", "S000-012", "S000-014", "S000-019", "S000-091", "S000-149", "S000-199", "S000-224")
-async def test_the_file_is_history_and_what_is_appended_follows(home: Home, tmp_path: Path) -> None:
+async def test_the_file_is_history_and_appended_rows_follow(home: Home, tmp_path: Path) -> None:
     queue = {"type": "queue-operation", "operation": "dequeue", "timestamp": START, "sessionId": SESSION}
     progress = {**row(3), "type": "progress", "data": {"type": "bash_progress"}, "toolUseID": "t"}
     del progress["message"]
     home.write(queue, row(1), row(2), progress, row(4))
-    async with gateway(home, tmp_path) as served, tab(served) as seat:
-        await seat.until(last(4))
+    async with gateway(home, tmp_path) as served, tab(served) as client:
+        await client.until(last(4))
         home.write(row(5), row(6))
-        await seat.until(last(6))
+        await client.until(last(6))
         home.write(row(7), {"type": "custom-title", "customTitle": "Named", "sessionId": SESSION}, row(8))
-        await seat.until(last(8))
-        assert seat.frames == [json.loads(line) for line in home.file.read_bytes().splitlines()]
+        await client.until(last(8))
+        assert client.frames == [json.loads(line) for line in home.file.read_bytes().splitlines()]
         async with tab(served) as late:
             await late.until(last(8))
-            assert late.frames == seat.frames
+            assert late.frames == client.frames
 
 
 @pytest.mark.rules("S000-148", "S000-149")
-async def test_a_line_that_is_written_in_pieces_comes_when_it_is_whole(home: Home, tmp_path: Path) -> None:
+async def test_a_line_written_in_pieces_is_sent_when_complete(home: Home, tmp_path: Path) -> None:
     home.write(row(1))
-    async with gateway(home, tmp_path) as served, tab(served) as seat:
-        await seat.until(last(1))
+    async with gateway(home, tmp_path) as served, tab(served) as client:
+        await client.until(last(1))
         whole = json.dumps(row(2)).encode() + b"\n"
         with home.file.open("ab", buffering=0) as file:
             for place in range(0, len(whole), 40):
                 file.write(whole[place : place + 40])
                 await asyncio.sleep(0)
-        await seat.until(last(2))
-        assert len(seat.frames) == 2
+        await client.until(last(2))
+        assert len(client.frames) == 2
 
 
 @pytest.mark.rules("S000-213", "S000-216")
@@ -136,8 +136,8 @@ async def test_a_read_that_fails_sends_nothing_and_the_next_one_goes_on(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.write(row(1))
-    async with gateway(home, tmp_path) as served, tab(served) as seat:
-        await seat.until(last(1))
+    async with gateway(home, tmp_path) as served, tab(served) as client:
+        await client.until(last(1))
         failed = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -150,17 +150,17 @@ async def test_a_read_that_fails_sends_nothing_and_the_next_one_goes_on(
             home.write(row(2))
             await asyncio.wait_for(failed.wait(), PATIENCE)
         home.write(row(3))
-        await seat.until(last(3))
-        assert seat.frames == [row(1), row(2), row(3)], "no error, and nothing lost"
+        await client.until(last(3))
+        assert client.frames == [row(1), row(2), row(3)], "no error, and nothing lost"
 
 
 async def test_a_bad_line_is_left_out_and_the_rest_goes_on(home: Home, tmp_path: Path) -> None:
     home.write(row(1), b"{ this is no record", b"", row(2))
-    async with gateway(home, tmp_path) as served, tab(served) as seat:
-        await seat.until(last(2))
+    async with gateway(home, tmp_path) as served, tab(served) as client:
+        await client.until(last(2))
         home.write(b"\xff\xfe", row(3))
-        await seat.until(last(3))
-        assert [frame["type"] for frame in seat.frames] == ["user", "assistant", "user"]
+        await client.until(last(3))
+        assert [frame["type"] for frame in client.frames] == ["user", "assistant", "user"]
 
 
 @pytest.mark.rules("S000-217")
@@ -168,21 +168,21 @@ async def test_a_bad_line_is_left_out_and_the_rest_goes_on(home: Home, tmp_path:
 async def test_a_thousand_records_open_with_their_last_pages(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    """Also of a file that is still being read: pages are counted when it has been."""
+    """Also for a file that is still being read: pages are counted when reading is done."""
     monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", at_once)
     home.write(*(row(number) for number in range(1, 1301)))
     async with gateway(home, tmp_path, listed="/all") as served:
-        async with tab(served, "?pages=1") as seat:
-            assert await seat.until("session_info") == {
+        async with tab(served, "?pages=1") as client:
+            assert await client.until("session_info") == {
                 "type": "session_info",
                 "totalPages": 3,
                 "lowestBurstPage": 1,
             }
-            await seat.until(last(1300))
-            assert len(seat.frames) == 1 + 800
-        async with tab(served, "?last=50") as seat:
-            await seat.until(last(1300))
-            assert len(seat.frames) == 50
-        async with tab(served) as seat:
-            await seat.until(last(1300))
-            assert seat.frames == [row(number) for number in range(1, 1301)]
+            await client.until(last(1300))
+            assert len(client.frames) == 1 + 800
+        async with tab(served, "?last=50") as client:
+            await client.until(last(1300))
+            assert len(client.frames) == 50
+        async with tab(served) as client:
+            await client.until(last(1300))
+            assert client.frames == [row(number) for number in range(1, 1301)]

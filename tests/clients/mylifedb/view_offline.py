@@ -1,8 +1,8 @@
-"""The MyLifeDB view without a server: inputs in, what its clients are sent out, live and as history.
+"""The MyLifeDB view without a server: inputs in; frames for its clients out, live and as history.
 
 An input is one of the interpreter's (`agent`, `gateway`, `transcript`, `interrupt`, `exit`; see golden_claude), or
-`{"event": {...}}` for what the core tells without a record, or `{"copy": row}` for a row of the transcript that a
-driven session keeps beside its wire.
+`{"event": {...}}` for an event that the core emits without a record, or `{"copy": row}` for a transcript row that a
+driven session stores in addition to its wire records.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from fairlead.sessions.log import PendingEntries
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 BEGIN = 1_768_797_915_012
-"""2026-01-19T04:45:15.012Z: the seed's own first moment."""
+"""2026-01-19T04:45:15.012Z: the first timestamp in the seed."""
 
 Frame = dict[str, Any]
 
@@ -49,12 +49,12 @@ class ViewRecorder:
         self.interpreter = ClaudeInterpreter(SESSION)
         self.entries: list[Entry] = []
         self.gone: dict[int, int] = {}
-        """For each seq that left the log, how many entries there were then."""
+        """For each seq that was dropped from the log, the number of entries at that time."""
         self.rows: list[ProjectionRow] = []
         self.sent: list[tuple[int, bytes]] = []
-        """What a client that was always there got: (rows before and with it, the frame's payload)."""
+        """Frames for a client that was always connected: (rows up to and including it, the frame's payload)."""
         self.places: list[tuple[int, int, bytes]] = []
-        """After each entry: rows, frames, and the fold's memory."""
+        """After each entry: number of rows, number of frames, and the reducer's memory."""
         self._head = self._at = 0
 
     def run(self, inputs: Iterable[Input]) -> "ViewRecorder":
@@ -111,18 +111,18 @@ class ViewRecorder:
         for payload in unframed(self.variant.encode(SESSION, entry)):
             self.sent.append((entry.seq, payload))
 
-    # --- what clients get
+    # --- frames that clients receive
 
     def live(self) -> list[Frame]:
-        """Everything, as it was sent to one that was always there."""
+        """Every frame sent to a client that was always connected."""
         return [self._read(payload) for _, payload in self.sent]
 
     def history(self) -> list[Frame]:
-        """What one that connects now is sent first."""
+        """The frames that a client receives first when it connects now."""
         return [frame for row in self.rows for frame in self._shown(row_entry(row))]
 
     def resumed(self, after: int, place: int, *, anew: bool = True) -> list[Frame]:
-        """The rows after an ordinal, for one that is level after `place` entries, and what is running then."""
+        """Rows after an ordinal, for a client that is level after `place` entries, and the running message then."""
         rows, _, memory = self.places[place - 1] if place else (0, 0, MyLifeDbProjection().fold(SESSION).snapshot())
         fold = MyLifeDbProjection().fold(SESSION)
         fold.restore(memory)

@@ -1,4 +1,4 @@
-"""The native socket as an AsyncAPI document, made from the commands and events themselves; the docs keep the file."""
+"""The native socket as an AsyncAPI document, generated from the commands and events; the docs contain the file."""
 
 from typing import Any, get_args
 
@@ -101,7 +101,7 @@ def server_frames(events: list[Any]) -> dict[str, Any]:
 
 
 def terminal_frames() -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a client sends on a terminal's socket, and what the gateway sends beside the bytes."""
+    """Frames that a client sends on a terminal's socket, and frames that the gateway sends in addition to the bytes."""
     cells = {"type": "integer", "minimum": 1, "maximum": 65535}
     size = {"cols": cells, "rows": cells}
     client = {

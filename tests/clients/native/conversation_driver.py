@@ -1,4 +1,4 @@
-"""Drives a conversation without a server: frames in, everything it does out, as plain objects."""
+"""Drives a conversation without a server: frames in; everything that it does out, as plain objects."""
 
 import itertools
 from typing import Any
@@ -42,7 +42,7 @@ def frames(data: bytes) -> list[tuple[bool, bytes]]:
 
 
 class ConversationDriver:
-    """A core that says yes to everything stands behind it."""
+    """A conversation in front of a core that accepts every request."""
 
     def __init__(self, *scopes: Scope, subprotocol: str = "") -> None:
         numbers = itertools.count(1)
@@ -61,7 +61,7 @@ class ConversationDriver:
         return [seen for thing in self.conversation.opened() for seen in self._see(thing)]
 
     def say(self, message: Any) -> list[Any]:
-        """An object is sent as a frame, text and bytes as they are."""
+        """Send an object as a frame, text and bytes unchanged."""
         if isinstance(message, str | bytes):
             data = message.encode() if isinstance(message, str) else message
             return self.raw(data, isinstance(message, str))
@@ -79,18 +79,18 @@ class ConversationDriver:
                     for text, payload in frames(thing.frames)
                 ]
             case Perform(step=CommandBase() as step):
-                told = {"does": msgspec.json.decode(msgspec.json.encode(step)), "lane": thing.lane}
+                action = {"does": msgspec.json.decode(msgspec.json.encode(step)), "lane": thing.lane}
                 reply = Reply(session=step.session, seq=7)
-                return [told, *self._answer(thing.tag, reply)]
+                return [action, *self._answer(thing.tag, reply)]
             case Subscribe():
                 place = thing.cursor
                 cursor = None if place is None else {"seq": place.seq, "log_id": place.log_id}
                 assert isinstance(thing.variant, JsonCodec | MsgpackCodec)
-                told = {"does": "subscribe", "session": thing.session, "cursor": cursor, "variant": thing.variant.key}
-                return [told, *self._answer(thing.tag, Subscribed(thing.session, "ok", "log-1", 7))]
+                action = {"does": "subscribe", "session": thing.session, "cursor": cursor, "variant": thing.variant.key}
+                return [action, *self._answer(thing.tag, Subscribed(thing.session, "ok", "log-1", 7))]
             case Unsubscribe():
-                told = {"does": "unsubscribe", "session": thing.session}
-                return [told, *self._answer(thing.tag, None)]
+                action = {"does": "unsubscribe", "session": thing.session}
+                return [action, *self._answer(thing.tag, None)]
             case Signal():
                 return [{"does": "tell", "session": thing.session, "kind": thing.kind, "data": thing.data}]
             case Perform() | CloseSocket() | AttachOwner() | AttachProxy() | EnterChannel():

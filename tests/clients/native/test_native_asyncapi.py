@@ -1,4 +1,4 @@
-"""The AsyncAPI document is what the code says, and real frames fit it."""
+"""The AsyncAPI document matches the code, and real frames fit it."""
 
 import os
 from importlib.metadata import version
@@ -59,7 +59,7 @@ def test_errors_fit(made: Any) -> None:
         check(made, frame["type"], frame)
 
 
-def test_an_event_and_a_passing_matter_fit(made: Any) -> None:
+def test_an_event_and_a_signal_fit(made: Any) -> None:
     session = SessionId("11111111-1111-4111-8111-111111111111")
     event = ev.Text(id=EventId("e"), at=1, message=MessageId("m"), block=0, text="x", marks=((1, 2),))
     entry = Entry(2, 1, 1, "text", ev.encode(event))
@@ -78,20 +78,20 @@ def test_every_frame_that_is_accepted_is_described(made: Any) -> None:
 
 def test_frames_of_a_terminal_fit(made: Any) -> None:
     codec = NativeTerminalCodec()
-    told = [*frames(codec.output(TerminalOutput(b"x", redraw=True, size=Size(4, 2))))[:1]]
-    told += frames(codec.output(TerminalOutput(b"x", redraw=True, size=Size(4, 2))))[:1]
-    told += [*frames(codec.ended(Exit(code=1))), *frames(codec.failed(NotFound("terminal", "x")))]
+    sent = [*frames(codec.output(TerminalOutput(b"x", redraw=True, size=Size(4, 2))))[:1]]
+    sent += frames(codec.output(TerminalOutput(b"x", redraw=True, size=Size(4, 2))))[:1]
+    sent += [*frames(codec.ended(Exit(code=1))), *frames(codec.failed(NotFound("terminal", "x")))]
     answer = codec.read(b'{"type":"ping"}')
     assert isinstance(answer, TerminalReply)
-    told += frames(answer.frames)
-    for _, payload in told:
+    sent += frames(answer.frames)
+    for _, payload in sent:
         value = msgspec.json.decode(payload)
         check(made, f"terminal.{value['type']}", value)
-    said: list[dict[str, Any]] = [
+    inputs: list[dict[str, Any]] = [
         {"type": "input", "data": "x"},
         {"type": "resize", "cols": 4, "rows": 2},
         {"type": "ping"},
     ]
-    for value in said:
+    for value in inputs:
         codec.read(msgspec.json.encode(value))
         check(made, f"terminal.{value['type']}.request", value)

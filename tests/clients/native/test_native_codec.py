@@ -1,4 +1,4 @@
-"""The two spellings: events as stored with their place in front, and the same in MessagePack."""
+"""The two encodings: stored events with their position in front, and the same in MessagePack."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def read(data: bytes) -> Any:
     return (msgspec.json if text else msgspec.msgpack).decode(payload)
 
 
-def test_the_stored_bytes_go_out_unchanged_behind_their_place() -> None:
+def test_the_stored_bytes_are_sent_unchanged_after_their_position() -> None:
     stored = entry(ev.TurnStarted(id=EventId("e"), at=1))
     ((text, payload),) = frames(JsonCodec().encode(SESSION, stored))
     assert text
@@ -35,7 +35,7 @@ def test_the_stored_bytes_go_out_unchanged_behind_their_place() -> None:
 
 
 @given(st.text(), st.integers(1, 2**53), st.dictionaries(st.text(), st.integers() | st.text() | st.none(), max_size=5))
-def test_both_spellings_say_the_same(text: str, seq: int, given: dict[str, Any]) -> None:
+def test_both_encodings_have_the_same_content(text: str, seq: int, given: dict[str, Any]) -> None:
     event = ev.ToolCalled(
         id=EventId(text), at=seq, call=CallId("c"), name=text, input=given, message=MessageId("m"), block=0
     )
@@ -48,14 +48,14 @@ def test_both_spellings_say_the_same(text: str, seq: int, given: dict[str, Any])
     assert (one["seq"], one["prev"], one["session"]) == (seq, 3, SESSION)
 
 
-def test_numbers_that_messagepack_cannot_say_are_told_as_well_as_can_be() -> None:
+def test_numbers_that_messagepack_cannot_encode_are_approximated() -> None:
     stored = Entry(1, 0, 0, "x", b'{"type":"x","big":%d,"huge":[%d]}' % (2**70, 10**400))
-    told = read(MsgpackCodec().encode(SESSION, stored))
-    assert told["big"] == float(2**70)
-    assert told["huge"] == [str(10**400)]
+    decoded = read(MsgpackCodec().encode(SESSION, stored))
+    assert decoded["big"] == float(2**70)
+    assert decoded["huge"] == [str(10**400)]
 
 
-def test_a_passing_matter_has_its_kind_its_name_and_perhaps_data() -> None:
+def test_a_signal_has_a_kind_a_name_and_optional_data() -> None:
     for codec in (JsonCodec(), MsgpackCodec()):
         assert read(codec.signal(SESSION, "presence", "Ann", ["Ann", "Bob"])) == {
             "type": "presence",
@@ -66,7 +66,7 @@ def test_a_passing_matter_has_its_kind_its_name_and_perhaps_data() -> None:
         assert "data" not in read(codec.signal(SESSION, "typing", "Ann", None))
 
 
-def test_each_spelling_is_one_variant() -> None:
+def test_each_encoding_is_one_encoder() -> None:
     variants: list[FrameEncoder] = list(CODECS.values())
     assert len(set(variants)) == 2
     assert list(CODECS) == [JSON, MSGPACK]
@@ -77,7 +77,7 @@ def test_frames_of_every_length_are_read_back(length: int) -> None:
     payload = b"x" * length
     assert frames(text_frame(payload)) == [(True, payload)]
     assert frames(binary_frame(payload) + text_frame(b"end")) == [(False, payload), (True, b"end")]
-    # The model's builder and the driver's are two only because of who may import whom.
+    # The model's builder and the driver's are separate only because of the import rules.
     assert (text_frame(payload), binary_frame(payload)) == (
         websocket.text_frame(payload),
         websocket.binary_frame(payload),

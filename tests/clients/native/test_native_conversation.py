@@ -1,4 +1,4 @@
-"""The conversation never fails and never keeps silent: whatever comes, one answer, or a passing matter passed on."""
+"""The conversation never fails and never ignores a frame: any input gets one answer, or is forwarded as a signal."""
 
 from typing import Any, get_args
 
@@ -45,11 +45,11 @@ def test_every_command_has_a_frame() -> None:
 def test_every_frame_is_answered_once_with_its_id(frame: dict[str, Any]) -> None:
     for dialogue in (ConversationDriver(), ConversationDriver(subprotocol=MSGPACK)):
         seen = dialogue.say(frame)
-        told = answers(seen)
-        if told:
-            assert len(told) == 1
-            assert ("id" in told[0]) == ("id" in frame)
-            assert told[0].get("id") == frame.get("id")
+        replies = answers(seen)
+        if replies:
+            assert len(replies) == 1
+            assert ("id" in replies[0]) == ("id" in frame)
+            assert replies[0].get("id") == frame.get("id")
         else:
             assert [line["does"] for line in seen] == ["tell"]
 
@@ -65,12 +65,12 @@ def test_a_deep_frame_is_a_bad_frame() -> None:
     assert ConversationDriver(subprotocol=MSGPACK).say(b"\x91" * 200_000)[0]["code"] == "bad_frame"
 
 
-def test_the_wrong_kind_of_frame_is_told() -> None:
+def test_the_wrong_kind_of_frame_gets_an_error() -> None:
     assert "fairlead.v1.msgpack" in ConversationDriver().say(b"\x80")[0]["message"]
     assert ConversationDriver(subprotocol=MSGPACK).say("{}")[0]["code"] == "bad_frame"
 
 
-def test_hello_tells_who_one_is() -> None:
+def test_hello_contains_the_clients_identity() -> None:
     assert ConversationDriver("chat", "view").open() == [
         {
             "type": "hello",
@@ -82,7 +82,7 @@ def test_hello_tells_who_one_is() -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_typing_is_for_those_who_may_chat(scope: Scope) -> None:
+def test_typing_needs_the_chat_scope(scope: Scope) -> None:
     seen = ConversationDriver(scope).say({"type": "typing", "session": SESSION})
     assert ("does" in seen[0]) == (scope in ("chat", "admin"))
 
@@ -92,18 +92,18 @@ def test_an_error_carries_its_data_and_a_throttled_frame_its_id() -> None:
     (failed,) = conversation.failed({"id": 1}, Busy("Not now.", state="x"))
     (throttled,) = conversation.throttled(b'{"id":2,"type":"ping"}', True, TooMany("Slower."))
     (unreadable,) = conversation.throttled(b"{", True, TooMany("Slower."))
-    told = []
+    errors = []
     for thing in (failed, throttled, unreadable):
         assert isinstance(thing, Write)
-        told.append(msgspec.json.decode(frames(thing.frames)[0][1]))
-    assert told == [
+        errors.append(msgspec.json.decode(frames(thing.frames)[0][1]))
+    assert errors == [
         {"type": "error", "id": 1, "code": "busy", "message": "Not now.", "data": {"state": "x"}},
         {"type": "error", "id": 2, "code": "too_many", "message": "Slower."},
         {"type": "error", "code": "too_many", "message": "Slower."},
     ]
 
 
-def test_a_key_has_a_length() -> None:
+def test_a_key_has_a_maximum_length() -> None:
     long = {"type": "interrupt", "session": SESSION, "key": "k" * (KEY_LENGTH + 1)}
     assert ConversationDriver().say(long)[0]["code"] == "bad_request"
     assert "does" in ConversationDriver().say({**long, "key": "k" * KEY_LENGTH})[0]

@@ -1,7 +1,7 @@
 """The native socket by case: tests/golden/native/<case>/in.jsonl gives out.jsonl, frame by frame.
 
-A line of `in` is a client's frame (an object), or text as it is (a string); a line of `out` is a frame of ours, or
-what the conversation asks of the server (`does`).
+A line of `in` is a client's frame (an object), or raw text (a string); a line of `out` is a frame of the gateway, or
+a request of the conversation to the server (`does`).
 """
 
 from pathlib import Path
@@ -23,21 +23,21 @@ def lines(path: Path) -> list[Any]:
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
 def test_a_case_comes_out_as_written(case: str) -> None:
     dialogue = ConversationDriver()
-    said = [*dialogue.open()]
+    output = [*dialogue.open()]
     for message in lines(CASES / case / "in.jsonl"):
-        said += dialogue.say(message)
-    assert said == lines(CASES / case / "out.jsonl")
+        output += dialogue.say(message)
+    assert output == lines(CASES / case / "out.jsonl")
 
 
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
-def test_messagepack_says_the_same(case: str) -> None:
+def test_messagepack_gives_the_same_output(case: str) -> None:
     dialogue = ConversationDriver(subprotocol=MSGPACK)
-    said = [*dialogue.open()]
+    output = [*dialogue.open()]
     for message in lines(CASES / case / "in.jsonl"):
         if not isinstance(message, str):
-            said += dialogue.say(message)
+            output += dialogue.say(message)
     expected = [line for line in lines(CASES / case / "out.jsonl") if line.get("code") != "bad_frame"]
     for line in expected:
         if line.get("variant"):
             line["variant"] = "native/msgpack"
-    assert [line for line in said if line.get("code") != "bad_frame"] == expected
+    assert [line for line in output if line.get("code") != "bad_frame"] == expected

@@ -1,4 +1,4 @@
-"""The HTML export: easy to read, complete, and nothing that anybody said is more than text."""
+"""The HTML export: easy to read, complete, and every text of a user or an agent stays plain text."""
 
 import re
 from html.parser import HTMLParser
@@ -42,8 +42,8 @@ def page(*events: ev.Event, summary: Summary | None = None) -> str:
     return b"".join([*pieces, renderer.end()]).decode()
 
 
-def text(said: str, **more: Any) -> ev.Text:
-    return ev.Text(id=ID, message=M, block=0, text=said, **more)
+def text(content: str, **more: Any) -> ev.Text:
+    return ev.Text(id=ID, message=M, block=0, text=content, **more)
 
 
 def called(call: str, **more: Any) -> ev.ToolCalled:
@@ -57,7 +57,7 @@ def ended(call: str, content: Any, **more: Any) -> ev.ToolEnded:
 
 
 class Outline(HTMLParser):
-    """Which elements the page really has, and whether they close as they open."""
+    """Collects the elements that the page really has, and checks that they are properly nested."""
 
     VOID = ("meta", "img")
 
@@ -96,64 +96,72 @@ TAGS = {
 }  # fmt: skip
 
 
-def everything(said: str) -> list[ev.Event]:
-    """One of every kind, with `said` wherever somebody can put words."""
+def everything(hostile: str) -> list[ev.Event]:
+    """One event of every kind, with `hostile` in every field that can hold foreign text."""
     sub = SubagentId("c1")
     return [
-        ev.SessionOpened(id=ID, cwd=said, agent=said),
-        ev.SessionForked(id=ID, parent=SessionId(said), seq=1),
+        ev.SessionOpened(id=ID, cwd=hostile, agent=hostile),
+        ev.SessionForked(id=ID, parent=SessionId(hostile), seq=1),
         ev.UserMessage(
             id=ID,
             message=M,
-            by=said,
+            by=hostile,
             content=(
-                TextBlock(said),
-                ImageBlock({"type": "base64", "media_type": said, "data": said}),
-                OtherBlock(said),
+                TextBlock(hostile),
+                ImageBlock({"type": "base64", "media_type": hostile, "data": hostile}),
+                OtherBlock(hostile),
             ),
         ),
-        ev.TextDelta(id=ID, message=M, block=9, offset=0, text=said),
-        ev.Thinking(id=ID, message=M, block=0, text=said),
-        text(said),
-        called("1", name=said, input={"command": said, said: said}),
-        ev.SubagentStarted(id=ID, child=sub, call=CallId("1"), title=said, kind=said, prompt=said),
-        text(said, subagent=sub),
-        ev.SubagentEnded(id=ID, child=sub, call=CallId("1"), summary=said),
-        ended("1", [{"type": "text", "text": said}, {"type": "image", "source": {"data": said}}, said, {said: said}]),
-        ended("unknown", said, name=said, is_error=True, status="failed"),
-        ev.PermissionRequested(id=ID, request=RequestId("r"), call=CallId("1"), tool=said, input={}, title=said),
-        ev.QuestionAsked(id=ID, request=RequestId("r"), call=CallId("1"), questions=({"question": said},)),
-        ev.PlanProposed(id=ID, request=RequestId("r"), call=CallId("1"), plan=said),
+        ev.TextDelta(id=ID, message=M, block=9, offset=0, text=hostile),
+        ev.Thinking(id=ID, message=M, block=0, text=hostile),
+        text(hostile),
+        called("1", name=hostile, input={"command": hostile, hostile: hostile}),
+        ev.SubagentStarted(id=ID, child=sub, call=CallId("1"), title=hostile, kind=hostile, prompt=hostile),
+        text(hostile, subagent=sub),
+        ev.SubagentEnded(id=ID, child=sub, call=CallId("1"), summary=hostile),
+        ended(
+            "1",
+            [
+                {"type": "text", "text": hostile},
+                {"type": "image", "source": {"data": hostile}},
+                hostile,
+                {hostile: hostile},
+            ],
+        ),
+        ended("unknown", hostile, name=hostile, is_error=True, status="failed"),
+        ev.PermissionRequested(id=ID, request=RequestId("r"), call=CallId("1"), tool=hostile, input={}, title=hostile),
+        ev.QuestionAsked(id=ID, request=RequestId("r"), call=CallId("1"), questions=({"question": hostile},)),
+        ev.PlanProposed(id=ID, request=RequestId("r"), call=CallId("1"), plan=hostile),
         ev.PermissionResolved(
             id=ID,
             request=RequestId("r"),
             call=CallId("1"),
-            tool=said,
+            tool=hostile,
             behavior="deny",
             how="person",
-            by=said,
-            message=said,
+            by=hostile,
+            message=hostile,
         ),
-        ev.PermissionCancelled(id=ID, request=RequestId("r"), reason=said),
-        ev.ModeChanged(id=ID, mode=said),
-        ev.ModelChanged(id=ID, model=said),
+        ev.PermissionCancelled(id=ID, request=RequestId("r"), reason=hostile),
+        ev.ModeChanged(id=ID, mode=hostile),
+        ev.ModelChanged(id=ID, model=hostile),
         ev.ThinkingChanged(id=ID, budget=None),
         ev.Compaction(id=ID, phase="boundary"),
-        ev.Notice(id=ID, kind="x", text=said),
-        ev.InterruptRequested(id=ID, by=said),
-        ev.ErrorRaised(id=ID, code="x", message=said),
+        ev.Notice(id=ID, kind="x", text=hostile),
+        ev.InterruptRequested(id=ID, by=hostile),
+        ev.ErrorRaised(id=ID, code="x", message=hostile),
         ev.Rewound(id=ID, message=M),
         ev.MessageCancelled(id=ID, message=M),
-        ev.SessionChanged(id=ID, title=said),
-        ev.AgentExited(id=ID, reason=said, expected=False),
-        ev.SessionClosed(id=ID, reason=said),
-        ev.RecordStored(id=ID, record=said),
-        ev.TurnEnded(id=ID, status="failed", reason=said, errors=(said,), cost_usd=0.5, duration_ms=1500),
+        ev.SessionChanged(id=ID, title=hostile),
+        ev.AgentExited(id=ID, reason=hostile, expected=False),
+        ev.SessionClosed(id=ID, reason=hostile),
+        ev.RecordStored(id=ID, record=hostile),
+        ev.TurnEnded(id=ID, status="failed", reason=hostile, errors=(hostile,), cost_usd=0.5, duration_ms=1500),
     ]
 
 
 @pytest.mark.parametrize("said", HOSTILE)
-def test_hostile_words_stay_words_wherever_they_stand(said: str) -> None:
+def test_hostile_text_stays_text_in_every_field(said: str) -> None:
     summary = Summary(session=SESSION, title=said, cwd=said, agent=said, model=said)
     found = outline(page(*everything(said), summary=summary))
     assert found.tags <= TAGS
@@ -162,8 +170,8 @@ def test_hostile_words_stay_words_wherever_they_stand(said: str) -> None:
 
 
 @given(st.text())
-def test_no_words_make_an_element(said: str) -> None:
-    found = outline(page(*everything(said)))
+def test_no_text_creates_an_element(content: str) -> None:
+    found = outline(page(*everything(content)))
     assert found.tags <= TAGS
 
 
@@ -197,17 +205,17 @@ def test_control_sequences_do_not_reach_the_reader(said: str, shown: str) -> Non
 
 
 @given(st.text())
-def test_what_is_left_is_free_of_controls(said: str) -> None:
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", escape_text(said))
+def test_escaped_text_has_no_control_characters(content: str) -> None:
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", escape_text(content))
 
 
-def test_a_result_stands_inside_its_call() -> None:
+def test_a_result_is_shown_inside_its_call() -> None:
     html = page(called("1", input={"command": "ls"}), text("meanwhile"), ended("1", "a file"))
     call = html.index("<details><summary><code>Bash</code> ls</summary>")
     assert call < html.index("a file") < html.index("</details>") < html.index("meanwhile")
 
 
-def test_a_subagent_stands_inside_the_call_that_started_it() -> None:
+def test_a_subagent_is_shown_inside_the_call_that_started_it() -> None:
     sub, inner = SubagentId("c1"), SubagentId("c2")
     html = page(
         called("1", name="Task"),
@@ -226,13 +234,13 @@ def test_a_subagent_stands_inside_the_call_that_started_it() -> None:
     assert [html.index(word) for word in order] == sorted(html.index(word) for word in order)
 
 
-def test_what_was_unresolved_is_named_when_it_is_known() -> None:
-    """What has gone out stays where it is; a line says whose it was."""
+def test_unresolved_output_is_named_once_its_subagent_is_known() -> None:
+    """Output that was already written stays where it is; a line names the subagent that it belongs to."""
     resolved = ev.SubagentResolved(id=EventId("r"), child=SubagentId("c1"), call=CallId("toolu_1"))
     assert "unresolved above was said by the subagent of toolu_1" in page(text("deep"), resolved)
 
 
-def test_a_turn_that_ends_closes_its_calls_and_the_page_goes_on() -> None:
+def test_the_end_of_a_turn_closes_its_calls_and_the_page_continues() -> None:
     renderer = HtmlRenderer(Summary(session=SESSION))
     renderer.begin()
     assert renderer.entry(entry(called("1"), 1)) == b""
@@ -252,7 +260,7 @@ def test_text_that_was_cut_off_is_shown_as_such_and_finished_text_only_once() ->
     assert '<div class="say partial">half a sent</div>' in html
 
 
-def test_what_is_held_back_is_bounded_and_a_late_result_stands_alone() -> None:
+def test_held_back_output_is_bounded_and_a_late_result_is_shown_separately() -> None:
     renderer = HtmlRenderer(Summary(session=SESSION))
     renderer.begin()
     renderer.entry(entry(called("1", name="Slow"), 1))
@@ -264,7 +272,7 @@ def test_what_is_held_back_is_bounded_and_a_late_result_stands_alone() -> None:
     outline((renderer.begin() + out + renderer.end()).decode())
 
 
-def test_pictures_are_shown_only_from_the_page_itself() -> None:
+def test_images_are_shown_only_if_embedded_in_the_page() -> None:
     good = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
     assert 'src="data:image/png;base64,iVBORw0KGgo="' in page(
         ev.UserMessage(id=ID, message=M, content=(ImageBlock(good),))
@@ -278,5 +286,5 @@ def test_pictures_are_shown_only_from_the_page_itself() -> None:
         assert "<img" not in page(ev.UserMessage(id=ID, message=M, content=(ImageBlock(odd),)))
 
 
-def test_a_time_that_no_calendar_has_is_left_out() -> None:
+def test_a_time_outside_the_calendar_is_left_out() -> None:
     outline(page(ev.Notice(id=ID, kind="x", text="x", at=10**18)))

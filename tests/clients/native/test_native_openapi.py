@@ -1,4 +1,4 @@
-"""The OpenAPI document is one, covers every route, and the file in the docs is what the routes say."""
+"""The OpenAPI document is valid and covers every route, and the file in the docs matches the routes."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def test_ids_of_operations_are_unique(made: Any) -> None:
     assert len(names) == len(set(names))
 
 
-def test_only_public_calls_are_described_as_open(made: Any) -> None:
+def test_only_public_calls_are_described_as_public(made: Any) -> None:
     is_open = {
         operation["operationId"]
         for item in made["paths"].values()
@@ -56,7 +56,7 @@ def test_only_public_calls_are_described_as_open(made: Any) -> None:
 
 
 def test_the_file_in_the_docs_is_up_to_date(made: Any) -> None:
-    """FAIRLEAD_WRITE=1 writes it."""
+    """Rewrite the file with FAIRLEAD_WRITE=1."""
     file = REFERENCE / "openapi.json"
     expected = msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
     if os.environ.get("FAIRLEAD_WRITE") == "1":
@@ -71,14 +71,14 @@ def test_the_page_on_rest_names_every_call_and_no_other() -> None:
     assert named == served
 
 
-def test_the_page_on_rest_tells_the_scope_of_every_call() -> None:
+def test_the_page_on_rest_gives_the_scope_of_every_call() -> None:
     page = (REFERENCE / "rest.md").read_text()
-    told = dict(re.findall(r"^\| `((?:GET|POST|PUT|PATCH|DELETE) /[^` ]*)` \| (\w+) \|", page, re.MULTILINE))
-    assert told == {f"{route.method} {route.path}": route.access for route in (*ROUTES, *_own("", []).routes)}
+    documented = dict(re.findall(r"^\| `((?:GET|POST|PUT|PATCH|DELETE) /[^` ]*)` \| (\w+) \|", page, re.MULTILINE))
+    assert documented == {f"{route.method} {route.path}": route.access for route in (*ROUTES, *_own("", []).routes)}
 
 
 def codes(root: type[FairleadError]) -> dict[str, int]:
-    """Every code that a call can be answered with, and its status."""
+    """Every error code that a call can return, and its status."""
     own = {root.code: root.status} if root.__module__ in _MODULES else {}
     return own | {code: status for kind in root.__subclasses__() for code, status in codes(kind).items()}
 
@@ -102,8 +102,8 @@ _GATE = {
 def test_the_page_on_rest_names_every_code_with_its_status() -> None:
     assert BadCode.__module__ in _MODULES
     page = (REFERENCE / "rest.md").read_text()
-    told = {code: int(status) for code, status in re.findall(r"^\| `(\w+)` \| (\d{3}) \|", page, re.MULTILINE)}
-    assert told == codes(FairleadError) | _GATE
+    documented = {code: int(status) for code, status in re.findall(r"^\| `(\w+)` \| (\d{3}) \|", page, re.MULTILINE)}
+    assert documented == codes(FairleadError) | _GATE
 
 
 def test_the_page_on_the_socket_names_every_frame() -> None:

@@ -1,4 +1,4 @@
-"""The picture of a login link: every module of the code is where a reader expects it."""
+"""The image of a login link: every module of the QR code is where a reader expects it."""
 
 import re
 
@@ -9,7 +9,7 @@ from fairlead.clients.native.qr import qr_code
 URL = "https://fairlead.example/#login=" + "x" * 43
 
 
-def test_the_picture_has_exactly_the_modules_of_the_code() -> None:
+def test_the_image_has_exactly_the_modules_of_the_code() -> None:
     picture = qr_code(URL)
     matrix = [list(row) for row in segno.make(URL, error="m", micro=False).matrix]
     drawn = [[0] * len(matrix) for _ in matrix]

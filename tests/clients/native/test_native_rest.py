@@ -32,7 +32,7 @@ def ask(
     query: dict[str, str] | None = None,
     headers: tuple[tuple[str, str], ...] = (),
 ) -> tuple[list[Any], Any]:
-    """The steps that a call takes when they are answered so, and what it returns in the end."""
+    """Run a call with these answers to its steps; return the steps that it took and its return value."""
     route: Route = BY_NAME[name]
     request = Request(
         head=Head(method=route.method, path=route.path, headers=headers),
@@ -59,7 +59,7 @@ def steps(name: str, *answers: Any, **given: Any) -> list[Any]:
     return ask(name, *answers, **given)[0]
 
 
-def test_a_session_is_created_with_an_id_of_ours_or_theirs() -> None:
+def test_a_session_is_created_with_a_generated_or_a_given_id() -> None:
     taken, answer = ask("sessions.create", body={"cwd": "/p", "title": "T", "settings": {"model": "opus"}})
     assert taken == [cmd.Create(session=FRESH, cwd="/p", title="T", settings=Settings(model="opus"))]
     assert isinstance(answer, Response) and answer.status == 201
@@ -96,7 +96,7 @@ def test_sessions_are_listed_by_filter() -> None:
 
 
 @pytest.mark.parametrize("number", ["", " 1", "+1", "1_0", "٣", "0x1", "9" * 19, "9" * 5000, "1.0"])
-def test_numbers_of_the_query_are_plain_digits(number: str) -> None:
+def test_numbers_in_the_query_are_plain_digits(number: str) -> None:
     with pytest.raises(BadRequest):
         steps("events.list", query={"after": number})
 
@@ -171,7 +171,7 @@ def test_pages_of_messages_and_events() -> None:
         steps("events.list", page, query={"format": "xml"})
 
 
-def test_settings_become_the_commands_that_an_agent_can_take_and_one_for_the_rest() -> None:
+def test_settings_become_agent_commands_and_one_command_for_the_rest() -> None:
     view = q.SessionView(summary=Summary(session=S), log_id="l", head=1, settings={"model": "m", "effort": "low"})
     reply = Reply(session=S)
     body = {"mode": "plan", "model": "", "thinking": None, "effort": "high", "max_turns": 3}
@@ -207,7 +207,7 @@ def test_a_permission_is_answered_in_the_session_that_asked() -> None:
         steps("permissions.answer", pending, body={"behavior": "maybe"}, params={"request": "r1"})
 
 
-def test_the_queue_is_moved_and_taken_back() -> None:
+def test_queued_messages_are_moved_and_withdrawn() -> None:
     where = {"session": S, "message": "m"}
     assert steps("queue.move", body={"position": 0}, params=where) == [
         cmd.MoveMessage(session=S, message=MessageId("m"), position=0)
@@ -227,7 +227,7 @@ def test_an_export_is_a_stream_of_the_log() -> None:
         ask("sessions.export", view, query={"format": "pdf"})
 
 
-def test_deleting_files_is_asked_for_by_name() -> None:
+def test_deleting_files_must_be_requested_explicitly() -> None:
     assert steps("sessions.delete", query={"files": "true"}) == [cmd.Delete(session=S, files=True)]
     with pytest.raises(BadRequest):
         steps("sessions.delete", query={"files": "yes"})
@@ -249,7 +249,7 @@ def test_a_key_that_is_too_long_is_refused() -> None:
         steps("sessions.interrupt", headers=(("idempotency-key", "k" * 201),))
 
 
-def test_what_the_core_raises_passes_through_a_handler() -> None:
+def test_errors_of_the_core_pass_through_a_handler() -> None:
     request = Request(
         head=Head(method="GET", path="/"), who=Identity("", "", "", frozenset()), fresh=FRESH, params={"session": S}
     )
@@ -259,6 +259,6 @@ def test_what_the_core_raises_passes_through_a_handler() -> None:
         handler.throw(NotFound("session", S))
 
 
-def test_changes_of_nothing_are_told() -> None:
+def test_an_empty_change_is_an_error() -> None:
     with pytest.raises(FairleadError):
         steps("sessions.patch", body={})

@@ -1,4 +1,4 @@
-"""What the web UI needs beside sessions, on a whole gateway with the demo agent: shells, notices, push, insight,
+"""Services for the web UI besides sessions, on a whole gateway with the demo agent: shells, notices, push, insight,
 folders, a phone's login."""
 
 import asyncio
@@ -27,7 +27,7 @@ PATH = os.environ.get("PATH", os.defpath)
 
 
 class House:
-    """A gateway, and clients of it with any credential."""
+    """A gateway, and clients for it with any credential."""
 
     def __init__(self, running: wiring.GatewayInfo, folder: Path) -> None:
         self.running = running
@@ -48,7 +48,7 @@ class House:
         return connect(self.running.url.replace("http", "ws", 1) + path, additional_headers=headers, proxy=None)
 
     async def asking(self) -> tuple[str, dict[str, Any]]:
-        """A session that is everybody's and waits for a permission to write, and what it asks."""
+        """Make a session shared with everybody that waits for permission to write; return it with the request."""
         session = (await self.admin.post("/v1/sessions", json={"cwd": str(self.folder)})).json()["session"]
         await self.admin.post(f"/v1/sessions/{session}/share", json={"everybody": True})
         await self.admin.post(f"/v1/sessions/{session}/messages", json={"text": "SCRIPT:write notes.txt"})
@@ -84,7 +84,7 @@ async def hook() -> AsyncIterator[WebhookReceiver]:
 
 
 async def printed(socket: ClientConnection, wanted: str) -> str:
-    """What the terminal has printed when `wanted` is among it."""
+    """Read the terminal's output until it contains `wanted`; return all of it."""
     seen = ""
     async with asyncio.timeout(PATIENCE):
         while wanted not in seen:
@@ -126,7 +126,7 @@ async def test_a_shell_is_opened_found_again_and_ended(house: House) -> None:
     assert (await house.admin.delete("/v1/terminals/main")).status_code == 404
 
 
-async def test_anothers_shell_is_watched_only_while_it_is_shared(house: House) -> None:
+async def test_the_shell_of_another_user_is_visible_only_while_it_is_shared(house: House) -> None:
     bob = await house.token("bob", "terminal")
     path = "/v1/terminals/main?owner=owner"
     async with house.socket("/v1/terminals/main") as mine, house.client(bob) as bobs:
@@ -173,15 +173,15 @@ async def test_terminals_need_their_scope(house: House) -> None:
 # --- permissions and notices
 
 
-async def test_a_permission_is_explained_and_who_answered_is_told(house: House) -> None:
+async def test_a_permission_is_explained_and_its_answer_names_the_user(house: House) -> None:
     async with house.socket("/v1/notices/ws") as notices:
         await notices.send('{"type":"subscribe","topics":["permission"]}')
         cursor = (await frame(notices, "subscribed"))["cursor"]
         session, asked = await house.asking()
-        told = await frame(notices, "notice")
-        while told["kind"] != "permission.asked":
-            told = await frame(notices, "notice")
-        assert (told["session"], told["meta"]["requestId"]) == (session, asked["request"])
+        notice = await frame(notices, "notice")
+        while notice["kind"] != "permission.asked":
+            notice = await frame(notices, "notice")
+        assert (notice["session"], notice["meta"]["requestId"]) == (session, asked["request"])
         report = (await house.admin.get(f"/v1/permissions/{asked['request']}")).json()
         (change,) = report["files"]
         assert change["path"].endswith("/notes.txt") and change["new"] and change["after"]
@@ -217,7 +217,7 @@ async def test_a_permission_is_explained_and_who_answered_is_told(house: House) 
         await frame(again, "pong")
 
 
-async def test_a_notification_answers_with_its_code_from_its_device_once(house: House, hook: WebhookReceiver) -> None:
+async def test_a_notifications_code_works_once_and_only_on_its_device(house: House, hook: WebhookReceiver) -> None:
     browser = Browser()
     phone, laptop = await house.token("ann", "view", "approve"), await house.token("bob", "view", "approve")
     body = {"endpoint": hook.url, "keys": browser.keys, "expirationTime": None, "topics": ["permission.asked"]}
@@ -232,15 +232,15 @@ async def test_a_notification_answers_with_its_code_from_its_device_once(house: 
         assert (await other.delete(f"/v1/push/subscriptions/{made['id']}")).status_code == 404
         _, asked = await house.asking()
         (message,) = await hook.until(1)
-        told = browser.read(message.body)
-        assert told["kind"] == "permission.asked" and asked["request"] not in json.dumps(told["answers"])
-        code = {"code": told["answers"]["allow"]}
+        pushed = browser.read(message.body)
+        assert pushed["kind"] == "permission.asked" and asked["request"] not in json.dumps(pushed["answers"])
+        code = {"code": pushed["answers"]["allow"]}
         assert (await other.post("/v1/answers", json=code)).json()["error"]["code"] == "bad_answer_code"
         assert (await house.admin.get("/v1/permissions")).json()["permissions"], "nobody else decides with it"
         assert (await mine.post("/v1/answers", json=code)).status_code == 200
         assert (await mine.post("/v1/answers", json=code)).json()["error"]["code"] == "bad_answer_code"
-        # The other button of the same notification, after the fact.
-        late = await mine.post("/v1/answers", json={"code": told["answers"]["deny"]})
+        # The other button of the same notification, after the request was answered.
+        late = await mine.post("/v1/answers", json={"code": pushed["answers"]["deny"]})
         assert late.status_code in (404, 409)
         assert (await mine.post(f"/v1/push/subscriptions/{made['id']}/test")).status_code == 200
         topics = {"topics": ["turn.failed"]}
@@ -256,7 +256,7 @@ async def test_a_notification_answers_with_its_code_from_its_device_once(house: 
         assert targets == [], "who is not let in any more is told nothing any more"
 
 
-async def test_a_user_who_is_no_more_is_told_nothing_more(house: House, hook: WebhookReceiver) -> None:
+async def test_a_removed_user_receives_no_more_notifications(house: House, hook: WebhookReceiver) -> None:
     body = {"endpoint": hook.url, "keys": Browser().keys, "expirationTime": None, "topics": ["permission.asked"]}
     async with house.client(await house.token("ann", "view")) as mine:
         assert (await mine.post("/v1/push/subscriptions", json=body)).is_success
@@ -265,9 +265,9 @@ async def test_a_user_who_is_no_more_is_told_nothing_more(house: House, hook: We
     assert (await house.admin.get("/cognova/api/targets")).json()["data"] == []
 
 
-async def test_a_code_alone_opens_nothing(house: House) -> None:
-    async with httpx.AsyncClient(base_url=house.running.url, trust_env=False) as nobody:
-        assert (await nobody.post("/v1/answers", json={"code": "x"})).status_code == 401
+async def test_a_code_without_a_credential_is_useless(house: House) -> None:
+    async with httpx.AsyncClient(base_url=house.running.url, trust_env=False) as anonymous:
+        assert (await anonymous.post("/v1/answers", json={"code": "x"})).status_code == 401
     async with house.client(await house.token("ann", "view", "chat")) as chatty:
         assert (await chatty.post("/v1/answers", json={"code": "x"})).status_code == 403
 
@@ -275,7 +275,7 @@ async def test_a_code_alone_opens_nothing(house: House) -> None:
 # --- the rest
 
 
-async def test_insight_counts_a_turn_for_the_days_of_who_asks(house: House) -> None:
+async def test_insight_counts_a_turn_by_the_days_of_the_callers_time_zone(house: House) -> None:
     made = await house.admin.post("/v1/sessions", json={"cwd": str(house.folder), "text": "hello"})
     session = made.json()["session"]
     span = {"since": "1700000000000", "until": "1700000000001"}
@@ -301,7 +301,7 @@ async def test_folders_are_picked_inside_the_roots(house: House) -> None:
     assert outside.json()["error"]["code"] == "outside_roots"
 
 
-async def test_a_login_link_comes_as_a_picture_that_holds_no_script(house: House) -> None:
+async def test_a_login_link_is_served_as_an_image_without_script(house: House) -> None:
     made = (await house.admin.post("/v1/login-codes", json={"name": "Phone"})).json()
     picture = ElementTree.fromstring(made["qr"])
     assert picture.tag.endswith("svg")
