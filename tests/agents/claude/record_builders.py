@@ -86,8 +86,8 @@ def result(subtype: str = "success", **fields: Any) -> Input:
 
 def row(kind: str, message: dict[str, Any] | None = None, **fields: Any) -> Input:
     """A row of a transcript."""
-    said = {} if message is None else {"message": message}
-    return {"transcript": {"type": kind, "uuid": name(), "isSidechain": False, "version": "2.1.325", **said, **fields}}
+    body = {} if message is None else {"message": message}
+    return {"transcript": {"type": kind, "uuid": name(), "isSidechain": False, "version": "2.1.325", **body, **fields}}
 
 
 def permission(request: str, tool: str = "Bash", call: str = "toolu_1", **fields: Any) -> Input:

@@ -26,7 +26,7 @@ class FakeLink:
         self.exit = Exit(code=0)
         self.on_send: Callable[[dict[str, Any]], None] | None = None
         self.stopped = 0
-        self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._output: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._running = True
 
     @property
@@ -38,7 +38,7 @@ class FakeLink:
         return self._running
 
     async def receive(self, take: Take) -> None:
-        while (data := await self._said.get()) is not None:
+        while (data := await self._output.get()) is not None:
             await take(data)
 
     async def send(self, data: bytes) -> None:
@@ -58,16 +58,16 @@ class FakeLink:
 
     def says(self, *messages: Any) -> None:
         """One read of the gateway with these lines."""
-        self._said.put_nowait(b"".join(msgspec.json.encode(message) + b"\n" for message in messages))
+        self._output.put_nowait(b"".join(msgspec.json.encode(message) + b"\n" for message in messages))
 
     def says_bytes(self, data: bytes) -> None:
-        self._said.put_nowait(data)
+        self._output.put_nowait(data)
 
     def die(self, exit: Exit) -> None:
         if self._running:
             self._running = False
             self.exit = exit
-            self._said.put_nowait(None)
+            self._output.put_nowait(None)
 
     def answers_of(self, request_id: str) -> list[dict[str, Any]]:
         """The inside of our answers to this request."""
@@ -96,14 +96,14 @@ def asks(request_id: str, **request: Any) -> dict[str, Any]:
 
 def hook(request_id: str, tool: str = "Bash", tool_input: Any = None, **more: Any) -> dict[str, Any]:
     """The policy hook's callback, as the CLI sends it."""
-    told = {
+    hook_input = {
         "hook_event_name": "PreToolUse",
         "permission_mode": "default",
         "tool_name": tool,
         "tool_input": {"command": "ls"} if tool_input is None else tool_input,
         "tool_use_id": f"call-{request_id}",
     }
-    fields = {"callback_id": "fairlead-policy", "input": told, "tool_use_id": f"call-{request_id}"}
+    fields = {"callback_id": "fairlead-policy", "input": hook_input, "tool_use_id": f"call-{request_id}"}
     return asks(request_id, subtype="hook_callback", **(fields | more))
 
 

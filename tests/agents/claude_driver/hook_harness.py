@@ -27,14 +27,14 @@ SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 
 @dataclass
 class HookHarness:
-    desk: HookServer
+    server: HookServer
     url: str
     port: int
     runner: ServerRunner
     done: asyncio.Task[None]
 
     def open(self, handlers: Mapping[str, Handler]) -> HookEndpoint:
-        return self.desk.open(SESSION, handlers)
+        return self.server.open(SESSION, handlers)
 
     async def stop(self) -> None:
         self.runner.stop()
@@ -53,13 +53,13 @@ async def house(
     sockets = open_sockets(chosen)
     found = sockets[0].getsockname()[1]
     url = f"{'https' if chosen.tls_cert else 'http'}://127.0.0.1:{found}"
-    desk = HookServer(credentials.agents, url, clock or system, str(chosen.tls_cert or ""))
+    server = HookServer(credentials.agents, url, clock or system, str(chosen.tls_cert or ""))
     app = App(
         AppConfig(
             protocols=(),
-            inbound=(ClientProtocol(name="claude", routes=desk.routes()),),
+            inbound=(ClientProtocol(name="claude", routes=server.routes()),),
             gateway=FakeGateway(),
-            handlers=desk.performers(),
+            handlers=server.performers(),
             credentials=credentials,
             allowed_origins=allowed_origins(chosen, sockets),
             clock=system,
@@ -70,7 +70,7 @@ async def house(
     done = asyncio.create_task(runner.serve())
     await runner.ready()
     try:
-        yield HookHarness(desk, url, found, runner, done)
+        yield HookHarness(server, url, found, runner, done)
     finally:
         runner.stop()
         await done

@@ -53,7 +53,7 @@ def kept_in(found: list[Record], spill: Path) -> bytes:
     return kept
 
 
-async def test_the_loop_goes_on_while_a_large_line_is_read(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_event_loop_runs_while_a_large_line_is_read(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     went_on = threading.Event()
     read_line = repair.read_line
 
@@ -73,7 +73,7 @@ async def test_the_loop_goes_on_while_a_large_line_is_read(home: Home, monkeypat
     assert len(rows.records) == 1
 
 
-async def test_a_large_line_that_comes_in_small_pieces_is_read_beside_the_loop(
+async def test_a_large_line_that_arrives_in_small_pieces_is_read_outside_the_event_loop(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each piece is small; the line that the last one completes is not."""
@@ -96,7 +96,7 @@ async def test_a_large_line_that_comes_in_small_pieces_is_read_beside_the_loop(
 
 
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
-async def test_a_hostile_line_is_kept_whole_and_the_rest_is_read(home: Home, kind: str, tmp_path: Path) -> None:
+async def test_a_hostile_line_is_kept_completely_and_the_rest_is_read(home: Home, kind: str, tmp_path: Path) -> None:
     size = FRAGMENT_BYTES // 4 if kind == "rows in rows" else FRAGMENT_BYTES + 1000
     middle = HOSTILE[kind] * (size // len(HOSTILE[kind]))
     found = await read_around(home, middle, tmp_path / "oversize")

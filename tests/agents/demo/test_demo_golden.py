@@ -121,7 +121,7 @@ class Replay:
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_the_demo_agent_says_what_the_real_one_says(case: str, tmp_path: Path) -> None:
+async def test_the_demo_agent_sends_the_same_records_as_the_real_cli(case: str, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (GOLDEN / f"{case}.jsonl").read_text().splitlines()]
     flags = [f for f in lines[0]["argv"] if f != "-p"]
     async with demo(tmp_path, *flags, asks=False) as host:
