@@ -1,4 +1,4 @@
-"""What a turn cost: differences of running totals, or what the CLI says of it."""
+"""The cost of a turn: differences of running totals, or the numbers that the CLI reports for the turn."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_a_new_process_counts_from_nothing() -> None:
 
 
 def test_first_turn_after_a_resume_excludes_totals_carried_over() -> None:
-    """Seen on 2.1.280 and 2.1.300: the totals of the session go on, and no result has the turn's own numbers."""
+    """Seen on 2.1.280 and 2.1.300: the totals of the session continue, and no result has the turn's own numbers."""
     _, base = ending(result(0.5, {"a": used(10, 0.5)}, duration_api_ms=100), CostBaseline(), False, carries_totals=True)
     both = {"a": used(13, 0.6), "b": used(2, 0.1)}
     carried = result(0.7, both, duration_api_ms=140)
@@ -49,7 +49,7 @@ def test_first_turn_after_a_resume_excludes_totals_carried_over() -> None:
     assert (first.cost_usd, first.usage["a"].input, first.usage["b"].input, first.api_ms) == (0.2, 3, 2, 40)
     second, _ = ending(result(0.8, {**both, "b": used(5, 0.2)}, duration_api_ms=150), after, False, carries_totals=True)
     assert (second.cost_usd, second.usage["b"].input, second.api_ms) == (0.1, 3, 10)
-    # Two processes later, the one between having said nothing of its costs.
+    # Two processes later; the process between them reported no costs.
     third, _ = ending(carried, next_process(next_process(base)), False, carries_totals=True)
     assert third.cost_usd == 0.2
 

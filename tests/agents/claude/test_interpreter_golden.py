@@ -1,4 +1,4 @@
-"""Recorded traffic of the real CLI, and what it comes to. Change a golden file only after reading the difference."""
+"""Recorded traffic of the real CLI, and the resulting events. Change a golden file only after reviewing the diff."""
 
 import json
 from collections import Counter
@@ -26,7 +26,7 @@ VERSIONS = ("2.1.37", "2.1.120", "2.1.325")
 
 @pytest.mark.parametrize("case", cases())
 def test_turns_and_calls_are_well_formed(case: str) -> None:
-    """One end for every turn, one end at most for a call, everything in its turn, every id once."""
+    """Every turn ends once, a call ends at most once, every event belongs to the open turn, every id is unique."""
     log = log_of(case)
     assert max(Counter(event.id for event in log.events).values()) == 1
     open_turn = None
@@ -207,7 +207,7 @@ def test_a_mode_change_is_emitted_when_the_version_reports_it() -> None:
     new = [event.mode for event in all_of(log_of("2.1.325-set_permission_mode"), ev.ModeChanged)]
     assert new == ["acceptEdits", "plan", "default", "dontAsk", "auto", "acceptEdits"]
     assert [event.mode for event in all_of(log_of("2.1.120-set_permission_mode"), ev.ModeChanged)][:2] == new[:2]
-    # 2.1.37 tells it only with the next init.
+    # 2.1.37 reports it only with the next init.
     assert len(all_of(log_of("2.1.37-set_permission_mode"), ev.ModeChanged)) == 1
 
 
@@ -285,7 +285,7 @@ def test_records_outside_the_conversation_are_not_shown_as_conversation() -> Non
 
 @pytest.mark.rules("S004-055", "S004-056")
 def test_protocol_messages_produce_no_events() -> None:
-    """What a control request asks of a person is an event of its own: a permission."""
+    """The exception is a control request that needs a person: it produces a permission event."""
     protocol = ("keep_alive", "control_response", "control_cancel_request", "control_request")
     found = [given for given in inputs("every-type") if given.get("agent", {}).get("type") in protocol]
     assert {given["agent"]["type"] for given in found} == set(protocol)
@@ -376,7 +376,7 @@ def test_an_interrupt_outside_a_turn_stops_background_work_and_opens_no_turn() -
 
 @pytest.mark.rules("S004-164", "S004-166")
 def test_an_interrupt_in_the_middle_of_a_text_keeps_its_deltas() -> None:
-    """2.1.37 drops the partial text: its deltas are all there is, and they stay."""
+    """2.1.37 drops the partial text: only its deltas exist, and they are kept."""
     log = log_of("2.1.37-interrupt_text")
     cancelled, completed = all_of(log, ev.TurnEnded)
     assert (cancelled.status, completed.status) == ("cancelled", "completed")

@@ -1,4 +1,4 @@
-"""Streams: deltas with running offsets, blocks that name and replace them, and what stays when a block never comes."""
+"""Streams: deltas with running offsets, blocks that mark and replace them, and deltas kept when no block arrives."""
 
 from agents.claude.golden_claude import SESSION, Input, feed
 from agents.claude.record_builders import (
@@ -97,7 +97,7 @@ def test_a_tools_input_is_streamed_under_its_call() -> None:
 
 
 def test_an_omitted_block_does_not_shift_the_others() -> None:
-    """The assistant record of a block takes the index that its stream had."""
+    """The assistant record of a block gets the index of its stream."""
     log = said(
         prompt(),
         start(),

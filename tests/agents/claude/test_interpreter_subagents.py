@@ -1,4 +1,4 @@
-"""Calls, subagents and tasks: who made what, when it is over, and what waits for its parent."""
+"""Calls, subagents and tasks: their owners, their ends, and the records that wait for their parent."""
 
 from typing import Any
 
@@ -244,7 +244,7 @@ def test_a_stopped_background_subagent_ends_the_turn_it_opened() -> None:
 
 
 def test_last_records_of_a_stopped_subagent_open_no_turn() -> None:
-    """As 2.1.325 tells it when background work is interrupted: its call's end and the interruption come last."""
+    """2.1.325 reports interrupted background work like this: the end of its call and the interruption come last."""
     log = said(
         prompt(),
         task(),
@@ -383,7 +383,7 @@ def test_a_permission_request_of_a_subagent_is_matched_by_call_or_agent_id() -> 
     assert all_of(log, ev.TurnStarted)[-1].trigger == "agent"
 
 
-# --- what waits for its parent ----------------------------------------------------------------------------------
+# --- records that wait for their parent --------------------------------------------------------------------------
 
 
 def test_a_record_before_its_parent_is_stored_at_once_and_emitted_after_the_parent() -> None:

@@ -1,4 +1,4 @@
-"""What the CLI tells of itself: init, status, notices, progress, permissions, prompts; and what is recognised again."""
+"""Records about the CLI itself: init, status, notices, progress, permissions, prompts; and repeated records."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def test_a_mode_that_differs_in_an_init_is_a_change() -> None:
 
 
 def test_a_mode_change_emitted_by_the_core_is_not_emitted_again() -> None:
-    """2.1.37 sends no status: the core tells the mode by the answer to its request."""
+    """2.1.37 sends no status: the core emits the mode change when its request is answered."""
     log = said(prompt(), init(), result())
     log.interpreter.assign_seq(ev.ModeChanged(id=EventId("core"), mode="plan"), 99)
     log.run([prompt(), init(permissionMode="plan")])
@@ -148,7 +148,7 @@ def test_progress_of_a_tool_is_emitted_under_its_call() -> None:
     assert [event.subtype for event in all_of(log, ev.RecordStored)] == ["hook_progress", ""]
 
 
-# --- what a person is asked ------------------------------------------------------------------------------------
+# --- requests to a person --------------------------------------------------------------------------------------
 
 
 def test_a_question_keeps_only_questions() -> None:
@@ -281,7 +281,7 @@ def test_a_replayed_output_is_emitted_only_inside_a_turn() -> None:
     assert kinds(said(prompt(), user(output, isReplay=True)))[-1] == "notice"
 
 
-# --- names ----------------------------------------------------------------------------------------------------------
+# --- identities -----------------------------------------------------------------------------------------------------
 
 
 def test_two_equal_wire_lines_are_two_records() -> None:

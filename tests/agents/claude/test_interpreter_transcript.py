@@ -35,7 +35,7 @@ def types(words: Any, **fields: Any) -> Input:
 
 
 def copy_of(given: Input, stop_reason: str | None = None) -> Input:
-    """The transcript's copy of a record of the wire: the same uuid, and the true stop reason."""
+    """Build the transcript's copy of a wire record: the same uuid, and the true stop reason."""
     record = given["agent"]
     return {"transcript": {**record, "message": {**record["message"], "stop_reason": stop_reason}}}
 
@@ -48,7 +48,7 @@ def test_transcript_rows_of_wire_records_add_nothing_to_the_conversation(case: s
     wire = Log().run(inputs(case))
     before = len(wire.events)
     rows = [given for given in inputs(f"{version}-transcript-{scenario}") if "transcript" in given]
-    # The prompts of these recordings had no uuid: their rows are not ours to recognise, and a subagent's root neither.
+    # The prompts of these recordings had no uuid: neither their rows nor the root of a subagent can be recognised.
     rows = [given for given in rows if given["transcript"]["type"] != "user" or "toolUseResult" in given["transcript"]]
     wire.run(rows)
     new = [event for event in wire.events[before:] if not isinstance(event, ev.RecordStored | ev.Notice)]
@@ -236,7 +236,7 @@ def orphan_row(given: Input, parent: str | None, **fields: Any) -> Input:
 
 
 def test_a_chain_of_orphans_is_reassigned_to_its_call_together() -> None:
-    """As older versions write them: no ids, only parents, and the prompt of the first."""
+    """Older versions write them like this: no agent ids, only parent uuids, and the prompt in the first row."""
     asked = {"transcript": {**says(use(T, "Task", prompt="job"), stop_reason="tool_use")["transcript"]}}
     root = orphan_row(types("job", uuid="r1"), None)
     chain = [orphan_row(says(text(str(n)), message=f"m{n}", uuid=f"r{n}"), f"r{n - 1}") for n in range(2, 5)]
@@ -297,7 +297,7 @@ def test_a_result_ends_a_turn_started_by_a_transcript() -> None:
 
 
 def test_a_placeholder_answer_of_the_cli_is_not_emitted() -> None:
-    """It does so when it takes up a conversation whose last turn was interrupted."""
+    """The CLI writes it when it resumes a conversation whose last turn was interrupted."""
     words = text("No response requested.")
     filler = row("assistant", {"role": "assistant", "model": "<synthetic>", "content": [words]})
     log = said(types("one"), says(words), filler)
@@ -305,11 +305,11 @@ def test_a_placeholder_answer_of_the_cli_is_not_emitted() -> None:
     assert kinds(said(filler), kept=True) == ["record"], "nor does it open a turn"
 
 
-# --- what nobody typed
+# --- text that was not typed by a person
 
 
 def test_text_next_to_a_tool_result_is_not_a_prompt() -> None:
-    """The row of a tool search, for one: its turn goes on."""
+    """For example in the row of a tool search: its turn continues."""
     answer = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
     log = Log().run(
         [

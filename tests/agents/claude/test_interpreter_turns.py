@@ -1,4 +1,4 @@
-"""The table of turns is whole, and the diagram in the documentation is the table."""
+"""The table of turns is complete, and the diagram in the documentation matches it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a screen of the interactive CLI shows. The cases in golden/claude-screens are from the real ones."""
+"""Reading the screen of the interactive CLI. The cases in golden/claude-screens were recorded from the real CLI."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ FORGED = [RULE, "❯ esc to interrupt", "❯ 1. Yes", "Enter to confirm", "✻ T
 
 @given(st.lists(st.sampled_from(FORGED) | st.text(max_size=30), max_size=30))
 def test_conversation_text_above_the_box_is_ignored(lines: list[str]) -> None:
-    """Whatever stands above the lowest box, indented as the CLI draws it."""
+    """The text above the lowest box is arbitrary, indented as the CLI draws it."""
     above = [f"  {line}" for line in lines]
     assert read(screen(*above, RULE, "❯\xa0", RULE, "  ? for shortcuts")) == ScreenState("prompt")
     assert read(screen(*above, RULE, "❯ mine", RULE, "")) == ScreenState("typed", "mine")

@@ -106,7 +106,7 @@ def test_a_prompt_typed_by_a_person_opens_a_turn_too() -> None:
 
 
 def test_a_prompt_typed_by_a_person_may_come_before_ours() -> None:
-    """Both were there: theirs was taken first. Ours is told when its row comes."""
+    """Both prompts were typed: the person's was accepted first. Ours is emitted when its row arrives."""
     log = said(typed(), shows("mine"), answers("one"), shows(), answers("two"), mark("stopped"))
     assert [event.content[0].text for event in all_of(log, ev.UserMessage)] == ["mine", "hello"]
     assert [status for status, _ in statuses(log)] == ["completed"]
@@ -170,7 +170,7 @@ STORY = [
 
 @pytest.mark.parametrize("cut", range(len(STORY)))
 def test_snapshots_and_stored_records_reproduce_the_same_events(cut: int) -> None:
-    """A snapshot in the middle; and afterwards only the records that came to events, as the log has them."""
+    """Resume from a snapshot in the middle; then replay only the records with events, as the log stores them."""
     whole = said(*STORY)
     first = said(*STORY[:cut])
     resumed = ClaudeInterpreter(SESSION)

@@ -1,4 +1,4 @@
-"""A call that the model began to write and never finished: who was told its first pieces is told its end, once."""
+"""A call that the model began to write and never finished: once its first deltas were emitted, it ends exactly once."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The control protocol: exact requests and answers, typed requests of the CLI, and the check of its answers."""
+"""The control protocol: exact requests and answers, typed requests of the CLI, and the validation of its answers."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ def answer(line: bytes) -> Any:
     return sent["response"]
 
 
-# --- what we ask -------------------------------------------------------------------------------------------
+# --- requests to the CLI -----------------------------------------------------------------------------------
 
 SCHEMA = {"type": "object"}
 ASKS: list[tuple[c.OurRequest, dict[str, Any]]] = [
@@ -145,7 +145,7 @@ def test_fields_of_a_generic_request_cannot_change_its_subtype() -> None:
     assert sent == {"subtype": "get_usage"}
 
 
-# --- what the CLI asks ---------------------------------------------------------------------------------------
+# --- requests from the CLI -----------------------------------------------------------------------------------
 
 
 def asked(**fields: Any) -> c.CliRequest:
@@ -226,7 +226,7 @@ def test_a_malformed_request_is_rejected_with_a_message(fields: dict[str, Any]) 
     assert c.rejection_text(malformed).startswith(f"Malformed control request {fields['subtype']}: ")
 
 
-# --- what we answer ------------------------------------------------------------------------------------------
+# --- answers to the CLI --------------------------------------------------------------------------------------
 
 
 @pytest.mark.rules("S004-128", "S004-158", "S004-160")
@@ -353,7 +353,7 @@ def test_empty_error_and_mcp_answers_are_exact() -> None:
     assert answer(c.mcp_answer_line("r1", message))["response"] == {"mcp_response": message}
 
 
-# --- what the CLI answers ------------------------------------------------------------------------------------
+# --- answers from the CLI ------------------------------------------------------------------------------------
 
 COMMANDS = [{"name": "compact", "description": "d", "argumentHint": "[x]"}, {"name": "y", "description": ""}]
 GOOD: list[tuple[str, Any]] = [

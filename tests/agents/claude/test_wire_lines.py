@@ -1,4 +1,4 @@
-"""Framing: any cut of the bytes gives the same lines; what we write is one line each."""
+"""Framing: any cut of the bytes gives the same lines, and every message is written as one line."""
 
 import json
 
@@ -87,7 +87,7 @@ def test_a_message_is_one_object_and_exactly_one_newline(message: dict[str, obje
 
 
 class Kept:
-    """A spill that can be looked at."""
+    """A spill whose contents a test can inspect."""
 
     def __init__(self) -> None:
         self.open = b""

@@ -1,4 +1,4 @@
-"""Requests in flight: each answer settles its own, everything ends, nothing odd harms."""
+"""Requests in flight: each answer settles its own request, every request ends, and unexpected answers do no harm."""
 
 import random
 from typing import Any

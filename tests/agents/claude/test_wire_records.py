@@ -1,4 +1,4 @@
-"""Decoding: every known type becomes its class, nothing raises, and what is sent is exactly what the seed shows."""
+"""Decoding and encoding: every known type becomes its class, nothing raises, and sent lines match the seed exactly."""
 
 import json
 from typing import Any, get_args
@@ -13,7 +13,7 @@ from fairlead.agents.claude.wire import decode
 from fairlead.agents.claude.wire import records as r
 from fairlead.agents.claude.wire.encode import Sent, cancel_line, environment_line, keep_alive_line, user_line
 
-# --- what we send ----------------------------------------------------------------------------------------
+# --- sent lines ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rules("S004-048", "S004-058", "S004-063", "S004-067")
@@ -57,7 +57,7 @@ def test_the_set_of_messages_we_may_send_is_closed() -> None:
     }
 
 
-# --- what we read ----------------------------------------------------------------------------------------
+# --- received lines --------------------------------------------------------------------------------------
 
 MESSAGE: dict[str, Any] = {
     "id": "msg_1",
@@ -138,7 +138,7 @@ def test_every_field_of_an_unobserved_record_is_read(line: dict[str, Any]) -> No
     ],
 )
 def test_a_record_forwarded_unchanged_is_recognised_by_its_names(kind: str, names: set[str]) -> None:
-    """Nothing of it is shown as conversation; its bytes are kept as they came."""
+    """No part of it is shown as conversation; its bytes are stored unchanged."""
     (line,) = [
         given_["agent"]
         for given_ in inputs("every-type")

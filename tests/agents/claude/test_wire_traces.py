@@ -1,4 +1,4 @@
-"""What the recorded traffic of the three versions shows of the wire itself: the shapes that the seed describes."""
+"""The recorded traffic of the three versions has the message shapes that the seed describes."""
 
 from collections.abc import Iterator
 
@@ -13,12 +13,12 @@ VERSIONS = ("2.1.37", "2.1.120", "2.1.325")
 
 
 def of_case(case: str) -> list[Message]:
-    """What the agent said in one case, in order."""
+    """Return the agent's messages of one case, in order."""
     return [given["agent"] for given in inputs(case) if "agent" in given]
 
 
 def recorded(version: str) -> list[Message]:
-    """What the agent said in all cases of a version."""
+    """Return the agent's messages of all cases of a version."""
     return [message for case in cases() if case.startswith(f"{version}-") for message in of_case(case)]
 
 
@@ -28,7 +28,7 @@ def each() -> Iterator[tuple[str, list[Message]]]:
 
 
 def each_of(*names: str) -> Iterator[list[Message]]:
-    """What was said in these cases of each version."""
+    """Yield the agent's messages of each of these cases, for each version."""
     for version in VERSIONS:
         for name in names:
             yield of_case(f"{version}-{name}")
@@ -147,7 +147,7 @@ def test_progress_of_a_tool_names_the_tool_and_its_call() -> None:
 
 @pytest.mark.rules("S004-113", "S004-114")
 def test_a_task_notification_has_its_file_and_summary() -> None:
-    """2.1.37 tells it of background commands, the others of subagents too."""
+    """2.1.37 sends it for background commands only, the other versions for subagents too."""
     for version, messages in each():
         shown.the_end_of_a_task_has_its_file_and_summary(messages)
         of_subagents = of(of_case(f"{version}-subagent"), "system", "task_notification")

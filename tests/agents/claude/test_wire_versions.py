@@ -1,4 +1,4 @@
-"""What each version of the CLI can, as it was observed."""
+"""The observed abilities of each version of the CLI."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_dial_in_support_depends_on_the_version() -> None:
 
 @pytest.mark.rules("S004-341")
 def test_the_modes_differ_by_version() -> None:
-    """Those that `--permission-mode` takes; `auto` from where a hook's `ask` stands above it."""
+    """The modes that `--permission-mode` accepts; `auto` only from the version where a hook's `ask` overrides it."""
     common = {"default", "acceptEdits", "bypassPermissions", "plan", "dontAsk"}
     assert set(abilities((2, 1, 37)).modes) == common | {"delegate"}
     assert set(abilities((2, 1, 77)).modes) == common

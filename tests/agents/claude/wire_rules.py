@@ -1,7 +1,7 @@
-"""What the seed says of the messages of the Claude CLI, as functions over messages.
+"""The rules of the seed for the messages of the Claude CLI, as functions over messages.
 
-Pure: the same functions judge recorded messages (test_wire_traces.py) and those that the real CLI sends now
-(e2e/test_real_records.py). `said` is what the CLI sent, in its order; a `turn` is what it sent for one prompt.
+Pure: the same functions check recorded messages (test_wire_traces.py) and the current messages of the real CLI
+(e2e/test_real_records.py). `messages` are the messages of the CLI in order; a `turn` is its messages for one prompt.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ MODEL_USAGE = {
 ERRORS = {"error_during_execution", "error_max_turns", "error_max_budget_usd"}
 API_ERRORS = {"authentication_failed", "billing_error", "rate_limit", "invalid_request", "server_error", "unknown"}
 
-# The oldest versions that were seen to do so.
+# The oldest version in which each behaviour was observed.
 TELLS_MODES = "2.1.77"
 TELLS_ERRORS = "2.1.90"
 DESCRIBES_CALLS = "2.1.120"
@@ -43,20 +43,20 @@ def of(messages: Messages, kind: str, subtype: str | None = None) -> list[Messag
 
 
 def some(messages: Messages, kind: str, subtype: str | None = None) -> list[Message]:
-    """Those of one type; there must be one, or a rule about them would say nothing."""
+    """Return the messages of one type. At least one must exist, or a rule about them would check nothing."""
     found = of(messages, kind, subtype)
     assert found, (kind, subtype)
     return found
 
 
 def permissions(messages: Messages) -> list[Message]:
-    """The permissions that it asked for."""
+    """Return the permission requests of the CLI."""
     requests = [message["request"] for message in of(messages, "control_request")]
     return [request for request in requests if request["subtype"] == "can_use_tool"]
 
 
 def blocks(messages: Messages, kind: str, block: str) -> list[Message]:
-    """The content blocks of one type in messages of one type; there must be one."""
+    """Return the content blocks of one type in messages of one type. At least one must exist."""
     contents = [message["message"]["content"] for message in of(messages, kind)]
     found = [part for content in contents if isinstance(content, list) for part in content if part["type"] == block]
     assert found, (kind, block)
@@ -101,7 +101,7 @@ def an_assistant_record_is_a_message_with_one_block_and_no_true_totals(messages:
 
 
 def the_blocks_of_one_answer_come_in_messages_of_one_id(turn: Messages) -> None:
-    """Of an answer that has a text and a call."""
+    """For an answer with a text and a call."""
     text, call = some(turn, "assistant")[:2]
     assert [record["message"]["content"][0]["type"] for record in (text, call)] == ["text", "tool_use"]
     assert text["message"]["id"] == call["message"]["id"]
@@ -122,7 +122,7 @@ def the_stream_has_why_an_answer_stopped(turn: Messages, *reasons: str) -> None:
 
 
 def the_stream_of_a_block_comes_before_its_record_and_its_stop_after(turn: Messages) -> None:
-    """Of one answer with a thinking block and a text."""
+    """For one answer with a thinking block and a text."""
     order = []
     for message in turn:
         if message.get("type") == "stream_event":
@@ -136,7 +136,7 @@ def the_stream_of_a_block_comes_before_its_record_and_its_stop_after(turn: Messa
 
 
 def the_stream_of_a_text_is_the_events_of_the_model_api(turn: Messages) -> None:
-    """Of one answer that is one text."""
+    """For one answer that consists of one text."""
     events = [message["event"] for message in some(turn, "stream_event")]
     kinds = [event["type"] for event in events]
     assert kinds[:2] == ["message_start", "content_block_start"]
@@ -184,7 +184,7 @@ def a_result_lists_what_was_denied(turn: Messages) -> None:
 
 
 def a_result_is_the_last_word_on_each_prompt(messages: Messages) -> None:
-    """Each query begins with an init, and whatever is said in it comes before its one result."""
+    """Each query begins with an init, and all its messages come before its only result."""
     kinds: list[str] = []
     for message in messages:
         if message.get("type") in ("assistant", "user", "stream_event", "result"):
@@ -213,8 +213,8 @@ def an_api_error_is_a_success_with_is_error_and_its_text(turn: Messages) -> None
 
 
 def usage_is_of_the_query_and_cost_and_the_usage_of_models_run_on(first: Message, second: Message) -> None:
-    """Two results of one process. The scripted API gives the same numbers for each request; the second prompt takes
-    two."""
+    """For two results of one process. The scripted API returns the same numbers for each request; the second prompt
+    takes two requests."""
     used = {"input_tokens": 11, "output_tokens": 42, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 3}
     assert {name: first["usage"][name] for name in used} == used
     assert {name: second["usage"][name] for name in used} == {name: 2 * used[name] for name in used}
@@ -227,7 +227,7 @@ def usage_is_of_the_query_and_cost_and_the_usage_of_models_run_on(first: Message
 
 
 def after_a_resume_totals_begin_again_or_go_on(before: Message, after: Message, version: str) -> None:
-    """The last result of a process that ended cleanly, and the first of the process that resumed its session."""
+    """For the last result of a process that ended cleanly, and the first of the process that resumed its session."""
     carried = since(version, CARRIES_TOTALS_OVER)
     assert (after["total_cost_usd"] > before["total_cost_usd"]) is carried
     (name,) = after["modelUsage"]
@@ -258,7 +258,7 @@ def an_error_has_its_fields(result: Message) -> None:
 
 
 def compaction_is_two_states_and_a_boundary(turn: Messages) -> None:
-    """Of a /compact that a person asked for."""
+    """For a /compact that a person requested."""
     messages = [message for message in of(turn, "system") if message["subtype"] != "init"]
     states = [message for message in messages if message["subtype"] == "status"]
     assert all(is_uuid(message["uuid"]) and is_uuid(message["session_id"]) for message in messages)
@@ -291,7 +291,7 @@ def the_end_of_a_task_has_its_file_and_summary(messages: Messages) -> None:
 def a_permission_that_is_asked_for_has_its_tool_and_what_else_the_version_says(
     messages: Messages, version: str
 ) -> None:
-    """Of several requests, some with and some without suggestions and a blocked path."""
+    """For several requests, some with and some without suggestions and a blocked path."""
     found = permissions(messages)
     for request in found:
         assert isinstance(request["tool_name"], str) and isinstance(request["tool_use_id"], str)

@@ -1,4 +1,4 @@
-"""What the driver's tests share: a link without a process, a sink that remembers, a driver between the two."""
+"""Shared helpers for the tests of the driver: a link without a process, a recording sink, and a driver between them."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from patience import PATIENCE, settled
 
 
 class FakeLink:
-    """Implements `links.Link`: a test says what the agent says, and sees what it was sent."""
+    """Implements `links.Link`: a test supplies the agent's output and inspects the lines sent to the agent."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
@@ -57,7 +57,7 @@ class FakeLink:
         return self.exit
 
     def says(self, *messages: Any) -> None:
-        """One read of the gateway with these lines."""
+        """Deliver these messages to the gateway in one read."""
         self._output.put_nowait(b"".join(msgspec.json.encode(message) + b"\n" for message in messages))
 
     def says_bytes(self, data: bytes) -> None:
@@ -70,13 +70,13 @@ class FakeLink:
             self._output.put_nowait(None)
 
     def answers_of(self, request_id: str) -> list[dict[str, Any]]:
-        """The inside of our answers to this request."""
+        """Return the inner bodies of our answers to this request."""
         answers = [m["response"] for m in self.sent if m["type"] == "control_response"]
         return [answer for answer in answers if answer["request_id"] == request_id]
 
 
 def answers(link: FakeLink, *, silent: Sequence[str] = ()) -> None:
-    """Let the fake agent answer every control request at once with a bare success, but these."""
+    """Let the fake agent answer every control request at once with an empty success, except the `silent` subtypes."""
 
     def answer(message: dict[str, Any]) -> None:
         if message["type"] == "control_request" and message["request"]["subtype"] not in silent:
@@ -95,7 +95,7 @@ def asks(request_id: str, **request: Any) -> dict[str, Any]:
 
 
 def hook(request_id: str, tool: str = "Bash", tool_input: Any = None, **more: Any) -> dict[str, Any]:
-    """The policy hook's callback, as the CLI sends it."""
+    """Build the callback of the policy hook, as the CLI sends it."""
     hook_input = {
         "hook_event_name": "PreToolUse",
         "permission_mode": "default",
@@ -114,7 +114,7 @@ def can_use(request_id: str, tool: str = "Bash", tool_input: Any = None, call: s
 
 
 class MemorySink:
-    """Implements `model.agents.AgentSink` and `ChildRecorder`; `story` is everything in the order it came."""
+    """Implements `model.agents.AgentSink` and `ChildRecorder`; `story` lists all calls in order."""
 
     def __init__(self) -> None:
         self.story: list[tuple[str, Any]] = []
@@ -182,7 +182,7 @@ SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 
 
 class DriverHarness:
-    """A started driver with all that is around it."""
+    """A driver with its fake link, sink and clock."""
 
     def __init__(self, version: tuple[int, int, int] = NEW) -> None:
         self.link = FakeLink()

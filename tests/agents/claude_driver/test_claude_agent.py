@@ -1,4 +1,4 @@
-"""The driver of one CLI process, without a process: what it hands on, answers and waits for, and in which order."""
+"""The driver of one CLI process, without a process: its records, answers and timeouts, and their order."""
 
 import asyncio
 from typing import Any
@@ -109,7 +109,7 @@ async def test_a_record_above_the_limit_is_reported_not_stored() -> None:
     await rig.end()
 
 
-# --- what we ask --------------------------------------------------------------------------------------------
+# --- requests to the CLI ------------------------------------------------------------------------------------
 
 
 @pytest.mark.rules("S004-127", "S004-170")
@@ -209,7 +209,7 @@ async def test_only_a_prompt_on_one_line_is_written(raw: bytes) -> None:
     await rig.end()
 
 
-# --- its end --------------------------------------------------------------------------------------------------
+# --- the end of the process -----------------------------------------------------------------------------------
 
 
 @pytest.mark.rules("S004-299")
@@ -245,7 +245,7 @@ async def test_an_exit_fails_all_pending_requests_and_reaches_the_sink_once_at_t
 async def test_stopping_an_agent_first_denies_its_open_hooks(
     version: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Measured on 2.1.37 and 2.1.120: an open hook whose input closes lets the tool run by the project's rules."""
+    """Measured on 2.1.37 and 2.1.120: when input closes while a hook is open, the tool runs by the project's rules."""
     rig = DriverHarness(version)
 
     async def never(call: ToolCheck) -> Verdict:
@@ -263,7 +263,7 @@ async def test_stopping_an_agent_first_denies_its_open_hooks(
         assert answer["response"]["hookSpecificOutput"]["permissionDecision"] == "deny"
     assert rig.link.answers_of("r1") == []
     assert await stopping == Exit(code=0)
-    # What was begun for it never ends by itself: the end is told all the same.
+    # The pending policy check never ends by itself: the exit is delivered anyway.
     await rig.clock.advance(control_requests.CLOSING_SECONDS + 1)
     await rig.sink.until(lambda: rig.sink.all("exited"))
     await settled()
@@ -443,7 +443,7 @@ async def test_which_settings_need_a_new_process() -> None:
             Settings(output_schema={}),
         ):
             assert agent.needs_restart(old, other)
-        # Newer ones refuse bypass unless they were launched for it.
+        # Newer versions reject bypass mode unless they were launched with it.
         assert agent.needs_restart(old, Settings(mode="bypassPermissions")) is bypass
         assert not agent.needs_restart(Settings(mode="bypassPermissions"), Settings())
         assert agent.version == ".".join(map(str, version))

@@ -1,4 +1,4 @@
-"""The CLI over a dial-in link: said twice, heard once; lost on the wire, found in the transcript; told if it hangs."""
+"""The CLI over a dial-in link: repeated records are dropped, lost ones come from the transcript, hangs are reported."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def text(name: str, words: str = "hi") -> dict[str, Any]:
 
 
 class Room:
-    """A started driver on a dial-in link, and the CLI's side of its present socket."""
+    """A started driver on a dial-in link, and the CLI's side of its current socket."""
 
     def __init__(self, folder: Path, version: tuple[int, int, int]) -> None:
         self.clock = ManualClock()
@@ -70,13 +70,13 @@ class Room:
         self.cli.say(*(json.dumps(message) for message in messages))
 
     async def back(self, last: str = "") -> None:
-        """The socket drops and comes back."""
+        """Drop the socket and reconnect."""
         self.cli.drop()
         self.cli = Agent(self.wire, last)
         await settled()
 
     def writes(self, *rows: dict[str, Any]) -> None:
-        """To the transcript, after the prompt."""
+        """Write the prompt and these rows to the transcript."""
         first = {"type": "user", "uuid": PROMPT, "message": {"role": "user", "content": "go"}}
         self.transcript.write_text("".join(json.dumps(row) + "\n" for row in (first, *rows)))
 
@@ -84,14 +84,14 @@ class Room:
         await self.agent.write(Record(user_line("go", "", PROMPT)[:-1], "gateway"))
 
     async def heard(self, last: str) -> list[str]:
-        """What reached the core up to `last` and right after it: uuids, requests, and marks of ours."""
+        """Wait for `last`, and return the names of all delivered records: uuids, request ids, and our markers."""
         await self.sink.until(lambda: self._names()[-1:] == [last])
         await settled()
         return self._names()
 
     async def filled(self) -> None:
-        """The link is back, and the transcript was read as far as it has to be: only now do its seconds begin to count.
-        The other timer is that of the keep-alive."""
+        """Wait until the link has reconnected and read the transcript as far as needed: only then does its timer start.
+        The other timer is the keep-alive."""
         async with asyncio.timeout(PATIENCE):
             while self.clock.waiting < 2:
                 await asyncio.sleep(0.001)
@@ -116,7 +116,7 @@ def version(request: pytest.FixtureRequest) -> tuple[int, int, int]:
     return chosen
 
 
-# --- twice
+# --- repeated records
 
 
 @pytest.mark.rules("S004-279")
@@ -167,7 +167,7 @@ async def test_keep_alive_goes_both_ways_and_is_not_delivered(tmp_path: Path) ->
     await room.end()
 
 
-# --- what we said
+# --- lines to the CLI
 
 
 @pytest.mark.rules("S004-278")
@@ -306,7 +306,7 @@ async def test_a_missing_transcript_fills_nothing(tmp_path: Path) -> None:
     await room.end()
 
 
-# --- what it means
+# --- the resulting events
 
 
 def interpreted(*records: Record) -> list[ev.Event]:

@@ -1,4 +1,4 @@
-"""A CLI that outlived its gateway: its transcript is followed from a prompt on, to its real end."""
+"""A CLI that outlived its gateway: its transcript is followed from a prompt until the process really ends."""
 
 import asyncio
 import json
@@ -112,11 +112,11 @@ async def test_a_running_process_is_followed_until_it_exits(tmp_path: Path, slee
         file.write(answer_row("two")[10:])
         await sink.record_with(b"u-two")
         assert not following.done()
-        # Its last word is written, then it dies: the word is not lost.
+        # It writes its last row and dies: the row is not lost.
         file.write(answer_row("last"))
         sleeper.kill()
     await asyncio.wait_for(following, PATIENCE)
-    # The prompt itself may be among them, when the file came after we began to look: it is known by its uuid.
+    # The prompt itself may be among them if the file was created after we began to look: it is recognised by its uuid.
     names = [json.loads(raw)["uuid"] for raw in sink.raws]
     assert [name for name in names if name != PROMPT] == ["u-one", "u-two", "u-last"]
     assert sink.story[-1] == ("exited", Exit())
@@ -184,7 +184,7 @@ def test_the_offset_of_an_unwritten_prompt_is_the_end_of_the_file(tmp_path: Path
 
 
 def test_a_steering_message_starts_at_the_prompt_of_its_turn(tmp_path: Path) -> None:
-    """The steered word is written down when the agent takes it up, after rows that the gateway never saw."""
+    """The steering message is written when the agent accepts it, after rows that the gateway never saw."""
     path = tmp_path / "t.jsonl"
     head = prompt_row("old") + prompt_row(PROMPT)
     result = row(type="user", uuid="r", toolUseResult={"stdout": "1"}, message={"role": "user", "content": []})
@@ -257,7 +257,7 @@ async def test_another_process_with_the_same_pid_is_left_alone(sleeper: "subproc
 
 
 def stubborn_process() -> "tuple[subprocess.Popen[str], int]":
-    """One that heeds no SIGTERM, and the pid of what it started in a session of its own."""
+    """Start a process that ignores SIGTERM; return it and the pid of its child, which runs in its own session."""
     code = (
         "import signal, subprocess, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -287,7 +287,7 @@ async def test_a_process_that_ignores_sigterm_is_killed_with_its_children() -> N
 async def test_a_dial_in_process_is_ended_when_it_writes_no_more(
     tmp_path: Path, sleeper: "subprocess.Popen[bytes]"
 ) -> None:
-    """It would try to reach its gateway for ten minutes, and the session would wait for that."""
+    """Otherwise it would try to reach its gateway for ten minutes, and the session would wait for it."""
     path = tmp_path / "t.jsonl"
     path.write_bytes(prompt_row(PROMPT) + answer_row("one"))
     clock, sink = ManualClock(), MemorySink()

@@ -1,4 +1,4 @@
-"""The desk where an agent's command hooks come in: each handled once, held for as long as it takes, ended with it."""
+"""The server for an agent's command hooks: each is handled once, held as long as needed, and ends with the agent."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ class FakeTokens:
 
 
 class Held:
-    """A handler that answers when it is told to."""
+    """A handler that answers when the test provides an answer."""
 
     def __init__(self) -> None:
         self.given: list[Mapping[str, Any]] = []
@@ -90,7 +90,7 @@ def take(post: HookEndpoint, key: str = "k", event: str = "pre-tool-use") -> asy
     return asyncio.create_task(post.answer_hook(event, key, tool_use()))
 
 
-# --- what the CLI is given ------------------------------------------------------------------------------------
+# --- settings and environment for the CLI ---------------------------------------------------------------------
 
 
 def test_the_settings_register_a_hook_for_each_handler_and_hold_no_secret(
@@ -107,7 +107,7 @@ def test_the_settings_register_a_hook_for_each_handler_and_hold_no_secret(
 
 
 def test_a_project_can_neither_name_another_gateway_nor_turn_hooks_off() -> None:
-    """Settings of the command line stand above the project's (shown on the real CLI in tests/e2e)."""
+    """Command-line settings take precedence over the project's (verified with the real CLI in tests/e2e)."""
     settings = json.loads(settings_json("http://127.0.0.1:1/v1/hooks/s", ["pre-tool-use"]))
     assert settings["disableAllHooks"] is False
     assert settings["env"] == {"FAIRLEAD_HOOK_URL": "http://127.0.0.1:1/v1/hooks/s", "FAIRLEAD_HOOK_CERT": ""}
@@ -260,7 +260,7 @@ async def test_closing_the_endpoint_ends_all_open_hooks(
     assert SESSION not in tokens.valid
     assert decided(json.loads(await take(post, "late")))[0] == "deny"
     with pytest.raises(NotFound):
-        await desk._run(None, hook_server.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # nobody looks at who
+        await desk._run(None, hook_server.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # the caller is not used
 
 
 async def test_closing_at_once_leaves_nothing_behind(post: HookEndpoint, held: Held) -> None:
@@ -303,7 +303,7 @@ async def test_requests_that_are_not_hooks_are_rejected(held: Held) -> None:
 
 
 async def test_the_same_call_id_with_another_input_is_handled_separately(held: Held) -> None:
-    """Else an allowed call's id would open the way for any other call."""
+    """Otherwise the id of an allowed call would allow any other call."""
     async with house() as open_house:
         post = open_house.open({"pre-tool-use": held})
         async with client(open_house, post) as http:

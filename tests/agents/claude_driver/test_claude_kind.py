@@ -37,7 +37,7 @@ def new_session() -> SessionId:
 
 
 class Bench:
-    """A folder to work in and a demo agent of its own."""
+    """A working folder with its own demo agent."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.cwd = tmp_path / "work"
@@ -197,7 +197,7 @@ async def test_a_missing_conversation_is_reported_with_the_error_of_the_agent(be
 
 
 async def test_a_session_whose_file_cannot_be_resumed_gets_another_conversation(bench: Bench) -> None:
-    """2.1.37, killed at its first word, leaves a file that it neither resumes nor lets be used again."""
+    """2.1.37, killed at its first output, leaves a file that it can neither resume nor reuse."""
     agent = await bench.launch()
     await agent.stop("only to learn where the file is")
     left = bench.transcript
@@ -244,7 +244,7 @@ async def test_a_process_that_cannot_be_recorded_is_ended_without_events(bench: 
 
 
 async def test_a_process_that_outlived_its_gateway_is_followed_to_its_end(bench: Bench) -> None:
-    """The gateway is gone (its pipes close), the agent finishes its turn and writes it down."""
+    """The gateway is gone (its pipes close); the agent finishes its turn and writes it to the transcript."""
     agent = await bench.launch()
     await bench.turn(agent, "SCRIPT:text before")
     message = await bench.prompt(agent, "SCRIPT:slowtool 1")
@@ -339,7 +339,7 @@ sys.stdout.flush()
 
 
 class SlowSink(MemorySink):
-    """Counts instead of keeping, and takes its time."""
+    """A slow sink that counts records instead of storing them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -355,7 +355,7 @@ class SlowSink(MemorySink):
 
 
 async def test_an_agent_that_floods_the_gateway_is_slowed_not_buffered(tmp_path: Path) -> None:
-    """100 MB of records through a slow sink: the peak of our memory hardly moves."""
+    """100 MB of records through a slow sink: our peak memory hardly grows."""
     program = tmp_path / "claude"
     program.write_text(FLOOD.format(python=sys.executable, count=10_000))
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""How the CLI is started: no value of a session can add or change a flag, and nothing leaks into its environment."""
+"""Starting the CLI: no value of a session can add or change a flag, and nothing leaks into its environment."""
 
 import json
 from typing import Any
@@ -119,7 +119,7 @@ def test_an_untrusted_folder_runs_with_the_user_s_settings_only() -> None:
 
 
 def test_older_versions_get_an_ask_rule_for_every_tool_with_effects() -> None:
-    """Above their allow rules and modes: a gateway that dies with a question open must not let the tool run."""
+    """Ask rules override allow rules and modes: if the gateway dies with a request open, the tool must not run."""
     for version in ((2, 1, 37), (2, 1, 120)):
         (flag,) = [
             word for word in argv(version, mcp=("ours",), settings={"mcp_servers": ("theirs",)}) if "ask" in word
@@ -255,7 +255,7 @@ def test_no_value_adds_or_changes_a_flag(
         args = arguments(launch, version, SESSION)
     except BadRequest:
         return
-    # Every word is one of our flags, values hang on them, and none of them is there more often than we put it.
+    # Every argument is one of our flags with its value attached, and no flag occurs more often than we set it.
     assert all(word.partition("=")[0] in FLAGS for word in args)
     names = [word.partition("=")[0] for word in args]
     assert all(names.count(name) == 1 for name in names if name != "--add-dir")

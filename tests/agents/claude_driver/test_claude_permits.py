@@ -1,4 +1,4 @@
-"""Permissions of an agent without a control wire: its hook is held while a person is asked."""
+"""Permissions of an agent without a control protocol: its hook is held until a person decides."""
 
 import asyncio
 from typing import Any
@@ -46,7 +46,7 @@ async def test_the_verdict_of_the_policy_is_the_answer(sink: MemorySink, behavio
 
 @pytest.mark.parametrize(("by", "answer"), [("default", {}), ("mode", {}), ("rule", "allow")])
 async def test_the_oldest_version_gets_an_allow_only_from_a_rule(sink: MemorySink, by: VerdictBy, answer: Any) -> None:
-    """There an allow stands above the user's own deny rules."""
+    """In that version an allow overrides the user's own deny rules."""
     sink.verdict = Verdict(Behavior.ALLOW, "fine", by=by)
     given = written(await permits(sink, OLD).pre_tool_use(tool_use()))
     assert (decided(given)[0] if given else given) == answer
@@ -157,7 +157,7 @@ async def test_a_request_is_stored_completely_before_it_is_withdrawn(sink: Memor
 async def test_a_permission_request_that_the_sink_rejects_raises(
     sink: MemorySink, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The desk makes a denial of it."""
+    """The hook server turns the error into a denial."""
 
     async def broken(ask: PermissionRequest) -> None:
         raise OSError("the disk is full")

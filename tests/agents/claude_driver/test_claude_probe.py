@@ -1,4 +1,4 @@
-"""Which CLI is installed and what it can be driven by."""
+"""Detecting the installed CLI and the ways to drive it."""
 
 import os
 import re

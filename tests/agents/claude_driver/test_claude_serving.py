@@ -1,4 +1,4 @@
-"""What the CLI asks of us: the policy's word, a person's permission, MCP messages; answered once, or refused."""
+"""Requests from the CLI: policy verdicts, permissions from a person, MCP messages; each answered once, or rejected."""
 
 import msgspec
 import pytest
@@ -33,7 +33,7 @@ async def test_the_verdict_of_the_policy_goes_back_to_the_hook(behavior: Behavio
 
 
 async def test_a_policy_that_fails_denies(caplog: pytest.LogCaptureFixture) -> None:
-    """An error answer would let the CLI go on by the project's own rules (measured on 2.1.37 and 2.1.120)."""
+    """After an error answer the CLI would decide by the project's own rules (measured on 2.1.37 and 2.1.120)."""
     rig = await DriverHarness().start()
     rig.sink.verdict = RuntimeError("broken")
     rig.link.says(hook("h1"))
@@ -152,7 +152,7 @@ async def test_a_withdrawn_request_is_reported_and_takes_no_answer() -> None:
 
 
 async def test_an_old_cli_gets_ask_where_our_ask_rule_applies() -> None:
-    """2.1.37 takes a hook's `ask` as no word at all; the ask rules that it was launched with then hold."""
+    """2.1.37 ignores a hook's `ask`; the ask rules that it was launched with then apply."""
     rig = await DriverHarness(OLD).start()
     rig.link.says(hook("h1", "Bash"), hook("h2", "AskUserQuestion"), hook("h3", "ExitPlanMode"))
     for request in ("h1", "h2", "h3"):
@@ -163,13 +163,13 @@ async def test_an_old_cli_gets_ask_where_our_ask_rule_applies() -> None:
 
 
 async def test_the_hook_of_an_old_cli_is_held_for_a_tool_without_a_rule() -> None:
-    """Its own allow rules and modes would decide about a tool of an MCP server."""
+    """Otherwise its own allow rules and modes would decide about a tool of an MCP server."""
     rig = await DriverHarness(OLD).start()
     rig.link.says(hook("h1", MCP_TOOL, {"a": 1}))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     assert rig.link.answers_of("h1") == []
     assert rig.sink.all("asked") == [PermissionRequest(RequestId("h1"), CallId("call-h1"), MCP_TOOL, {"a": 1})]
-    # The log shows it as any other request, and before it is put to anybody.
+    # The log shows it like any other request, before the request is emitted.
     shown = msgspec.json.decode(rig.sink.raws[-1])
     assert shown["request"]["subtype"] == "can_use_tool"
     assert shown["request"]["tool_use_id"] == "call-h1"
@@ -186,7 +186,7 @@ async def test_the_hook_of_an_old_cli_is_held_for_a_tool_without_a_rule() -> Non
 
 @pytest.mark.parametrize("changed", [None, {"a": 2}])
 async def test_a_call_allowed_in_a_held_hook_is_not_asked_again(changed: dict[str, int] | None) -> None:
-    """Measured on 2.1.77 to 2.1.119: their ask rules for our MCP servers stand above the hook's allow."""
+    """Measured on 2.1.77 to 2.1.119: their ask rules for our MCP servers override the hook's allow."""
     rig = await DriverHarness((2, 1, 119)).start()
     rig.link.says(hook("h1", MCP_TOOL, {"a": 1}), hook("h2", MCP_TOOL, {"a": 1}))
     await rig.sink.until(lambda: len(rig.sink.all("asked")) == 2)
@@ -194,7 +194,7 @@ async def test_a_call_allowed_in_a_held_hook_is_not_asked_again(changed: dict[st
     await rig.agent.answer(RequestId("h2"), Decision("deny", "no"))
     rig.link.says(can_use("r1", tool=MCP_TOOL, tool_input=changed or {"a": 1}, call="call-h1"))
     assert (await rig.answer_to("r1"))["response"]["behavior"] == "allow"
-    # What was denied, and another input than the one that was allowed, are questions like any other.
+    # A denied call, and an allowed call with another input, are emitted like any other request.
     rig.link.says(can_use("r2", tool=MCP_TOOL, tool_input={"a": 1}, call="call-h2"))
     rig.link.says(can_use("r3", tool=MCP_TOOL, tool_input={"a": 3}, call="call-h1"))
     await rig.sink.until(lambda: len(rig.sink.all("asked")) == 4)
@@ -243,7 +243,7 @@ async def test_without_our_rule_the_rules_of_an_old_cli_may_still_deny() -> None
 async def test_a_repeated_request_for_an_allowed_call_is_answered_automatically(
     version: tuple[int, int, int], by: VerdictBy
 ) -> None:
-    """2.1.120 with its ask rules asks in spite of the hook's allow; 2.1.37 where the hook said nothing."""
+    """2.1.120 with its ask rules asks in spite of the hook's allow; 2.1.37 asks where the hook's answer was empty."""
     rig = await DriverHarness(version).start()
     rig.sink.verdict = Verdict(Behavior.ALLOW, "fine", by=by)
     rig.link.says(hook("x"), hook("y"))
@@ -276,7 +276,7 @@ async def test_the_memory_of_allowed_calls_is_bounded(monkeypatch: pytest.Monkey
     await rig.end()
 
 
-# --- MCP and what we do not know ----------------------------------------------------------------------------
+# --- MCP and unknown requests -------------------------------------------------------------------------------
 
 
 async def test_an_mcp_message_is_answered_by_our_server() -> None:

@@ -1,4 +1,4 @@
-"""What a folder would run is shown before it is trusted, and a changed file asks again."""
+"""The programs and settings of a folder are shown before it is trusted, and a changed file needs a new decision."""
 
 import json
 import os

@@ -23,13 +23,13 @@ VERSION = "2.1.120"
 
 @pytest.fixture
 def options() -> Line:
-    """Settings of the gateway; a test's own by parametrizing this."""
+    """Settings of the gateway; a test sets its own by parametrizing this fixture."""
     return {}
 
 
 @pytest.fixture
 async def desk(tmp_path: Path, options: Line) -> AsyncIterator[GatewayHarness]:
-    """The program that the gateway finds tells a version and does nothing else: here the test is the CLI."""
+    """Run a gateway whose CLI program only prints a version: the test plays the CLI."""
     program = tmp_path / "claude"
     program.write_text(f"#!/bin/sh\necho '{VERSION} (Claude Code)'\n")
     program.chmod(0o755)
@@ -41,7 +41,7 @@ async def desk(tmp_path: Path, options: Line) -> AsyncIterator[GatewayHarness]:
 
 
 class Cli:
-    """The CLI's side: it comes with its token, answers `initialize`, says numbered messages."""
+    """The CLI's side: connect with its token, answer `initialize`, send numbered messages."""
 
     def __init__(self, url: str, token: str, context: ssl.SSLContext | None = None) -> None:
         self.url = url
@@ -69,7 +69,7 @@ class Cli:
             await self.socket.wait_closed()
 
     async def hear(self) -> Line:
-        """The next line of the gateway. Frames end with exactly one newline."""
+        """Return the next line of the gateway. Frames end with exactly one newline."""
         frame = str(await self.socket.recv())
         assert frame.endswith("\n") and frame.count("\n") == 1
         self.got.append(json.loads(frame))
@@ -87,7 +87,7 @@ class Cli:
         )
 
     async def replay(self) -> None:
-        """As 2.1.120 does at every return: all that has an id, again."""
+        """Send all messages with an id again, as 2.1.120 does at every reconnect."""
         await self.socket.send("".join(json.dumps(m) + "\n" for m in self.sent if m.get("uuid")))
 
 
@@ -153,7 +153,7 @@ async def test_only_a_prompt_that_was_lost_in_the_drop_is_sent_again(
     await cli.drop()
     second = await desk.send("two")
     await cli.come("u-result")
-    # The first was followed by a ping, whose answer came before all that the CLI said since.
+    # The first prompt was followed by a ping, and its answer came before the CLI's later messages.
     assert (await cli.hear())["uuid"] == second
 
 

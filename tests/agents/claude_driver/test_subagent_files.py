@@ -1,4 +1,4 @@
-"""What subagents say that an older CLI does not send: put between the wire's records, once, where it belongs."""
+"""Subagent messages that an older CLI does not send: inserted once between the wire records, at the right place."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ CALL = "toolu_1"
 
 
 class Side:
-    """A CLI that has one subagent: what it writes down, and what it sends."""
+    """A CLI with one subagent: its transcript rows and its wire messages."""
 
     def __init__(self, folder: Path, version: Version = OLD) -> None:
         self.transcript = folder / f"{SESSION}.jsonl"
@@ -52,7 +52,7 @@ class Side:
         return self.write.prompt("look", thread="side", agent="a1")
 
     async def sent(self, message: Row) -> list[str]:
-        """What belongs before a message of the wire, while the clock goes on."""
+        """Return summaries of the records to insert before a wire message; the clock advances meanwhile."""
         raw = json.dumps(message, separators=(",", ":")).encode()
         assert self.files.concerns(raw)
         waiting = asyncio.create_task(self.files.before(raw))
@@ -63,7 +63,7 @@ class Side:
 
 
 def summary_of(record: Record) -> str:
-    """A record in a word, if it has the form in which newer versions send it."""
+    """Check that a record has the form that newer versions send, and return it in one word."""
     message = json.loads(record.raw)
     assert record.origin == "agent"
     if message["type"] == "system":
@@ -182,7 +182,7 @@ async def test_an_end_that_is_not_sent_is_read_from_the_session_file(tmp_path: P
 
 
 def ended_in(transcript: Path) -> None:
-    """What 2.1.37 writes into the session's own file when a background subagent has ended."""
+    """Append the row that 2.1.37 writes to the session's own file when a background subagent has ended."""
     note = "<task-notification><task-id>a1</task-id><status>completed</status></task-notification>"
     with transcript.open("ab") as file:
         file.write(line({"type": "queue-operation", "operation": "enqueue", "content": note, "sessionId": SESSION}))
@@ -218,7 +218,7 @@ async def test_an_end_from_an_earlier_process_is_ignored(tmp_path: Path) -> None
 
 
 async def test_a_last_text_written_after_the_end_is_delivered_before_it(tmp_path: Path) -> None:
-    """Two files, two writers: the session's own may be the faster one."""
+    """Two files, two writers: the session's own file may be written first."""
     side = Side(tmp_path)
     side.transcript.write_bytes(line(side.write.prompt("begin")))
     task, first, call = side.asked(), side.says("I look."), side.calls("toolu_2")
@@ -248,7 +248,7 @@ async def test_the_last_rows_are_delivered_when_the_process_has_ended(tmp_path: 
 
 
 def test_a_background_turn_of_a_version_that_reports_nothing_ends_with_its_subagent() -> None:
-    """2.1.37 begins no turn by itself: without this its session would be at work for good."""
+    """2.1.37 starts no turn by itself: without this its session would stay busy forever."""
     interpreter = ClaudeInterpreter(SESSION)
     call = {"type": "tool_use", "id": CALL, "name": "Task", "input": {"prompt": "look", "run_in_background": True}}
     inputs: list[Row] = [

@@ -1,4 +1,4 @@
-"""The driver of Claude Code in a terminal, with a terminal of ours under it and a clock that tests turn."""
+"""The driver of Claude Code in a terminal, with a fake terminal and a manual clock."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ class Tokens:
 
 
 class House:
-    """One agent in a terminal, and everything around it."""
+    """One agent in a terminal, with its fake dependencies."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -206,7 +206,7 @@ async def test_a_prompt_that_is_never_accepted_is_removed_and_reported(house: Ho
 
 
 async def test_a_prompt_that_is_accepted_but_never_written_is_reported(house: House) -> None:
-    """A hook of the user's own refused the prompt."""
+    """For example when one of the user's own hooks rejected the prompt."""
     agent = await house.open()
     house.tui.silent = True
     writing = asyncio.create_task(agent.write(prompt()))
@@ -414,7 +414,7 @@ async def test_an_interrupt_affects_only_its_own_turn(house: House) -> None:
 
 
 async def test_esc_is_never_pressed_at_the_prompt(house: House) -> None:
-    """Twice there, it opens a menu."""
+    """Pressed twice there, it opens a menu."""
     agent = await house.open()
     await house.clock.advance(1)
     await agent.interrupt()
@@ -478,7 +478,7 @@ async def test_2_1_37_asks_questions_on_its_own_screen(house: House, behavior: B
 
 
 async def test_another_conversation_is_followed(house: House) -> None:
-    """A person cleared it: what comes is in another file."""
+    """A person cleared the conversation: the next rows are in another file."""
     agent = await house.open()
     moved: list[str] = []
     agent.moved = moved.append

@@ -1,4 +1,4 @@
-"""Claude Code as a kind of agent, in a terminal: how its prompts are made, and what is recorded of it."""
+"""Claude Code in a terminal, as a kind of agent: how its prompts are encoded, and how its process is recorded."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ MESSAGE = MessageId("aaaaaaaa-0000-4000-8000-000000000001")
 
 
 class Forgetful(MemorySink):
-    """The store's side fails."""
+    """A sink whose store fails."""
 
     async def started(self, child: ProcessInfo) -> None:
         raise Conflict(7)
@@ -54,7 +54,7 @@ class House:
         opening = asyncio.create_task(self.kind.launch(self.launch, self.sink, self.sink))
         async with asyncio.timeout(PATIENCE):
             while not self.terminals.opened and not opening.done():
-                await asyncio.sleep(0.01)  # the program is asked for its version
+                await asyncio.sleep(0.01)  # the version of the program is being probed
         if self.terminals.opened:
             self.terminals.opened[-1][2].draw(up=True)
         await passing(self.clock, opening.done)
@@ -107,7 +107,7 @@ def resuming(house: House, **fields: Any) -> str:
 
 async def test_resuming_a_conversation_without_a_transcript_starts_nothing(house: House) -> None:
     resuming(house)
-    await house.kind.installed()  # in its own time, not in that of the clock
+    await house.kind.installed()  # in real time, not in that of the manual clock
     opening = asyncio.create_task(house.kind.launch(house.launch, house.sink, house.sink))
     await passing(house.clock, opening.done)
     with pytest.raises(AgentNotRunning, match="No conversation found"):

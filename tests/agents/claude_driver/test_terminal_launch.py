@@ -1,4 +1,4 @@
-"""How the interactive CLI is started: no value becomes a flag by itself, what it cannot have is refused."""
+"""Starting the interactive CLI: no value becomes a flag by itself, and unsupported settings are rejected."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The transcript of a CLI in a terminal: in the order of the conversation, a fork's own rows alone."""
+"""The transcript of a CLI in a terminal: rows in the order of the conversation, and only the own rows of a fork."""
 
 import asyncio
 import json
@@ -126,7 +126,7 @@ async def test_finish_delivers_all_waiting_rows(path: Path) -> None:
     reading = Reading(path, ordered=False)
     write(path, row("answer", "never", "assistant"))
     with path.open("ab") as file:
-        file.write(row("torn", None).raw)  # whole, but for its newline
+        file.write(row("torn", None).raw)  # complete except for its newline
     await reading.rows.finish()
     assert sorted(names(reading.delivered)) == ["answer", "torn"]
 
@@ -153,7 +153,7 @@ async def test_fork_delivers_only_its_own_rows(path: Path, tmp_path: Path, order
 
 
 async def test_a_fork_that_writes_its_answer_before_the_copies_skips_all_copies(path: Path, tmp_path: Path) -> None:
-    """So do 2.1.140 to 2.1.200."""
+    """2.1.140 to 2.1.200 do so."""
     parent = tmp_path / "parent.jsonl"
     write(parent, row("a", None), row("b", "a"))
     reading = Reading(path, ordered=False)

@@ -1,4 +1,4 @@
-"""Which session files there are: bad entries are problems of their own, and ends of files are all that is read."""
+"""Listing session files: each bad entry is reported as a problem, and only the ends of files are read."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One session's files as records: places, merging, damage, and each byte read once."""
+"""The files of one session as records: offsets, merging, damage, and each byte read once."""
 
 import json
 import os
@@ -32,7 +32,7 @@ async def records(reader: SessionReader) -> list[Record]:
 
 
 def words(found: list[Record]) -> list[str]:
-    """What the rows say, in short."""
+    """Return a short text for each row."""
     texts = []
     for record in found:
         row = json.loads(record.raw)
@@ -250,7 +250,7 @@ async def test_the_last_line_without_a_newline(home: Home, whole: bool) -> None:
 async def test_a_line_above_the_limit_is_spilled_and_named(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for a line of 100 MB, with smaller numbers."""
+    """The same as for a line of 100 MB, with smaller numbers."""
     monkeypatch.setattr(
         "fairlead.agents.claude.transcripts.file_reader.LineSplitter",
         lambda spill: LineSplitter(10_000, 1_000, spill=spill),

@@ -1,4 +1,4 @@
-"""Damaged lines: every whole row is found, everything else is kept, and nothing takes long."""
+"""Damaged lines: every complete row is found, everything else is kept, and nothing takes long."""
 
 import json
 

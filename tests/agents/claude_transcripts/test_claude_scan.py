@@ -1,4 +1,4 @@
-"""What a session file is about, from its first and last bytes."""
+"""The summary of a session file, from its first and last bytes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Changes are told as they happen: appends, new files and folders, renames, subagents; by inotify and by polling."""
+"""Changes are reported as they happen: appends, new files and folders, renames, subagents; by inotify and polling."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from patience import PATIENCE
 
 
 class ReportedChanges:
-    """What a watch tells, gathered."""
+    """Collects the changes that a watcher reports."""
 
     def __init__(self) -> None:
         self.sessions: set[SessionId] = set()
@@ -35,7 +35,7 @@ class ReportedChanges:
             self.news.set()
 
     async def of(self, *sessions: str) -> None:
-        """Wait until exactly these were told, then begin anew."""
+        """Wait until exactly these sessions were reported, then clear the set."""
         while not {*sessions} <= self.sessions:
             self.news.clear()
             await asyncio.wait_for(self.news.wait(), PATIENCE)
@@ -128,7 +128,7 @@ async def test_existing_subagents_are_watched_once_their_session_is_active(tmp_p
 
 
 async def test_files_of_subagents_next_to_their_session_count_for_it(tmp_path: Path) -> None:
-    """As older versions wrote them: only what is in them tells whose they are."""
+    """Older versions wrote them there: only their content identifies their session."""
     home = Home(tmp_path)
     write = Writer()
     home.write(conversation())
@@ -245,7 +245,7 @@ async def test_a_watch_that_fails_completely_raises(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("problem", [errno.ENOSPC, errno.EACCES])
 async def test_a_folder_that_cannot_be_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: int) -> None:
-    """Without room for a watch all files are looked at; a folder that may not be read leaves the others be."""
+    """If no watch is available, all files are polled; an unreadable folder does not affect the others."""
     home = Home(tmp_path)
     home.write(conversation())
     (home.project.parent / "closed").mkdir()

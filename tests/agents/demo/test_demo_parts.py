@@ -1,4 +1,4 @@
-"""The pure parts of the demo agent: command line, permissions, accounts, transcript folders."""
+"""The pure parts of the demo agent: command line, permissions, usage counters, transcript folders."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_permission_updates_extend_the_grants() -> None:
     assert not grants.inside("/otherwise")
 
 
-# ---- accounts
+# ---- usage counters
 
 
 @given(st.lists(st.sampled_from(["a", "b"])), st.lists(st.sampled_from(["a", "b"])))

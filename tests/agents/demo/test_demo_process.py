@@ -1,4 +1,4 @@
-"""The demo agent as a process: every script, and what a gateway may do to it."""
+"""The demo agent as a process: every script, and every request that a gateway may send."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
-# Scripts that end by themselves with a success when everything is allowed, and a word of their result.
+# Scripts that end by themselves with a success when everything is allowed, and a part of their result.
 FINISHING = {
     "text hello": "hello",
     "echo": "I see 1 messages.",

@@ -1,4 +1,4 @@
-"""The script library, purely: what a prompt chooses, and what each script answers at each step."""
+"""The pure script library: how a prompt selects a script, and what each script answers at each step."""
 
 from __future__ import annotations
 

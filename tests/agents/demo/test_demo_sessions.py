@@ -1,4 +1,4 @@
-"""The demo agent's transcripts: resume, fork, and a host that goes away in mid turn."""
+"""The demo agent's transcripts: resume, fork, and a host that disappears in the middle of a turn."""
 
 from __future__ import annotations
 

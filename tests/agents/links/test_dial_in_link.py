@@ -1,4 +1,4 @@
-"""The dial-in link: one stream of bytes over sockets that come and go, and a process that is reaped."""
+"""The dial-in link: one stream of bytes over sockets that connect and drop, and a process that is reaped."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ LINE = b'{"type":"user"}\n'
 
 
 class Room:
-    """A link to an agent that a person started, and what it has said."""
+    """A link to an agent that a person started, and the bytes received from it."""
 
     def __init__(self, terms: DialInLimits = TERMS) -> None:
         self.clock = ManualClock()
@@ -310,7 +310,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "claude"
 
 @pytest.mark.rules("S004-002")
 def test_every_golden_line_is_the_same_over_a_socket_as_over_a_pipe() -> None:
-    """One splitter and one decoder stand behind both: what a link must not do is change a byte."""
+    """Both use the same splitter and decoder: a link must not change a byte."""
 
     async def over_a_socket(lines: list[bytes]) -> bytes:
         room = Room()

@@ -1,4 +1,4 @@
-"""The dial-in link without its socket: its states as a table, and what the agent may lack."""
+"""The dial-in link without its socket: its states as a table, and the lines that the agent may have missed."""
 
 import pytest
 from hypothesis import given
