@@ -1,7 +1,7 @@
-"""Golden cases of Claude's interpreter: `golden/claude/<case>/in.jsonl` and the events that they come to, `out.jsonl`.
+"""Golden cases of the Claude interpreter: inputs in `golden/claude/<case>/in.jsonl`, expected events in `out.jsonl`.
 
 A line of `in.jsonl` is one input: `{"agent": record}`, `{"gateway": our line}`, `{"transcript": row}`,
-`{"interrupt": cause}` or `{"exit": reason}`. Run this file to write the outputs anew; then read the difference.
+`{"interrupt": cause}` or `{"exit": reason}`. Run this file to regenerate the outputs; then review the diff.
 """
 
 import json
@@ -37,7 +37,7 @@ def raw(message: Any) -> bytes:
 
 
 def feed(interpreter: ClaudeInterpreter, given: Input, number: int) -> Interpretation:
-    """One input of a case; `number` makes the cause of an exit."""
+    """Feed one input of a case; the cause of an exit is built from `number`."""
     ((kind, what),) = given.items()
     if kind == "exit":
         return interpreter.exited(what, f"exit-{number}")
@@ -48,7 +48,7 @@ def feed(interpreter: ClaudeInterpreter, given: Input, number: int) -> Interpret
 
 
 class Log:
-    """The core's part: gives seqs, tells them to the interpreter, lets entries go that are repeated."""
+    """Stand in for the core: assign seqs, pass them to the interpreter and record the seqs of dropped entries."""
 
     def __init__(self, interpreter: ClaudeInterpreter | None = None) -> None:
         self.interpreter = interpreter or ClaudeInterpreter(SESSION)
@@ -75,13 +75,13 @@ class Log:
         return [event for _, event in self.told]
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """As a client gets them live: every event, with its seq."""
+        """Yield every event with its seq, as a live client receives it."""
         for seq, event in self.told:
             yield {"seq": seq, **json.loads(events.encode(event))}
 
 
 def output(case: list[Input]) -> list[str]:
-    """What a case comes to: each event with its seq, and after the events of an input what it let go."""
+    """Return the output lines of a case: each event with its seq, and after the events of an input its dropped seqs."""
     log = Log()
     lines = []
     for given in case:

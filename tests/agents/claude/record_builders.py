@@ -1,4 +1,4 @@
-"""Short ways to say what the agent says, for the interpreter's tests."""
+"""Short builders for the agent's records, for the tests of the interpreter."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _count = 0
 
 
 def name() -> str:
-    """A fresh uuid."""
+    """Return a fresh uuid."""
     global _count
     _count += 1
     return f"00000000-0000-4000-8000-{_count:012d}"
@@ -85,9 +85,9 @@ def result(subtype: str = "success", **fields: Any) -> Input:
 
 
 def row(kind: str, message: dict[str, Any] | None = None, **fields: Any) -> Input:
-    """A row of a transcript."""
-    said = {} if message is None else {"message": message}
-    return {"transcript": {"type": kind, "uuid": name(), "isSidechain": False, "version": "2.1.325", **said, **fields}}
+    """Build a row of a transcript."""
+    body = {} if message is None else {"message": message}
+    return {"transcript": {"type": kind, "uuid": name(), "isSidechain": False, "version": "2.1.325", **body, **fields}}
 
 
 def permission(request: str, tool: str = "Bash", call: str = "toolu_1", **fields: Any) -> Input:
@@ -100,12 +100,12 @@ def said(*given: Input) -> Log:
 
 
 def kinds(log: Log, kept: bool = False) -> list[str]:
-    """The events' kinds, without the records that were only kept."""
+    """Return the kinds of the events, without the records that were only stored."""
     return [ev.kind_of(event) for event in log.events if kept or not isinstance(event, ev.RecordStored)]
 
 
 def the(log: Log, kind: type[Any]) -> Any:
-    """The one event of a kind."""
+    """Return the only event of a kind."""
     (found,) = [event for event in log.events if isinstance(event, kind)]
     return found
 

@@ -1,4 +1,4 @@
-"""What a turn cost: differences of running totals, or what the CLI says of it."""
+"""The cost of a turn: differences of running totals, or the numbers that the CLI reports for the turn."""
 
 from typing import Any
 
@@ -40,8 +40,8 @@ def test_a_new_process_counts_from_nothing() -> None:
     assert (again.cost_usd, again.usage["a"].input, again.api_ms) == (0.5, 10, 90)
 
 
-def test_where_totals_are_carried_over_the_first_turn_after_a_resume_counts_alone() -> None:
-    """Seen on 2.1.280 and 2.1.300: the totals of the session go on, and no result has the turn's own numbers."""
+def test_first_turn_after_a_resume_excludes_totals_carried_over() -> None:
+    """Seen on 2.1.280 and 2.1.300: the totals of the session continue, and no result has the turn's own numbers."""
     _, base = ending(result(0.5, {"a": used(10, 0.5)}, duration_api_ms=100), CostBaseline(), False, carries_totals=True)
     both = {"a": used(13, 0.6), "b": used(2, 0.1)}
     carried = result(0.7, both, duration_api_ms=140)
@@ -49,49 +49,49 @@ def test_where_totals_are_carried_over_the_first_turn_after_a_resume_counts_alon
     assert (first.cost_usd, first.usage["a"].input, first.usage["b"].input, first.api_ms) == (0.2, 3, 2, 40)
     second, _ = ending(result(0.8, {**both, "b": used(5, 0.2)}, duration_api_ms=150), after, False, carries_totals=True)
     assert (second.cost_usd, second.usage["b"].input, second.api_ms) == (0.1, 3, 10)
-    # Two processes later, the one between having said nothing of its costs.
+    # Two processes later; the process between them reported no costs.
     third, _ = ending(carried, next_process(next_process(base)), False, carries_totals=True)
     assert third.cost_usd == 0.2
 
 
-def test_where_totals_are_carried_over_a_killed_process_stored_none() -> None:
+def test_a_lower_total_after_a_killed_process_counts_in_full() -> None:
     _, base = ending(result(0.5, {"a": used(10, 0.5)}), CostBaseline(), False, carries_totals=True)
     smaller = result(0.7, {"a": used(9, 0.7)})
     first, _ = ending(smaller, next_process(base), False, carries_totals=True)
     assert (first.cost_usd, first.usage["a"].input) == (0.7, 9)
 
 
-def test_what_the_cli_says_of_the_turn_is_taken_where_it_says_it() -> None:
+def test_per_turn_usage_reported_by_the_cli_is_used() -> None:
     since = {"a": used(3, 0.125)}
-    told, base = ending(result(9.0, {"a": used(900, 9.0)}, model_usage_since_last_result=since), CostBaseline(), False)
-    assert (told.cost_usd, told.usage["a"].input) == (0.125, 3)
+    ended, base = ending(result(9.0, {"a": used(900, 9.0)}, model_usage_since_last_result=since), CostBaseline(), False)
+    assert (ended.cost_usd, ended.usage["a"].input) == (0.125, 3)
     assert base.cost == 9.0
 
 
-def test_a_process_that_goes_on_from_stored_totals_does_not_count_their_time() -> None:
+def test_api_time_of_stored_totals_is_not_counted_again() -> None:
     _, base = ending(
         result(1.0, {}, duration_api_ms=600, model_usage_since_last_result={"a": used(1, 1.0)}), CostBaseline(), False
     )
     going_on = result(1.25, {}, duration_api_ms=700, model_usage_since_last_result={"a": used(1, 0.25)})
     assert ending(going_on, next_process(base), False)[0].api_ms == 100
-    anew = result(0.25, {}, duration_api_ms=80, model_usage_since_last_result={"a": used(1, 0.25)})
-    assert ending(anew, next_process(base), False)[0].api_ms == 80
+    restarted = result(0.25, {}, duration_api_ms=80, model_usage_since_last_result={"a": used(1, 0.25)})
+    assert ending(restarted, next_process(base), False)[0].api_ms == 80
 
 
-def test_a_local_commands_zero_does_not_begin_the_count_again() -> None:
+def test_a_zero_from_a_local_command_does_not_reset_the_count() -> None:
     _, base = ending(result(0.5, {}, duration_api_ms=130), CostBaseline(), False)
     local, base = ending(result(0.5, {}, duration_api_ms=0), base, False)
     after, _ = ending(result(0.7, {}, duration_api_ms=330), base, False)
     assert (local.cost_usd, local.api_ms, after.cost_usd, after.api_ms) == (0, 0, 0.2, 200)
 
 
-def test_a_total_below_the_last_has_begun_anew() -> None:
+def test_a_total_below_the_last_one_restarts_the_count() -> None:
     _, base = ending(result(0.5), CostBaseline(), False)
     lower, base = ending(result(0.2), base, False)
     assert (lower.cost_usd, ending(result(0.3), base, False)[0].cost_usd) == (0.2, 0.1)
 
 
-def test_odd_numbers_are_left_out() -> None:
+def test_malformed_numbers_are_left_out() -> None:
     models = {"a": {"inputTokens": "many", "outputTokens": True, "costUSD": None}, "b": 7, "c": used(1, 0.0)}
     assert set(ending(result(0, models), CostBaseline(), False)[0].usage) == {"c"}
 
@@ -107,12 +107,14 @@ def test_odd_numbers_are_left_out() -> None:
         ({}, True, "", ("cancelled", "interrupted")),
     ],
 )
-def test_how_it_ended(fields: dict[str, Any], cancelled: bool, error: str, expected: tuple[str, str]) -> None:
-    told, _ = ending(result(0, **fields), CostBaseline(), cancelled, error)
-    assert (told.status, told.reason) == expected
+def test_status_and_reason_of_a_turn_end(
+    fields: dict[str, Any], cancelled: bool, error: str, expected: tuple[str, str]
+) -> None:
+    ended, _ = ending(result(0, **fields), CostBaseline(), cancelled, error)
+    assert (ended.status, ended.reason) == expected
 
 
-def test_noise_for_the_makers_of_the_cli_is_not_shown() -> None:
+def test_diagnostics_for_cli_developers_are_not_shown() -> None:
     errors = ["[ede_diagnostic] result_type=user", "Reached the limit", 7]
     assert ending(result(0, subtype="error_x", errors=errors), CostBaseline(), False)[0].errors == (
         "Reached the limit",

@@ -1,4 +1,4 @@
-"""Recorded traffic of the real CLI, and what it comes to. Change a golden file only after reading the difference."""
+"""Recorded traffic of the real CLI, and the resulting events. Change a golden file only after reviewing the diff."""
 
 import json
 from collections import Counter
@@ -26,7 +26,7 @@ VERSIONS = ("2.1.37", "2.1.120", "2.1.325")
 
 @pytest.mark.parametrize("case", cases())
 def test_turns_and_calls_are_well_formed(case: str) -> None:
-    """One end for every turn, one end at most for a call, everything in its turn, every id once."""
+    """Every turn ends once, a call ends at most once, every event belongs to the open turn, every id is unique."""
     log = log_of(case)
     assert max(Counter(event.id for event in log.events).values()) == 1
     open_turn = None
@@ -58,7 +58,7 @@ def test_turns_and_calls_are_well_formed(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", cases())
-def test_what_was_streamed_is_let_go_once_it_is_whole(case: str) -> None:
+def test_deltas_are_dropped_once_their_block_is_complete(case: str) -> None:
     log = log_of(case)
     by_seq = dict(log.told)
     whole = {(event.message, event.block) for event in log.events if isinstance(event, ev.Block)}
@@ -73,13 +73,13 @@ def test_what_was_streamed_is_let_go_once_it_is_whole(case: str) -> None:
             marked = [by_seq[seq] for seq, _ in event.marks]
             pieces = [delta.text for delta in marked if isinstance(delta, ev.TextDelta | ev.ThinkingDelta)]
             assert len(pieces) == len(marked), "marks name deltas"
-            told = "".join(pieces)
-            assert told in ("", event.text)
+            joined = "".join(pieces)
+            assert joined in ("", event.text)
             assert not event.marks or event.marks[-1][1] == len(event.text)
 
 
 @pytest.mark.rules("S004-077")
-def test_an_init_at_every_turn_is_no_new_session() -> None:
+def test_a_repeated_init_does_not_start_a_new_session() -> None:
     for version in VERSIONS:
         log = log_of(f"{version}-compact")
         inits = [
@@ -94,13 +94,13 @@ def test_an_init_at_every_turn_is_no_new_session() -> None:
 def test_blocks_of_one_message_are_numbered_in_it() -> None:
     for version in VERSIONS:
         log = log_of(f"{version}-subagent")
-        said, called = all_of(log, ev.Text)[0], all_of(log, ev.ToolCalled)[0]
-        assert said.text == "Delegating."
-        assert (said.message, said.block, called.block) == (called.message, 0, 1)
+        answer, called = all_of(log, ev.Text)[0], all_of(log, ev.ToolCalled)[0]
+        assert answer.text == "Delegating."
+        assert (answer.message, answer.block, called.block) == (called.message, 0, 1)
         assert called.input["description"] == "sub job"
 
 
-def test_thinking_is_streamed_and_told() -> None:
+def test_thinking_is_streamed_and_emitted_as_a_block() -> None:
     for version in VERSIONS:
         log = log_of(f"{version}-thinking")
         thought = the(log, ev.Thinking)
@@ -110,7 +110,7 @@ def test_thinking_is_streamed_and_told() -> None:
         assert [event.signature for event in all_of(log, ev.ThinkingDelta) if event.signature] == ["ZmFrZQ=="]
 
 
-def test_what_a_subagent_does_carries_its_name() -> None:
+def test_events_of_a_subagent_carry_its_id() -> None:
     for version in VERSIONS:
         log = log_of(f"{version}-subagent")
         child = the(log, ev.SubagentStarted).child
@@ -121,7 +121,7 @@ def test_what_a_subagent_does_carries_its_name() -> None:
 
 
 @pytest.mark.rules("S004-036")
-def test_a_background_subagent_ends_in_a_turn_of_the_agents_own() -> None:
+def test_a_background_subagent_ends_in_a_turn_started_by_the_agent() -> None:
     log = log_of("2.1.325-subagent")
     first, second = all_of(log, ev.TurnStarted)
     assert (first.trigger, second.trigger) == ("prompt", "agent")
@@ -151,19 +151,19 @@ def test_an_idle_interrupt_cancels_nothing() -> None:
 
 
 @pytest.mark.rules("S004-088", "S004-330")
-def test_an_api_error_is_a_failed_turn_though_its_subtype_is_success() -> None:
+def test_an_api_error_fails_the_turn_although_its_subtype_is_success() -> None:
     for case in ("2.1.37-api_err400", "2.1.120-api_err529", "2.1.325-api_err400", "2.1.325-api_err529"):
         log = log_of(case)
         ended = all_of(log, ev.TurnEnded)[0]
-        said = next(event for event in all_of(log, ev.Text) if event.error)
-        assert said.model == "<synthetic>"
+        answer = next(event for event in all_of(log, ev.Text) if event.error)
+        assert answer.model == "<synthetic>"
         assert ended.status == "failed"
-        assert ended.reason == said.error
-        assert ended.errors == (said.text,)
+        assert ended.reason == answer.error
+        assert ended.errors == (answer.text,)
 
 
 @pytest.mark.rules("S004-100", "S004-267", "S004-268", "S004-320")
-def test_a_limit_is_a_failed_turn_whatever_is_error_says() -> None:
+def test_reaching_a_limit_fails_the_turn_whatever_is_error_says() -> None:
     for version in ("2.1.37", "2.1.325"):
         for case, reason in [("max_turns", "error_max_turns"), ("max_budget", "error_max_budget_usd")]:
             ended = all_of(log_of(f"{version}-{case}"), ev.TurnEnded)[0]
@@ -173,7 +173,7 @@ def test_a_limit_is_a_failed_turn_whatever_is_error_says() -> None:
 
 
 @pytest.mark.rules("S004-092", "S004-095")
-def test_costs_are_of_the_turn_in_every_version_and_after_a_resume() -> None:
+def test_costs_are_per_turn_in_every_version_and_after_a_resume() -> None:
     for version in VERSIONS:
         log = log_of(f"{version}-resume")
         turns = all_of(log, ev.TurnEnded)
@@ -186,7 +186,7 @@ def test_costs_are_of_the_turn_in_every_version_and_after_a_resume() -> None:
 
 
 @pytest.mark.rules("S004-263", "S004-104", "S004-105")
-def test_compaction_is_told_in_the_order_in_which_it_comes() -> None:
+def test_compaction_events_keep_the_order_of_the_records() -> None:
     for version in VERSIONS:
         log = log_of(f"{version}-compact")
         assert [event.phase for event in all_of(log, ev.Compaction)] == ["started", "ended", "boundary"]
@@ -196,18 +196,18 @@ def test_compaction_is_told_in_the_order_in_which_it_comes() -> None:
 
 
 @pytest.mark.rules("S004-263", "S004-264", "S004-108")
-def test_compaction_in_the_seeds_order_is_told_too() -> None:
+def test_compaction_in_the_order_of_the_seed_is_emitted_too() -> None:
     log = log_of("every-type")
     assert [event.phase for event in all_of(log, ev.Compaction)] == ["started", "boundary", "ended"]
     assert (all_of(log, ev.Compaction)[1].trigger, all_of(log, ev.Compaction)[1].pre_tokens) == ("auto", 1234)
 
 
 @pytest.mark.rules("S004-106")
-def test_a_changed_mode_is_told_where_the_version_tells_it() -> None:
+def test_a_mode_change_is_emitted_when_the_version_reports_it() -> None:
     new = [event.mode for event in all_of(log_of("2.1.325-set_permission_mode"), ev.ModeChanged)]
     assert new == ["acceptEdits", "plan", "default", "dontAsk", "auto", "acceptEdits"]
     assert [event.mode for event in all_of(log_of("2.1.120-set_permission_mode"), ev.ModeChanged)][:2] == new[:2]
-    # 2.1.37 tells it only with the next init.
+    # 2.1.37 reports it only with the next init.
     assert len(all_of(log_of("2.1.37-set_permission_mode"), ev.ModeChanged)) == 1
 
 
@@ -218,7 +218,7 @@ def test_a_heartbeat_is_progress_of_its_call() -> None:
     assert progress.subagent is None
 
 
-def test_a_plan_and_a_question_are_told_as_such() -> None:
+def test_plans_and_questions_have_their_own_events() -> None:
     for version in VERSIONS:
         assert the(log_of(f"{version}-exit_plan"), ev.PlanProposed).plan == "1. do it"
     for version in ("2.1.37", "2.1.325"):
@@ -227,7 +227,7 @@ def test_a_plan_and_a_question_are_told_as_such() -> None:
 
 
 @pytest.mark.rules("S004-255")
-def test_a_replayed_prompt_is_not_told_again() -> None:
+def test_a_replayed_prompt_is_not_emitted_again() -> None:
     for version in ("2.1.120", "2.1.325"):
         messages = all_of(log_of(f"{version}-resume_replay"), ev.UserMessage)
         assert [event.via for event in messages] == ["prompt", "prompt"]
@@ -235,15 +235,17 @@ def test_a_replayed_prompt_is_not_told_again() -> None:
 
 @pytest.mark.rules("S004-279")
 def test_a_replayed_buffer_changes_nothing() -> None:
-    said = Counter(given["agent"].get("uuid") for given in inputs("2.1.120-ws_reconnect_midstream") if "agent" in given)
-    assert max(count for name, count in said.items() if name) == 2, "the version says its buffer again"
+    counts = Counter(
+        given["agent"].get("uuid") for given in inputs("2.1.120-ws_reconnect_midstream") if "agent" in given
+    )
+    assert max(count for name, count in counts.items() if name) == 2, "the version says its buffer again"
     log = log_of("2.1.120-ws_reconnect_midstream")
     streamed = "".join(event.text for event in all_of(log, ev.TextDelta)[:24])
     assert streamed == all_of(log, ev.Text)[0].text
     assert len(all_of(log, ev.TextDelta)) == 24 + 8
 
 
-def test_prompts_that_the_cli_had_queued_become_turns_of_its_own() -> None:
+def test_prompts_queued_by_the_cli_become_turns_started_by_the_agent() -> None:
     old = all_of(log_of("2.1.37-queue_two"), ev.TurnStarted)
     assert [turn.trigger for turn in old] == ["prompt", "agent", "agent"]
     for version in ("2.1.120", "2.1.325"):
@@ -260,16 +262,16 @@ def test_a_killed_agent_leaves_a_failed_turn_and_its_partial_text() -> None:
     assert partial and not log.dropped & set(partial)
 
 
-def test_a_local_commands_output_is_told_in_every_version() -> None:
+def test_output_of_a_local_command_is_emitted_in_every_version() -> None:
     assert the(log_of("2.1.37-slash_unknown"), ev.Notice).kind == "local_command"
     for version in ("2.1.120", "2.1.325"):
-        said = the(log_of(f"{version}-slash_unknown"), ev.Text)
-        assert said.text.startswith("## Context Usage")
-        assert said.error == ""
+        answer = the(log_of(f"{version}-slash_unknown"), ev.Text)
+        assert answer.text.startswith("## Context Usage")
+        assert answer.error == ""
 
 
 @pytest.mark.rules("S004-055", "S004-056", "S004-057", "S004-066", "S004-255")
-def test_what_is_no_conversation_is_not_shown_as_such() -> None:
+def test_records_outside_the_conversation_are_not_shown_as_conversation() -> None:
     log = log_of("every-type")
     words = [event.text for event in all_of(log, ev.Text)]
     assert "hidden" not in " ".join(words)
@@ -282,8 +284,8 @@ def test_what_is_no_conversation_is_not_shown_as_such() -> None:
 
 
 @pytest.mark.rules("S004-055", "S004-056")
-def test_messages_of_the_protocol_itself_come_to_no_event() -> None:
-    """What a control request asks of a person is an event of its own: a permission."""
+def test_protocol_messages_produce_no_events() -> None:
+    """The exception is a control request that needs a person: it produces a permission event."""
     protocol = ("keep_alive", "control_response", "control_cancel_request", "control_request")
     found = [given for given in inputs("every-type") if given.get("agent", {}).get("type") in protocol]
     assert {given["agent"]["type"] for given in found} == set(protocol)
@@ -292,7 +294,7 @@ def test_messages_of_the_protocol_itself_come_to_no_event() -> None:
 
 
 @pytest.mark.rules("S004-111", "S004-112", "S004-115")
-def test_a_summary_a_sign_in_and_kept_files_are_notices_with_their_fields() -> None:
+def test_summaries_sign_ins_and_persisted_files_are_notices_with_their_fields() -> None:
     notices = [(event.kind, event.text, event.data) for event in all_of(log_of("every-type"), ev.Notice)]
     assert ("tool_use_summary", "Listed the files", {"calls": ["toolu_1"]}) in notices
     assert [(text, data) for kind, text, data in notices if kind == "auth_status"] == [
@@ -304,7 +306,7 @@ def test_a_summary_a_sign_in_and_kept_files_are_notices_with_their_fields() -> N
 
 
 @pytest.mark.rules("S004-116", "S004-117", "S004-118", "S004-119", "S004-120")
-def test_a_hooks_run_is_joined_by_its_id() -> None:
+def test_events_of_one_hook_run_share_its_id() -> None:
     runs = all_of(log_of("every-type"), ev.HookProgress)
     assert [(run.hook, run.phase, run.outcome) for run in runs] == [
         ("h1", "started", ""),
@@ -336,7 +338,7 @@ def test_a_success_has_its_text_and_its_structured_output() -> None:
 
 
 @pytest.mark.rules("S004-325", "S004-346")
-def test_unknown_records_and_blocks_are_kept_and_said_to_be_unknown() -> None:
+def test_unknown_records_and_blocks_are_stored_and_marked_unknown() -> None:
     unknown = [
         (event.record, event.subtype) for event in all_of(log_of("every-type"), ev.RecordStored) if not event.known
     ]
@@ -349,7 +351,7 @@ def test_unknown_records_and_blocks_are_kept_and_said_to_be_unknown() -> None:
 
 
 @pytest.mark.rules("S004-151", "S004-157")
-def test_a_permission_keeps_what_else_the_agent_said_of_it() -> None:
+def test_a_permission_request_keeps_the_other_fields_of_the_agent() -> None:
     asked = the(log_of("every-type"), ev.PermissionRequested)
     assert (asked.title, asked.reason, asked.blocked_path) == ("show the state", "workingDir", "/etc")
     assert asked.suggestions == ("Bash(git:*)", "Read")
@@ -357,7 +359,7 @@ def test_a_permission_keeps_what_else_the_agent_said_of_it() -> None:
     assert kinds(log_of("every-type")).count("permission.asked") == 1
 
 
-def test_a_prompt_beside_background_work_has_its_own_turn_and_the_work_its_own() -> None:
+def test_a_prompt_during_background_work_and_the_work_have_separate_turns() -> None:
     log = log_of("2.1.325-background_and_prompt")
     assert [turn.trigger for turn in all_of(log, ev.TurnStarted)] == ["prompt", "prompt", "agent"]
     assert [turn.closed for turn in all_of(log, ev.TurnEnded)] == [(), (), ()]
@@ -365,7 +367,7 @@ def test_a_prompt_beside_background_work_has_its_own_turn_and_the_work_its_own()
     assert [(event.name, event.status) for event in inner] == [("Bash", "done")]
 
 
-def test_an_interrupt_beside_the_turn_stops_background_work_and_opens_nothing() -> None:
+def test_an_interrupt_outside_a_turn_stops_background_work_and_opens_no_turn() -> None:
     log = log_of("2.1.325-interrupt_background")
     assert the(log, ev.SubagentEnded).status == "stopped"
     assert [turn.trigger for turn in all_of(log, ev.TurnStarted)] == ["prompt", "prompt"]
@@ -373,8 +375,8 @@ def test_an_interrupt_beside_the_turn_stops_background_work_and_opens_nothing() 
 
 
 @pytest.mark.rules("S004-164", "S004-166")
-def test_an_interrupt_in_the_middle_of_a_text_keeps_what_was_said() -> None:
-    """2.1.37 drops the partial text: its deltas are all there is, and they stay."""
+def test_an_interrupt_in_the_middle_of_a_text_keeps_its_deltas() -> None:
+    """2.1.37 drops the partial text: only its deltas exist, and they are kept."""
     log = log_of("2.1.37-interrupt_text")
     cancelled, completed = all_of(log, ev.TurnEnded)
     assert (cancelled.status, completed.status) == ("cancelled", "completed")
@@ -388,7 +390,7 @@ def test_nested_subagents_of_the_real_cli() -> None:
     assert (outer.subagent, inner.subagent) == (None, outer.child)
 
 
-def test_a_background_shell_reports_in_a_turn_of_the_agents_own() -> None:
+def test_a_background_shell_reports_in_a_turn_started_by_the_agent() -> None:
     log = log_of("2.1.325-background_shell")
     assert [turn.trigger for turn in all_of(log, ev.TurnStarted)] == ["prompt", "agent"]
     for version in ("2.1.37", "2.1.325"):

@@ -1,4 +1,4 @@
-"""Streams: deltas with running offsets, blocks that name and replace them, and what stays when a block never comes."""
+"""Streams: deltas with running offsets, blocks that mark and replace them, and deltas kept when no block arrives."""
 
 from agents.claude.golden_claude import SESSION, Input, feed
 from agents.claude.record_builders import (
@@ -35,7 +35,7 @@ def test_deltas_carry_running_offsets_and_the_block_names_them() -> None:
     assert log.dropped == set(seqs)
 
 
-def test_the_frame_of_a_message_goes_with_the_next_event_after_its_stop() -> None:
+def test_frame_records_of_a_message_are_dropped_with_the_next_event_after_its_stop() -> None:
     log = said(prompt(), start(), *streamed("a"), assistant(text("a")), stream("content_block_stop", index=0), *stop())
     frame = {seq for seq, event in log.told if isinstance(event, ev.RecordStored)}
     assert len(frame) == 5
@@ -44,14 +44,14 @@ def test_the_frame_of_a_message_goes_with_the_next_event_after_its_stop() -> Non
     assert frame <= log.dropped
 
 
-def test_the_next_message_ends_one_that_got_no_stop() -> None:
+def test_the_next_message_ends_a_message_without_a_stop() -> None:
     log = said(prompt(), start("msg_1"), *streamed("a"), assistant(text("a")), start("msg_2"))
     kept = [seq for seq, event in log.told if isinstance(event, ev.RecordStored)]
     assert kept[0] in log.dropped and kept[1] in log.dropped
     assert kept[2] not in log.dropped
 
 
-def test_a_block_that_never_came_whole_stays_with_its_frame() -> None:
+def test_deltas_of_an_incomplete_block_are_kept_with_their_frame() -> None:
     log = said(prompt(), start("msg_1"), *streamed("ab"), start("msg_2"), *streamed("c"), result())
     assert log.dropped == set()
 
@@ -62,7 +62,7 @@ def test_a_block_shorter_than_its_deltas_has_no_marks_but_replaces_them() -> Non
     assert len(log.dropped) == 3
 
 
-def test_a_block_of_which_only_the_beginning_was_streamed_names_what_was() -> None:
+def test_a_partly_streamed_block_has_marks_for_the_streamed_part() -> None:
     log = said(prompt(), start(), *streamed("abc"), assistant(text("abcd")))
     assert [offset for _, offset in the(log, ev.Text).marks] == [1, 2, 3]
 
@@ -96,8 +96,8 @@ def test_a_tools_input_is_streamed_under_its_call() -> None:
     assert [offset for _, offset in the(log, ev.ToolCalled).marks] == [11, 16]
 
 
-def test_a_block_that_the_cli_leaves_out_shifts_no_other() -> None:
-    """The assistant record of a block takes the index that its stream had."""
+def test_an_omitted_block_does_not_shift_the_others() -> None:
+    """The assistant record of a block gets the index of its stream."""
     log = said(
         prompt(),
         start(),
@@ -112,7 +112,7 @@ def test_a_block_that_the_cli_leaves_out_shifts_no_other() -> None:
     assert the(log, ev.Text).block == 0
 
 
-def test_a_block_that_was_not_streamed_gets_the_next_free_place() -> None:
+def test_a_block_that_was_not_streamed_gets_the_next_free_index() -> None:
     log = said(prompt(), start(), *streamed("a"), assistant(text("a")), assistant(text("b")), assistant(text("c")))
     assert [event.block for event in all_of(log, ev.Text)] == [0, 1, 2]
 
@@ -123,7 +123,7 @@ def test_records_with_several_blocks_give_several_events() -> None:
     assert [event.block for event in all_of(log, ev.Text)] == [0, 2]
 
 
-def test_a_delta_of_an_unknown_kind_is_kept_and_goes_with_its_message() -> None:
+def test_a_delta_of_an_unknown_kind_is_stored_and_dropped_with_its_message() -> None:
     log = said(
         prompt(),
         start(),
@@ -147,13 +147,13 @@ def test_a_delta_before_any_start_is_kept() -> None:
     assert the(log, ev.RecordStored).subtype == "content_block_delta"
 
 
-def test_a_delta_makes_its_block_if_no_start_did() -> None:
+def test_a_delta_without_a_block_start_opens_its_block() -> None:
     log = said(prompt(), start(), piece(0, "ab"), assistant(text("ab")))
     assert the(log, ev.TextDelta).text == "ab"
     assert len(the(log, ev.Text).marks) == 1
 
 
-def test_the_same_stream_event_twice_is_told_once() -> None:
+def test_a_repeated_stream_event_is_emitted_once() -> None:
     once = piece(0, "a")
     log = said(prompt(), start(), begin(0, {"type": "text"}), once, once, assistant(text("a")))
     assert len(all_of(log, ev.TextDelta)) == 1
@@ -179,7 +179,7 @@ def test_two_threads_stream_side_by_side() -> None:
     assert len(side.marks) == len(main.marks) == 1
 
 
-def test_without_placed_seqs_a_block_has_no_marks() -> None:
+def test_without_assigned_seqs_a_block_has_no_marks() -> None:
     interpreter = ClaudeInterpreter(SESSION)
     *before, last = prompt(), start(), *streamed("ab"), assistant(text("ab"))
     for given in before:
@@ -190,7 +190,7 @@ def test_without_placed_seqs_a_block_has_no_marks() -> None:
     assert (block.marks, outcome.drop) == ((), ())
 
 
-def test_the_block_of_a_message_told_twice_under_another_uuid_is_told_once() -> None:
+def test_a_block_repeated_under_another_uuid_is_emitted_once() -> None:
     twice = assistant(use("toolu_1"))
     again = {"agent": {**twice["agent"], "uuid": "other"}}
     log = said(prompt(), twice, again)
@@ -202,7 +202,7 @@ def test_an_assistant_record_without_content_opens_no_turn() -> None:
     assert kinds(log, kept=True) == ["record"]
 
 
-def test_an_init_after_the_result_opens_a_turn_of_the_agents_own() -> None:
+def test_an_init_after_the_result_opens_a_turn_started_by_the_agent() -> None:
     log = said(init(), agent("assistant", message={"id": "m", "content": "plain"}), result(result="plain"))
     assert the(log, ev.TurnStarted).trigger == "agent"
     assert the(log, ev.Text).text == "plain"

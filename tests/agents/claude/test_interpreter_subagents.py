@@ -1,4 +1,4 @@
-"""Calls, subagents and tasks: who made what, when it is over, and what waits for its parent."""
+"""Calls, subagents and tasks: their owners, their ends, and the records that wait for their parent."""
 
 from typing import Any
 
@@ -57,13 +57,13 @@ def notified(task_id: str = "a1", call: str | None = T, status: str = "completed
 @pytest.mark.rules("S004-319")
 def test_the_text_of_a_message_is_its_text_blocks_joined() -> None:
     log = said(prompt(), assistant(text("It is "), use("toolu_1"), text("high "), text("tide.")))
-    told = all_of(log, ev.Text)
-    assert {event.message for event in told} == {"msg_1"}
-    assert "".join(event.text for event in sorted(told, key=lambda event: event.block)) == "It is high tide."
+    texts = all_of(log, ev.Text)
+    assert {event.message for event in texts} == {"msg_1"}
+    assert "".join(event.text for event in sorted(texts, key=lambda event: event.block)) == "It is high tide."
 
 
 @pytest.mark.rules("S004-345")
-def test_a_result_ends_its_call_with_both_forms_of_it() -> None:
+def test_a_result_ends_its_call_with_both_content_and_data() -> None:
     blocks = [{"type": "text", "text": "listed"}]
     log = said(
         prompt(),
@@ -77,18 +77,18 @@ def test_a_result_ends_its_call_with_both_forms_of_it() -> None:
     assert (bad.content, bad.is_error, bad.status) == ("no", True, "failed")
 
 
-def test_a_second_result_of_a_call_is_only_kept() -> None:
+def test_a_second_result_of_a_call_is_only_stored() -> None:
     log = said(prompt(), assistant(use("toolu_1")), result_of("toolu_1"), result_of("toolu_1", "again"))
     assert the(log, ev.ToolEnded).content == "ok"
     assert all_of(log, ev.RecordStored)[-1].subtype == "tool_result"
 
 
-def test_a_result_of_a_call_from_before_our_time_is_told() -> None:
+def test_a_result_of_an_unknown_earlier_call_is_emitted() -> None:
     log = said(prompt(), result_of("toolu_old"))
     assert (the(log, ev.ToolEnded).call, the(log, ev.ToolEnded).name) == ("toolu_old", "")
 
 
-def test_several_results_in_one_record_are_several_ends_without_guessed_data() -> None:
+def test_several_results_in_one_record_end_several_calls_without_guessed_data() -> None:
     results = [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": str(number)} for number in (1, 2)]
     log = said(prompt(), assistant(use("toolu_1"), use("toolu_2")), user(results, tool_use_result={"whose": "unknown"}))
     assert [(event.call, event.data) for event in all_of(log, ev.ToolEnded)] == [("toolu_1", None), ("toolu_2", None)]
@@ -144,7 +144,7 @@ def test_the_notification_of_a_foreground_subagent_waits_for_its_result(noted: s
     assert log.interpreter.background_tasks == 0
 
 
-def test_a_failed_and_an_interrupted_subagent_are_told_as_such() -> None:
+def test_failed_and_interrupted_subagents_have_their_own_status() -> None:
     failed = said(prompt(), task(), result_of(T, "no", is_error=True))
     assert the(failed, ev.SubagentEnded).status == "failed"
     stopped = said(prompt(), task(), result_of(T, "x [Request interrupted by user for tool use]", is_error=True))
@@ -183,7 +183,7 @@ def test_an_interrupted_turn_stops_its_subagents_after_their_calls() -> None:
     assert set(the(log, ev.TurnEnded).closed) == {T, "toolu_in"}
 
 
-def test_a_tool_of_another_name_may_have_a_subagent() -> None:
+def test_a_tool_with_another_name_may_have_a_subagent() -> None:
     log = said(
         prompt(),
         assistant(use("toolu_s", "Skill")),
@@ -227,7 +227,7 @@ def background(*more: Input) -> Log:
     return said(prompt(), task(), started(is_backgrounded=True), launched(), result(), *more)
 
 
-def test_a_prompt_while_only_background_work_goes_on_is_a_turn_of_its_own() -> None:
+def test_a_prompt_during_background_work_opens_its_own_turn() -> None:
     log = background(assistant(text("still at it"), message="msg_s", parent=T), prompt("next"))
     first, own, second = all_of(log, ev.TurnStarted)
     assert (first.trigger, own.trigger, second.trigger) == ("prompt", "agent", "prompt")
@@ -237,14 +237,14 @@ def test_a_prompt_while_only_background_work_goes_on_is_a_turn_of_its_own() -> N
     assert all_of(log, ev.SubagentEnded) == []
 
 
-def test_a_stopped_background_subagent_ends_the_turn_that_only_it_had_opened() -> None:
+def test_a_stopped_background_subagent_ends_the_turn_it_opened() -> None:
     log = background(assistant(text("at it"), message="msg_s", parent=T), notified(status="stopped"))
     assert kinds(log)[-2:] == ["subagent.ended", "turn.ended"]
     assert log.interpreter.turn is None
 
 
-def test_the_last_words_of_a_stopped_subagent_open_no_turn() -> None:
-    """As 2.1.325 tells it when background work is interrupted: its call's end and the interruption come last."""
+def test_last_records_of_a_stopped_subagent_open_no_turn() -> None:
+    """2.1.325 reports interrupted background work like this: the end of its call and the interruption come last."""
     log = said(
         prompt(),
         task(),
@@ -277,14 +277,14 @@ def test_one_of_two_stopped_subagents_leaves_the_turn_open() -> None:
     assert log.interpreter.background_tasks == 1
 
 
-def test_a_subagent_moved_to_the_background_lives_on() -> None:
+def test_a_subagent_moved_to_the_background_keeps_running() -> None:
     log = said(prompt(), task(), started(), system("task_updated", task_id="a1", patch={"is_backgrounded": True}))
     assert log.interpreter.background_tasks == 1
     log.run([result_of(T, "now in the background"), result()])
     assert all_of(log, ev.SubagentEnded) == []
 
 
-def test_a_subagent_that_is_spoken_to_again_begins_again() -> None:
+def test_a_subagent_that_gets_another_message_starts_again() -> None:
     log = background(notified(), started(description="more", is_backgrounded=True))
     again = all_of(log, ev.SubagentStarted)[1]
     assert (again.child, again.title, again.background) == (CHILD, "more", True)
@@ -292,7 +292,7 @@ def test_a_subagent_that_is_spoken_to_again_begins_again() -> None:
     assert len(all_of(log, ev.SubagentEnded)) == 2
 
 
-def test_the_list_of_background_tasks_is_the_truth() -> None:
+def test_the_list_of_background_tasks_is_authoritative() -> None:
     tasks: list[Any] = [{"task_id": "b1", "description": "npm run dev"}, {"task_id": "b2"}, {"x": 1}]
     log = said(prompt(), system("background_tasks_changed", tasks=tasks))
     assert log.interpreter.background_tasks == 2
@@ -303,7 +303,7 @@ def test_the_list_of_background_tasks_is_the_truth() -> None:
     assert list(log.interpreter.background_work) == ["the docs"]
 
 
-def test_a_background_shell_counts_until_it_is_told_to_be_over() -> None:
+def test_a_background_shell_counts_until_its_end_is_notified() -> None:
     log = said(
         prompt(),
         assistant(use("toolu_b", run_in_background=True)),
@@ -317,7 +317,7 @@ def test_a_background_shell_counts_until_it_is_told_to_be_over() -> None:
     assert (the(log, ev.Notice).kind, the(log, ev.Notice).text) == ("task_notification", "Background command done")
 
 
-def test_a_shell_in_the_foreground_is_no_background_work() -> None:
+def test_a_foreground_shell_is_not_background_work() -> None:
     log = said(
         prompt(),
         assistant(use("toolu_b")),
@@ -329,7 +329,7 @@ def test_a_shell_in_the_foreground_is_no_background_work() -> None:
     assert all_of(log, ev.Notice) == []
 
 
-def test_a_tool_that_asks_after_a_task_may_learn_that_it_is_over() -> None:
+def test_a_task_output_result_can_end_a_background_task() -> None:
     log = said(
         prompt(),
         assistant(use("toolu_b")),
@@ -347,7 +347,7 @@ def test_a_tool_that_asks_after_a_task_may_learn_that_it_is_over() -> None:
     assert log.interpreter.background_tasks == 0
 
 
-def test_versions_without_task_messages_end_a_subagent_by_the_words_to_the_model() -> None:
+def test_versions_without_task_messages_end_a_subagent_by_the_text_for_the_model() -> None:
     words = (
         f"<task-notification><task-id>a1</task-id><tool-use-id>{T}</tool-use-id><status>failed</status>"
         "<summary>x</summary></task-notification>"
@@ -373,7 +373,7 @@ def test_progress_of_a_task_is_progress_of_its_call() -> None:
     assert (second.call, second.note) == (T, "Writing")
 
 
-def test_a_permission_of_a_subagent_is_known_by_its_call_or_its_agent() -> None:
+def test_a_permission_request_of_a_subagent_is_matched_by_call_or_agent_id() -> None:
     log = background(
         permission("r1", call="toolu_unseen", agent_id="a1"),
         assistant(use("toolu_in"), message="m", parent=T),
@@ -383,21 +383,21 @@ def test_a_permission_of_a_subagent_is_known_by_its_call_or_its_agent() -> None:
     assert all_of(log, ev.TurnStarted)[-1].trigger == "agent"
 
 
-# --- what waits for its parent ----------------------------------------------------------------------------------
+# --- records that wait for their parent --------------------------------------------------------------------------
 
 
-def test_a_record_before_its_parent_is_kept_at_once_and_told_when_the_parent_comes() -> None:
+def test_a_record_before_its_parent_is_stored_at_once_and_emitted_after_the_parent() -> None:
     early = assistant(text("early"), message="msg_s", parent=T)
     log = said(prompt(), early)
     assert kinds(log, kept=True)[2:] == ["record"]
     log.add(task())
     assert kinds(log)[2:] == ["tool.called", "subagent.started", "text"]
-    told = the(log, ev.Text)
-    assert (told.subagent, told.text) == (CHILD, "early")
-    assert told.id.startswith(early["agent"]["uuid"])
+    event = the(log, ev.Text)
+    assert (event.subagent, event.text) == (CHILD, "early")
+    assert event.id.startswith(early["agent"]["uuid"])
 
 
-def test_a_record_before_the_call_of_another_tool_makes_that_a_subagent() -> None:
+def test_a_record_before_its_parent_call_makes_that_call_a_subagent() -> None:
     log = said(
         prompt(), assistant(text("early"), message="msg_s", parent="toolu_s"), assistant(use("toolu_s", "Skill"))
     )
@@ -405,7 +405,7 @@ def test_a_record_before_the_call_of_another_tool_makes_that_a_subagent() -> Non
 
 
 @pytest.mark.parametrize("end", [result(), {"exit": "gone"}])
-def test_what_nobody_claims_goes_to_the_main_thread_and_is_said_to_be_unresolved(end: Input) -> None:
+def test_records_without_a_parent_go_to_the_main_thread_with_an_unresolved_notice(end: Input) -> None:
     log = said(prompt(), assistant(text("whose"), message="msg_s", parent="toolu_never"), end)
     notice = the(log, ev.Notice)
     assert (notice.kind, notice.data) == ("unresolved", {"parent": "toolu_never", "records": 1})
@@ -413,7 +413,7 @@ def test_what_nobody_claims_goes_to_the_main_thread_and_is_said_to_be_unresolved
     assert kinds(log)[-1] == "turn.ended"
 
 
-def test_the_stream_of_an_unknown_thread_is_kept_and_let_go_with_its_message() -> None:
+def test_the_stream_of_an_unknown_thread_is_stored_and_dropped_with_its_message() -> None:
     log = said(
         prompt(),
         start("msg_s", T),
@@ -425,7 +425,7 @@ def test_the_stream_of_an_unknown_thread_is_kept_and_let_go_with_its_message() -
     assert len(log.dropped) == 3
 
 
-def test_what_is_held_is_bounded() -> None:
+def test_deferred_records_are_bounded() -> None:
     log = said(
         prompt(),
         *(assistant(text("x"), message=f"m{number}", parent="toolu_never") for number in range(HELD_RECORDS + 3)),

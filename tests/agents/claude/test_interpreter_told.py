@@ -1,4 +1,4 @@
-"""What the CLI tells of itself: init, status, notices, progress, permissions, prompts; and what is recognised again."""
+"""Records about the CLI itself: init, status, notices, progress, permissions, prompts; and repeated records."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_it_is_an_interpreter() -> None:
 # --- init and status -----------------------------------------------------------------------------------------
 
 
-def test_init_is_told_when_it_says_something_new() -> None:
+def test_init_is_emitted_only_when_it_contains_changes() -> None:
     log = said(prompt(), init(slash_commands=["compact"]), result(), prompt(), init(slash_commands=["compact"]))
     ready = the(log, ev.AgentReady)
     assert (ready.version, ready.mode, ready.tools, ready.commands) == ("2.1.325", "default", ("Bash",), ("compact",))
@@ -55,8 +55,8 @@ def test_a_mode_that_differs_in_an_init_is_a_change() -> None:
     assert [ready.mode for ready in all_of(log, ev.AgentReady)] == ["default", "plan"]
 
 
-def test_a_mode_that_the_core_told_is_not_told_again() -> None:
-    """2.1.37 sends no status: the core tells the mode by the answer to its request."""
+def test_a_mode_change_emitted_by_the_core_is_not_emitted_again() -> None:
+    """2.1.37 sends no status: the core emits the mode change when its request is answered."""
     log = said(prompt(), init(), result())
     log.interpreter.assign_seq(ev.ModeChanged(id=EventId("core"), mode="plan"), 99)
     log.run([prompt(), init(permissionMode="plan")])
@@ -64,7 +64,7 @@ def test_a_mode_that_the_core_told_is_not_told_again() -> None:
     assert len(all_of(log, ev.AgentReady)) == 1
 
 
-def test_a_status_that_says_nothing_new_is_kept() -> None:
+def test_a_status_without_changes_is_only_stored() -> None:
     log = said(
         prompt(),
         init(),
@@ -79,7 +79,7 @@ def test_a_status_that_says_nothing_new_is_kept() -> None:
     assert kinds(log)[3:] == ["compaction", "compaction", "mode.changed"]
 
 
-def test_a_compaction_that_the_exit_cut_short_is_over() -> None:
+def test_an_exit_ends_a_running_compaction() -> None:
     log = said(prompt(), system("status", status="compacting"), {"exit": "gone"})
     assert [event.phase for event in all_of(log, ev.Compaction)] == ["started", "ended"]
 
@@ -87,7 +87,7 @@ def test_a_compaction_that_the_exit_cut_short_is_over() -> None:
 # --- notices and progress ------------------------------------------------------------------------------------
 
 
-def test_a_notice_finds_its_words_wherever_they_are() -> None:
+def test_a_notice_takes_its_text_from_any_field() -> None:
     log = said(
         system("informational", content="a"),
         system("notification", text="b", key="k"),
@@ -105,7 +105,7 @@ def test_a_notice_finds_its_words_wherever_they_are() -> None:
     assert log.interpreter.turn is None
 
 
-def test_a_retry_without_words_is_still_told() -> None:
+def test_a_retry_without_text_is_still_a_notice() -> None:
     retry = the(said(prompt(), system("api_retry", attempt=2, max_retries=3, error={"type": "x"})), ev.Notice)
     assert retry.text == "error: try 2 of 3"
 
@@ -118,7 +118,7 @@ def test_titles_are_notices() -> None:
     assert [(notice.kind, notice.text) for notice in all_of(log, ev.Notice)] == [("title", "A"), ("title", "B")]
 
 
-def test_progress_of_a_tool_is_told_under_its_call() -> None:
+def test_progress_of_a_tool_is_emitted_under_its_call() -> None:
     log = said(
         prompt(),
         assistant(use("toolu_t", "Task")),
@@ -148,7 +148,7 @@ def test_progress_of_a_tool_is_told_under_its_call() -> None:
     assert [event.subtype for event in all_of(log, ev.RecordStored)] == ["hook_progress", ""]
 
 
-# --- what a person is asked ------------------------------------------------------------------------------------
+# --- requests to a person --------------------------------------------------------------------------------------
 
 
 def test_a_question_keeps_only_questions() -> None:
@@ -170,23 +170,23 @@ def test_a_plan_is_found_in_the_request_or_in_the_call() -> None:
     "suggestions",
     [None, ["odd"], [{"type": "addRules", "rules": "all"}], [{"type": "setMode", "mode": "plan"}], [{"rules": []}]],
 )
-def test_suggestions_that_are_no_rules_give_none(suggestions: Any) -> None:
+def test_suggestions_that_are_not_rules_are_ignored(suggestions: Any) -> None:
     asked = permission("r1", permission_suggestions=suggestions)
     assert the(said(prompt(), asked), ev.PermissionRequested).suggestions == ()
 
 
-def test_the_same_suggestion_twice_is_one() -> None:
+def test_a_repeated_suggestion_is_listed_once() -> None:
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "ls:*"}]}
     asked = permission("r1", permission_suggestions=[rule, rule])
     assert the(said(prompt(), asked), ev.PermissionRequested).suggestions == ("Bash(ls:*)",)
 
 
-def test_a_request_that_comes_again_is_asked_once() -> None:
+def test_a_repeated_request_is_emitted_once() -> None:
     log = said(prompt(), permission("r1"), permission("r1"))
     assert len(all_of(log, ev.PermissionRequested)) == 1
 
 
-def test_other_and_malformed_control_requests_are_no_events() -> None:
+def test_other_and_malformed_control_requests_produce_no_events() -> None:
     log = said(
         prompt(),
         {"agent": {"type": "control_request", "request_id": "r1", "request": {"subtype": "hook_callback"}}},
@@ -198,7 +198,7 @@ def test_other_and_malformed_control_requests_are_no_events() -> None:
 # --- prompts and interrupts --------------------------------------------------------------------------------------
 
 
-def test_a_prompt_opens_a_turn_named_after_it_and_a_second_one_steers() -> None:
+def test_a_prompt_opens_a_turn_with_its_id_and_a_second_one_steers() -> None:
     log = said(prompt("one", "p1"), prompt("two", "p2"))
     assert kinds(log) == ["turn.started", "user.message", "user.message"]
     first, second = all_of(log, ev.UserMessage)
@@ -206,7 +206,7 @@ def test_a_prompt_opens_a_turn_named_after_it_and_a_second_one_steers() -> None:
     assert log.interpreter.turn == turn_id(SESSION, "p1") == first.turn == second.turn
 
 
-def test_a_prompt_sent_again_is_told_once() -> None:
+def test_a_prompt_sent_again_is_emitted_once() -> None:
     log = said(prompt("one", "p1"), prompt("one", "p1"), user("one", isReplay=True))
     assert len(all_of(log, ev.UserMessage)) == 1
 
@@ -219,7 +219,7 @@ def test_a_prompt_of_blocks_keeps_them() -> None:
     assert [block.__struct_config__.tag for block in blocks] == ["text", "image"]
 
 
-def test_nothing_else_of_ours_has_a_meaning() -> None:
+def test_other_gateway_lines_produce_no_events() -> None:
     log = said({"gateway": {"type": "control_request", "request_id": "r", "request": {"subtype": "interrupt"}}})
     assert log.events == []
 
@@ -229,7 +229,7 @@ def test_an_interrupt_cancels_the_turn_it_was_asked_in_and_no_other() -> None:
     assert [turn.status for turn in all_of(log, ev.TurnEnded)] == ["cancelled", "completed"]
 
 
-def test_the_marker_is_no_event_and_means_nothing_from_the_agent() -> None:
+def test_an_interrupt_marker_produces_no_event_and_is_unknown_from_the_agent() -> None:
     interpreter = ClaudeInterpreter(SESSION)
     assert interpreter.step(Record(interrupt_marker("c"), "gateway")) == Interpretation()
     (kept,) = interpreter.step(Record(interrupt_marker("c"))).events
@@ -237,7 +237,7 @@ def test_the_marker_is_no_event_and_means_nothing_from_the_agent() -> None:
     assert not kept.known
 
 
-def test_the_cli_saying_that_it_was_interrupted_is_enough() -> None:
+def test_the_interruption_text_of_the_cli_cancels_the_turn() -> None:
     log = said(prompt(), user([text("[Request interrupted by user]")]), result("error_during_execution"))
     assert the(log, ev.TurnEnded).status == "cancelled"
     assert len(all_of(log, ev.UserMessage)) == 1
@@ -248,7 +248,7 @@ def test_an_interrupted_subagent_does_not_cancel_the_turn() -> None:
     assert the(log, ev.TurnEnded).status == "completed"
 
 
-def test_what_the_cli_says_in_a_users_name_is_no_persons_message() -> None:
+def test_user_records_written_by_the_cli_are_not_user_messages() -> None:
     log = said(
         prompt(),
         user("<local-command-stdout>out</local-command-stdout>\n<local-command-stderr>err</local-command-stderr>"),
@@ -268,23 +268,23 @@ def test_what_the_cli_says_in_a_users_name_is_no_persons_message() -> None:
     assert len(all_of(log, ev.UserMessage)) == 1
 
 
-def test_a_result_and_words_in_one_record_are_both_told() -> None:
+def test_a_result_and_a_text_in_one_record_are_both_emitted() -> None:
     block = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "ok"}
     log = said(prompt(), assistant(use("toolu_1")), user([block, text("and more")]))
     assert kinds(log)[-2:] == ["tool.ended", "user.message"]
     assert all_of(log, ev.UserMessage)[-1].content[0].text == "and more"
 
 
-def test_a_replayed_output_is_told_only_inside_a_turn() -> None:
+def test_a_replayed_output_is_emitted_only_inside_a_turn() -> None:
     output = "<local-command-stdout>x</local-command-stdout>"
     assert said(user(output, isReplay=True)).events == []
     assert kinds(said(prompt(), user(output, isReplay=True)))[-1] == "notice"
 
 
-# --- names ----------------------------------------------------------------------------------------------------------
+# --- identities -----------------------------------------------------------------------------------------------------
 
 
-def test_two_equal_lines_of_the_wire_are_two_records() -> None:
+def test_two_equal_wire_lines_are_two_records() -> None:
     interpreter = ClaudeInterpreter(SESSION)
     first = interpreter.step(Record(b"not json")).events
     second = interpreter.step(Record(b"not json")).events
@@ -293,20 +293,20 @@ def test_two_equal_lines_of_the_wire_are_two_records() -> None:
     assert (first[0].record, first[0].known) == ("garbage", False)
 
 
-def test_a_row_of_a_transcript_without_a_uuid_is_one_however_often_it_is_read() -> None:
+def test_a_transcript_row_without_a_uuid_is_emitted_once() -> None:
     interpreter = ClaudeInterpreter(SESSION)
     row = Record(raw({"type": "queue-operation", "operation": "enqueue"}), "transcript")
     assert len(interpreter.step(row).events) == 1
     assert interpreter.step(row) == Interpretation()
 
 
-def test_records_are_known_again_by_their_uuid() -> None:
+def test_repeated_records_are_recognised_by_their_uuid() -> None:
     one = assistant(text("once"))
     log = said(prompt(), one, one, result_of("toolu_1"))
     assert len(all_of(log, ev.Text)) == 1
 
 
-def test_what_was_seen_is_forgotten_only_after_many() -> None:
+def test_seen_ids_are_remembered_but_bounded() -> None:
     one = system("informational", content="first")
     log = said(one, *(system("informational", content="x") for _ in range(2000)), one)
     assert [notice.text for notice in all_of(log, ev.Notice)].count("first") == 1
@@ -316,13 +316,13 @@ def test_what_was_seen_is_forgotten_only_after_many() -> None:
     assert len(log.interpreter.snapshot()) < 64 << 10
 
 
-def test_a_result_that_nobody_asked_for_is_a_turn_in_itself() -> None:
+def test_a_result_without_a_prompt_opens_and_ends_a_turn() -> None:
     log = said(result("error_during_execution", errors=["No conversation found with session ID: x"]))
     assert kinds(log) == ["turn.started", "turn.ended"]
     assert the(log, ev.TurnStarted).trigger == "agent"
     assert the(log, ev.TurnEnded).errors == ("No conversation found with session ID: x",)
 
 
-def test_an_unreadable_result_without_a_turn_is_only_kept() -> None:
+def test_an_unreadable_result_without_a_turn_is_only_stored() -> None:
     log = said({"agent": {"type": "result", "uuid": name()}})
     assert kinds(log, kept=True) == ["record"]

@@ -35,7 +35,7 @@ def types(words: Any, **fields: Any) -> Input:
 
 
 def copy_of(given: Input, stop_reason: str | None = None) -> Input:
-    """The transcript's copy of a record of the wire: the same uuid, and the true stop reason."""
+    """Build the transcript's copy of a wire record: the same uuid, and the true stop reason."""
     record = given["agent"]
     return {"transcript": {**record, "message": {**record["message"], "stop_reason": stop_reason}}}
 
@@ -43,24 +43,24 @@ def copy_of(given: Input, stop_reason: str | None = None) -> Input:
 @pytest.mark.parametrize(
     "case", ["2.1.37-subagent", "2.1.325-subagent", "2.1.325-thinking", "2.1.37-interrupt_tool", "2.1.37-compact"]
 )
-def test_the_transcript_of_what_the_wire_brought_adds_nothing_to_the_conversation(case: str) -> None:
+def test_transcript_rows_of_wire_records_add_nothing_to_the_conversation(case: str) -> None:
     version, scenario = case.split("-")
     wire = Log().run(inputs(case))
     before = len(wire.events)
     rows = [given for given in inputs(f"{version}-transcript-{scenario}") if "transcript" in given]
-    # The prompts of these recordings had no uuid: their rows are not ours to recognise, and a subagent's root neither.
+    # The prompts of these recordings had no uuid: neither their rows nor the root of a subagent can be recognised.
     rows = [given for given in rows if given["transcript"]["type"] != "user" or "toolUseResult" in given["transcript"]]
     wire.run(rows)
     new = [event for event in wire.events[before:] if not isinstance(event, ev.RecordStored | ev.Notice)]
     assert [ev.kind_of(event) for event in new] == []
 
 
-def test_our_prompts_row_is_recognised() -> None:
+def test_the_row_of_our_prompt_is_recognised() -> None:
     log = said(prompt("hello", "p1"), {"transcript": {"type": "user", "uuid": "p1", "message": {"content": "hello"}}})
     assert len(all_of(log, ev.UserMessage)) == 1
 
 
-def test_what_the_wire_lacked_is_told_from_the_transcript() -> None:
+def test_records_missing_from_the_wire_are_emitted_from_the_transcript() -> None:
     first = assistant(text("first"))
     log = said(prompt(), first, copy_of(first), says(use("toolu_1"), message="msg_2", stop_reason="tool_use"))
     log.run([types([{"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}], toolUseResult={"stdout": "x"})])
@@ -70,15 +70,15 @@ def test_what_the_wire_lacked_is_told_from_the_transcript() -> None:
     assert the(log, ev.TurnEnded).status == "completed"
 
 
-def test_a_block_that_broke_off_on_the_wire_is_completed_by_its_row() -> None:
+def test_a_block_cut_off_on_the_wire_is_completed_by_its_row() -> None:
     log = said(prompt(), start(), begin(0, {"type": "text"}), piece(0, "ab"), says(text("abcd")))
     assert [offset for _, offset in the(log, ev.Text).marks] == [2]
     assert len(log.dropped) == 1
 
 
-def test_a_row_that_says_its_place_takes_it_and_no_other() -> None:
-    told = assistant(text("zero"))
-    log = said(prompt(), told, says(text("one"), apiBlockIndex=1), says(text("zero again"), apiBlockIndex=0))
+def test_a_row_with_a_block_index_gets_exactly_that_index() -> None:
+    first = assistant(text("zero"))
+    log = said(prompt(), first, says(text("one"), apiBlockIndex=1), says(text("zero again"), apiBlockIndex=0))
     assert [(event.block, event.text) for event in all_of(log, ev.Text)] == [(0, "zero"), (1, "one")]
 
 
@@ -89,14 +89,14 @@ def ended(*given: Input) -> Any:
     return the(said(*given, {"exit": "gateway lost"}), ev.TurnEnded)
 
 
-def test_the_copy_of_a_known_record_says_that_it_was_the_last() -> None:
+def test_the_transcript_copy_of_a_known_record_can_mark_the_end() -> None:
     final = assistant(text("done"))
     assert ended(prompt(), final).status == "failed"
     final = assistant(text("done"))
     assert ended(prompt(), final, copy_of(final, "end_turn")).status == "completed"
 
 
-def test_a_turn_is_over_by_its_rows_only_with_a_final_answer() -> None:
+def test_rows_complete_a_turn_only_with_a_final_answer() -> None:
     assert ended(types("hi"), says(text("done"))).status == "completed"
     lost = ended(types("hi"), says(text("calling"), stop_reason="tool_use"))
     assert (lost.status, lost.reason) == ("failed", "gateway lost")
@@ -107,18 +107,18 @@ def test_a_turn_is_over_by_its_rows_only_with_a_final_answer() -> None:
     assert ended(types("hi"), open_call).closed == ("toolu_1",)
 
 
-def test_an_old_versions_rows_have_no_stop_reasons() -> None:
+def test_rows_of_an_old_version_complete_a_turn_without_stop_reasons() -> None:
     assert ended(types("hi"), says(text("done"), stop_reason=None, version="2.1.37")).status == "completed"
     call = says(use("toolu_1"), stop_reason=None, version="2.1.37", message="msg_2")
     assert ended(types("hi"), says(text("then"), stop_reason=None, version="2.1.37"), call).status == "failed"
 
 
-def test_an_error_as_the_last_word_is_a_failure() -> None:
+def test_an_error_as_the_last_row_fails_the_turn() -> None:
     failed = ended(types("hi"), says(text("API Error"), stop_reason="stop_sequence", error="server_error"))
     assert (failed.status, failed.reason) == ("failed", "server_error")
 
 
-def test_on_the_wire_the_stream_says_that_it_was_the_last() -> None:
+def test_on_the_wire_the_stream_marks_the_final_message() -> None:
     final = [start(), begin(0, {"type": "text"}), piece(0, "a"), assistant(text("a")), *stop()]
     assert ended(prompt(), *final).status == "completed"
     assert ended(prompt(), *final[:-1]).status == "failed"
@@ -127,7 +127,7 @@ def test_on_the_wire_the_stream_says_that_it_was_the_last() -> None:
     assert ended(prompt(), *called).status == "failed"
 
 
-def test_an_interrupt_before_the_exit_is_a_cancelled_turn() -> None:
+def test_an_interrupt_before_the_exit_cancels_the_turn() -> None:
     assert ended(prompt(), {"interrupt": "i"}).status == "cancelled"
     assert ended(types("hi"), types([text("[Request interrupted by user]")])).status == "cancelled"
 
@@ -140,7 +140,7 @@ def test_the_next_prompt_in_a_transcript_ends_the_turn_before_it() -> None:
     assert all_of(log, ev.UserMessage)[-1].via == "steer"
 
 
-def test_meta_rows_and_summaries_are_nobodys_words() -> None:
+def test_meta_rows_and_summaries_are_not_user_messages() -> None:
     log = said(
         types("hi"),
         types("Caveat", isMeta=True),
@@ -183,7 +183,7 @@ def test_a_subagents_rows_wait_until_its_id_is_known() -> None:
     assert all_of(log, ev.UserMessage)[-1].via == "agent"
 
 
-def test_a_call_of_a_subagent_that_is_over_does_not_undo_the_final_answer() -> None:
+def test_an_open_call_of_an_ended_subagent_does_not_fail_the_turn() -> None:
     """The gateway died while the subagent's own call ran: its result is in the subagent's file alone."""
     inner = assistant(use("toolu_inner"), message="m2", parent=T, agent_id="a1")
     final = says(text("all done"), message="m3")
@@ -191,13 +191,13 @@ def test_a_call_of_a_subagent_that_is_over_does_not_undo_the_final_answer() -> N
     assert ended(prompt(), assistant(use(T, "Task")), inner, final).status == "failed"
 
 
-def test_progress_rows_tell_whose_an_id_is() -> None:
+def test_progress_rows_map_an_agent_id_to_its_call() -> None:
     progress = row("progress", data={"type": "agent_progress", "agentId": "a1"}, parentToolUseID=T)
     log = said(types("hi"), task(), progress, side(says(text("deep"), message="m2")))
     assert the(log, ev.Text).subagent == subagent_id(T)
 
 
-def test_the_wire_tells_whose_an_id_is() -> None:
+def test_wire_records_map_an_agent_id_to_its_call() -> None:
     log = said(
         prompt(),
         assistant(use(T, "Task")),
@@ -207,7 +207,7 @@ def test_the_wire_tells_whose_an_id_is() -> None:
     assert [event.subagent for event in all_of(log, ev.Text)] == [subagent_id(T)] * 2
 
 
-def test_a_sidechain_that_nobody_knows_is_told_in_the_main_thread_at_the_end() -> None:
+def test_an_unknown_sidechain_is_emitted_in_the_main_thread_at_the_end() -> None:
     log = said(types("hi"), side(says(text("deep"), message="m2")), {"exit": "gone"})
     assert the(log, ev.Notice).data == {"parent": "a1", "records": 1}
     assert the(log, ev.Text).subagent is None
@@ -217,7 +217,7 @@ def resolved(log: Log) -> Any:
     return the(log, ev.SubagentResolved)
 
 
-def test_an_orphan_whose_call_comes_after_all_is_put_right() -> None:
+def test_an_orphan_is_reassigned_when_its_call_arrives_late() -> None:
     log = said(types("hi"), side(says(use("toolu_x"), message="m2", stop_reason="tool_use")), {"exit": "gone"})
     assert all_of(log, ev.ToolCalled)[-1].subagent is None
     log.run([types("more"), task()])
@@ -235,8 +235,8 @@ def orphan_row(given: Input, parent: str | None, **fields: Any) -> Input:
     return {"transcript": {**given["transcript"], "isSidechain": True, "parentUuid": parent, **fields}}
 
 
-def test_a_chain_of_orphans_is_one_and_goes_to_its_call_together() -> None:
-    """As older versions write them: no ids, only parents, and the prompt of the first."""
+def test_a_chain_of_orphans_is_reassigned_to_its_call_together() -> None:
+    """Older versions write them like this: no agent ids, only parent uuids, and the prompt in the first row."""
     asked = {"transcript": {**says(use(T, "Task", prompt="job"), stop_reason="tool_use")["transcript"]}}
     root = orphan_row(types("job", uuid="r1"), None)
     chain = [orphan_row(says(text(str(n)), message=f"m{n}", uuid=f"r{n}"), f"r{n - 1}") for n in range(2, 5)]
@@ -250,7 +250,7 @@ def test_a_chain_of_orphans_is_one_and_goes_to_its_call_together() -> None:
     assert all_of(log, ev.Text)[-1].subagent == subagent_id(T)
 
 
-def test_orphans_that_follow_an_orphan_are_put_right_with_it() -> None:
+def test_orphans_that_follow_an_orphan_are_reassigned_with_it() -> None:
     root = orphan_row(types("job", uuid="r1"), None)
     second = orphan_row(says(text("2"), message="m2", uuid="r2"), "r1")
     asked = says(use(T, "Task", prompt="job"), stop_reason="tool_use")
@@ -259,7 +259,7 @@ def test_orphans_that_follow_an_orphan_are_put_right_with_it() -> None:
     assert {event.child for event in all_of(log, ev.SubagentResolved)} == {subagent_id(T)}
 
 
-def test_what_waited_long_enough_is_told_as_nobodys() -> None:
+def test_flushed_records_are_emitted_as_unresolved() -> None:
     log = said(types("hi"), side(says(text("deep"), message="m2")))
     assert log.interpreter.deferred_count == 1
     assert all_of(log, ev.Text) == []
@@ -268,14 +268,14 @@ def test_what_waited_long_enough_is_told_as_nobodys() -> None:
     assert (log.interpreter.deferred_count, log.interpreter.flush_unresolved("cause").events) == (0, ())
 
 
-def test_a_results_own_words_tell_whose_an_id_is() -> None:
+def test_the_text_of_a_result_maps_an_agent_id_to_its_call() -> None:
     words = [{"type": "text", "text": "agentId: not_this\n"}, {"type": "text", "text": "agentId: a1 (for resuming)"}]
     block = {"type": "tool_result", "tool_use_id": T, "content": words}
     log = said(types("hi"), task(), side(says(text("deep"), message="m2")), types([block]))
     assert the(log, ev.Text).subagent == subagent_id(T)
 
 
-def test_a_block_that_was_written_twice_is_told_once_and_both_rows_are_kept() -> None:
+def test_a_block_written_twice_is_emitted_once_and_both_rows_are_stored() -> None:
     rows = [says(text("same")), says(text("same")), says(text("more")), says({"type": "thinking", "thinking": "t"})]
     log = said(types("hi"), *rows, says({"type": "thinking", "thinking": "t"}), says(text("same"), message="msg_2"))
     assert [(event.message, event.block, event.text) for event in all_of(log, ev.Text)] == [
@@ -287,17 +287,17 @@ def test_a_block_that_was_written_twice_is_told_once_and_both_rows_are_kept() ->
     assert [event.record for event in all_of(log, ev.RecordStored)] == ["assistant", "assistant"]
 
 
-def test_on_the_wire_two_blocks_that_say_the_same_are_two() -> None:
+def test_on_the_wire_two_blocks_with_the_same_text_are_two_events() -> None:
     log = said(prompt(), assistant(text("same")), assistant(text("same")))
     assert [event.block for event in all_of(log, ev.Text)] == [0, 1]
 
 
-def test_a_result_ends_a_turn_that_a_transcript_began() -> None:
+def test_a_result_ends_a_turn_started_by_a_transcript() -> None:
     assert the(said(types("hi"), says(text("a")), result(result="a")), ev.TurnEnded).text == "a"
 
 
-def test_what_the_cli_writes_in_the_place_of_an_answer_is_no_answer() -> None:
-    """It does so when it takes up a conversation whose last turn was interrupted."""
+def test_a_placeholder_answer_of_the_cli_is_not_emitted() -> None:
+    """The CLI writes it when it resumes a conversation whose last turn was interrupted."""
     words = text("No response requested.")
     filler = row("assistant", {"role": "assistant", "model": "<synthetic>", "content": [words]})
     log = said(types("one"), says(words), filler)
@@ -305,11 +305,11 @@ def test_what_the_cli_writes_in_the_place_of_an_answer_is_no_answer() -> None:
     assert kinds(said(filler), kept=True) == ["record"], "nor does it open a turn"
 
 
-# --- what nobody typed
+# --- text that was not typed by a person
 
 
-def test_text_beside_a_tools_result_is_no_prompt() -> None:
-    """The row of a tool search, for one: its turn goes on."""
+def test_text_next_to_a_tool_result_is_not_a_prompt() -> None:
+    """For example in the row of a tool search: its turn continues."""
     answer = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
     log = Log().run(
         [
@@ -326,7 +326,7 @@ def test_text_beside_a_tools_result_is_no_prompt() -> None:
     assert [(message.via, message.synthetic) for message in messages] == [("prompt", False), ("agent", False)]
 
 
-def test_an_interrupt_beside_a_result_still_is_one() -> None:
+def test_an_interrupt_text_next_to_a_tool_result_cancels_the_turn() -> None:
     refused = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "no", "is_error": True}
     log = Log()
     log.run([types("work"), says(use("toolu_1"), stop_reason="tool_use")])
@@ -334,7 +334,7 @@ def test_an_interrupt_beside_a_result_still_is_one() -> None:
     assert [end.status for end in all_of(log, ev.TurnEnded)] == ["cancelled"]
 
 
-def test_a_line_for_a_shell_and_its_output_are_notices() -> None:
+def test_a_shell_command_and_its_output_are_notices() -> None:
     log = Log()
     log.run(
         [types("<bash-input>ls -a</bash-input>"), types("<bash-stdout>a\nb</bash-stdout><bash-stderr></bash-stderr>")]
@@ -344,20 +344,20 @@ def test_a_line_for_a_shell_and_its_output_are_notices() -> None:
     assert not all_of(log, ev.UserMessage)
 
 
-def test_a_summary_in_the_agents_name_is_kept_and_not_said() -> None:
+def test_a_compact_summary_of_the_agent_is_not_emitted_as_text() -> None:
     log = Log()
     log.run([types("hello"), says(text("What was said, in short."), isCompactSummary=True)])
     assert not all_of(log, ev.Text)
 
 
-def test_the_only_subagent_that_waits_gets_a_root_that_was_asked_otherwise() -> None:
+def test_the_only_waiting_subagent_gets_a_root_with_a_different_prompt() -> None:
     log = Log()
     log.run([types("go"), says(use("toolu_1", "Task", prompt="look around"), stop_reason="tool_use")])
     root = types("Look around, and be quick.", isSidechain=True, parentUuid=None)
     log.run([root, says(text("Found."), message="msg_2", isSidechain=True, parentUuid=root["transcript"]["uuid"])])
-    told = log.interpreter.flush_unresolved("nothing more comes").events
-    assert [event.subagent for event in told if isinstance(event, ev.Text | ev.UserMessage)] == [
+    events = log.interpreter.flush_unresolved("nothing more comes").events
+    assert [event.subagent for event in events if isinstance(event, ev.Text | ev.UserMessage)] == [
         subagent_id("toolu_1"),
         subagent_id("toolu_1"),
     ]
-    assert not [event for event in told if isinstance(event, ev.Notice | ev.TurnStarted | ev.TurnEnded)]
+    assert not [event for event in events if isinstance(event, ev.Notice | ev.TurnStarted | ev.TurnEnded)]

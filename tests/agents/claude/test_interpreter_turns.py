@@ -1,4 +1,4 @@
-"""The table of turns is whole, and the diagram in the documentation is the table."""
+"""The table of turns is complete, and the diagram in the documentation matches it."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ def test_every_phase_knows_every_signal() -> None:
     assert set(TABLE) == {(phase, sign) for phase in TurnPhase for sign in TurnSignal}
 
 
-def test_a_turn_is_opened_when_there_is_none_and_ended_when_there_is_one() -> None:
+def test_a_turn_opens_only_when_idle_and_ends_only_when_open() -> None:
     for (phase, sign), (after, actions) in TABLE.items():
         is_open = phase is not TurnPhase.IDLE
         for action in actions:

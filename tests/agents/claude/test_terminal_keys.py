@@ -10,7 +10,7 @@ OLD, NEW = (2, 1, 37), (2, 1, 325)
 
 
 @given(st.text())
-def test_no_key_but_newline_and_tab_is_left(text: str) -> None:
+def test_only_newline_and_tab_remain_of_the_control_keys(text: str) -> None:
     cleaned = keys.clean(text)
     assert not any((ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 for c in cleaned)
     assert keys.clean(cleaned) == cleaned
@@ -27,7 +27,7 @@ def test_no_key_but_newline_and_tab_is_left(text: str) -> None:
         ("\udce9", "?"),
     ],
 )
-def test_what_is_removed(text: str, left: str) -> None:
+def test_control_characters_are_removed(text: str, left: str) -> None:
     assert keys.clean(text) == left
 
 
@@ -45,7 +45,7 @@ def test_what_is_removed(text: str, left: str) -> None:
         ("path\\", "path\\ ", "path\\ "),
     ],
 )
-def test_what_is_put_around(text: str, old: str, new: str) -> None:
+def test_special_text_is_guarded_for_each_version(text: str, old: str, new: str) -> None:
     assert (keys.guarded(text, OLD), keys.guarded(text, NEW)) == (old, new)
     assert keys.same(text, old) and keys.same(text, new)
 
@@ -64,7 +64,7 @@ def test_one_line_is_typed_and_several_are_pasted(text: str) -> None:
         assert [stroke.decode() for stroke in strokes] == list(written)
 
 
-def test_what_is_the_same() -> None:
+def test_texts_that_differ_only_in_layout_are_the_same() -> None:
     assert keys.same("a\tb\nc", "a    b\n  c ")
     assert keys.same("e\u0301", "\xe9")
     assert not keys.same("one", "two")

@@ -1,4 +1,4 @@
-"""What a screen of the interactive CLI shows. The cases in golden/claude-screens are from the real ones."""
+"""Reading the screen of the interactive CLI. The cases in golden/claude-screens were recorded from the real CLI."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_a_real_screen(name: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.1.37", "2.1.120", "2.1.325"])
-def test_what_is_in_it(version: str) -> None:
+def test_text_and_dialogs_of_a_screen_are_read(version: str) -> None:
     def seen(what: str) -> ScreenState:
         return read(screen(*case(f"{version}-{what}")["lines"]))
 
@@ -49,9 +49,9 @@ FORGED = [RULE, "❯ esc to interrupt", "❯ 1. Yes", "Enter to confirm", "✻ T
 
 
 @given(st.lists(st.sampled_from(FORGED) | st.text(max_size=30), max_size=30))
-def test_what_the_conversation_says_changes_nothing(said: list[str]) -> None:
-    """Whatever stands above the lowest box, indented as the CLI draws it."""
-    above = [f"  {line}" for line in said]
+def test_conversation_text_above_the_box_is_ignored(lines: list[str]) -> None:
+    """The text above the lowest box is arbitrary, indented as the CLI draws it."""
+    above = [f"  {line}" for line in lines]
     assert read(screen(*above, RULE, "❯\xa0", RULE, "  ? for shortcuts")) == ScreenState("prompt")
     assert read(screen(*above, RULE, "❯ mine", RULE, "")) == ScreenState("typed", "mine")
     assert read(screen(*above, RULE, "❯ ", RULE, "  esc to interrupt")).state == "working"
@@ -68,5 +68,5 @@ def test_hints_that_are_wrapped_are_read() -> None:
 
 
 @pytest.mark.parametrize("lines", [(), ("",), ("Welcome to Claude Code",), (RULE,), (RULE, RULE)])
-def test_nothing_yet(lines: tuple[str, ...]) -> None:
+def test_an_incomplete_screen_is_starting(lines: tuple[str, ...]) -> None:
     assert read(screen(*lines)) == ScreenState("starting")

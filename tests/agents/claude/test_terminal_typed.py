@@ -36,7 +36,7 @@ def statuses(log: Log) -> list[tuple[str, str]]:
     return [(event.status, event.reason) for event in all_of(log, ev.TurnEnded)]
 
 
-def test_the_line_opens_the_turn_and_the_row_is_the_message() -> None:
+def test_a_typed_prompt_opens_the_turn_and_its_row_is_the_message() -> None:
     shown = shows()
     log = said(typed(), shown, answers(), mark("stopped"))
     assert kinds(log) == ["turn.started", "user.message", "text", "turn.ended"]
@@ -48,17 +48,17 @@ def test_the_line_opens_the_turn_and_the_row_is_the_message() -> None:
 
 
 @pytest.mark.parametrize("written", [" hello ", "\u2800hello", "hello\n"])
-def test_the_row_may_differ_in_blanks_and_in_what_we_put_before_it(written: str) -> None:
+def test_the_row_may_differ_in_blanks_and_in_our_prefix(written: str) -> None:
     assert the(said(typed(), shows(written)), ev.UserMessage).content == (TextBlock("hello"),)
 
 
-def test_a_row_that_looks_like_the_clis_own_words_is_ours_if_we_typed_it() -> None:
+def test_a_typed_prompt_that_looks_like_cli_text_is_still_our_prompt() -> None:
     log = said(typed("[Request interrupted by me"), shows("[Request interrupted by me"), answers(), mark("idle"))
     assert kinds(log) == ["turn.started", "user.message", "text", "turn.ended"]
     assert statuses(log) == [("completed", "")]
 
 
-def test_the_agent_is_busy_from_the_line_on() -> None:
+def test_the_agent_is_busy_from_the_typed_prompt_on() -> None:
     log = said(typed())
     assert log.interpreter.busy
     log.run([shows(), answers(), mark("idle")])
@@ -72,7 +72,7 @@ def test_the_stop_may_come_before_the_last_row() -> None:
     assert statuses(log) == [("completed", "")]
 
 
-def test_an_answer_that_is_written_before_its_prompt_ends_the_turn_all_the_same() -> None:
+def test_an_answer_written_before_its_prompt_still_ends_the_turn() -> None:
     log = said(typed(), answers(), shows(), mark("stopped"))
     assert kinds(log) == ["turn.started", "text", "user.message", "turn.ended"]
 
@@ -84,7 +84,7 @@ def test_the_screen_ends_a_turn_only_with_its_answer() -> None:
     assert statuses(log) == [("completed", "")]
 
 
-def test_an_interrupt_leaves_a_row_or_nothing() -> None:
+def test_an_interrupt_cancels_the_turn_with_or_without_a_row() -> None:
     interrupted = shows([text("[Request interrupted by user]")])
     asked: Input = {"interrupt": "c"}
     for given in ([asked, interrupted, mark("idle")], [interrupted, mark("idle")], [asked, mark("idle")]):
@@ -93,26 +93,26 @@ def test_an_interrupt_leaves_a_row_or_nothing() -> None:
     assert [status for status, _ in statuses(log)] == ["cancelled"]
 
 
-def test_an_error_of_the_model_is_a_failed_turn() -> None:
+def test_a_model_error_fails_the_turn() -> None:
     log = said(typed(), shows(), answers("API Error", "stop_sequence", error="server_error"), mark("idle"))
     assert statuses(log) == [("failed", "server_error")]
 
 
-def test_what_a_person_types_is_a_turn_too() -> None:
+def test_a_prompt_typed_by_a_person_opens_a_turn_too() -> None:
     log = said(shows("mine"), answers(), mark("stopped"), typed(), shows(), answers("two"), mark("stopped"))
     assert [event.message for event in all_of(log, ev.UserMessage)][1] == M
     assert [event.content for event in all_of(log, ev.UserMessage)] == [(TextBlock("mine"),), (TextBlock("hello"),)]
     assert [status for status, _ in statuses(log)] == ["completed"] * 2
 
 
-def test_a_persons_words_before_ours_come_up() -> None:
-    """Both were there: theirs was taken first. Ours is told when its row comes."""
+def test_a_prompt_typed_by_a_person_may_come_before_ours() -> None:
+    """Both prompts were typed: the person's was accepted first. Ours is emitted when its row arrives."""
     log = said(typed(), shows("mine"), answers("one"), shows(), answers("two"), mark("stopped"))
     assert [event.content[0].text for event in all_of(log, ev.UserMessage)] == ["mine", "hello"]
     assert [status for status, _ in statuses(log)] == ["completed"]
 
 
-def test_what_could_not_be_typed_is_told_and_fails() -> None:
+def test_a_prompt_that_could_not_be_typed_is_emitted_and_fails() -> None:
     log = said(typed(), mark("untyped", message=M, text="nobody listens"), mark("untyped", message=M, text="again"))
     assert kinds(log) == ["turn.started", "user.message", "turn.ended"]
     assert the(log, ev.UserMessage).record == ""
@@ -123,7 +123,7 @@ def test_what_could_not_be_typed_is_told_and_fails() -> None:
     assert statuses(late) == []
 
 
-def test_an_exit_before_the_row_loses_no_message() -> None:
+def test_an_exit_before_the_row_does_not_lose_the_message() -> None:
     log = said(typed(), {"exit": "it crashed"})
     assert kinds(log) == ["turn.started", "user.message", "turn.ended"]
     assert statuses(log) == [("failed", "it crashed")]
@@ -131,7 +131,7 @@ def test_an_exit_before_the_row_loses_no_message() -> None:
     assert [event.message for event in all_of(log, ev.UserMessage)] == [M, N]
 
 
-def test_images_are_told_as_failed() -> None:
+def test_a_prompt_with_images_is_emitted_as_failed() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     log = said(typed([text("see"), image]))
     assert kinds(log) == ["turn.started", "user.message", "turn.ended"]
@@ -140,14 +140,14 @@ def test_images_are_told_as_failed() -> None:
     assert not log.interpreter.busy
 
 
-def test_a_notice_and_being_ready() -> None:
+def test_ready_and_shows_markers_become_events() -> None:
     ready = mark("ready", agent_session="s", version="2.1.325", mode="plan", cwd="/w")
     log = said(ready, mark("shows", kind="dialog", text="answer it", lines=["Trust?"]))
     assert (the(log, ev.AgentReady).agent_session, the(log, ev.AgentReady).mode) == ("s", "plan")
     assert (the(log, ev.Notice).kind, the(log, ev.Notice).data) == ("terminal.dialog", {"lines": ("Trust?",)})
 
 
-def test_from_the_agent_our_markers_are_nothing_that_we_know() -> None:
+def test_our_markers_are_unknown_records_when_the_agent_sends_them() -> None:
     log = said({"agent": {"type": "fairlead_typed", "uuid": M, "content": "x"}})
     assert [event.known for event in all_of(log, ev.RecordStored)] == [False]
 
@@ -169,8 +169,8 @@ STORY = [
 
 
 @pytest.mark.parametrize("cut", range(len(STORY)))
-def test_what_was_stored_gives_the_same_again(cut: int) -> None:
-    """A snapshot in the middle; and afterwards only the records that came to events, as the log has them."""
+def test_snapshots_and_stored_records_reproduce_the_same_events(cut: int) -> None:
+    """Resume from a snapshot in the middle; then replay only the records with events, as the log stores them."""
     whole = said(*STORY)
     first = said(*STORY[:cut])
     resumed = ClaudeInterpreter(SESSION)

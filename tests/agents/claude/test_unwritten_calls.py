@@ -1,4 +1,4 @@
-"""A call that the model began to write and never finished: who was told its first pieces is told its end, once."""
+"""A call that the model began to write and never finished: once its first deltas were emitted, it ends exactly once."""
 
 from typing import Any
 
@@ -48,14 +48,14 @@ def ends(*inputs: Input) -> list[tuple[str, str, bool]]:
     [[RESULT], [{"exit": "it died"}], [*begun("m2", "call-2"), RESULT], [RESULT, {"exit": "later"}]],
     ids=["its turn ends", "the agent dies", "it is written anew", "only once"],
 )
-def test_it_ends_when_nobody_will_write_it_any_more(over: list[Input]) -> None:
+def test_an_unfinished_call_ends_with_its_turn_or_process(over: list[Input]) -> None:
     assert ends(*begun("m1", "call-1", "", '{"a'), *over) == [("call-1", "interrupted", True)]
 
 
-def test_one_of_which_nothing_was_told_has_no_end() -> None:
+def test_a_call_without_streamed_input_has_no_end() -> None:
     assert ends(*begun("m1", "call-1"), RESULT) == []
     assert ends(*begun("m1", "call-1", ""), RESULT) == []
 
 
-def test_one_that_was_made_ends_as_ever() -> None:
+def test_a_complete_call_ends_as_usual() -> None:
     assert ends(*begun("m1", "call-1", '{"a":1}'), whole("m1", "call-1"), RESULT) == [("call-1", "interrupted", True)]

@@ -1,4 +1,4 @@
-"""The control protocol: exact requests and answers, typed requests of the CLI, and the check of its answers."""
+"""The control protocol: exact requests and answers, typed requests of the CLI, and the validation of its answers."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ def answer(line: bytes) -> Any:
     return sent["response"]
 
 
-# --- what we ask -------------------------------------------------------------------------------------------
+# --- requests to the CLI -----------------------------------------------------------------------------------
 
 SCHEMA = {"type": "object"}
 ASKS: list[tuple[c.OurRequest, dict[str, Any]]] = [
@@ -120,7 +120,7 @@ def test_an_interrupt_is_exactly_the_seeds_line() -> None:
 
 
 @pytest.mark.rules("S004-205")
-def test_there_are_thirteen_subtypes_and_one_travels_both_ways() -> None:
+def test_thirteen_request_subtypes_exist_and_one_goes_both_ways() -> None:
     assert set(c.REQUESTS_TO_CLI) == {
         "initialize",
         "interrupt",
@@ -145,7 +145,7 @@ def test_fields_of_a_generic_request_cannot_change_its_subtype() -> None:
     assert sent == {"subtype": "get_usage"}
 
 
-# --- what the CLI asks ---------------------------------------------------------------------------------------
+# --- requests from the CLI -----------------------------------------------------------------------------------
 
 
 def asked(**fields: Any) -> c.CliRequest:
@@ -153,7 +153,7 @@ def asked(**fields: Any) -> c.CliRequest:
 
 
 @pytest.mark.rules("S004-151", "S004-152", "S004-153", "S004-154", "S004-156", "S004-157")
-def test_can_use_tool_is_read_whole_and_bare() -> None:
+def test_can_use_tool_is_read_with_all_fields_and_with_few() -> None:
     bare = asked(subtype="can_use_tool", tool_name="Bash", input={"command": "ls"}, tool_use_id="t")
     assert bare == c.CanUseTool(tool_name="Bash", input={"command": "ls"}, tool_use_id="t")
     full = asked(
@@ -193,7 +193,7 @@ EVENTS = (
 
 @pytest.mark.rules("S004-342")
 @pytest.mark.parametrize("event", EVENTS)
-def test_a_hook_event_of_any_name_is_asked_for_and_read(event: str) -> None:
+def test_a_hook_event_of_any_name_is_registered_and_read(event: str) -> None:
     matcher = c.HookMatcher(hookCallbackIds=("h",))
     assert request(c.Initialize(hooks={event: (matcher,)}))["hooks"] == {event: [{"hookCallbackIds": ["h"]}]}
     hook = asked(subtype="hook_callback", callback_id="h", input={"hook_event_name": event})
@@ -201,7 +201,7 @@ def test_a_hook_event_of_any_name_is_asked_for_and_read(event: str) -> None:
 
 
 @pytest.mark.rules("S004-206")
-def test_an_unknown_subtype_is_kept_and_refused_in_words() -> None:
+def test_an_unknown_subtype_is_kept_and_rejected_with_a_message() -> None:
     made_up = asked(subtype="made_up", a=1)
     assert made_up == c.OtherRequest(subtype="made_up", fields={"a": 1})
     assert isinstance(made_up, c.OtherRequest)
@@ -220,13 +220,13 @@ def test_an_unknown_subtype_is_kept_and_refused_in_words() -> None:
         {"subtype": "mcp_message", "server_name": "m"},
     ],
 )
-def test_a_malformed_request_is_refused_in_words(fields: dict[str, Any]) -> None:
+def test_a_malformed_request_is_rejected_with_a_message(fields: dict[str, Any]) -> None:
     malformed = asked(**fields)
     assert isinstance(malformed, c.Malformed)
     assert c.rejection_text(malformed).startswith(f"Malformed control request {fields['subtype']}: ")
 
 
-# --- what we answer ------------------------------------------------------------------------------------------
+# --- answers to the CLI --------------------------------------------------------------------------------------
 
 
 @pytest.mark.rules("S004-128", "S004-158", "S004-160")
@@ -283,13 +283,13 @@ def sent_update(update: c.PermissionUpdate) -> Any:
 @pytest.mark.rules("S004-226", "S004-227", "S004-229", "S004-230", "S004-232")
 def test_every_permission_update_is_exact() -> None:
     rules = (c.PermissionRule("Read"),)
-    told = {"rules": [{"toolName": "Read"}], "behavior": "deny", "destination": "userSettings"}
+    fields = {"rules": [{"toolName": "Read"}], "behavior": "deny", "destination": "userSettings"}
     replace = c.ReplaceRules(rules=rules, behavior="deny", destination="userSettings")
     remove = c.RemoveRules(rules=rules, behavior="ask", destination="projectSettings")
-    assert sent_update(replace) == {"type": "replaceRules", **told}
+    assert sent_update(replace) == {"type": "replaceRules", **fields}
     assert sent_update(remove) == {
         "type": "removeRules",
-        **told,
+        **fields,
         "behavior": "ask",
         "destination": "projectSettings",
     }
@@ -304,13 +304,13 @@ def test_every_permission_update_is_exact() -> None:
 @pytest.mark.rules("S004-231")
 @pytest.mark.parametrize("behavior", ["allow", "deny", "ask"])
 @pytest.mark.parametrize("kind", [c.AddRules, c.ReplaceRules, c.RemoveRules])
-def test_a_rule_names_a_tool_and_perhaps_what_it_may_do(
+def test_a_rule_names_a_tool_and_optionally_its_content(
     kind: type[c.AddRules | c.ReplaceRules | c.RemoveRules], behavior: Literal["allow", "deny", "ask"]
 ) -> None:
     rules = (c.PermissionRule("Read"), c.PermissionRule("Bash", "git:*"))
-    told = sent_update(kind(rules=rules, behavior=behavior, destination="session"))
-    assert told["rules"] == [{"toolName": "Read"}, {"toolName": "Bash", "ruleContent": "git:*"}]
-    assert told["behavior"] == behavior
+    update = sent_update(kind(rules=rules, behavior=behavior, destination="session"))
+    assert update["rules"] == [{"toolName": "Read"}, {"toolName": "Bash", "ruleContent": "git:*"}]
+    assert update["behavior"] == behavior
 
 
 @pytest.mark.rules("S004-196", "S004-199", "S004-204")
@@ -353,7 +353,7 @@ def test_empty_error_and_mcp_answers_are_exact() -> None:
     assert answer(c.mcp_answer_line("r1", message))["response"] == {"mcp_response": message}
 
 
-# --- what the CLI answers ------------------------------------------------------------------------------------
+# --- answers from the CLI ------------------------------------------------------------------------------------
 
 COMMANDS = [{"name": "compact", "description": "d", "argumentHint": "[x]"}, {"name": "y", "description": ""}]
 GOOD: list[tuple[str, Any]] = [
@@ -373,7 +373,7 @@ GOOD: list[tuple[str, Any]] = [
 
 @pytest.mark.rules("S004-149", "S004-177", "S004-184")
 @pytest.mark.parametrize(("subtype", "response"), GOOD)
-def test_a_good_answer_is_given_as_it_came(subtype: str, response: Any) -> None:
+def test_a_valid_answer_is_returned_unchanged(subtype: str, response: Any) -> None:
     assert c.check_answer(subtype, response) == (response or {})
 
 
@@ -391,7 +391,7 @@ def test_a_good_answer_is_given_as_it_came(subtype: str, response: Any) -> None:
         ("rewind_files", {"canRewind": "yes"}),
     ],
 )
-def test_a_wrong_answer_is_an_error_that_names_its_subtype(subtype: str, response: Any) -> None:
+def test_an_invalid_answer_raises_an_error_with_its_subtype(subtype: str, response: Any) -> None:
     with pytest.raises(c.BadAnswer) as caught:
         c.check_answer(subtype, response)
     assert caught.value.data["subtype"] == subtype
@@ -410,6 +410,6 @@ def test_a_wrong_answer_is_an_error_that_names_its_subtype(subtype: str, respons
         max_leaves=5,
     ),
 )
-def test_any_answer_is_taken_or_refused_and_nothing_else(subtype: str, response: Any) -> None:
+def test_any_answer_is_either_accepted_or_rejected(subtype: str, response: Any) -> None:
     with contextlib.suppress(c.BadAnswer):
         assert isinstance(c.check_answer(subtype, response), dict)

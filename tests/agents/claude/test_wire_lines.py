@@ -1,4 +1,4 @@
-"""Framing: any cut of the bytes gives the same lines; what we write is one line each."""
+"""Framing: any cut of the bytes gives the same lines, and every message is written as one line."""
 
 import json
 
@@ -38,14 +38,14 @@ def test_blank_lines_are_skipped_and_crlf_is_one_end() -> None:
 
 
 @pytest.mark.rules("S004-321")
-def test_what_follows_a_keep_alive_in_the_same_read_is_still_handled() -> None:
+def test_lines_after_a_keep_alive_in_the_same_read_are_handled() -> None:
     data = b'{"type":"user","message":{}}\n{"type":"keep_alive"}\n{"type":"x"}\n'
     records = [decode(line) for line in LineSplitter().feed(data) if isinstance(line, bytes)]
     assert [type(record).__name__ for record in records] == ["UserRecord", "KeepAlive", "UnknownRecord"]
     assert records[1] == KeepAlive()
 
 
-def test_a_line_without_its_end_waits_and_is_given_at_the_end() -> None:
+def test_an_unterminated_line_is_delivered_at_the_end() -> None:
     splitter = LineSplitter()
     assert splitter.feed(b'{"a"') == []
     assert splitter.feed(b":1}") == []
@@ -54,7 +54,7 @@ def test_a_line_without_its_end_waits_and_is_given_at_the_end() -> None:
 
 
 @given(st.integers(0, 60), st.lists(st.integers(0, 80), max_size=6))
-def test_a_line_above_the_limit_is_told_by_its_head_and_size_in_any_cut(extra: int, cuts: list[int]) -> None:
+def test_an_oversize_line_is_reported_by_head_and_size_in_any_cut(extra: int, cuts: list[int]) -> None:
     long = bytes(range(65, 86)) + b"x" * extra
     assert split(b"one\n" + long + b"\ntwo\n", cuts, limit=20, kept=5) == [
         b"one",
@@ -87,7 +87,7 @@ def test_a_message_is_one_object_and_exactly_one_newline(message: dict[str, obje
 
 
 class Kept:
-    """A spill that can be looked at."""
+    """A spill whose contents a test can inspect."""
 
     def __init__(self) -> None:
         self.open = b""
@@ -103,7 +103,7 @@ class Kept:
 
 
 @given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"").replace(b"\r", b"")), max_size=6))
-def test_a_line_above_the_limit_is_spilled_whole_and_named(lines: list[bytes]) -> None:
+def test_a_line_above_the_limit_is_spilled_completely_and_named(lines: list[bytes]) -> None:
     for cut in (1, 7, 1000):
         spill = Kept()
         splitter = LineSplitter(limit=16, kept=4, spill=spill)
@@ -117,7 +117,7 @@ def test_a_line_above_the_limit_is_spilled_whole_and_named(lines: list[bytes]) -
 
 
 @given(st.integers(17, 200), st.integers(1, 60))
-def test_of_an_endless_line_only_so_much_is_spilled_and_the_next_one_is_whole(size: int, piece: int) -> None:
+def test_the_spill_of_an_endless_line_is_bounded_and_the_next_line_is_intact(size: int, piece: int) -> None:
     spill = Kept()
     splitter = LineSplitter(limit=16, kept=4, spill=spill, spilled=100)
     line = bytes(97 + number % 26 for number in range(size))
@@ -127,7 +127,7 @@ def test_of_an_endless_line_only_so_much_is_spilled_and_the_next_one_is_whole(si
     assert found == [Oversize(line[:4], size, "file 1", 100 if size > 100 else 0), b"{}"]
 
 
-def test_the_record_of_a_line_that_was_cut_says_where() -> None:
+def test_the_record_of_a_cut_line_says_where_it_was_cut() -> None:
     assert msgspec.json.decode(oversize_placeholder("f", 9, b"x", 5)) == {
         "type": "fairlead_oversize", "subtype": "f", "size": 9, "cut": 5, "head": "x"
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Requests in flight: each answer settles its own, everything ends, nothing odd harms."""
+"""Requests in flight: each answer settles its own request, every request ends, and unexpected answers do no harm."""
 
 import random
 from typing import Any
@@ -33,7 +33,7 @@ def test_answers_in_any_order_settle_exactly_their_own(count: int, seed: int) ->
 
 
 @pytest.mark.rules("S004-132", "S004-300")
-def test_double_late_and_unknown_answers_are_counted_and_harm_nothing() -> None:
+def test_duplicate_late_and_unknown_answers_are_counted_and_ignored() -> None:
     pending: PendingRequests[str] = PendingRequests()
     pending.add("r1", "set_permission_mode", "a", now=0)
     pending.add("r2", "interrupt", "b", now=0)
@@ -46,7 +46,7 @@ def test_double_late_and_unknown_answers_are_counted_and_harm_nothing() -> None:
 
 
 @pytest.mark.rules("S004-133")
-def test_every_request_has_a_deadline_of_its_own() -> None:
+def test_every_request_has_its_own_deadline() -> None:
     pending: PendingRequests[str] = PendingRequests()
     pending.add("slow", "initialize", "a", now=1)
     pending.add("quick", "no_such_thing", "b", now=2)
@@ -60,14 +60,14 @@ def test_every_request_has_a_deadline_of_its_own() -> None:
     assert pending.deadline is None
 
 
-def test_waiting_for_mcp_servers_and_the_start_takes_longer() -> None:
+def test_mcp_and_initialize_requests_have_longer_deadlines() -> None:
     slow = [default_timeout(subtype) for subtype in ("initialize", "mcp_status", "mcp_message")]
     assert slow == [60, 60, 60]
     assert default_timeout("interrupt") == 15
 
 
 @pytest.mark.rules("S004-299")
-def test_closing_fails_all_and_takes_nothing_more() -> None:
+def test_closing_fails_all_requests_and_accepts_no_more() -> None:
     pending: PendingRequests[str] = PendingRequests()
     pending.add("r1", "interrupt", "a", now=0)
     (over,) = pending.close("It exited with code 1.")
@@ -78,7 +78,7 @@ def test_closing_fails_all_and_takes_nothing_more() -> None:
         pending.add("r2", "interrupt", "b", now=0)
 
 
-def test_a_request_can_be_given_up() -> None:
+def test_a_request_can_be_abandoned() -> None:
     pending: PendingRequests[str] = PendingRequests()
     pending.add("r1", "interrupt", "a", now=0)
     given_up = pending.drop("r1")
@@ -89,7 +89,7 @@ def test_a_request_can_be_given_up() -> None:
 
 
 @pytest.mark.rules("S004-129", "S004-130")
-def test_an_error_answer_fails_its_request_and_brings_the_permissions_that_wait() -> None:
+def test_an_error_answer_fails_its_request_and_returns_pending_permissions() -> None:
     pending: PendingRequests[str] = PendingRequests()
     pending.add("r1", "initialize", "a", now=0)
     request = {"type": "control_request", "request_id": "q", "request": {"subtype": "can_use_tool"}}
@@ -105,7 +105,7 @@ def test_an_error_answer_fails_its_request_and_brings_the_permissions_that_wait(
     assert [(item.request_id, item.subtype) for item in settled.permissions] == [("q", "can_use_tool")]
 
 
-def test_an_error_without_words_still_fails_its_request() -> None:
+def test_an_error_without_a_message_still_fails_its_request() -> None:
     pending: PendingRequests[str] = PendingRequests()
     pending.add("r1", "interrupt", "a", now=0)
     settled = pending.settle(ControlAnswer(subtype="error", request_id="r1"))
@@ -114,7 +114,7 @@ def test_an_error_without_words_still_fails_its_request() -> None:
 
 
 @pytest.mark.rules("S004-302")
-def test_a_wrong_shape_fails_that_request_alone() -> None:
+def test_an_answer_of_the_wrong_shape_fails_only_its_request() -> None:
     pending: PendingRequests[str] = PendingRequests()
     pending.add("r1", "mcp_status", "a", now=0)
     pending.add("r2", "mcp_status", "b", now=0)

@@ -1,4 +1,4 @@
-"""Decoding: every known type becomes its class, nothing raises, and what is sent is exactly what the seed shows."""
+"""Decoding and encoding: every known type becomes its class, nothing raises, and sent lines match the seed exactly."""
 
 import json
 from typing import Any, get_args
@@ -13,7 +13,7 @@ from fairlead.agents.claude.wire import decode
 from fairlead.agents.claude.wire import records as r
 from fairlead.agents.claude.wire.encode import Sent, cancel_line, environment_line, keep_alive_line, user_line
 
-# --- what we send ----------------------------------------------------------------------------------------
+# --- sent lines ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rules("S004-048", "S004-058", "S004-063", "S004-067")
@@ -46,7 +46,7 @@ def test_the_small_messages_are_exact() -> None:
 
 
 @pytest.mark.rules("S004-050")
-def test_what_may_be_sent_is_a_closed_list() -> None:
+def test_the_set_of_messages_we_may_send_is_closed() -> None:
     assert {kind.__struct_config__.tag for kind in get_args(Sent)} == {
         "user",
         "control_request",
@@ -57,7 +57,7 @@ def test_what_may_be_sent_is_a_closed_list() -> None:
     }
 
 
-# --- what we read ----------------------------------------------------------------------------------------
+# --- received lines --------------------------------------------------------------------------------------
 
 MESSAGE: dict[str, Any] = {
     "id": "msg_1",
@@ -121,7 +121,7 @@ HAND_MADE: list[dict[str, Any]] = [
 
 @pytest.mark.rules("S004-111", "S004-112")
 @pytest.mark.parametrize("line", HAND_MADE)
-def test_every_field_of_a_record_that_was_never_seen_is_read(line: dict[str, Any]) -> None:
+def test_every_field_of_an_unobserved_record_is_read(line: dict[str, Any]) -> None:
     record = decode.decode(raw({**line, **NAMES}))
     read = {name: getattr(record, name) for name in (*line, *NAMES) if name != "type"}
     assert {"type": line["type"], **read} == {**line, **NAMES}
@@ -137,8 +137,8 @@ def test_every_field_of_a_record_that_was_never_seen_is_read(line: dict[str, Any
         ("files_persisted", {"files", "failed", "processed_at", "subtype"}),
     ],
 )
-def test_a_record_that_is_passed_on_whole_is_known_by_its_names(kind: str, names: set[str]) -> None:
-    """Nothing of it is shown as conversation; its bytes are kept as they came."""
+def test_a_record_forwarded_unchanged_is_recognised_by_its_names(kind: str, names: set[str]) -> None:
+    """No part of it is shown as conversation; its bytes are stored unchanged."""
     (line,) = [
         given_["agent"]
         for given_ in inputs("every-type")
@@ -221,7 +221,7 @@ WRONG: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_known_type_with_other_fields_is_unknown_and_no_error(line: dict[str, Any]) -> None:
+def test_a_known_type_with_other_fields_is_unknown_without_an_error(line: dict[str, Any]) -> None:
     record = decode.decode(raw({**line, "uuid": "u-1"}))
     assert isinstance(record, r.UnknownRecord)
     assert (record.type, record.uuid) == (line["type"], "u-1")
@@ -230,7 +230,7 @@ def test_a_known_type_with_other_fields_is_unknown_and_no_error(line: dict[str, 
 @pytest.mark.parametrize(
     "line", [b"", b"{", b"nonsense", b"[1]", b"7", b'"text"', b"null", b'{"a":}', b"\xff\xfe", b"[" * 100_000]
 )
-def test_what_is_no_object_is_garbage(line: bytes) -> None:
+def test_a_line_that_is_not_an_object_is_invalid(line: bytes) -> None:
     assert isinstance(decode.decode(line), r.InvalidRecord)
 
 
@@ -239,7 +239,7 @@ def test_an_object_without_a_type_is_unknown(line: bytes) -> None:
     assert decode.decode(line) == r.UnknownRecord()
 
 
-def test_half_an_emoji_does_not_cost_the_record() -> None:
+def test_half_an_emoji_does_not_lose_the_record() -> None:
     line = rb'{"type":"user","message":{"content":"cut \ud83d, whole \ud83d\ude00, \\ud83d, low \udc00"},"uuid":"u"}'
     record = decode.decode(line)
     assert isinstance(record, r.UserRecord)
@@ -247,7 +247,7 @@ def test_half_an_emoji_does_not_cost_the_record() -> None:
     assert decode.decode_object(line)["uuid"] == "u"
 
 
-def test_stray_bytes_do_not_cost_the_record() -> None:
+def test_stray_bytes_do_not_lose_the_record() -> None:
     record = decode.decode(b'{"type":"system","subtype":"informational","content":"a\xffb"}')
     assert isinstance(record, r.SystemNotice)
     assert record.content == "a\ufffdb"
@@ -306,9 +306,9 @@ def test_every_message_with_a_session_carries_one_id_per_session() -> None:
     for case in cases():
         if "resume" in case or "fork" in case or case == "every-type":
             continue
-        said = [given_["agent"] for given_ in inputs(case) if "agent" in given_]
-        ids = {message["session_id"] for message in said if "session_id" in message}
+        messages = [given_["agent"] for given_ in inputs(case) if "agent" in given_]
+        ids = {message["session_id"] for message in messages if "session_id" in message}
         assert len(ids) <= 1, case
-        for message in said:
+        for message in messages:
             control = message["type"].startswith("control_") or message["type"] == "keep_alive"
             assert ("session_id" in message) != control, (case, message["type"])

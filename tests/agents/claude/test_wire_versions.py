@@ -1,4 +1,4 @@
-"""What each version of the CLI can, as it was observed."""
+"""The observed abilities of each version of the CLI."""
 
 import pytest
 
@@ -15,19 +15,19 @@ from fairlead.agents.claude.versions import abilities, parse_version
         ("", None),
     ],
 )
-def test_a_version_is_read_wherever_it_stands(text: str, version: tuple[int, int, int] | None) -> None:
+def test_a_version_is_found_anywhere_in_the_text(text: str, version: tuple[int, int, int] | None) -> None:
     assert parse_version(text) == version
 
 
 @pytest.mark.rules("S004-003")
-def test_dial_in_is_told_by_the_version() -> None:
+def test_dial_in_support_depends_on_the_version() -> None:
     works = {version: abilities(version).dial_in for version in [(2, 1, 37), (2, 1, 120), (2, 1, 121), (2, 1, 325)]}
     assert list(works.values()) == [True, True, False, False]
 
 
 @pytest.mark.rules("S004-341")
 def test_the_modes_differ_by_version() -> None:
-    """Those that `--permission-mode` takes; `auto` from where a hook's `ask` stands above it."""
+    """The modes that `--permission-mode` accepts; `auto` only from the version where a hook's `ask` overrides it."""
     common = {"default", "acceptEdits", "bypassPermissions", "plan", "dontAsk"}
     assert set(abilities((2, 1, 37)).modes) == common | {"delegate"}
     assert set(abilities((2, 1, 77)).modes) == common
@@ -36,7 +36,7 @@ def test_the_modes_differ_by_version() -> None:
 
 
 @pytest.mark.rules("S004-125", "S004-301")
-def test_what_would_end_an_old_version_or_do_nothing_in_a_new_one_is_known() -> None:
+def test_messages_that_end_old_versions_or_do_nothing_in_new_ones_are_known() -> None:
     old, middle, new = (abilities(version) for version in [(2, 1, 37), (2, 1, 170), (2, 1, 200)])
     assert [old.takes_cancel, middle.takes_cancel, new.takes_cancel] == [False, True, True]
     assert [old.answers_unknown, middle.answers_unknown, new.answers_unknown] == [False, True, True]

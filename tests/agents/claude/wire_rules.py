@@ -1,7 +1,7 @@
-"""What the seed says of the messages of the Claude CLI, as functions over messages.
+"""The rules of the seed for the messages of the Claude CLI, as functions over messages.
 
-Pure: the same functions judge recorded messages (test_wire_traces.py) and those that the real CLI sends now
-(e2e/test_real_records.py). `said` is what the CLI sent, in its order; a `turn` is what it sent for one prompt.
+Pure: the same functions check recorded messages (test_wire_traces.py) and the current messages of the real CLI
+(e2e/test_real_records.py). `messages` are the messages of the CLI in order; a `turn` is its messages for one prompt.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from fairlead.agents.claude.versions import parse_version
 from fairlead.model.ids import is_uuid
 
 Message = dict[str, Any]
-Said = Sequence[Message]
+Messages = Sequence[Message]
 
 NUMBER = (int, float)
 MODES = {"default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "delegate", "auto"}
@@ -29,7 +29,7 @@ MODEL_USAGE = {
 ERRORS = {"error_during_execution", "error_max_turns", "error_max_budget_usd"}
 API_ERRORS = {"authentication_failed", "billing_error", "rate_limit", "invalid_request", "server_error", "unknown"}
 
-# The oldest versions that were seen to do so.
+# The oldest version in which each behaviour was observed.
 TELLS_MODES = "2.1.77"
 TELLS_ERRORS = "2.1.90"
 DESCRIBES_CALLS = "2.1.120"
@@ -37,27 +37,27 @@ CARRIES_TOTALS_OVER = "2.1.280"
 HAS_USAGE_OF_QUERY = "2.1.310"
 
 
-def of(said: Said, kind: str, subtype: str | None = None) -> list[Message]:
-    found = [message for message in said if message.get("type") == kind]
+def of(messages: Messages, kind: str, subtype: str | None = None) -> list[Message]:
+    found = [message for message in messages if message.get("type") == kind]
     return found if subtype is None else [message for message in found if message.get("subtype") == subtype]
 
 
-def some(said: Said, kind: str, subtype: str | None = None) -> list[Message]:
-    """Those of one type; there must be one, or a rule about them would say nothing."""
-    found = of(said, kind, subtype)
+def some(messages: Messages, kind: str, subtype: str | None = None) -> list[Message]:
+    """Return the messages of one type. At least one must exist, or a rule about them would check nothing."""
+    found = of(messages, kind, subtype)
     assert found, (kind, subtype)
     return found
 
 
-def permissions(said: Said) -> list[Message]:
-    """The permissions that it asked for."""
-    requests = [message["request"] for message in of(said, "control_request")]
+def permissions(messages: Messages) -> list[Message]:
+    """Return the permission requests of the CLI."""
+    requests = [message["request"] for message in of(messages, "control_request")]
     return [request for request in requests if request["subtype"] == "can_use_tool"]
 
 
-def blocks(said: Said, kind: str, block: str) -> list[Message]:
-    """The content blocks of one type in messages of one type; there must be one."""
-    contents = [message["message"]["content"] for message in of(said, kind)]
+def blocks(messages: Messages, kind: str, block: str) -> list[Message]:
+    """Return the content blocks of one type in messages of one type. At least one must exist."""
+    contents = [message["message"]["content"] for message in of(messages, kind)]
     found = [part for content in contents if isinstance(content, list) for part in content if part["type"] == block]
     assert found, (kind, block)
     return found
@@ -72,9 +72,9 @@ def since(version: str, first: str) -> bool:
 # --- init, answers, streams -----------------------------------------------------------------------------------
 
 
-def init_says_where_and_what_it_is(said: Said, version: str) -> None:
+def init_says_where_and_what_it_is(messages: Messages, version: str) -> None:
     names = {"cwd", "session_id", "model", "permissionMode", "apiKeySource", "claude_code_version", "output_style"}
-    for init in some(said, "system", "init"):
+    for init in some(messages, "system", "init"):
         assert all(isinstance(init[name], str) for name in names)
         assert is_uuid(init["uuid"]) and is_uuid(init["session_id"])
         assert init["claude_code_version"] == version
@@ -84,8 +84,8 @@ def init_says_where_and_what_it_is(said: Said, version: str) -> None:
         assert isinstance(init["mcp_servers"], list)
 
 
-def an_assistant_record_is_a_message_with_one_block_and_no_true_totals(said: Said) -> None:
-    for record in some(said, "assistant"):
+def an_assistant_record_is_a_message_with_one_block_and_no_true_totals(messages: Messages) -> None:
+    for record in some(messages, "assistant"):
         message = record["message"]
         assert set(record) >= {"type", "message", "session_id", "uuid"}
         assert isinstance(record.get("error", ""), str)
@@ -100,29 +100,29 @@ def an_assistant_record_is_a_message_with_one_block_and_no_true_totals(said: Sai
             assert message["stop_reason"] in ("stop_sequence", "end_turn")
 
 
-def the_blocks_of_one_answer_come_in_messages_of_one_id(turn: Said) -> None:
-    """Of an answer that has a text and a call."""
+def the_blocks_of_one_answer_come_in_messages_of_one_id(turn: Messages) -> None:
+    """For an answer with a text and a call."""
     text, call = some(turn, "assistant")[:2]
     assert [record["message"]["content"][0]["type"] for record in (text, call)] == ["text", "tool_use"]
     assert text["message"]["id"] == call["message"]["id"]
     assert text["uuid"] != call["uuid"]
 
 
-def answers_have_text_thinking_and_calls(said: Said) -> None:
-    assert {record["message"]["content"][0]["type"] for record in of(said, "assistant")} >= {
+def answers_have_text_thinking_and_calls(messages: Messages) -> None:
+    assert {record["message"]["content"][0]["type"] for record in of(messages, "assistant")} >= {
         "text",
         "thinking",
         "tool_use",
     }
 
 
-def the_stream_has_why_an_answer_stopped(turn: Said, *reasons: str) -> None:
+def the_stream_has_why_an_answer_stopped(turn: Messages, *reasons: str) -> None:
     events = [message["event"] for message in of(turn, "stream_event")]
     assert [e["delta"]["stop_reason"] for e in events if e["type"] == "message_delta"] == [*reasons]
 
 
-def the_stream_of_a_block_comes_before_its_record_and_its_stop_after(turn: Said) -> None:
-    """Of one answer with a thinking block and a text."""
+def the_stream_of_a_block_comes_before_its_record_and_its_stop_after(turn: Messages) -> None:
+    """For one answer with a thinking block and a text."""
     order = []
     for message in turn:
         if message.get("type") == "stream_event":
@@ -135,8 +135,8 @@ def the_stream_of_a_block_comes_before_its_record_and_its_stop_after(turn: Said)
     assert short == ["message_start", *block, *block, "message_delta", "message_stop"]
 
 
-def the_stream_of_a_text_is_the_events_of_the_model_api(turn: Said) -> None:
-    """Of one answer that is one text."""
+def the_stream_of_a_text_is_the_events_of_the_model_api(turn: Messages) -> None:
+    """For one answer that consists of one text."""
     events = [message["event"] for message in some(turn, "stream_event")]
     kinds = [event["type"] for event in events]
     assert kinds[:2] == ["message_start", "content_block_start"]
@@ -147,13 +147,13 @@ def the_stream_of_a_text_is_the_events_of_the_model_api(turn: Said) -> None:
     assert text == of(turn, "assistant")[-1]["message"]["content"][0]["text"]
 
 
-def content_blocks_have_the_shapes_of_the_seed(said: Said) -> None:
-    for block in blocks(said, "assistant", "text"):
+def content_blocks_have_the_shapes_of_the_seed(messages: Messages) -> None:
+    for block in blocks(messages, "assistant", "text"):
         assert (set(block), type(block["text"])) == ({"type", "text"}, str)
-    for block in blocks(said, "assistant", "tool_use"):
+    for block in blocks(messages, "assistant", "tool_use"):
         shape = {"type": str, "id": str, "name": str, "input": dict}
         assert {name: type(value) for name, value in block.items()} == shape
-    results = blocks(said, "user", "tool_result")
+    results = blocks(messages, "user", "tool_result")
     for block in results:
         assert {"type", "tool_use_id", "content"} <= set(block) <= {"type", "tool_use_id", "content", "is_error"}
         assert isinstance(block.get("is_error", False), bool)
@@ -163,15 +163,15 @@ def content_blocks_have_the_shapes_of_the_seed(said: Said) -> None:
 # --- results --------------------------------------------------------------------------------------------------
 
 
-def a_result_has_its_numbers_and_names(said: Said) -> None:
-    for result in some(said, "result"):
+def a_result_has_its_numbers_and_names(messages: Messages) -> None:
+    for result in some(messages, "result"):
         assert all(isinstance(result[name], NUMBER) for name in ("duration_ms", "duration_api_ms", "num_turns"))
         assert isinstance(result["total_cost_usd"], NUMBER)
         assert result.get("stop_reason") is None or isinstance(result["stop_reason"], str)
         assert is_uuid(result["uuid"]) and is_uuid(result["session_id"])
 
 
-def a_result_lists_what_was_denied(turn: Said) -> None:
+def a_result_lists_what_was_denied(turn: Messages) -> None:
     (result,) = of(turn, "result")
     (denial,) = result["permission_denials"]
     assert set(denial) == {"tool_name", "tool_use_id", "tool_input"}
@@ -183,10 +183,10 @@ def a_result_lists_what_was_denied(turn: Said) -> None:
     )
 
 
-def a_result_is_the_last_word_on_each_prompt(said: Said) -> None:
-    """Each query begins with an init, and whatever is said in it comes before its one result."""
+def a_result_is_the_last_word_on_each_prompt(messages: Messages) -> None:
+    """Each query begins with an init, and all its messages come before its only result."""
     kinds: list[str] = []
-    for message in said:
+    for message in messages:
         if message.get("type") in ("assistant", "user", "stream_event", "result"):
             kinds.append(message["type"])
         elif message.get("subtype") == "init":
@@ -196,25 +196,25 @@ def a_result_is_the_last_word_on_each_prompt(said: Said) -> None:
     assert all(kinds[number + 1] == "init" for number, kind in enumerate(kinds[:-1]) if kind == "result")
 
 
-def the_result_of_a_success_is_the_final_text(turn: Said) -> None:
+def the_result_of_a_success_is_the_final_text(turn: Messages) -> None:
     (result,) = of(turn, "result")
     assert (result["subtype"], result["is_error"]) == ("success", False)
     final = of(turn, "assistant")[-1]["message"]["content"][0]["text"]
     assert result["result"] == final != ""
 
 
-def an_api_error_is_a_success_with_is_error_and_its_text(turn: Said) -> None:
+def an_api_error_is_a_success_with_is_error_and_its_text(turn: Messages) -> None:
     result = of(turn, "result")[0]
     assert (result["subtype"], result["is_error"]) == ("success", True)
-    said = next(record for record in of(turn, "assistant") if record.get("error"))
-    assert said["error"] in API_ERRORS
-    assert said["message"]["model"] == "<synthetic>"
-    assert said["message"]["content"][0]["text"] == result["result"] != ""
+    answer = next(record for record in of(turn, "assistant") if record.get("error"))
+    assert answer["error"] in API_ERRORS
+    assert answer["message"]["model"] == "<synthetic>"
+    assert answer["message"]["content"][0]["text"] == result["result"] != ""
 
 
 def usage_is_of_the_query_and_cost_and_the_usage_of_models_run_on(first: Message, second: Message) -> None:
-    """Two results of one process. The scripted API gives the same numbers for each request; the second prompt takes
-    two."""
+    """For two results of one process. The scripted API returns the same numbers for each request; the second prompt
+    takes two requests."""
     used = {"input_tokens": 11, "output_tokens": 42, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 3}
     assert {name: first["usage"][name] for name in used} == used
     assert {name: second["usage"][name] for name in used} == {name: 2 * used[name] for name in used}
@@ -227,7 +227,7 @@ def usage_is_of_the_query_and_cost_and_the_usage_of_models_run_on(first: Message
 
 
 def after_a_resume_totals_begin_again_or_go_on(before: Message, after: Message, version: str) -> None:
-    """The last result of a process that ended cleanly, and the first of the process that resumed its session."""
+    """For the last result of a process that ended cleanly, and the first of the process that resumed its session."""
     carried = since(version, CARRIES_TOTALS_OVER)
     assert (after["total_cost_usd"] > before["total_cost_usd"]) is carried
     (name,) = after["modelUsage"]
@@ -238,8 +238,8 @@ def after_a_resume_totals_begin_again_or_go_on(before: Message, after: Message, 
         assert {model: used["outputTokens"] for model, used in of_query.items()} == {name: 42}
 
 
-def an_error_result_has_no_text_and_all_else(said: Said, version: str) -> None:
-    failed = [result for result in some(said, "result") if result["subtype"] != "success"]
+def an_error_result_has_no_text_and_all_else(messages: Messages, version: str) -> None:
+    failed = [result for result in some(messages, "result") if result["subtype"] != "success"]
     assert {result["subtype"] for result in failed} <= ERRORS
     assert "error_max_turns" in {result["subtype"] for result in failed}
     for result in failed:
@@ -257,27 +257,29 @@ def an_error_has_its_fields(result: Message) -> None:
 # --- states ---------------------------------------------------------------------------------------------------
 
 
-def compaction_is_two_states_and_a_boundary(turn: Said) -> None:
-    """Of a /compact that a person asked for."""
-    said = [message for message in of(turn, "system") if message["subtype"] != "init"]
-    states = [message for message in said if message["subtype"] == "status"]
-    assert all(is_uuid(message["uuid"]) and is_uuid(message["session_id"]) for message in said)
+def compaction_is_two_states_and_a_boundary(turn: Messages) -> None:
+    """For a /compact that a person requested."""
+    messages = [message for message in of(turn, "system") if message["subtype"] != "init"]
+    states = [message for message in messages if message["subtype"] == "status"]
+    assert all(is_uuid(message["uuid"]) and is_uuid(message["session_id"]) for message in messages)
     assert [state["status"] for state in states if state["status"] != "requesting"] == ["compacting", None]
-    (boundary,) = [message for message in said if message["subtype"] == "compact_boundary"]
+    (boundary,) = [message for message in messages if message["subtype"] == "compact_boundary"]
     assert boundary["compact_metadata"]["trigger"] == "manual"
     assert isinstance(boundary["compact_metadata"]["pre_tokens"], int)
 
 
-def a_state_carries_the_mode_when_it_changed_except_in_the_oldest(said: Said, version: str, *changes: str) -> None:
-    states = of(said, "system", "status")
+def a_state_carries_the_mode_when_it_changed_except_in_the_oldest(
+    messages: Messages, version: str, *changes: str
+) -> None:
+    states = of(messages, "system", "status")
     assert all(is_uuid(state["uuid"]) and is_uuid(state["session_id"]) for state in states)
     modes = [state["permissionMode"] for state in states if "permissionMode" in state]
     assert modes[: len(changes)] == ([*changes] if since(version, TELLS_MODES) else [])
     assert set(modes) <= MODES
 
 
-def the_end_of_a_task_has_its_file_and_summary(said: Said) -> None:
-    for ended in some(said, "system", "task_notification"):
+def the_end_of_a_task_has_its_file_and_summary(messages: Messages) -> None:
+    for ended in some(messages, "system", "task_notification"):
         assert all(isinstance(ended[name], str) for name in ("task_id", "output_file", "summary"))
         assert ended["status"] in ("completed", "failed", "stopped")
         assert is_uuid(ended["uuid"]) and is_uuid(ended["session_id"])
@@ -286,9 +288,11 @@ def the_end_of_a_task_has_its_file_and_summary(said: Said) -> None:
 # --- permissions and subagents --------------------------------------------------------------------------------
 
 
-def a_permission_that_is_asked_for_has_its_tool_and_what_else_the_version_says(said: Said, version: str) -> None:
-    """Of several requests, some with and some without suggestions and a blocked path."""
-    found = permissions(said)
+def a_permission_that_is_asked_for_has_its_tool_and_what_else_the_version_says(
+    messages: Messages, version: str
+) -> None:
+    """For several requests, some with and some without suggestions and a blocked path."""
+    found = permissions(messages)
     for request in found:
         assert isinstance(request["tool_name"], str) and isinstance(request["tool_use_id"], str)
         assert isinstance(request["input"], dict)
@@ -300,21 +304,21 @@ def a_permission_that_is_asked_for_has_its_tool_and_what_else_the_version_says(s
     assert any("description" in request for request in found) is since(version, DESCRIBES_CALLS)
 
 
-def what_a_subagent_says_and_asks_names_the_call_that_began_it(turn: Said) -> None:
-    said = [message for message in turn if message.get("type") in ("user", "assistant")]
+def what_a_subagent_says_and_asks_names_the_call_that_began_it(turn: Messages) -> None:
+    records = [message for message in turn if message.get("type") in ("user", "assistant")]
     begun = next(
         block["id"]
-        for record in said
+        for record in records
         for block in record["message"]["content"]
         if block["type"] == "tool_use" and record["parent_tool_use_id"] is None
     )
     for kind in ("user", "assistant"):
-        assert {record["parent_tool_use_id"] for record in of(said, kind)} == {None, begun}
+        assert {record["parent_tool_use_id"] for record in of(records, kind)} == {None, begun}
     (request,) = permissions(turn)
     assert isinstance(request["agent_id"], str)
 
 
-def the_main_thread_has_no_parent(turn: Said) -> None:
-    said = [*some(turn, "user"), *some(turn, "assistant")]
-    assert {record["parent_tool_use_id"] for record in said} == {None}
+def the_main_thread_has_no_parent(turn: Messages) -> None:
+    records = [*some(turn, "user"), *some(turn, "assistant")]
+    assert {record["parent_tool_use_id"] for record in records} == {None}
     assert all("agent_id" not in request for request in permissions(turn))

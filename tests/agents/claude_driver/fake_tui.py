@@ -1,4 +1,4 @@
-"""A terminal with something in it that behaves as the interactive CLI does, as far as its driver can see."""
+"""A fake terminal whose program behaves like the interactive CLI, as far as its driver can see."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ RULE = "─" * 60
 
 
 class FakeTui:
-    """Implements `model.terminals.Terminal`. What is submitted is written to `transcript` and called `submitted`."""
+    """Implements `terminals.api.Terminal`. Submitted text is written to `transcript` and added to `submitted`."""
 
     def __init__(self, transcript: Path, name: str = "session/x") -> None:
         self.name = name
@@ -29,11 +29,11 @@ class FakeTui:
         self.working = False
         self.dialog: tuple[str, ...] = ()
         self.deaf = 0
-        """Enters that are not heard."""
+        """How many Enter keys to ignore."""
         self.blind = False
-        """What is typed does not show."""
+        """Do not show typed text."""
         self.silent = False
-        """What is submitted is not written down."""
+        """Do not write submitted text to the transcript."""
         self.on_escape: Callable[[], None] = lambda: None
         self.exit: Exit | None = None
         self._version = 1
@@ -88,7 +88,7 @@ class FakeTui:
         self.end(Exit(signal=1))
         return await self.wait()
 
-    # --- what a test does
+    # --- for tests
 
     def end(self, exit: Exit) -> None:
         self.exit = self.exit or exit
@@ -103,7 +103,7 @@ class FakeTui:
         self._changed = asyncio.Event()
 
     def row(self, kind: str, content: Any, **fields: Any) -> str:
-        """One more row of the transcript; its uuid."""
+        """Append a row to the transcript and return its uuid."""
         name = str(uuid.uuid4())
         message = {"role": kind, "content": content, **fields.pop("message", {})}
         line = {"type": kind, "uuid": name, "message": message, "isSidechain": False, "version": "2.1.325", **fields}
@@ -116,7 +116,7 @@ class FakeTui:
         content = [{"type": "text", "text": words}]
         return self.row("assistant", content, message={"id": words, "stop_reason": "end_turn"}, **fields)
 
-    # --- inside
+    # --- private
 
     def _lines(self) -> tuple[str, ...]:
         if not self.up:
@@ -151,7 +151,7 @@ class FakeTui:
 
 
 class FakeTerminals:
-    """Implements `model.terminals.Terminals`: each program becomes `make`'s."""
+    """Implements `terminals.api.Terminals`: `make` creates the terminal of each program."""
 
     def __init__(self, make: Callable[[Program], FakeTui]) -> None:
         self.make = make
@@ -172,7 +172,7 @@ class FakeTerminals:
 
 
 async def passing(clock: ManualClock, reached: Callable[[], object], most: float = 300.0) -> None:
-    """Let the clock go, and the world with it, until something is so."""
+    """Advance the clock and run the event loop until a condition holds."""
     end = clock.monotonic() + most
     while not reached():
         assert clock.monotonic() < end, "it did not come about"

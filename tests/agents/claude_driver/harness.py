@@ -1,4 +1,4 @@
-"""What the driver's tests share: a link without a process, a sink that remembers, a driver between the two."""
+"""Shared helpers for the tests of the driver: a link without a process, a recording sink, and a driver between them."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from patience import PATIENCE, settled
 
 
 class FakeLink:
-    """Implements `links.Link`: a test says what the agent says, and sees what it was sent."""
+    """Implements `links.Link`: a test supplies the agent's output and inspects the lines sent to the agent."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
@@ -26,7 +26,7 @@ class FakeLink:
         self.exit = Exit(code=0)
         self.on_send: Callable[[dict[str, Any]], None] | None = None
         self.stopped = 0
-        self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._output: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._running = True
 
     @property
@@ -38,7 +38,7 @@ class FakeLink:
         return self._running
 
     async def receive(self, take: Take) -> None:
-        while (data := await self._said.get()) is not None:
+        while (data := await self._output.get()) is not None:
             await take(data)
 
     async def send(self, data: bytes) -> None:
@@ -57,26 +57,26 @@ class FakeLink:
         return self.exit
 
     def says(self, *messages: Any) -> None:
-        """One read of the gateway with these lines."""
-        self._said.put_nowait(b"".join(msgspec.json.encode(message) + b"\n" for message in messages))
+        """Deliver these messages to the gateway in one read."""
+        self._output.put_nowait(b"".join(msgspec.json.encode(message) + b"\n" for message in messages))
 
     def says_bytes(self, data: bytes) -> None:
-        self._said.put_nowait(data)
+        self._output.put_nowait(data)
 
     def die(self, exit: Exit) -> None:
         if self._running:
             self._running = False
             self.exit = exit
-            self._said.put_nowait(None)
+            self._output.put_nowait(None)
 
     def answers_of(self, request_id: str) -> list[dict[str, Any]]:
-        """The inside of our answers to this request."""
+        """Return the inner bodies of our answers to this request."""
         answers = [m["response"] for m in self.sent if m["type"] == "control_response"]
         return [answer for answer in answers if answer["request_id"] == request_id]
 
 
 def answers(link: FakeLink, *, silent: Sequence[str] = ()) -> None:
-    """Let the fake agent answer every control request at once with a bare success, but these."""
+    """Let the fake agent answer every control request at once with an empty success, except the `silent` subtypes."""
 
     def answer(message: dict[str, Any]) -> None:
         if message["type"] == "control_request" and message["request"]["subtype"] not in silent:
@@ -95,15 +95,15 @@ def asks(request_id: str, **request: Any) -> dict[str, Any]:
 
 
 def hook(request_id: str, tool: str = "Bash", tool_input: Any = None, **more: Any) -> dict[str, Any]:
-    """The policy hook's callback, as the CLI sends it."""
-    told = {
+    """Build the callback of the policy hook, as the CLI sends it."""
+    hook_input = {
         "hook_event_name": "PreToolUse",
         "permission_mode": "default",
         "tool_name": tool,
         "tool_input": {"command": "ls"} if tool_input is None else tool_input,
         "tool_use_id": f"call-{request_id}",
     }
-    fields = {"callback_id": "fairlead-policy", "input": told, "tool_use_id": f"call-{request_id}"}
+    fields = {"callback_id": "fairlead-policy", "input": hook_input, "tool_use_id": f"call-{request_id}"}
     return asks(request_id, subtype="hook_callback", **(fields | more))
 
 
@@ -114,7 +114,7 @@ def can_use(request_id: str, tool: str = "Bash", tool_input: Any = None, call: s
 
 
 class MemorySink:
-    """Implements `model.agents.AgentSink` and `ChildRecorder`; `story` is everything in the order it came."""
+    """Implements `model.agents.AgentSink` and `ChildRecorder`; `story` lists all calls in order."""
 
     def __init__(self) -> None:
         self.story: list[tuple[str, Any]] = []
@@ -182,7 +182,7 @@ SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 
 
 class DriverHarness:
-    """A started driver with all that is around it."""
+    """A driver with its fake link, sink and clock."""
 
     def __init__(self, version: tuple[int, int, int] = NEW) -> None:
         self.link = FakeLink()

@@ -1,4 +1,4 @@
-"""A desk for hooks on a real port, and `fairlead hook` as a real process in front of it."""
+"""A hook server on a real port, and `fairlead hook` as a real process that calls it."""
 
 import asyncio
 import contextlib
@@ -27,14 +27,14 @@ SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 
 @dataclass
 class HookHarness:
-    desk: HookServer
+    server: HookServer
     url: str
     port: int
     runner: ServerRunner
     done: asyncio.Task[None]
 
     def open(self, handlers: Mapping[str, Handler]) -> HookEndpoint:
-        return self.desk.open(SESSION, handlers)
+        return self.server.open(SESSION, handlers)
 
     async def stop(self) -> None:
         self.runner.stop()
@@ -45,7 +45,10 @@ class HookHarness:
 async def house(
     clock: Clock | None = None, port: int = 0, binding: Binding | None = None
 ) -> AsyncIterator[HookHarness]:
-    """The hooks' routes, behind the gate, on a port of 127.0.0.1. `clock` is the desk's; the server has its own."""
+    """Serve the hook routes, behind access control, on a port of 127.0.0.1.
+
+    `clock` is the clock of the hook server; the HTTP server has its own.
+    """
     chosen = binding or Binding(port=port)
     system = SystemClock()
     credentials = Credentials(MemoryDocuments(), system, Dice())
@@ -53,13 +56,13 @@ async def house(
     sockets = open_sockets(chosen)
     found = sockets[0].getsockname()[1]
     url = f"{'https' if chosen.tls_cert else 'http'}://127.0.0.1:{found}"
-    desk = HookServer(credentials.agents, url, clock or system, str(chosen.tls_cert or ""))
+    server = HookServer(credentials.agents, url, clock or system, str(chosen.tls_cert or ""))
     app = App(
         AppConfig(
             protocols=(),
-            inbound=(ClientProtocol(name="claude", routes=desk.routes()),),
+            inbound=(ClientProtocol(name="claude", routes=server.routes()),),
             gateway=FakeGateway(),
-            handlers=desk.performers(),
+            handlers=server.performers(),
             credentials=credentials,
             allowed_origins=allowed_origins(chosen, sockets),
             clock=system,
@@ -70,7 +73,7 @@ async def house(
     done = asyncio.create_task(runner.serve())
     await runner.ready()
     try:
-        yield HookHarness(desk, url, found, runner, done)
+        yield HookHarness(server, url, found, runner, done)
     finally:
         runner.stop()
         await done
@@ -78,7 +81,7 @@ async def house(
 
 
 def tool_use(call: str = "toolu_1", tool: str = "Bash", **given: Any) -> dict[str, Any]:
-    """A PreToolUse hook's input, as the CLI writes it."""
+    """Build the input of a PreToolUse hook, as the CLI writes it."""
     return {
         "session_id": SESSION,
         "transcript_path": "/home/u/.claude/projects/-w/x.jsonl",
@@ -99,7 +102,7 @@ class HookProcess:
         self._done = asyncio.create_task(process.communicate(given))
 
     async def end(self) -> tuple[int, Any]:
-        """Its exit code, and what it printed, as JSON (None: nothing)."""
+        """Return its exit code and its output as JSON (None: no output)."""
         out, complaints = await asyncio.wait_for(asyncio.shield(self._done), PATIENCE)
         assert b"Traceback" not in complaints, complaints.decode()
         assert self.process.returncode is not None
@@ -109,7 +112,7 @@ class HookProcess:
 async def run_hook(
     event: str, given: Any, env: Mapping[str, str], *, patience: float | None = None, cwd: Path | None = None
 ) -> HookProcess:
-    """`patience`: other than the program's own, for tests that wait for its end."""
+    """Start a hook process. `patience` overrides the program's default, for tests that wait until it runs out."""
     body = given if isinstance(given, bytes) else json.dumps(given).encode()
     words = ["-m", "fairlead.cli.hook", event]
     if patience is not None:
@@ -124,11 +127,11 @@ async def run_hook(
 
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:
-    """Nothing of this process's own settings reaches the hook."""
+    """Return an environment that passes no settings of this process to the hook."""
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", **env}
 
 
 def decided(answer: Any) -> tuple[str, str]:
-    """What a PreToolUse hook printed: the decision and its reason."""
+    """Return the decision that a PreToolUse hook printed, and its reason."""
     output = answer["hookSpecificOutput"]
     return output["permissionDecision"], output.get("permissionDecisionReason", "")

@@ -1,4 +1,4 @@
-"""The driver of one CLI process, without a process: what it hands on, answers and waits for, and in which order."""
+"""The driver of one CLI process, without a process: its records, answers and timeouts, and their order."""
 
 import asyncio
 from typing import Any
@@ -64,7 +64,7 @@ async def test_no_prompt_can_be_written_before_initialize() -> None:
     await rig.end()
 
 
-async def test_every_record_is_handed_on_in_order_before_anything_is_done_about_it() -> None:
+async def test_every_record_is_delivered_in_order_before_it_is_acted_on() -> None:
     rig = await DriverHarness().start()
     rig.sink.story.clear()
     lines = [{"type": "system", "n": 1}, hook("h1"), {"type": "made_up", "n": 2}, {"type": "control_odd"}]
@@ -88,7 +88,7 @@ async def test_nothing_more_is_read_while_the_sink_is_busy() -> None:
     await rig.end()
 
 
-async def test_a_line_cut_anywhere_is_one_record_and_a_last_line_without_an_end_too() -> None:
+async def test_a_split_line_and_an_unterminated_last_line_are_one_record_each() -> None:
     rig = await DriverHarness().start()
     rig.link.says_bytes(b'{"type":"a"}\n{"ty')
     rig.link.says_bytes(b'pe":"b"}\r\n\n{"type":"last"}')
@@ -96,7 +96,7 @@ async def test_a_line_cut_anywhere_is_one_record_and_a_last_line_without_an_end_
     assert rig.sink.raws[-3:] == [b'{"type":"a"}', b'{"type":"b"}', b'{"type":"last"}']
 
 
-async def test_a_record_above_the_limit_is_named_not_kept() -> None:
+async def test_a_record_above_the_limit_is_reported_not_stored() -> None:
     rig = await DriverHarness().start()
     rig.link.says_bytes(b"x" * (RECORD_LIMIT + 1) + b"\n")
     rig.link.says({"type": "after"})
@@ -109,11 +109,11 @@ async def test_a_record_above_the_limit_is_named_not_kept() -> None:
     await rig.end()
 
 
-# --- what we ask --------------------------------------------------------------------------------------------
+# --- requests to the CLI ------------------------------------------------------------------------------------
 
 
 @pytest.mark.rules("S004-127", "S004-170")
-async def test_each_command_is_the_control_request_that_it_should_be() -> None:
+async def test_each_command_sends_its_control_request() -> None:
     rig = await DriverHarness().start()
     del rig.link.sent[:]
     await rig.agent.interrupt()
@@ -136,7 +136,7 @@ async def test_each_command_is_the_control_request_that_it_should_be() -> None:
     await rig.end()
 
 
-async def test_fields_of_a_request_cannot_change_what_it_is() -> None:
+async def test_fields_of_a_request_cannot_change_its_subtype() -> None:
     rig = await DriverHarness().start()
     await rig.agent.control("mcp_reconnect", {"subtype": "initialize", "hooks": {}})
     assert rig.link.sent[-1]["request"]["subtype"] == "mcp_reconnect"
@@ -144,7 +144,7 @@ async def test_fields_of_a_request_cannot_change_what_it_is() -> None:
 
 
 @pytest.mark.rules("S004-129", "S004-130")
-async def test_an_error_answer_is_a_refusal_and_its_open_permissions_are_taken_up() -> None:
+async def test_an_error_answer_rejects_the_request_and_its_pending_permissions_are_handled() -> None:
     rig = await DriverHarness().start()
     rig.link.on_send = None
     asking = asyncio.create_task(rig.agent.control("mcp_toggle", {}))
@@ -180,7 +180,7 @@ async def test_a_request_without_an_answer_times_out_and_a_late_answer_does_no_h
 @pytest.mark.rules("S004-050", "S004-301")
 @pytest.mark.parametrize("version", [OLD, NEW])
 @pytest.mark.parametrize("how", ["timeout", "given up"])
-async def test_a_request_that_is_given_up_is_withdrawn_where_the_version_takes_that(
+async def test_an_abandoned_request_is_withdrawn_if_the_version_supports_it(
     version: tuple[int, int, int], how: str
 ) -> None:
     rig = await DriverHarness(version).start()
@@ -209,11 +209,11 @@ async def test_only_a_prompt_on_one_line_is_written(raw: bytes) -> None:
     await rig.end()
 
 
-# --- its end --------------------------------------------------------------------------------------------------
+# --- the end of the process -----------------------------------------------------------------------------------
 
 
 @pytest.mark.rules("S004-299")
-async def test_when_it_is_gone_all_that_waited_fails_and_the_sink_hears_it_once_at_the_end() -> None:
+async def test_an_exit_fails_all_pending_requests_and_reaches_the_sink_once_at_the_end() -> None:
     rig = await DriverHarness().start()
     rig.link.on_send = None
     waiting = [asyncio.create_task(rig.agent.interrupt()), asyncio.create_task(rig.agent.set_model("opus"))]
@@ -242,10 +242,10 @@ async def test_when_it_is_gone_all_that_waited_fails_and_the_sink_hears_it_once_
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
-async def test_an_agent_that_is_ended_is_first_refused_what_it_waits_for(
+async def test_stopping_an_agent_first_denies_its_open_hooks(
     version: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Measured on 2.1.37 and 2.1.120: an open hook whose input closes lets the tool run by the project's rules."""
+    """Measured on 2.1.37 and 2.1.120: when input closes while a hook is open, the tool runs by the project's rules."""
     rig = DriverHarness(version)
 
     async def never(call: ToolCheck) -> Verdict:
@@ -263,13 +263,13 @@ async def test_an_agent_that_is_ended_is_first_refused_what_it_waits_for(
         assert answer["response"]["hookSpecificOutput"]["permissionDecision"] == "deny"
     assert rig.link.answers_of("r1") == []
     assert await stopping == Exit(code=0)
-    # What was begun for it never ends by itself: the end is told all the same.
+    # The pending policy check never ends by itself: the exit is delivered anyway.
     await rig.clock.advance(control_requests.CLOSING_SECONDS + 1)
     await rig.sink.until(lambda: rig.sink.all("exited"))
     await settled()
 
 
-async def test_an_agent_that_does_not_hear_the_refusal_is_ended_nonetheless(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_does_not_read_the_denial_is_still_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = await DriverHarness(OLD).start()
     rig.link.says(hook("h1", MCP_TOOL))
     await rig.sink.until(lambda: rig.sink.all("asked"))
@@ -317,7 +317,7 @@ async def test_a_sink_that_fails_ends_the_agent(
     assert "could not be handed on" in caplog.text
 
 
-async def test_a_sink_that_cannot_take_the_end_is_logged(
+async def test_a_sink_that_fails_on_exit_is_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = await DriverHarness().start()
@@ -334,7 +334,7 @@ async def test_a_sink_that_cannot_take_the_end_is_logged(
     assert "could not be told" in caplog.text
 
 
-async def test_a_question_that_cannot_be_put_to_anybody_is_logged_and_stays_open(
+async def test_a_permission_request_that_the_sink_fails_on_is_logged_and_stays_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rig = await DriverHarness().start()
@@ -350,7 +350,7 @@ async def test_a_question_that_cannot_be_put_to_anybody_is_logged_and_stays_open
     await rig.end()
 
 
-async def test_a_request_withdrawn_while_the_policy_thinks_gets_no_answer() -> None:
+async def test_a_request_withdrawn_during_the_policy_check_gets_no_answer() -> None:
     for version, verdict in ((NEW, Behavior.DENY), (OLD, Behavior.ASK)):
         rig = DriverHarness(version)
         thinking = asyncio.Event()
@@ -372,7 +372,7 @@ async def test_a_request_withdrawn_while_the_policy_thinks_gets_no_answer() -> N
         await rig.end()
 
 
-async def test_a_request_of_ours_that_is_cancelled_is_forgotten() -> None:
+async def test_a_cancelled_request_of_ours_is_forgotten() -> None:
     rig = await DriverHarness().start()
     rig.link.on_send = None
     asking = asyncio.create_task(rig.agent.interrupt())
@@ -384,7 +384,7 @@ async def test_a_request_of_ours_that_is_cancelled_is_forgotten() -> None:
     assert asking.cancelled()
 
 
-async def test_a_start_that_fails_tells_the_agent_s_own_words() -> None:
+async def test_a_failed_start_reports_the_errors_of_the_agent() -> None:
     rig = DriverHarness()
     starting = asyncio.create_task(rig.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings())))
     await settled()
@@ -395,7 +395,7 @@ async def test_a_start_that_fails_tells_the_agent_s_own_words() -> None:
     assert rig.sink.all("exited") == [Exit(code=1)]
 
 
-async def test_a_start_that_ends_with_words_on_stderr_tells_them() -> None:
+async def test_a_start_that_fails_with_stderr_output_reports_it() -> None:
     rig = DriverHarness()
     starting = asyncio.create_task(rig.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings())))
     await settled()
@@ -404,7 +404,7 @@ async def test_a_start_that_ends_with_words_on_stderr_tells_them() -> None:
         await starting
 
 
-async def test_a_start_that_never_answers_is_given_up_after_a_minute_and_ended() -> None:
+async def test_a_start_without_an_answer_is_stopped_after_a_minute() -> None:
     rig = DriverHarness()
     starting = asyncio.create_task(rig.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings())))
     await rig.clock.advance(59)
@@ -443,7 +443,7 @@ async def test_which_settings_need_a_new_process() -> None:
             Settings(output_schema={}),
         ):
             assert agent.needs_restart(old, other)
-        # Newer ones refuse bypass unless they were launched for it.
+        # Newer versions reject bypass mode unless they were launched with it.
         assert agent.needs_restart(old, Settings(mode="bypassPermissions")) is bypass
         assert not agent.needs_restart(Settings(mode="bypassPermissions"), Settings())
         assert agent.version == ".".join(map(str, version))

@@ -1,4 +1,4 @@
-"""The CLI over a dial-in link: said twice, heard once; lost on the wire, found in the transcript; told if it hangs."""
+"""The CLI over a dial-in link: repeated records are dropped, lost ones come from the transcript, hangs are reported."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def text(name: str, words: str = "hi") -> dict[str, Any]:
 
 
 class Room:
-    """A started driver on a dial-in link, and the CLI's side of its present socket."""
+    """A started driver on a dial-in link, and the CLI's side of its current socket."""
 
     def __init__(self, folder: Path, version: tuple[int, int, int]) -> None:
         self.clock = ManualClock()
@@ -70,13 +70,13 @@ class Room:
         self.cli.say(*(json.dumps(message) for message in messages))
 
     async def back(self, last: str = "") -> None:
-        """The socket drops and comes back."""
+        """Drop the socket and reconnect."""
         self.cli.drop()
         self.cli = Agent(self.wire, last)
         await settled()
 
     def writes(self, *rows: dict[str, Any]) -> None:
-        """To the transcript, after the prompt."""
+        """Write the prompt and these rows to the transcript."""
         first = {"type": "user", "uuid": PROMPT, "message": {"role": "user", "content": "go"}}
         self.transcript.write_text("".join(json.dumps(row) + "\n" for row in (first, *rows)))
 
@@ -84,14 +84,14 @@ class Room:
         await self.agent.write(Record(user_line("go", "", PROMPT)[:-1], "gateway"))
 
     async def heard(self, last: str) -> list[str]:
-        """What reached the core up to `last` and right after it: uuids, requests, and marks of ours."""
+        """Wait for `last`, and return the names of all delivered records: uuids, request ids, and our markers."""
         await self.sink.until(lambda: self._names()[-1:] == [last])
         await settled()
         return self._names()
 
     async def filled(self) -> None:
-        """The link is back, and the transcript was read as far as it has to be: only now do its seconds begin to count.
-        The other timer is that of the keep-alive."""
+        """Wait until the link has reconnected and read the transcript as far as needed: only then does its timer start.
+        The other timer is the keep-alive."""
         async with asyncio.timeout(PATIENCE):
             while self.clock.waiting < 2:
                 await asyncio.sleep(0.001)
@@ -116,11 +116,11 @@ def version(request: pytest.FixtureRequest) -> tuple[int, int, int]:
     return chosen
 
 
-# --- twice
+# --- repeated records
 
 
 @pytest.mark.rules("S004-279")
-async def test_what_is_said_again_after_a_return_is_heard_once(tmp_path: Path) -> None:
+async def test_records_repeated_after_a_reconnect_are_delivered_once(tmp_path: Path) -> None:
     room = await Room(tmp_path, NEW).start()
     room.says(text("a"), text("b"))
     await room.back("b")
@@ -130,7 +130,7 @@ async def test_what_is_said_again_after_a_return_is_heard_once(tmp_path: Path) -
     await room.end()
 
 
-async def test_a_request_that_comes_twice_is_asked_once_and_its_withdrawal_is_heard(tmp_path: Path) -> None:
+async def test_a_repeated_request_is_emitted_once_and_its_withdrawal_is_handled(tmp_path: Path) -> None:
     room = await Room(tmp_path, NEW).start()
     room.says(can_use("r1"), can_use("r1"))
     await room.sink.until(lambda: room.sink.all("asked"))
@@ -145,7 +145,7 @@ async def test_a_request_that_comes_twice_is_asked_once_and_its_withdrawal_is_he
     await room.end()
 
 
-def test_the_sieve_remembers_more_than_the_cli_keeps_and_not_for_ever() -> None:
+def test_the_deduplicator_remembers_more_than_the_cli_keeps_but_is_bounded() -> None:
     sieve = Deduplicator()
     assert all(sieve.is_new(f"u{number}") for number in range(10_000))
     assert not any(sieve.is_new(f"u{number}") for number in range(9_000, 10_000))
@@ -154,7 +154,7 @@ def test_the_sieve_remembers_more_than_the_cli_keeps_and_not_for_ever() -> None:
 
 
 @pytest.mark.rules("S004-054")
-async def test_keep_alive_goes_both_ways_and_is_nobodys_business(tmp_path: Path) -> None:
+async def test_keep_alive_goes_both_ways_and_is_not_delivered(tmp_path: Path) -> None:
     room = await Room(tmp_path, NEW).start()
     room.says(text("a"), {"type": "keep_alive"}, text("b"))
     await room.clock.advance(KEEP_ALIVE_SECONDS)
@@ -167,7 +167,7 @@ async def test_keep_alive_goes_both_ways_and_is_nobodys_business(tmp_path: Path)
     await room.end()
 
 
-# --- what we said
+# --- lines to the CLI
 
 
 @pytest.mark.rules("S004-278")
@@ -183,7 +183,7 @@ async def test_a_prompt_that_may_be_lost_is_sent_again_under_its_own_id(tmp_path
     await room.end()
 
 
-async def test_an_answer_to_what_was_asked_before_the_drop_reaches_the_next_socket(
+async def test_an_answer_to_a_request_from_before_the_drop_reaches_the_next_socket(
     tmp_path: Path, version: tuple[int, int, int]
 ) -> None:
     room = await Room(tmp_path, version).start()
@@ -197,7 +197,7 @@ async def test_an_answer_to_what_was_asked_before_the_drop_reaches_the_next_sock
     await room.end()
 
 
-async def test_an_answer_to_a_posted_request_waits_until_the_cli_knows_of_its_request(tmp_path: Path) -> None:
+async def test_an_answer_to_a_posted_request_waits_until_the_cli_has_its_request(tmp_path: Path) -> None:
     room = await Room(tmp_path, OLD).start()
     await room.wire.post(json.dumps(can_use("r1")).encode() + b"\n")
     await room.sink.until(lambda: room.sink.all("asked"))
@@ -215,7 +215,7 @@ async def test_an_answer_to_a_posted_request_waits_until_the_cli_knows_of_its_re
 
 
 @pytest.mark.rules("S004-277")
-async def test_an_id_that_never_came_is_a_gap_and_the_transcript_fills_it(tmp_path: Path) -> None:
+async def test_an_id_that_never_arrived_is_a_gap_that_the_transcript_fills(tmp_path: Path) -> None:
     room = await Room(tmp_path, OLD).start()
     await room.prompted()
     room.says(text("a"))
@@ -229,7 +229,7 @@ async def test_an_id_that_never_came_is_a_gap_and_the_transcript_fills_it(tmp_pa
     await room.end()
 
 
-async def test_no_gap_no_filling(tmp_path: Path, version: tuple[int, int, int]) -> None:
+async def test_without_a_gap_the_transcript_is_not_read(tmp_path: Path, version: tuple[int, int, int]) -> None:
     room = await Room(tmp_path, version).start()
     await room.prompted()
     room.says(text("a"))
@@ -242,7 +242,7 @@ async def test_no_gap_no_filling(tmp_path: Path, version: tuple[int, int, int]) 
     await room.end()
 
 
-async def test_a_version_that_says_it_again_needs_no_transcript(tmp_path: Path) -> None:
+async def test_a_version_that_repeats_lost_records_needs_no_transcript(tmp_path: Path) -> None:
     room = await Room(tmp_path, NEW).start()
     await room.prompted()
     room.says(text("a"))
@@ -256,7 +256,7 @@ async def test_a_version_that_says_it_again_needs_no_transcript(tmp_path: Path) 
 
 
 @pytest.mark.rules("S004-275")
-async def test_more_lost_than_the_cli_keeps_is_a_gap_that_is_filled_before_the_rest_is_heard(tmp_path: Path) -> None:
+async def test_a_loss_beyond_the_buffer_of_the_cli_is_filled_before_the_rest_is_delivered(tmp_path: Path) -> None:
     room = await Room(tmp_path, NEW).start()
     await room.prompted()
     room.says(text("a"))
@@ -272,7 +272,7 @@ async def test_more_lost_than_the_cli_keeps_is_a_gap_that_is_filled_before_the_r
     await room.end()
 
 
-async def test_a_version_that_says_nothing_again_though_it_should_is_filled_after_a_while(tmp_path: Path) -> None:
+async def test_missing_repeats_are_filled_from_the_transcript_after_a_while(tmp_path: Path) -> None:
     room = await Room(tmp_path, NEW).start()
     await room.prompted()
     room.says(text("a"))
@@ -285,7 +285,7 @@ async def test_a_version_that_says_nothing_again_though_it_should_is_filled_afte
     await room.end()
 
 
-async def test_a_result_that_was_lost_is_told_only_if_nothing_more_is_said(tmp_path: Path) -> None:
+async def test_a_lost_result_is_assumed_only_if_no_more_records_arrive(tmp_path: Path) -> None:
     room = await Room(tmp_path, OLD).start()
     await room.prompted()
     room.writes(text("lost"))
@@ -306,7 +306,7 @@ async def test_a_missing_transcript_fills_nothing(tmp_path: Path) -> None:
     await room.end()
 
 
-# --- what it means
+# --- the resulting events
 
 
 def interpreted(*records: Record) -> list[ev.Event]:
@@ -338,18 +338,18 @@ def delta(name: str, words: str) -> Record:
     return stream(name, type="content_block_delta", index=0, delta={"type": "text_delta", "text": words})
 
 
-def test_after_a_gap_no_delta_has_a_wrong_place_and_the_block_is_whole() -> None:
+def test_after_a_gap_no_delta_has_a_wrong_offset_and_the_block_is_complete() -> None:
     start = stream("s1", type="message_start", message={"id": "m1"})
     block = stream("s2", type="content_block_start", index=0, content_block={"type": "text", "text": ""})
     whole = text("a", "one lost three")
     whole["message"]["id"] = "m1"
-    told = interpreted(
+    events = interpreted(
         PROMPTED, start, block, delta("s3", "one "), marked(gap=True), delta("s5", "three"), agents(**whole)
     )
-    assert [event.text for event in told if isinstance(event, ev.TextDelta)] == ["one "]
-    (final,) = [event for event in told if isinstance(event, ev.Text)]
+    assert [event.text for event in events if isinstance(event, ev.TextDelta)] == ["one "]
+    (final,) = [event for event in events if isinstance(event, ev.Text)]
     assert final.text == "one lost three" and [mark[1] for mark in final.marks] == [4]
-    assert [event.kind for event in told if isinstance(event, ev.Notice)] == ["link.gap"], "no gap is silent"
+    assert [event.kind for event in events if isinstance(event, ev.Notice)] == ["link.gap"], "no gap is silent"
 
 
 def tool(name: str) -> Record:
@@ -357,7 +357,7 @@ def tool(name: str) -> Record:
     return agents(type="assistant", uuid=f"u-{name}", message={"id": f"m-{name}", "content": [call]})
 
 
-def test_a_call_without_its_result_is_told_with_an_offer_unless_a_person_is_asked_about_it() -> None:
+def test_a_call_without_a_result_is_reported_unless_its_permission_is_pending() -> None:
     (notice,) = [e for e in interpreted(PROMPTED, tool("t1"), marked(back=True)) if isinstance(e, ev.Notice)]
     assert (notice.kind, notice.data) == ("link.back", {"offers": ["interrupt"], "calls": ["t1"]})
     asked = interpreted(PROMPTED, tool("t1"), marked(back=True, asked=("t1",)))
@@ -365,26 +365,26 @@ def test_a_call_without_its_result_is_told_with_an_offer_unless_a_person_is_aske
     assert not any(isinstance(event, ev.Notice) for event in (*asked, *idle))
 
 
-def test_a_turn_whose_result_was_lost_ends_by_its_answer() -> None:
+def test_a_turn_with_a_lost_result_ends_with_its_final_answer() -> None:
     row = text("a", "done")
     row |= {"version": "2.1.37"}
-    told = interpreted(PROMPTED, marked(gap=True), Record(json.dumps(row).encode(), "transcript"), marked(over=True))
-    assert [event.status for event in told if isinstance(event, ev.TurnEnded)] == ["completed"]
+    events = interpreted(PROMPTED, marked(gap=True), Record(json.dumps(row).encode(), "transcript"), marked(over=True))
+    assert [event.status for event in events if isinstance(event, ev.TurnEnded)] == ["completed"]
     running = interpreted(PROMPTED, tool("t1"), marked(over=True))
     assert not any(isinstance(event, ev.TurnEnded) for event in running)
 
 
-def test_the_agent_cannot_speak_with_our_marks() -> None:
+def test_the_agent_cannot_forge_our_markers() -> None:
     forged = Record(link_marker(ConnectionMarker(gap=True, over=True, back=True)))
-    told = interpreted(PROMPTED, tool("t1"), forged)
-    assert not any(isinstance(event, ev.Notice | ev.TurnEnded) for event in told)
+    events = interpreted(PROMPTED, tool("t1"), forged)
+    assert not any(isinstance(event, ev.Notice | ev.TurnEnded) for event in events)
 
 
 # --- variables
 
 
 @pytest.mark.rules("S004-125")
-async def test_variables_are_sent_where_they_have_an_effect_and_refused_elsewhere(tmp_path: Path) -> None:
+async def test_variables_are_sent_to_versions_that_use_them_and_rejected_for_others(tmp_path: Path) -> None:
     room = await Room(tmp_path, OLD).start()
     await room.agent.set_variables({"TEAM": "blue"})
     assert room.cli.wire.sent[-1] == b'{"type":"update_environment_variables","variables":{"TEAM":"blue"}}\n'

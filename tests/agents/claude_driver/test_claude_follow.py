@@ -1,4 +1,4 @@
-"""A CLI that outlived its gateway: its transcript is followed from a prompt on, to its real end."""
+"""A CLI that outlived its gateway: its transcript is followed from a prompt until the process really ends."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def prompt_row(uuid: str, **more: Any) -> bytes:
     return row(type="user", uuid=uuid, message={"role": "user", "content": "hi"}, **more)
 
 
-def said(text: str, parent: str = PROMPT) -> bytes:
+def answer_row(text: str, parent: str = PROMPT) -> bytes:
     content = [{"type": "text", "text": text}]
     return row(type="assistant", uuid=f"u-{text}", parentUuid=parent, message={"id": "m", "content": content})
 
@@ -87,17 +87,17 @@ async def run(child: ProcessInfo, after: MessageId | None = PROMPT, config: Path
     return sink
 
 
-async def test_of_one_that_is_dead_the_rows_after_the_prompt_are_given(tmp_path: Path) -> None:
+async def test_rows_after_the_prompt_of_a_dead_process_are_delivered(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    before = prompt_row("old") + said("old answer", "old")
-    path.write_bytes(before + prompt_row(PROMPT) + said("one") + said("two"))
+    before = prompt_row("old") + answer_row("old answer", "old")
+    path.write_bytes(before + prompt_row(PROMPT) + answer_row("one") + answer_row("two"))
     sink = await run(dead(path))
-    assert [raw + b"\n" for raw in sink.raws] == [said("one"), said("two")]
+    assert [raw + b"\n" for raw in sink.raws] == [answer_row("one"), answer_row("two")]
     assert {record.origin for record in sink.all("record")} == {"transcript"}
 
 
 @pytest.mark.process
-async def test_a_living_one_is_followed_until_it_is_gone(tmp_path: Path, sleeper: "subprocess.Popen[bytes]") -> None:
+async def test_a_running_process_is_followed_until_it_exits(tmp_path: Path, sleeper: "subprocess.Popen[bytes]") -> None:
     path = tmp_path / "folder" / "t.jsonl"
     sink = MemorySink()
     child = child_of(path, sleeper.pid, start_mark(sleeper.pid))
@@ -106,19 +106,19 @@ async def test_a_living_one_is_followed_until_it_is_gone(tmp_path: Path, sleeper
     path.parent.mkdir()
     with path.open("ab", buffering=0) as file:
         file.write(prompt_row(PROMPT))
-        file.write(said("one"))
+        file.write(answer_row("one"))
         await sink.record_with(b"u-one")
-        file.write(said("two")[:10])
-        file.write(said("two")[10:])
+        file.write(answer_row("two")[:10])
+        file.write(answer_row("two")[10:])
         await sink.record_with(b"u-two")
         assert not following.done()
-        # Its last word is written, then it dies: the word is not lost.
-        file.write(said("last"))
+        # It writes its last row and dies: the row is not lost.
+        file.write(answer_row("last"))
         sleeper.kill()
     await asyncio.wait_for(following, PATIENCE)
-    # The prompt itself may be among them, when the file came after we began to look: it is known by its uuid.
-    told = [json.loads(raw)["uuid"] for raw in sink.raws]
-    assert [name for name in told if name != PROMPT] == ["u-one", "u-two", "u-last"]
+    # The prompt itself may be among them if the file was created after we began to look: it is recognised by its uuid.
+    names = [json.loads(raw)["uuid"] for raw in sink.raws]
+    assert [name for name in names if name != PROMPT] == ["u-one", "u-two", "u-last"]
     assert sink.story[-1] == ("exited", Exit())
 
 
@@ -128,15 +128,15 @@ async def test_damaged_rows_are_left_out(tmp_path: Path) -> None:
     path.write_bytes(
         prompt_row(PROMPT)
         + b"no json\n\n   \n[1]\n"
-        + said("one")
+        + answer_row("one")
         + nul
-        + said("after nul")
+        + answer_row("after nul")
         + nul
         + b"\n"
         + b'{"type":"assistant","spliced":{"type"\n'
         + b'{"type":"user","bad":"\xff\xfe"}\n'
-        + said("last")
-        + said("torn")[:-20]
+        + answer_row("last")
+        + answer_row("torn")[:-20]
     )
     sink = await run(dead(path))
     assert [json.loads(raw.decode("utf-8", "replace")).get("uuid") for raw in sink.raws] == [
@@ -147,20 +147,20 @@ async def test_damaged_rows_are_left_out(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_last_row_without_its_newline_is_given(tmp_path: Path) -> None:
+async def test_a_last_row_without_its_newline_is_delivered(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    path.write_bytes(prompt_row(PROMPT) + said("one")[:-1])
-    assert [raw + b"\n" for raw in (await run(dead(path))).raws] == [said("one")]
+    path.write_bytes(prompt_row(PROMPT) + answer_row("one")[:-1])
+    assert [raw + b"\n" for raw in (await run(dead(path))).raws] == [answer_row("one")]
 
 
-async def test_without_a_file_there_is_only_the_end(tmp_path: Path) -> None:
+async def test_without_a_file_only_the_exit_is_delivered(tmp_path: Path) -> None:
     assert (await run(dead(tmp_path / "never" / "t.jsonl"))).raws == []
 
 
-async def test_a_file_elsewhere_is_found_by_the_session_s_name(tmp_path: Path) -> None:
+async def test_a_file_elsewhere_is_found_by_the_session_id(tmp_path: Path) -> None:
     path = tmp_path / "projects" / "odd-name" / f"{SESSION}.jsonl"
     path.parent.mkdir(parents=True)
-    path.write_bytes(prompt_row(PROMPT) + said("one"))
+    path.write_bytes(prompt_row(PROMPT) + answer_row("one"))
     sink = await run(dead(tmp_path / "projects" / "expected" / f"{SESSION}.jsonl"), config=tmp_path)
     assert len(sink.raws) == 1
 
@@ -168,29 +168,29 @@ async def test_a_file_elsewhere_is_found_by_the_session_s_name(tmp_path: Path) -
 # --- where to begin ---------------------------------------------------------------------------------------
 
 
-def test_the_place_is_after_the_prompt_itself_not_after_rows_that_name_it(tmp_path: Path) -> None:
+def test_the_offset_is_after_the_prompt_row_not_after_rows_that_reference_it(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     head = prompt_row("old") + prompt_row(PROMPT)
-    path.write_bytes(head + said("one", parent=PROMPT) + row(type="attachment", uuid="x", parentUuid=PROMPT))
+    path.write_bytes(head + answer_row("one", parent=PROMPT) + row(type="attachment", uuid="x", parentUuid=PROMPT))
     assert place_after(path, PROMPT) == len(head)
 
 
-def test_a_prompt_that_was_never_written_down_is_after_the_end(tmp_path: Path) -> None:
+def test_the_offset_of_an_unwritten_prompt_is_the_end_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    path.write_bytes(prompt_row("old") + said("x"))
+    path.write_bytes(prompt_row("old") + answer_row("x"))
     assert place_after(path, MessageId("not-there")) == path.stat().st_size
     assert place_after(path, None) == path.stat().st_size
     assert place_after(tmp_path / "no file", PROMPT) == 0
 
 
-def test_a_word_into_a_running_turn_begins_at_that_turn_s_prompt(tmp_path: Path) -> None:
-    """The steered word is written down when the agent takes it up, after rows that the gateway never saw."""
+def test_a_steering_message_starts_at_the_prompt_of_its_turn(tmp_path: Path) -> None:
+    """The steering message is written when the agent accepts it, after rows that the gateway never saw."""
     path = tmp_path / "t.jsonl"
     head = prompt_row("old") + prompt_row(PROMPT)
     result = row(type="user", uuid="r", toolUseResult={"stdout": "1"}, message={"role": "user", "content": []})
     meta = prompt_row("m", isMeta=True) + prompt_row("s", isSidechain=True)
     steered = row(type="attachment", uuid="a", attachment={"type": "queued_command", "source_uuid": STEER})
-    path.write_bytes(head + said("one") + result + meta + steered + said("two"))
+    path.write_bytes(head + answer_row("one") + result + meta + steered + answer_row("two"))
     assert place_after(path, STEER) == len(head)
     path.write_bytes(result + steered)
     assert place_after(path, STEER) == 0
@@ -214,7 +214,7 @@ def test_reading_backwards_gives_the_lines_of_the_file(data: bytes, block: int) 
 
 
 @pytest.mark.rules("S004-252")
-def test_every_character_that_is_no_letter_or_digit_becomes_a_dash() -> None:
+def test_every_non_alphanumeric_character_becomes_a_dash() -> None:
     config = config_folder({"HOME": "/home/ann"})
     assert transcript_path(config, "/home/ann/my.app_x/ü", SESSION) == Path(
         f"/home/ann/.claude/projects/-home-ann-my-app-x--/{SESSION}.jsonl"
@@ -243,7 +243,7 @@ def test_a_file_is_found_by_its_own_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-async def test_it_is_ended_with_its_group(tmp_path: Path, sleeper: "subprocess.Popen[bytes]") -> None:
+async def test_a_process_is_ended_with_its_group(tmp_path: Path, sleeper: "subprocess.Popen[bytes]") -> None:
     child = child_of(tmp_path, sleeper.pid, start_mark(sleeper.pid))
     await end(child, SystemClock(), StopTimeouts())
     assert sleeper.wait() == -signal.SIGTERM
@@ -251,13 +251,13 @@ async def test_it_is_ended_with_its_group(tmp_path: Path, sleeper: "subprocess.P
 
 
 @pytest.mark.process
-async def test_another_process_with_its_number_is_left_alone(sleeper: "subprocess.Popen[bytes]") -> None:
+async def test_another_process_with_the_same_pid_is_left_alone(sleeper: "subprocess.Popen[bytes]") -> None:
     await end(child_of(Path("/"), sleeper.pid, "another/1"), SystemClock(), StopTimeouts())
     assert sleeper.poll() is None
 
 
 def stubborn_process() -> "tuple[subprocess.Popen[str], int]":
-    """One that heeds no SIGTERM, and the pid of what it started in a session of its own."""
+    """Start a process that ignores SIGTERM; return it and the pid of its child, which runs in its own session."""
     code = (
         "import signal, subprocess, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -273,7 +273,7 @@ def stubborn_process() -> "tuple[subprocess.Popen[str], int]":
 
 
 @pytest.mark.process
-async def test_a_stubborn_one_is_killed_and_so_is_what_it_started() -> None:
+async def test_a_process_that_ignores_sigterm_is_killed_with_its_children() -> None:
     process, tool = stubborn_process()
     child = child_of(Path("/"), process.pid, start_mark(process.pid))
     await end(child, SystemClock(), StopTimeouts(terminate=0.05, kill=60))
@@ -284,19 +284,19 @@ async def test_a_stubborn_one_is_killed_and_so_is_what_it_started() -> None:
 
 
 @pytest.mark.process
-async def test_one_that_dials_in_is_ended_when_it_writes_no_more(
+async def test_a_dial_in_process_is_ended_when_it_writes_no_more(
     tmp_path: Path, sleeper: "subprocess.Popen[bytes]"
 ) -> None:
-    """It would try to reach its gateway for ten minutes, and the session would wait for that."""
+    """Otherwise it would try to reach its gateway for ten minutes, and the session would wait for it."""
     path = tmp_path / "t.jsonl"
-    path.write_bytes(prompt_row(PROMPT) + said("one"))
+    path.write_bytes(prompt_row(PROMPT) + answer_row("one"))
     clock, sink = ManualClock(), MemorySink()
     child = msgspec.structs.replace(child_of(path, sleeper.pid, start_mark(sleeper.pid)), dials_in=True)
     following = asyncio.create_task(follow(child, tmp_path, sink, PROMPT, clock, StopTimeouts(terminate=30.0)))
     await sink.record_with(b"one")
     await clock.advance(QUIET_SECONDS - 1)
     with path.open("ab") as file:
-        file.write(said("two"))
+        file.write(answer_row("two"))
     await sink.record_with(b"two")
     await clock.advance(QUIET_SECONDS - 1)
     assert sleeper.poll() is None, "it was heard a moment ago"

@@ -1,4 +1,4 @@
-"""The desk where an agent's command hooks come in: each handled once, held for as long as it takes, ended with it."""
+"""The server for an agent's command hooks: each is handled once, held as long as needed, and ends with the agent."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ class FakeTokens:
 
 
 class Held:
-    """A handler that answers when it is told to."""
+    """A handler that answers when the test provides an answer."""
 
     def __init__(self) -> None:
         self.given: list[Mapping[str, Any]] = []
@@ -90,52 +90,52 @@ def take(post: HookEndpoint, key: str = "k", event: str = "pre-tool-use") -> asy
     return asyncio.create_task(post.answer_hook(event, key, tool_use()))
 
 
-# --- what the CLI is given ------------------------------------------------------------------------------------
+# --- settings and environment for the CLI ---------------------------------------------------------------------
 
 
 def test_the_settings_register_a_hook_for_each_handler_and_hold_no_secret(
     post: HookEndpoint, tokens: FakeTokens
 ) -> None:
-    told = json.loads(post.settings())
-    assert list(told["hooks"]) == ["PreToolUse", "Stop"]
+    settings = json.loads(post.settings())
+    assert list(settings["hooks"]) == ["PreToolUse", "Stop"]
     assert tokens.valid[SESSION] not in post.settings()
     assert post.variables["FAIRLEAD_HOOK_TOKEN"] == tokens.valid[SESSION]
     assert post.variables["FAIRLEAD_HOOK_URL"] == f"http://127.0.0.1:7433/v1/hooks/{SESSION}"
-    own = told["hooks"]["PreToolUse"][0]
+    own = settings["hooks"]["PreToolUse"][0]
     assert own["matcher"] == "*"
     assert own["hooks"][0]["timeout"] <= 2_147_483, "one more second is no wait at all"
 
 
 def test_a_project_can_neither_name_another_gateway_nor_turn_hooks_off() -> None:
-    """Settings of the command line stand above the project's (shown on the real CLI in tests/e2e)."""
-    told = json.loads(settings_json("http://127.0.0.1:1/v1/hooks/s", ["pre-tool-use"]))
-    assert told["disableAllHooks"] is False
-    assert told["env"] == {"FAIRLEAD_HOOK_URL": "http://127.0.0.1:1/v1/hooks/s", "FAIRLEAD_HOOK_CERT": ""}
+    """Command-line settings take precedence over the project's (verified with the real CLI in tests/e2e)."""
+    settings = json.loads(settings_json("http://127.0.0.1:1/v1/hooks/s", ["pre-tool-use"]))
+    assert settings["disableAllHooks"] is False
+    assert settings["env"] == {"FAIRLEAD_HOOK_URL": "http://127.0.0.1:1/v1/hooks/s", "FAIRLEAD_HOOK_CERT": ""}
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_the_command_is_this_installation_s_own_and_looks_at_nothing_of_the_project(event: str) -> None:
+def test_the_command_uses_this_installation_and_ignores_the_project(event: str) -> None:
     words = shlex.split(command(event))
     assert words[:6] == [sys.executable, "-P", "-E", "-m", "fairlead.cli.hook", event]
     assert words[6:] == (["||", "exit", "2"] if event == "pre-tool-use" else [])
 
 
-def test_a_path_with_spaces_and_quotes_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_with_spaces_and_quotes_is_one_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/opt/it's here/$(python)")
     assert shlex.split(command("stop"))[0] == "/opt/it's here/$(python)"
 
 
-def test_an_event_that_there_is_not_is_a_mistake_of_ours(desk: HookServer, held: Held) -> None:
+def test_an_unknown_hook_event_raises_value_error(desk: HookServer, held: Held) -> None:
     with pytest.raises(ValueError, match="no such hooks"):
         desk.open(SESSION, {"pre-tool": held})
 
 
-def test_with_tls_the_hooks_know_the_gateway_s_certificate(tokens: FakeTokens, tmp_path: Path) -> None:
+def test_with_tls_the_hooks_get_the_certificate_of_the_gateway(tokens: FakeTokens, tmp_path: Path) -> None:
     given = {"data": str(tmp_path / "data"), "tls_cert": str(TLS / "cert.pem"), "tls_key": str(TLS / "key.pem")}
     kinds = agent_kinds(load({"HOME": "/h"}, given).config, {}, SystemClock(), tokens, "https://127.0.0.1:7433")
-    desk = kinds["claude"]._hooks
-    assert desk is not None
-    post = desk.open(SESSION, {})
+    server = kinds["claude"]._hooks
+    assert server is not None
+    post = server.open(SESSION, {})
     assert post.variables["FAIRLEAD_HOOK_URL"].startswith("https://127.0.0.1:7433/v1/hooks/")
     assert post.variables["FAIRLEAD_HOOK_CERT"] == str((TLS / "cert.pem").resolve())
     assert json.loads(post.settings())["env"]["FAIRLEAD_HOOK_CERT"] == post.variables["FAIRLEAD_HOOK_CERT"]
@@ -144,13 +144,13 @@ def test_with_tls_the_hooks_know_the_gateway_s_certificate(tokens: FakeTokens, t
 # --- handling ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_handler_s_answer_is_the_hook_s(post: HookEndpoint, held: Held) -> None:
+async def test_the_answer_of_the_handler_is_the_answer_of_the_hook(post: HookEndpoint, held: Held) -> None:
     held.answers.put_nowait(deny("no"))
     assert decided(json.loads(await take(post))) == ("deny", "no")
     assert held.given == [tool_use()]
 
 
-async def test_a_hook_is_never_decided_by_time(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
+async def test_a_hook_is_never_decided_by_a_timeout(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
     waiting = take(post)
     await settled()
     await clock.advance(20 * 24 * 3600)
@@ -174,7 +174,7 @@ async def test_a_hook_that_comes_back_is_handled_once(post: HookEndpoint, held: 
     assert len(held.given) == 1
 
 
-async def test_another_call_is_another_question(post: HookEndpoint, held: Held) -> None:
+async def test_another_call_is_handled_separately(post: HookEndpoint, held: Held) -> None:
     first, second = take(post, "a"), take(post, "b")
     await settled()
     assert len(held.given) == 2
@@ -183,7 +183,7 @@ async def test_another_call_is_another_question(post: HookEndpoint, held: Held) 
     assert {decided(json.loads(await hook))[1] for hook in (first, second)} == {"1", "2"}
 
 
-async def test_a_hook_that_stays_away_is_given_up(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
+async def test_a_hook_that_does_not_come_back_is_cancelled(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
     waiting = take(post)
     await settled()
     waiting.cancel()
@@ -194,7 +194,9 @@ async def test_a_hook_that_stays_away_is_given_up(post: HookEndpoint, held: Held
     assert len(held.given) == 1
 
 
-async def test_while_one_waits_nobody_is_given_up(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
+async def test_a_hook_is_not_cancelled_while_one_request_still_waits(
+    post: HookEndpoint, held: Held, clock: ManualClock
+) -> None:
     first, second = take(post), take(post)
     await settled()
     first.cancel()
@@ -206,7 +208,7 @@ async def test_while_one_waits_nobody_is_given_up(post: HookEndpoint, held: Held
 
 
 @pytest.mark.parametrize(("event", "behavior"), [("pre-tool-use", "deny"), ("stop", "")])
-async def test_a_handler_that_fails_denies_a_tool_and_says_nothing_else(
+async def test_a_failing_handler_denies_a_tool_and_answers_other_events_with_nothing(
     post: HookEndpoint, held: Held, event: str, behavior: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     held.answers.put_nowait(RuntimeError("broken"))
@@ -215,13 +217,13 @@ async def test_a_handler_that_fails_denies_a_tool_and_says_nothing_else(
     assert "a hook failed" in caplog.text
 
 
-async def test_without_a_handler_tools_are_denied_and_news_taken(desk: HookServer) -> None:
+async def test_without_a_handler_tools_are_denied_and_notifications_accepted(desk: HookServer) -> None:
     post = desk.open(SESSION, {})
     assert decided(json.loads(await take(post)))[0] == "deny"
     assert json.loads(await take(post, "n", "notification")) == {}
 
 
-async def test_too_many_at_once_are_denied(post: HookEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_concurrent_hooks_are_denied(post: HookEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook_server, "MOST_OPEN", 2)
     waiting = [take(post, str(n)) for n in range(2)]
     await settled()
@@ -230,7 +232,7 @@ async def test_too_many_at_once_are_denied(post: HookEndpoint, monkeypatch: pyte
     await asyncio.gather(*waiting)
 
 
-async def test_answers_that_are_kept_are_few_in_bytes(
+async def test_stored_answers_are_bounded_in_bytes(
     post: HookEndpoint, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hook_server, "KEPT_BYTES", 5000)
@@ -246,19 +248,19 @@ async def test_answers_that_are_kept_are_few_in_bytes(
 # --- the agent's end ----------------------------------------------------------------------------------------------
 
 
-async def test_with_the_agent_all_that_is_open_ends(
+async def test_closing_the_endpoint_ends_all_open_hooks(
     post: HookEndpoint, held: Held, desk: HookServer, tokens: FakeTokens
 ) -> None:
-    tool, told = take(post, "a"), take(post, "b", "stop")
+    tool, stop = take(post, "a"), take(post, "b", "stop")
     await settled()
     await post.close("The agent has ended.")
     assert decided(json.loads(await tool)) == ("deny", "The agent has ended.")
-    assert json.loads(await told) == {}
+    assert json.loads(await stop) == {}
     assert held.ended == ["cancelled", "cancelled"]
     assert SESSION not in tokens.valid
     assert decided(json.loads(await take(post, "late")))[0] == "deny"
     with pytest.raises(NotFound):
-        await desk._run(None, hook_server.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # nobody looks at who
+        await desk._run(None, hook_server.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # the caller is not used
 
 
 async def test_closing_at_once_leaves_nothing_behind(post: HookEndpoint, held: Held) -> None:
@@ -284,7 +286,7 @@ def client(house: HookHarness, post: HookEndpoint) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=f"{house.url}/v1/hooks", headers=headers, trust_env=False, timeout=60)
 
 
-async def test_what_is_no_hook_is_refused(held: Held) -> None:
+async def test_requests_that_are_not_hooks_are_rejected(held: Held) -> None:
     async with house() as open_house:
         post = open_house.open({"pre-tool-use": held})
         async with client(open_house, post) as http:
@@ -300,8 +302,8 @@ async def test_what_is_no_hook_is_refused(held: Held) -> None:
         await post.close("over")
 
 
-async def test_the_same_name_with_another_question_is_another_question(held: Held) -> None:
-    """Else an allowed call's id would open the way for any other call."""
+async def test_the_same_call_id_with_another_input_is_handled_separately(held: Held) -> None:
+    """Otherwise the id of an allowed call would allow any other call."""
     async with house() as open_house:
         post = open_house.open({"pre-tool-use": held})
         async with client(open_house, post) as http:
@@ -329,7 +331,7 @@ async def test_a_connection_that_breaks_is_noticed(held: Held, clock: ManualCloc
         await post.close("over")
 
 
-async def test_a_server_that_stops_lets_go_of_those_who_wait(held: Held) -> None:
+async def test_a_stopping_server_releases_waiting_hooks(held: Held) -> None:
     async with house() as open_house:
         post = open_house.open({"pre-tool-use": held})
         async with client(open_house, post) as http:

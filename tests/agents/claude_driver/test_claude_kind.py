@@ -37,7 +37,7 @@ def new_session() -> SessionId:
 
 
 class Bench:
-    """A folder to work in and a demo agent of its own."""
+    """A working folder with its own demo agent."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.cwd = tmp_path / "work"
@@ -110,7 +110,7 @@ async def test_a_turn_from_start_to_end(bench: Bench) -> None:
         await bench.prompt(agent, "late")
 
 
-async def test_the_info_of_the_demo_agent(bench: Bench) -> None:
+async def test_info_of_the_demo_agent(bench: Bench) -> None:
     info = await bench.kind.info()
     assert (info.name, info.path, info.problem) == ("demo", sys.executable, "")
     assert info.ways == {"stdio": "yes"}
@@ -150,7 +150,7 @@ async def test_an_interrupt_ends_the_turn_and_the_agent_goes_on(bench: Bench) ->
     await agent.stop("done")
 
 
-async def test_a_crash_is_told_once_with_its_last_words_and_the_session_resumes(bench: Bench) -> None:
+async def test_a_crash_is_reported_once_with_its_stderr_and_the_session_resumes(bench: Bench) -> None:
     agent = await bench.launch()
     await bench.turn(agent, "SCRIPT:text before")
     await bench.prompt(agent, "SCRIPT:crash")
@@ -169,20 +169,20 @@ async def test_a_crash_is_told_once_with_its_last_words_and_the_session_resumes(
     await asyncio.gather(again.stop("done"), fork.stop("done"))
 
 
-async def test_killed_from_outside_it_is_told_by_its_signal(bench: Bench) -> None:
+async def test_a_process_killed_from_outside_is_reported_with_its_signal(bench: Bench) -> None:
     agent = await bench.launch()
     os.kill(agent.pid, signal.SIGKILL)
     await bench.sink.until(lambda: bench.sink.all("exited"))
     assert bench.sink.all("exited")[0].signal == signal.SIGKILL
 
 
-async def test_a_conversation_that_was_never_written_down_starts_nothing(bench: Bench) -> None:
+async def test_resuming_a_conversation_without_a_transcript_starts_nothing(bench: Bench) -> None:
     with pytest.raises(AgentNotRunning, match="No conversation found"):
         await bench.launch(resume=str(uuid.uuid4()))
     assert bench.sink.story == []
 
 
-async def test_a_conversation_that_is_not_there_is_told_in_the_agent_s_words(bench: Bench) -> None:
+async def test_a_missing_conversation_is_reported_with_the_error_of_the_agent(bench: Bench) -> None:
     agent = await bench.launch()
     await agent.stop("only to learn where the file is")
     elsewhere = bench.transcript.parent.parent / "-another-folder"
@@ -197,7 +197,7 @@ async def test_a_conversation_that_is_not_there_is_told_in_the_agent_s_words(ben
 
 
 async def test_a_session_whose_file_cannot_be_resumed_gets_another_conversation(bench: Bench) -> None:
-    """2.1.37, killed at its first word, leaves a file that it neither resumes nor lets be used again."""
+    """2.1.37, killed at its first output, leaves a file that it can neither resume nor reuse."""
     agent = await bench.launch()
     await agent.stop("only to learn where the file is")
     left = bench.transcript
@@ -223,13 +223,13 @@ async def test_a_bad_setting_starts_nothing(more: dict[str, Any], error: type[Ex
     assert bench.sink.story == []
 
 
-async def test_a_folder_that_is_gone_is_named(bench: Bench) -> None:
+async def test_a_missing_folder_is_named_in_the_error(bench: Bench) -> None:
     bench.cwd.rmdir()
     with pytest.raises(BadRequest, match="work"):
         await bench.launch()
 
 
-async def test_a_process_that_cannot_be_recorded_is_ended_unheard(bench: Bench) -> None:
+async def test_a_process_that_cannot_be_recorded_is_ended_without_events(bench: Bench) -> None:
     seen: list[ProcessInfo] = []
 
     async def refuse(child: ProcessInfo) -> None:
@@ -243,8 +243,8 @@ async def test_a_process_that_cannot_be_recorded_is_ended_unheard(bench: Bench) 
     assert bench.sink.story == []
 
 
-async def test_one_that_outlived_its_gateway_is_followed_to_its_end(bench: Bench) -> None:
-    """The gateway is gone (its pipes close), the agent finishes its turn and writes it down."""
+async def test_a_process_that_outlived_its_gateway_is_followed_to_its_end(bench: Bench) -> None:
+    """The gateway is gone (its pipes close); the agent finishes its turn and writes it to the transcript."""
     agent = await bench.launch()
     await bench.turn(agent, "SCRIPT:text before")
     message = await bench.prompt(agent, "SCRIPT:slowtool 1")
@@ -259,7 +259,7 @@ async def test_one_that_outlived_its_gateway_is_followed_to_its_end(bench: Bench
     assert later.story[-1][0] == "exited"
 
 
-async def test_one_that_outlived_its_gateway_can_be_ended(bench: Bench) -> None:
+async def test_a_process_that_outlived_its_gateway_can_be_ended(bench: Bench) -> None:
     agent = await bench.launch()
     await bench.kind.end(bench.child)
     await bench.sink.until(lambda: bench.sink.all("exited"))
@@ -270,8 +270,8 @@ async def test_a_forgotten_session_leaves_no_file(bench: Bench) -> None:
     agent = await bench.launch()
     await bench.turn(agent, "SCRIPT:text x")
     await agent.stop("done")
-    beside = bench.transcript.with_suffix("") / "subagents"
-    beside.mkdir(parents=True)
+    subagents = bench.transcript.with_suffix("") / "subagents"
+    subagents.mkdir(parents=True)
     neighbour = bench.transcript.with_name("other.jsonl")
     neighbour.touch()
     for bad in ("..", "", "*"):
@@ -285,11 +285,11 @@ async def test_a_forgotten_session_leaves_no_file(bench: Bench) -> None:
     bench.transcript.write_text("again")
     await bench.kind.forget(bench.session, str(bench.cwd))
     assert not bench.transcript.exists()
-    assert not beside.exists()
+    assert not subagents.exists()
     assert neighbour.exists()
 
 
-def test_what_the_kind_makes_of_our_words() -> None:
+def test_the_kind_encodes_prompts_and_interrupts() -> None:
     kind = ClaudeKind(ClaudeSettings(host={}), SystemClock())
     session = new_session()
     assert kind.name == "claude"
@@ -312,7 +312,7 @@ def test_the_demo_never_uses_the_user_s_own_home() -> None:
         DemoKind(ClaudeSettings(host={}), SystemClock())
 
 
-async def test_no_cli_is_told_before_anything_starts(tmp_path: Path) -> None:
+async def test_a_missing_cli_is_reported_before_anything_starts(tmp_path: Path) -> None:
     kind = ClaudeKind(ClaudeSettings(host={"PATH": str(tmp_path)}), SystemClock())
     sink = MemorySink()
     with pytest.raises(AgentMissing):
@@ -339,7 +339,7 @@ sys.stdout.flush()
 
 
 class SlowSink(MemorySink):
-    """Counts instead of keeping, and takes its time."""
+    """A slow sink that counts records instead of storing them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -354,8 +354,8 @@ class SlowSink(MemorySink):
             await asyncio.sleep(0)
 
 
-async def test_an_agent_that_floods_us_is_slowed_not_buffered(tmp_path: Path) -> None:
-    """100 MB of records through a slow sink: the peak of our memory hardly moves."""
+async def test_an_agent_that_floods_the_gateway_is_slowed_not_buffered(tmp_path: Path) -> None:
+    """100 MB of records through a slow sink: our peak memory hardly grows."""
     program = tmp_path / "claude"
     program.write_text(FLOOD.format(python=sys.executable, count=10_000))
     program.chmod(0o755)

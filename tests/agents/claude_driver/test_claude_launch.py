@@ -1,4 +1,4 @@
-"""How the CLI is started: no value of a session can add or change a flag, and nothing leaks into its environment."""
+"""Starting the CLI: no value of a session can add or change a flag, and nothing leaks into its environment."""
 
 import json
 from typing import Any
@@ -63,7 +63,7 @@ def dialing(version: tuple[int, int, int] = VERSIONS[0], url: str = URL, **launc
 
 @pytest.mark.rules("S004-006", "S004-007", "S004-251")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_dial_in_launch_has_our_address_and_a_prompt_that_stands_for_none(version: tuple[int, int, int]) -> None:
+def test_a_dial_in_launch_has_our_address_and_a_placeholder_prompt(version: tuple[int, int, int]) -> None:
     for given_argv in (dialing(version), dialing(version, resume=OTHER), dialing(version, resume=OTHER, fork=True)):
         assert given_argv[:7] == [
             "-p",
@@ -82,7 +82,7 @@ def test_a_dial_in_launch_has_our_address_and_a_prompt_that_stands_for_none(vers
 
 @pytest.mark.rules("S004-021")
 @pytest.mark.parametrize("url", ["http://127.0.0.1/x", "https://h/x", "ftp://h/x", "FILE:/etc"])
-def test_another_scheme_is_refused_before_the_cli_is_started(url: str) -> None:
+def test_another_scheme_is_rejected_before_the_cli_is_started(url: str) -> None:
     with pytest.raises(BadRequest) as refused:
         dialing(url=url)
     assert refused.value.message == f"Unsupported protocol: {url.partition(':')[0].lower()}:"
@@ -118,8 +118,8 @@ def test_an_untrusted_folder_runs_with_the_user_s_settings_only() -> None:
         assert not any("setting-sources" in word for word in argv(version, trusted=True))
 
 
-def test_older_versions_get_an_ask_rule_for_every_tool_that_acts() -> None:
-    """Above their allow rules and modes: a gateway that dies with a question open must not let the tool run."""
+def test_older_versions_get_an_ask_rule_for_every_tool_with_effects() -> None:
+    """Ask rules override allow rules and modes: if the gateway dies with a request open, the tool must not run."""
     for version in ((2, 1, 37), (2, 1, 120)):
         (flag,) = [
             word for word in argv(version, mcp=("ours",), settings={"mcp_servers": ("theirs",)}) if "ask" in word
@@ -132,7 +132,7 @@ def test_older_versions_get_an_ask_rule_for_every_tool_that_acts() -> None:
     assert not any(word.startswith("--settings") for word in argv(NEW))
 
 
-def test_a_hook_waits_itself_only_where_no_rule_makes_the_cli_ask() -> None:
+def test_a_hook_is_held_only_where_no_ask_rule_covers_the_tool() -> None:
     assert must_hold("mcp__theirs__act", (2, 1, 37))
     assert must_hold("SomethingNew", (2, 1, 37))
     assert not must_hold("Bash", (2, 1, 37))
@@ -141,7 +141,7 @@ def test_a_hook_waits_itself_only_where_no_rule_makes_the_cli_ask() -> None:
 
 
 @pytest.mark.rules("S004-259")
-def test_resume_fork_and_the_place_to_go_on_from() -> None:
+def test_resume_fork_and_resume_point_become_flags() -> None:
     assert f"--resume={OTHER}" in argv(resume=OTHER)
     assert not any("session-id" in word for word in argv(resume=OTHER))
     forked = argv(resume=OTHER, fork=True, resume_at=SESSION)
@@ -160,8 +160,8 @@ def test_settings_become_flags() -> None:
         "max_turns": 3,
         "max_budget_usd": 0.25,
     }
-    told = argv(settings=settings)
-    assert told[-8:] == [
+    args = argv(settings=settings)
+    assert args[-8:] == [
         f"--session-id={SESSION}",
         "--model=opus[1m]",
         "--effort=high",
@@ -171,7 +171,7 @@ def test_settings_become_flags() -> None:
         "--max-budget-usd=0.25",
         "--setting-sources=user",
     ]
-    assert "--permission-mode=plan" in told
+    assert "--permission-mode=plan" in args
     assert not any("effort" in word for word in argv(VERSIONS[0], settings=settings))
 
 
@@ -199,9 +199,7 @@ def test_settings_become_flags() -> None:
         ({}, {"resume": OTHER.upper()}, BadId),
     ],
 )
-def test_a_value_that_is_not_what_it_should_be_is_refused(
-    settings: dict[str, Any], launch: dict[str, Any], error: type[Exception]
-) -> None:
+def test_an_invalid_value_is_rejected(settings: dict[str, Any], launch: dict[str, Any], error: type[Exception]) -> None:
     version = launch.pop("version", NEW)
     with pytest.raises(error):
         argv(version, settings=settings, **launch)
@@ -254,16 +252,16 @@ def test_no_value_adds_or_changes_a_flag(
     )
     launch = Launch(session=SESSION, cwd="/w", settings=settings, resume=resume, fork=fork, resume_at=resume_at)
     try:
-        told = arguments(launch, version, SESSION)
+        args = arguments(launch, version, SESSION)
     except BadRequest:
         return
-    # Every word is one of our flags, values hang on them, and none of them is there more often than we put it.
-    assert all(word.partition("=")[0] in FLAGS for word in told)
-    names = [word.partition("=")[0] for word in told]
+    # Every argument is one of our flags with its value attached, and no flag occurs more often than we set it.
+    assert all(word.partition("=")[0] in FLAGS for word in args)
+    names = [word.partition("=")[0] for word in args]
     assert all(names.count(name) == 1 for name in names if name != "--add-dir")
     assert names.count("--add-dir") == len(directories)
-    assert "--setting-sources=user" in told
-    assert not any("\0" in word or "\n" in word for word in told)
+    assert "--setting-sources=user" in args
+    assert not any("\0" in word or "\n" in word for word in args)
 
 
 # --- the environment -----------------------------------------------------------------------------------
@@ -290,21 +288,21 @@ def test_the_environment_is_built_from_nothing() -> None:
 
 @pytest.mark.rules("S004-295", "S004-296", "S004-297")
 @pytest.mark.parametrize("name", ["CLAUDE_CODE_REMOTE", "CLAUDE_CODE_REMOTE_SESSION_ID", "CLAUDE_CODE_CONTAINER_ID"])
-def test_what_marks_a_remote_cli_is_set_only_when_configured(name: str) -> None:
+def test_remote_cli_variables_are_set_only_when_configured(name: str) -> None:
     assert name not in environment({name: "x"})
     assert environment({name: "x"}, passed=(name,))[name] == "x"
 
 
 @given(st.dictionaries(st.sampled_from(["FAIRLEAD_TOKEN", "fairlead_url", "Fairlead_Data", "PATH", "X"]), st.text()))
-def test_the_gateway_s_own_variables_never_pass_whatever_is_configured(host: dict[str, str]) -> None:
-    told = environment(host, passed=tuple(host))
-    assert not any(name.upper().startswith("FAIRLEAD_") for name in told)
+def test_variables_of_the_gateway_are_never_passed_on(host: dict[str, str]) -> None:
+    env = environment(host, passed=tuple(host))
+    assert not any(name.upper().startswith("FAIRLEAD_") for name in env)
 
 
-def test_a_home_of_its_own_is_not_overruled_by_the_host() -> None:
-    told = environment({"HOME": "/home/ann", "CLAUDE_CONFIG_DIR": "/elsewhere"}, home="/data/home")
-    assert told["HOME"] == "/data/home"
-    assert "CLAUDE_CONFIG_DIR" not in told
+def test_a_configured_home_is_not_overridden_by_the_host() -> None:
+    env = environment({"HOME": "/home/ann", "CLAUDE_CONFIG_DIR": "/elsewhere"}, home="/data/home")
+    assert env["HOME"] == "/data/home"
+    assert "CLAUDE_CONFIG_DIR" not in env
 
 
 def test_the_lists_of_variables_hold_nothing_of_ours_and_no_name_twice() -> None:
@@ -317,10 +315,10 @@ def test_the_lists_of_variables_hold_nothing_of_ours_and_no_name_twice() -> None
 
 
 @pytest.mark.rules("S004-195")
-def test_the_hook_waits_longer_than_any_person_but_not_longer_than_a_timer_can() -> None:
-    told = initialize(Launch(session=SESSION, cwd="/w", settings=Settings()))
-    (matcher,) = told.fields["hooks"]["PreToolUse"]
+def test_the_hook_timeout_is_long_but_below_the_timer_limit() -> None:
+    request = initialize(Launch(session=SESSION, cwd="/w", settings=Settings()))
+    (matcher,) = request.fields["hooks"]["PreToolUse"]
     assert matcher["timeout"] == HOOK_SECONDS
     assert 7 * 24 * 3600 < HOOK_SECONDS < 2**31 / 1000
     assert "matcher" not in matcher
-    assert set(told.fields) == {"hooks", "forwardSubagentText"}
+    assert set(request.fields) == {"hooks", "forwardSubagentText"}

@@ -1,4 +1,4 @@
-"""Permissions of an agent without a control wire: its hook is held while a person is asked."""
+"""Permissions of an agent without a control protocol: its hook is held until a person decides."""
 
 import asyncio
 from typing import Any
@@ -37,7 +37,7 @@ async def asked(sink: MemorySink, count: int = 1) -> PermissionRequest:
 
 
 @pytest.mark.parametrize("behavior", [Behavior.ALLOW, Behavior.DENY])
-async def test_what_the_policy_decides_is_the_answer(sink: MemorySink, behavior: Behavior) -> None:
+async def test_the_verdict_of_the_policy_is_the_answer(sink: MemorySink, behavior: Behavior) -> None:
     sink.verdict = Verdict(behavior, "because")
     answer = await permits(sink).pre_tool_use(tool_use("toolu_1", "Write", file_path="/w/a"))
     assert decided(written(answer)) == (behavior.value, "because")
@@ -45,8 +45,8 @@ async def test_what_the_policy_decides_is_the_answer(sink: MemorySink, behavior:
 
 
 @pytest.mark.parametrize(("by", "answer"), [("default", {}), ("mode", {}), ("rule", "allow")])
-async def test_the_oldest_version_is_told_to_go_on_only_by_a_rule(sink: MemorySink, by: VerdictBy, answer: Any) -> None:
-    """There an allow stands above the user's own deny rules."""
+async def test_the_oldest_version_gets_an_allow_only_from_a_rule(sink: MemorySink, by: VerdictBy, answer: Any) -> None:
+    """In that version an allow overrides the user's own deny rules."""
     sink.verdict = Verdict(Behavior.ALLOW, "fine", by=by)
     given = written(await permits(sink, OLD).pre_tool_use(tool_use()))
     assert (decided(given)[0] if given else given) == answer
@@ -65,7 +65,7 @@ async def test_a_call_that_is_not_understood_is_denied(sink: MemorySink, given: 
     assert sink.story == []
 
 
-async def test_the_hook_is_held_until_the_person_has_decided_and_every_view_sees_the_question(sink: MemorySink) -> None:
+async def test_the_hook_is_held_until_a_person_decides_and_the_request_is_recorded(sink: MemorySink) -> None:
     held = permits(sink)
     hook = asyncio.create_task(held.pre_tool_use(tool_use("toolu_9", command="touch x")))
     ask = await asked(sink)
@@ -93,7 +93,9 @@ async def test_the_hook_is_held_until_the_person_has_decided_and_every_view_sees
 
 
 @pytest.mark.parametrize("interrupt", [False, True])
-async def test_a_denial_carries_the_person_s_words_and_may_end_the_run(sink: MemorySink, interrupt: bool) -> None:
+async def test_a_denial_carries_the_message_of_the_person_and_may_end_the_run(
+    sink: MemorySink, interrupt: bool
+) -> None:
     held = permits(sink)
     hook = asyncio.create_task(held.pre_tool_use(tool_use()))
     await held.answer((await asked(sink)).request, Decision("deny", "not today", interrupt=interrupt))
@@ -115,7 +117,7 @@ async def test_a_question_is_answered_once(sink: MemorySink) -> None:
         await held.answer(request, Decision("allow"))
 
 
-async def test_two_questions_are_two(sink: MemorySink) -> None:
+async def test_two_requests_are_answered_separately(sink: MemorySink) -> None:
     held = permits(sink)
     first = asyncio.create_task(held.pre_tool_use(tool_use("toolu_1")))
     one = await asked(sink)
@@ -126,7 +128,7 @@ async def test_two_questions_are_two(sink: MemorySink) -> None:
     assert [decided(written(await hook))[1] for hook in (first, second)] == ["first", "second"]
 
 
-async def test_a_hook_that_is_gone_withdraws_its_question(sink: MemorySink) -> None:
+async def test_a_cancelled_hook_withdraws_its_request(sink: MemorySink) -> None:
     held = permits(sink)
     hook = asyncio.create_task(held.pre_tool_use(tool_use()))
     request = (await asked(sink)).request
@@ -138,7 +140,7 @@ async def test_a_hook_that_is_gone_withdraws_its_question(sink: MemorySink) -> N
         await held.answer(request, Decision("allow"))
 
 
-async def test_what_was_begun_for_the_log_is_finished_before_it_is_withdrawn(sink: MemorySink) -> None:
+async def test_a_request_is_stored_completely_before_it_is_withdrawn(sink: MemorySink) -> None:
     sink.gate = asyncio.Event()
     held = permits(sink)
     hook = asyncio.create_task(held.pre_tool_use(tool_use()))
@@ -152,10 +154,10 @@ async def test_what_was_begun_for_the_log_is_finished_before_it_is_withdrawn(sin
     assert [kind for kind, _ in sink.story] == ["check", "record", "asked", "cancelled"]
 
 
-async def test_a_question_that_cannot_be_told_fails_loudly(
+async def test_a_permission_request_that_the_sink_rejects_raises(
     sink: MemorySink, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The desk makes a denial of it."""
+    """The hook server turns the error into a denial."""
 
     async def broken(ask: PermissionRequest) -> None:
         raise OSError("the disk is full")

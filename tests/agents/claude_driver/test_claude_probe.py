@@ -1,4 +1,4 @@
-"""Which CLI is installed and what it can be driven by."""
+"""Detecting the installed CLI and the ways to drive it."""
 
 import os
 import re
@@ -25,13 +25,13 @@ def program(folder: Path, body: str, name: str = "claude") -> Path:
 
 
 @pytest.mark.rules("S004-003")
-def test_whether_it_dials_in_is_told_by_the_version() -> None:
+def test_whether_the_cli_dials_in_depends_on_the_version() -> None:
     assert ways((2, 1, 37))["dial-in"] == ways((2, 1, 120))["dial-in"] == "yes"
     assert ways((2, 1, 121))["dial-in"] == ways((2, 1, 325))["dial-in"] == "no: this version refuses local hosts"
     assert ways((2, 1, 325))["stdio"] == "yes"
 
 
-def test_the_configured_one_is_taken_before_the_one_in_path(tmp_path: Path) -> None:
+def test_the_configured_executable_takes_precedence_over_path(tmp_path: Path) -> None:
     in_path, other = program(tmp_path / "bin", ""), program(tmp_path / "own", "", "my-claude")
     assert find_executable("", str(tmp_path / "bin")) == str(in_path)
     assert find_executable(str(other), str(tmp_path / "bin")) == str(other)
@@ -41,14 +41,14 @@ def test_the_configured_one_is_taken_before_the_one_in_path(tmp_path: Path) -> N
         find_executable(str(tmp_path / "nothing"), str(tmp_path / "bin"))
 
 
-async def test_info_tells_path_version_and_ways(tmp_path: Path) -> None:
+async def test_info_contains_path_version_and_ways(tmp_path: Path) -> None:
     path = program(tmp_path, 'test "$1" = --version && test -z "$SECRET" && echo "2.1.325 (Claude Code)"')
     host = {"PATH": f"{tmp_path}:{os.defpath}", "SECRET": "x"}
     info = await ClaudeKind(ClaudeSettings(host=host), SystemClock()).info()
     assert info == AgentInfo(name="claude", path=str(path), version="2.1.325", ways=ways((2, 1, 325)))
 
 
-async def test_info_of_nothing_says_what_to_do(tmp_path: Path) -> None:
+async def test_info_without_a_cli_says_what_to_do(tmp_path: Path) -> None:
     info = await ClaudeKind(ClaudeSettings(host={"PATH": str(tmp_path)}), SystemClock()).info()
     assert info.path == ""
     assert "Install it" in info.problem
@@ -63,13 +63,13 @@ async def test_info_of_nothing_says_what_to_do(tmp_path: Path) -> None:
         ("head -c 1000000 /dev/zero", "should tell a version"),
     ],
 )
-async def test_a_program_that_is_no_cli_is_refused_with_its_own_words(body: str, words: str, tmp_path: Path) -> None:
+async def test_a_program_that_is_not_the_cli_is_rejected_with_its_output(body: str, words: str, tmp_path: Path) -> None:
     path = program(tmp_path, body)
     with pytest.raises(AgentMissing, match=words):
         await VersionProbe(SystemClock()).ask([str(path)], {"PATH": os.defpath})
 
 
-async def test_a_version_that_is_too_old_is_refused_by_name_with_what_to_do(tmp_path: Path) -> None:
+async def test_a_version_that_is_too_old_is_rejected_with_advice(tmp_path: Path) -> None:
     words = r"2\.1\.36 is older than the oldest version that Fairlead supports \(2\.1\.37\)\. Update it: .* update"
     path = program(tmp_path, "echo '2.1.36 (Claude Code)'")
     with pytest.raises(AgentMissing, match=words):
@@ -84,7 +84,7 @@ async def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest
         await VersionProbe(SystemClock()).ask([str(program(tmp_path, "exec sleep 300"))], {"PATH": os.defpath})
 
 
-async def test_it_is_asked_once_until_the_file_changes(tmp_path: Path) -> None:
+async def test_the_version_is_probed_once_until_the_file_changes(tmp_path: Path) -> None:
     count = tmp_path / "count"
     path = program(tmp_path, f"echo x >> {count}; echo 2.1.37")
     prober = VersionProbe(SystemClock())

@@ -1,4 +1,4 @@
-"""What the CLI asks of us: the policy's word, a person's permission, MCP messages; answered once, or refused."""
+"""Requests from the CLI: policy verdicts, permissions from a person, MCP messages; each answered once, or rejected."""
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ from patience import settled
 
 
 @pytest.mark.parametrize("behavior", list(Behavior))
-async def test_the_policy_s_word_goes_back_to_the_hook(behavior: Behavior) -> None:
+async def test_the_verdict_of_the_policy_goes_back_to_the_hook(behavior: Behavior) -> None:
     rig = await DriverHarness().start()
     rig.sink.verdict = Verdict(behavior, "because")
     rig.link.says(hook("h1", "Write", {"file_path": "/w/a"}))
@@ -33,7 +33,7 @@ async def test_the_policy_s_word_goes_back_to_the_hook(behavior: Behavior) -> No
 
 
 async def test_a_policy_that_fails_denies(caplog: pytest.LogCaptureFixture) -> None:
-    """An error answer would let the CLI go on by the project's own rules (measured on 2.1.37 and 2.1.120)."""
+    """After an error answer the CLI would decide by the project's own rules (measured on 2.1.37 and 2.1.120)."""
     rig = await DriverHarness().start()
     rig.sink.verdict = RuntimeError("broken")
     rig.link.says(hook("h1"))
@@ -53,7 +53,7 @@ async def test_a_hook_whose_input_is_not_understood_is_denied() -> None:
 
 
 @pytest.mark.rules("S004-194")
-async def test_an_unknown_hook_gets_an_error_not_silence() -> None:
+async def test_an_unknown_hook_gets_an_error_answer() -> None:
     rig = await DriverHarness().start()
     rig.link.says(hook("h1", callback_id="somebody-else"))
     answer = await rig.answer_to("h1")
@@ -89,7 +89,7 @@ async def test_an_allow_always_carries_the_input_and_the_call() -> None:
     await rig.end()
 
 
-async def test_a_changed_input_replaces_the_whole() -> None:
+async def test_a_changed_input_replaces_the_whole_input() -> None:
     rig = await DriverHarness().start()
     rig.link.says(can_use("r1", "Bash", {"command": "rm x", "description": "d"}))
     await rig.sink.until(lambda: rig.sink.all("asked"))
@@ -98,7 +98,7 @@ async def test_a_changed_input_replaces_the_whole() -> None:
     await rig.end()
 
 
-async def test_a_deny_carries_its_words_and_may_end_the_run() -> None:
+async def test_a_deny_carries_its_message_and_may_end_the_run() -> None:
     rig = await DriverHarness().start()
     rig.link.says(can_use("r1"), can_use("r2"))
     await rig.sink.until(lambda: len(rig.sink.all("asked")) == 2)
@@ -112,7 +112,7 @@ async def test_a_deny_carries_its_words_and_may_end_the_run() -> None:
 
 
 @pytest.mark.rules("S004-234")
-async def test_a_permission_is_never_decided_by_time() -> None:
+async def test_a_permission_is_never_decided_by_a_timeout() -> None:
     rig = await DriverHarness().start()
     rig.link.says(can_use("r1"))
     await rig.sink.until(lambda: rig.sink.all("asked"))
@@ -136,7 +136,7 @@ async def test_an_answer_goes_out_once() -> None:
 
 
 @pytest.mark.rules("S004-235")
-async def test_what_the_cli_withdraws_is_told_and_takes_no_answer() -> None:
+async def test_a_withdrawn_request_is_reported_and_takes_no_answer() -> None:
     rig = await DriverHarness().start()
     cancel = {"type": "control_cancel_request", "request_id": "r1"}
     rig.link.says(can_use("r1"), cancel, {"type": "control_cancel_request", "request_id": "unknown"})
@@ -151,8 +151,8 @@ async def test_what_the_cli_withdraws_is_told_and_takes_no_answer() -> None:
 # --- versions whose hook cannot ask -----------------------------------------------------------------------
 
 
-async def test_an_old_cli_is_told_to_ask_where_a_rule_of_ours_makes_it() -> None:
-    """2.1.37 takes a hook's `ask` as no word at all; the ask rules that it was launched with then hold."""
+async def test_an_old_cli_gets_ask_where_our_ask_rule_applies() -> None:
+    """2.1.37 ignores a hook's `ask`; the ask rules that it was launched with then apply."""
     rig = await DriverHarness(OLD).start()
     rig.link.says(hook("h1", "Bash"), hook("h2", "AskUserQuestion"), hook("h3", "ExitPlanMode"))
     for request in ("h1", "h2", "h3"):
@@ -162,14 +162,14 @@ async def test_an_old_cli_is_told_to_ask_where_a_rule_of_ours_makes_it() -> None
     await rig.end()
 
 
-async def test_an_old_cli_s_hook_is_held_for_a_tool_that_no_rule_covers() -> None:
-    """Its own allow rules and modes would decide about a tool of an MCP server."""
+async def test_the_hook_of_an_old_cli_is_held_for_a_tool_without_a_rule() -> None:
+    """Otherwise its own allow rules and modes would decide about a tool of an MCP server."""
     rig = await DriverHarness(OLD).start()
     rig.link.says(hook("h1", MCP_TOOL, {"a": 1}))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     assert rig.link.answers_of("h1") == []
     assert rig.sink.all("asked") == [PermissionRequest(RequestId("h1"), CallId("call-h1"), MCP_TOOL, {"a": 1})]
-    # The log shows it as any other request, and before it is put to anybody.
+    # The log shows it like any other request, before the request is emitted.
     shown = msgspec.json.decode(rig.sink.raws[-1])
     assert shown["request"]["subtype"] == "can_use_tool"
     assert shown["request"]["tool_use_id"] == "call-h1"
@@ -185,8 +185,8 @@ async def test_an_old_cli_s_hook_is_held_for_a_tool_that_no_rule_covers() -> Non
 
 
 @pytest.mark.parametrize("changed", [None, {"a": 2}])
-async def test_what_a_person_allowed_in_a_held_hook_is_not_asked_a_second_time(changed: dict[str, int] | None) -> None:
-    """Measured on 2.1.77 to 2.1.119: their ask rules for our MCP servers stand above the hook's allow."""
+async def test_a_call_allowed_in_a_held_hook_is_not_asked_again(changed: dict[str, int] | None) -> None:
+    """Measured on 2.1.77 to 2.1.119: their ask rules for our MCP servers override the hook's allow."""
     rig = await DriverHarness((2, 1, 119)).start()
     rig.link.says(hook("h1", MCP_TOOL, {"a": 1}), hook("h2", MCP_TOOL, {"a": 1}))
     await rig.sink.until(lambda: len(rig.sink.all("asked")) == 2)
@@ -194,7 +194,7 @@ async def test_what_a_person_allowed_in_a_held_hook_is_not_asked_a_second_time(c
     await rig.agent.answer(RequestId("h2"), Decision("deny", "no"))
     rig.link.says(can_use("r1", tool=MCP_TOOL, tool_input=changed or {"a": 1}, call="call-h1"))
     assert (await rig.answer_to("r1"))["response"]["behavior"] == "allow"
-    # What was denied, and another input than the one that was allowed, are questions like any other.
+    # A denied call, and an allowed call with another input, are emitted like any other request.
     rig.link.says(can_use("r2", tool=MCP_TOOL, tool_input={"a": 1}, call="call-h2"))
     rig.link.says(can_use("r3", tool=MCP_TOOL, tool_input={"a": 3}, call="call-h1"))
     await rig.sink.until(lambda: len(rig.sink.all("asked")) == 4)
@@ -227,7 +227,7 @@ async def test_a_held_hook_that_the_cli_withdraws_is_a_cancelled_request() -> No
     await rig.end()
 
 
-async def test_without_a_rule_of_ours_an_old_cli_s_own_rules_may_still_deny() -> None:
+async def test_without_our_rule_the_rules_of_an_old_cli_may_still_deny() -> None:
     """Measured: in 2.1.37 a hook's allow outranks the user's own deny rules."""
     rig = await DriverHarness(OLD).start()
     rig.sink.verdict = Verdict(Behavior.ALLOW, "reads are fine", by="default")
@@ -240,10 +240,10 @@ async def test_without_a_rule_of_ours_an_old_cli_s_own_rules_may_still_deny() ->
 
 
 @pytest.mark.parametrize(("version", "by"), [((2, 1, 120), "rule"), (OLD, "mode")])
-async def test_a_cli_that_asks_again_what_the_hook_allowed_is_answered_without_anybody(
+async def test_a_repeated_request_for_an_allowed_call_is_answered_automatically(
     version: tuple[int, int, int], by: VerdictBy
 ) -> None:
-    """2.1.120 with its ask rules asks in spite of the hook's allow; 2.1.37 where the hook said nothing."""
+    """2.1.120 with its ask rules asks in spite of the hook's allow; 2.1.37 asks where the hook's answer was empty."""
     rig = await DriverHarness(version).start()
     rig.sink.verdict = Verdict(Behavior.ALLOW, "fine", by=by)
     rig.link.says(hook("x"), hook("y"))
@@ -263,7 +263,7 @@ async def test_a_cli_that_asks_again_what_the_hook_allowed_is_answered_without_a
     await rig.end()
 
 
-async def test_what_the_hook_allowed_is_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_memory_of_allowed_calls_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_requests, "MOST_OPEN", 2)
     rig = await DriverHarness((2, 1, 120)).start()
     rig.sink.verdict = Verdict(Behavior.ALLOW, "fine", by="rule")
@@ -276,7 +276,7 @@ async def test_what_the_hook_allowed_is_not_remembered_without_end(monkeypatch: 
     await rig.end()
 
 
-# --- MCP and what we do not know ----------------------------------------------------------------------------
+# --- MCP and unknown requests -------------------------------------------------------------------------------
 
 
 async def test_an_mcp_message_is_answered_by_our_server() -> None:
@@ -295,10 +295,10 @@ async def test_an_mcp_server_that_fails_answers_in_its_own_protocol(failure: Exc
     rig = await DriverHarness().start()
     rig.sink.mcp_answer = failure
     rig.link.says(asks("m1", subtype="mcp_message", server_name="ours", message={"id": 3, "method": "x"}))
-    told = (await rig.answer_to("m1"))["response"]["mcp_response"]
-    assert told["id"] == 3
-    assert told["error"]["code"] == -32603
-    assert "secret" not in told["error"]["message"]
+    answer = (await rig.answer_to("m1"))["response"]["mcp_response"]
+    assert answer["id"] == 3
+    assert answer["error"]["code"] == -32603
+    assert "secret" not in answer["error"]["message"]
     await rig.end()
 
 
@@ -310,7 +310,7 @@ async def test_an_mcp_notification_is_acknowledged() -> None:
 
 
 @pytest.mark.rules("S004-206")
-async def test_a_request_that_nobody_knows_is_refused_and_kept() -> None:
+async def test_an_unknown_request_is_rejected_and_stored() -> None:
     rig = await DriverHarness().start()
     rig.link.says(asks("u1", subtype="made_up", more=1), asks("u2", subtype="can_use_tool", input="no object"))
     unknown, malformed = await rig.answer_to("u1"), await rig.answer_to("u2")
@@ -321,7 +321,7 @@ async def test_a_request_that_nobody_knows_is_refused_and_kept() -> None:
     await rig.end()
 
 
-async def test_an_agent_that_asks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_with_too_many_open_requests_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_requests, "MOST_OPEN", 3)
     rig = await DriverHarness().start()
     rig.link.says(*[can_use(f"r{n}") for n in range(4)], hook("h1"))

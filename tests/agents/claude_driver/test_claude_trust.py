@@ -1,4 +1,4 @@
-"""What a folder would run is shown before it is trusted, and a changed file asks again."""
+"""The programs and settings of a folder are shown before it is trusted, and a changed file needs a new decision."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def test_an_empty_folder_has_nothing_to_show(project: Path) -> None:
     assert not (report.files or report.hooks or report.mcp_servers or report.environment or report.other)
 
 
-def test_a_hostile_project_is_laid_open(project: Path) -> None:
+def test_everything_in_a_hostile_project_is_shown(project: Path) -> None:
     write(
         project / ".claude/settings.json",
         {
@@ -114,7 +114,7 @@ def test_the_same_content_under_another_name_is_another_digest(project: Path) ->
     assert describe(str(project), home(project)).digest != first.digest
 
 
-def test_what_does_not_count_changes_nothing(project: Path) -> None:
+def test_irrelevant_files_do_not_change_the_digest(project: Path) -> None:
     before = describe(str(project), home(project))
     write(project / "src/main.py", "print()")
     write(project / ".claude/worktrees/copy/CLAUDE.md", "x")
@@ -144,7 +144,7 @@ def test_damaged_files_are_named_and_counted(content: str, project: Path) -> Non
     assert report.hooks == report.mcp_servers == ()
 
 
-def test_odd_shapes_are_shown_as_they_are(project: Path) -> None:
+def test_malformed_settings_are_shown_as_they_are(project: Path) -> None:
     write(
         project / ".claude/settings.json",
         {"hooks": {"Stop": "run me", "Start": [{"hooks": "me too"}]}, "env": 1, "permissions": {"allow": "Bash"}},
@@ -171,7 +171,7 @@ def test_a_settings_file_behind_a_link_counts(project: Path, tmp_path: Path) -> 
     assert describe(str(project), home(project)).environment == ("A=1",)
 
 
-def test_large_and_many_files_are_bounded_in_what_is_shown_not_in_what_counts(
+def test_the_display_of_large_and_many_files_is_bounded_but_the_digest_covers_all(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trust, "MOST_BYTES", 10)
@@ -201,7 +201,7 @@ def test_a_folder_behind_a_link_counts_once(project: Path) -> None:
     assert describe(str(project), home(project)).digest != before.digest
 
 
-def test_a_file_that_may_not_be_read_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(project / ".mcp.json", "{}")
 
     def refuse(self: Path, *args: Any) -> None:

@@ -23,13 +23,13 @@ VERSION = "2.1.120"
 
 @pytest.fixture
 def options() -> Line:
-    """Settings of the gateway; a test's own by parametrizing this."""
+    """Settings of the gateway; a test sets its own by parametrizing this fixture."""
     return {}
 
 
 @pytest.fixture
 async def desk(tmp_path: Path, options: Line) -> AsyncIterator[GatewayHarness]:
-    """The program that the gateway finds tells a version and does nothing else: here the test is the CLI."""
+    """Run a gateway whose CLI program only prints a version: the test plays the CLI."""
     program = tmp_path / "claude"
     program.write_text(f"#!/bin/sh\necho '{VERSION} (Claude Code)'\n")
     program.chmod(0o755)
@@ -41,13 +41,13 @@ async def desk(tmp_path: Path, options: Line) -> AsyncIterator[GatewayHarness]:
 
 
 class Cli:
-    """The CLI's side: it comes with its token, answers `initialize`, says numbered messages."""
+    """The CLI's side: connect with its token, answer `initialize`, send numbered messages."""
 
     def __init__(self, url: str, token: str, context: ssl.SSLContext | None = None) -> None:
         self.url = url
         self.token = token
         self.got: list[Line] = []
-        self.said: list[Line] = []
+        self.sent: list[Line] = []
         self._context = context
         self._socket: ClientConnection | None = None
 
@@ -57,8 +57,10 @@ class Cli:
         return self._socket
 
     async def come(self, last: str = "", **headers: str) -> "Cli":
-        told = {"Authorization": f"Bearer {self.token}"} | ({"X-Last-Request-Id": last} if last else {}) | headers
-        self._socket = await connect(self.url, additional_headers=told, ssl=self._context)
+        request_headers = (
+            {"Authorization": f"Bearer {self.token}"} | ({"X-Last-Request-Id": last} if last else {}) | headers
+        )
+        self._socket = await connect(self.url, additional_headers=request_headers, ssl=self._context)
         return self
 
     async def drop(self) -> None:
@@ -67,14 +69,14 @@ class Cli:
             await self.socket.wait_closed()
 
     async def hear(self) -> Line:
-        """The next line of the gateway. Frames end with exactly one newline."""
+        """Return the next line of the gateway. Frames end with exactly one newline."""
         frame = str(await self.socket.recv())
         assert frame.endswith("\n") and frame.count("\n") == 1
         self.got.append(json.loads(frame))
         return self.got[-1]
 
     async def say(self, *messages: Line) -> None:
-        self.said.extend(messages)
+        self.sent.extend(messages)
         await self.socket.send("".join(json.dumps(message) + "\n" for message in messages))
 
     async def start(self) -> None:
@@ -85,14 +87,14 @@ class Cli:
         )
 
     async def replay(self) -> None:
-        """As 2.1.120 does at every return: all that has an id, again."""
-        await self.socket.send("".join(json.dumps(m) + "\n" for m in self.said if m.get("uuid")))
+        """Send all messages with an id again, as 2.1.120 does at every reconnect."""
+        await self.socket.send("".join(json.dumps(m) + "\n" for m in self.sent if m.get("uuid")))
 
 
 async def invited(desk: GatewayHarness, context: ssl.SSLContext | None = None) -> Cli:
     await desk.open()
-    told: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
-    return Cli(told["url"], told["token"], context)
+    invitation: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
+    return Cli(invitation["url"], invitation["token"], context)
 
 
 def message(name: str, session: str, words: str = "") -> Line:
@@ -101,8 +103,8 @@ def message(name: str, session: str, words: str = "") -> Line:
 
 
 def init(session: str) -> Line:
-    told = {"model": "opus", "permissionMode": "default", "cwd": "/", "tools": [], "claude_code_version": VERSION}
-    return {"type": "system", "subtype": "init", "uuid": "u-init", "session_id": session, **told}
+    fields = {"model": "opus", "permissionMode": "default", "cwd": "/", "tools": [], "claude_code_version": VERSION}
+    return {"type": "system", "subtype": "init", "uuid": "u-init", "session_id": session, **fields}
 
 
 def result(session: str) -> Line:
@@ -111,8 +113,8 @@ def result(session: str) -> Line:
 
 
 def turn(desk: GatewayHarness, count: int) -> list[Line]:
-    told = [message(f"u-{number}", desk.session) for number in range(count)]
-    return [init(desk.session), *told, result(desk.session)]
+    messages = [message(f"u-{number}", desk.session) for number in range(count)]
+    return [init(desk.session), *messages, result(desk.session)]
 
 
 async def prompted(desk: GatewayHarness, cli: Cli) -> str:
@@ -124,13 +126,13 @@ async def prompted(desk: GatewayHarness, cli: Cli) -> str:
 
 @pytest.mark.rules("S004-278", "S004-279")
 @pytest.mark.parametrize("cut", range(7))
-async def test_cut_after_each_message_everything_is_there_once(desk: GatewayHarness, cut: int) -> None:
+async def test_a_cut_after_any_message_loses_and_repeats_nothing(desk: GatewayHarness, cut: int) -> None:
     cli = await (await invited(desk)).come()
     name = await prompted(desk, cli)
     story = turn(desk, 4)
     await cli.say(*story[:cut])
     await cli.drop()
-    cli.said = list(story)
+    cli.sent = list(story)
     await cli.come(story[-1]["uuid"])
     await cli.replay()
     assert (await desk.until("turn.ended"))["status"] == "completed"
@@ -141,7 +143,7 @@ async def test_cut_after_each_message_everything_is_there_once(desk: GatewayHarn
 
 
 @pytest.mark.rules("S004-278", "S004-306")
-async def test_a_prompt_that_came_before_the_drop_is_not_said_again_and_one_that_did_not_is(
+async def test_only_a_prompt_that_was_lost_in_the_drop_is_sent_again(
     desk: GatewayHarness,
 ) -> None:
     cli = await (await invited(desk)).come()
@@ -151,12 +153,12 @@ async def test_a_prompt_that_came_before_the_drop_is_not_said_again_and_one_that
     await cli.drop()
     second = await desk.send("two")
     await cli.come("u-result")
-    # The first was followed by a ping, whose answer came before all that the CLI said since.
+    # The first prompt was followed by a ping, and its answer came before the CLI's later messages.
     assert (await cli.hear())["uuid"] == second
 
 
 @pytest.mark.rules("S004-290")
-async def test_a_post_that_is_repeated_changes_nothing_twice(desk: GatewayHarness) -> None:
+async def test_a_repeated_post_takes_effect_once(desk: GatewayHarness) -> None:
     cli = await (await invited(desk)).come()
     await prompted(desk, cli)
     url = f"{desk.gateway.url}/v1/cli/session/{desk.session}/events"
@@ -176,7 +178,7 @@ async def test_a_post_that_is_repeated_changes_nothing_twice(desk: GatewayHarnes
 
 @pytest.mark.rules("S004-005")
 @pytest.mark.parametrize("options", [{"tls_cert": str(TLS / "cert.pem"), "tls_key": str(TLS / "key.pem")}])
-async def test_it_dials_in_over_tls(tmp_path: Path, options: Line) -> None:
+async def test_the_cli_dials_in_over_tls(tmp_path: Path, options: Line) -> None:
     program = tmp_path / "claude"
     program.write_text(f"#!/bin/sh\necho '{VERSION} (Claude Code)'\n")
     program.chmod(0o755)
@@ -187,15 +189,15 @@ async def test_it_dials_in_over_tls(tmp_path: Path, options: Line) -> None:
         headers = {"Authorization": f"Bearer {gateway.token}"}
         async with httpx.AsyncClient(base_url=gateway.url, headers=headers, verify=trusting) as http:
             session = (await http.post("/v1/sessions", json={"cwd": str(tmp_path)})).json()["session"]
-            told = (await http.post(f"/v1/sessions/{session}/dial-in")).json()
-            assert told["url"].startswith("wss://127.0.0.1:")
-            cli = await Cli(told["url"], told["token"], trusting).come()
+            invitation = (await http.post(f"/v1/sessions/{session}/dial-in")).json()
+            assert invitation["url"].startswith("wss://127.0.0.1:")
+            cli = await Cli(invitation["url"], invitation["token"], trusting).come()
             await cli.start()
             await http.post(f"/v1/sessions/{session}/messages", json={"text": "go"})
             assert (await cli.hear())["type"] == "user"
 
 
-async def test_the_token_opens_this_door_and_is_over_with_the_agent(desk: GatewayHarness) -> None:
+async def test_the_token_is_valid_only_for_this_door_and_until_the_agent_ends(desk: GatewayHarness) -> None:
     cli = await invited(desk)
     for wrong in ("", "Bearer", "Bearer wrong", f"Bearer {desk.gateway.token}"):
         with pytest.raises(InvalidStatus) as refused:
@@ -223,7 +225,7 @@ async def test_a_foreign_origin_is_refused_even_with_the_token(desk: GatewayHarn
     assert refused.value.response.status_code == 403
 
 
-async def test_nonsense_on_the_socket_is_kept_and_harms_nobody(desk: GatewayHarness) -> None:
+async def test_invalid_data_on_the_socket_is_stored_and_harmless(desk: GatewayHarness) -> None:
     cli = await (await invited(desk)).come()
     await prompted(desk, cli)
     await cli.socket.send('\n\nnot json\n{"type":"of tomorrow","uuid":"u-t"}\n')

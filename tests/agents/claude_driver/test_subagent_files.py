@@ -1,4 +1,4 @@
-"""What subagents say that an older CLI does not send: put between the wire's records, once, where it belongs."""
+"""Subagent messages that an older CLI does not send: inserted once between the wire records, at the right place."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ CALL = "toolu_1"
 
 
 class Side:
-    """A CLI that has one subagent: what it writes down, and what it sends."""
+    """A CLI with one subagent: its transcript rows and its wire messages."""
 
     def __init__(self, folder: Path, version: Version = OLD) -> None:
         self.transcript = folder / f"{SESSION}.jsonl"
@@ -52,18 +52,18 @@ class Side:
         return self.write.prompt("look", thread="side", agent="a1")
 
     async def sent(self, message: Row) -> list[str]:
-        """What belongs before a message of the wire, while the clock goes on."""
+        """Return summaries of the records to insert before a wire message; the clock advances meanwhile."""
         raw = json.dumps(message, separators=(",", ":")).encode()
         assert self.files.concerns(raw)
         waiting = asyncio.create_task(self.files.before(raw))
         while not waiting.done():
             await settled()
             await self.clock.advance(0.1)
-        return [told(record) for record in waiting.result()]
+        return [summary_of(record) for record in waiting.result()]
 
 
-def told(record: Record) -> str:
-    """A record in a word, if it has the form in which newer versions send it."""
+def summary_of(record: Record) -> str:
+    """Check that a record has the form that newer versions send, and return it in one word."""
     message = json.loads(record.raw)
     assert record.origin == "agent"
     if message["type"] == "system":
@@ -87,7 +87,7 @@ def finished(text: str) -> Row:
     return result(status="completed", agentId="a1", content=[{"type": "text", "text": text}])
 
 
-async def test_words_stand_before_the_call_that_they_lead_to_and_the_last_before_the_result(tmp_path: Path) -> None:
+async def test_texts_come_before_the_call_that_follows_them_and_the_last_before_the_result(tmp_path: Path) -> None:
     side = Side(tmp_path)
     task, first, call, last = side.asked(), side.says("I look."), side.calls("toolu_2"), side.says("Found.")
     side.writes(task)
@@ -99,7 +99,7 @@ async def test_words_stand_before_the_call_that_they_lead_to_and_the_last_before
     assert await side.sent(finished("Found.")) == [], "once"
 
 
-async def test_a_row_that_is_not_written_yet_is_waited_for(tmp_path: Path) -> None:
+async def test_an_unwritten_row_is_waited_for(tmp_path: Path) -> None:
     side = Side(tmp_path)
     task, last = side.asked(), side.says("Found.")
     waiting = asyncio.create_task(side.sent(on_wire(task)))
@@ -112,7 +112,7 @@ async def test_a_row_that_is_not_written_yet_is_waited_for(tmp_path: Path) -> No
     assert await waiting == ["Found."]
 
 
-async def test_rows_that_are_written_out_of_order_are_told_in_it(tmp_path: Path) -> None:
+async def test_rows_written_out_of_order_are_delivered_in_order(tmp_path: Path) -> None:
     """Measured with 2.1.37 on a busy machine."""
     side = Side(tmp_path)
     task, first, call = side.asked(), side.says("I look."), side.calls("toolu_2")
@@ -121,7 +121,7 @@ async def test_rows_that_are_written_out_of_order_are_told_in_it(tmp_path: Path)
     assert await side.sent(on_wire(call)) == ["I look."]
 
 
-async def test_a_file_that_never_comes_is_waited_for_once(tmp_path: Path) -> None:
+async def test_a_missing_file_is_waited_for_once(tmp_path: Path) -> None:
     side = Side(tmp_path)
     task, call = side.asked(), side.calls("toolu_2")
     assert await side.sent(on_wire(task)) == []
@@ -131,7 +131,7 @@ async def test_a_file_that_never_comes_is_waited_for_once(tmp_path: Path) -> Non
     assert side.clock.monotonic() == waited
 
 
-async def test_what_an_earlier_process_told_is_not_told_again(tmp_path: Path) -> None:
+async def test_rows_of_an_earlier_process_are_not_delivered_again(tmp_path: Path) -> None:
     side = Side(tmp_path)
     side.writes(side.asked(), side.says("Long ago."))
     side.open()
@@ -141,7 +141,7 @@ async def test_what_an_earlier_process_told_is_not_told_again(tmp_path: Path) ->
     assert await side.sent(finished("Now.")) == ["Now."]
 
 
-async def test_a_version_that_sends_the_words_itself_waits_for_no_file(tmp_path: Path) -> None:
+async def test_a_version_that_sends_the_texts_itself_waits_for_no_file(tmp_path: Path) -> None:
     side = Side(tmp_path, MIDDLE)
     task = side.asked()
     side.writes(task, side.says("I look."))
@@ -150,7 +150,7 @@ async def test_a_version_that_sends_the_words_itself_waits_for_no_file(tmp_path:
     assert await side.files.before(json.dumps(finished("I look."), separators=(",", ":")).encode()) == []
 
 
-async def test_one_in_the_background_is_told_as_it_writes_and_its_last_words_before_its_end(tmp_path: Path) -> None:
+async def test_a_background_subagent_is_delivered_as_it_writes_and_its_last_text_before_its_end(tmp_path: Path) -> None:
     side = Side(tmp_path, MIDDLE)
     side.writes(side.asked())
     assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
@@ -158,16 +158,16 @@ async def test_one_in_the_background_is_told_as_it_writes_and_its_last_words_bef
     await settled()
     await side.clock.advance(0.3)
     await side.sink.until(lambda: side.sink.raws)
-    assert [told(record) for record in side.sink.all("record")] == ["I look."]
+    assert [summary_of(record) for record in side.sink.all("record")] == ["I look."]
     side.writes(side.calls("toolu_2"), side.says("Found."))
     end = {"type": "system", "subtype": "task_notification", "task_id": "a1", "tool_use_id": CALL}
     rest = await side.sent(end)
-    heard = [told(record) for record in side.sink.all("record")]
+    heard = [summary_of(record) for record in side.sink.all("record")]
     assert [*heard, *rest] == ["I look.", "Bash", "Found."]
     assert await side.files.close() == []
 
 
-async def test_where_the_end_is_not_sent_either_it_is_read_from_the_sessions_own_file(tmp_path: Path) -> None:
+async def test_an_end_that_is_not_sent_is_read_from_the_session_file(tmp_path: Path) -> None:
     side = Side(tmp_path)
     side.transcript.write_bytes(line(side.write.prompt("begin")))
     side.writes(side.asked(), side.says("Found."))
@@ -177,18 +177,18 @@ async def test_where_the_end_is_not_sent_either_it_is_read_from_the_sessions_own
     while len(side.sink.raws) < 2:
         await side.clock.advance(0.3)
         await settled()
-    assert [told(record) for record in side.sink.all("record")] == ["Found.", "task_notification"]
+    assert [summary_of(record) for record in side.sink.all("record")] == ["Found.", "task_notification"]
     assert await side.files.close() == []
 
 
 def ended_in(transcript: Path) -> None:
-    """What 2.1.37 writes into the session's own file when a background subagent has ended."""
+    """Append the row that 2.1.37 writes to the session's own file when a background subagent has ended."""
     note = "<task-notification><task-id>a1</task-id><status>completed</status></task-notification>"
     with transcript.open("ab") as file:
         file.write(line({"type": "queue-operation", "operation": "enqueue", "content": note, "sessionId": SESSION}))
 
 
-async def test_an_end_that_was_written_before_anybody_looked_is_told(tmp_path: Path) -> None:
+async def test_an_end_written_before_the_first_read_is_delivered(tmp_path: Path) -> None:
     """On a busy machine a short subagent is over before its start has been read from the wire."""
     side = Side(tmp_path)
     side.transcript.write_bytes(line(side.write.prompt("begin")))
@@ -199,11 +199,11 @@ async def test_an_end_that_was_written_before_anybody_looked_is_told(tmp_path: P
         assert side.clock.monotonic() < 60, "its end never comes"
         await side.clock.advance(0.3)
         await settled()
-    assert [told(record) for record in side.sink.all("record")] == ["Found.", "task_notification"]
+    assert [summary_of(record) for record in side.sink.all("record")] == ["Found.", "task_notification"]
     assert await side.files.close() == []
 
 
-async def test_an_end_of_an_earlier_process_is_no_end_of_this_one(tmp_path: Path) -> None:
+async def test_an_end_from_an_earlier_process_is_ignored(tmp_path: Path) -> None:
     side = Side(tmp_path)
     side.transcript.write_bytes(line(side.write.prompt("begin")))
     ended_in(side.transcript)
@@ -213,12 +213,12 @@ async def test_an_end_of_an_earlier_process_is_no_end_of_this_one(tmp_path: Path
     for _ in range(10):
         await side.clock.advance(0.3)
         await settled()
-    assert [told(record) for record in side.sink.all("record")] == ["Again."]
+    assert [summary_of(record) for record in side.sink.all("record")] == ["Again."]
     await side.files.close()
 
 
-async def test_last_words_that_are_written_after_the_end_are_told_before_it(tmp_path: Path) -> None:
-    """Two files, two writers: the session's own may be the faster one."""
+async def test_a_last_text_written_after_the_end_is_delivered_before_it(tmp_path: Path) -> None:
+    """Two files, two writers: the session's own file may be written first."""
     side = Side(tmp_path)
     side.transcript.write_bytes(line(side.write.prompt("begin")))
     task, first, call = side.asked(), side.says("I look."), side.calls("toolu_2")
@@ -235,20 +235,20 @@ async def test_last_words_that_are_written_after_the_end_are_told_before_it(tmp_
         assert side.clock.monotonic() < 60, "its end never comes"
         await side.clock.advance(0.1)
         await settled()
-    heard = [told(record) for record in side.sink.all("record")]
+    heard = [summary_of(record) for record in side.sink.all("record")]
     assert heard == ["I look.", "Bash", "Found.", "task_notification"]
 
 
-async def test_what_is_written_last_is_told_when_the_process_has_ended(tmp_path: Path) -> None:
+async def test_the_last_rows_are_delivered_when_the_process_has_ended(tmp_path: Path) -> None:
     side = Side(tmp_path, MIDDLE)
     assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
     side.writes(side.asked(), side.says("Too late."))
     rest = await side.files.close()
-    assert [told(record) for record in [*side.sink.all("record"), *rest]] == ["Too late."]
+    assert [summary_of(record) for record in [*side.sink.all("record"), *rest]] == ["Too late."]
 
 
 def test_a_background_turn_of_a_version_that_reports_nothing_ends_with_its_subagent() -> None:
-    """2.1.37 begins no turn by itself: without this its session would be at work for good."""
+    """2.1.37 starts no turn by itself: without this its session would stay busy forever."""
     interpreter = ClaudeInterpreter(SESSION)
     call = {"type": "tool_use", "id": CALL, "name": "Task", "input": {"prompt": "look", "run_in_background": True}}
     inputs: list[Row] = [

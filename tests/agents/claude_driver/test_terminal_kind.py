@@ -1,4 +1,4 @@
-"""Claude Code as a kind of agent, in a terminal: how its prompts are made, and what is recorded of it."""
+"""Claude Code in a terminal, as a kind of agent: how its prompts are encoded, and how its process is recorded."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ MESSAGE = MessageId("aaaaaaaa-0000-4000-8000-000000000001")
 
 
 class Forgetful(MemorySink):
-    """The store's side fails."""
+    """A sink whose store fails."""
 
     async def started(self, child: ProcessInfo) -> None:
         raise Conflict(7)
@@ -54,7 +54,7 @@ class House:
         opening = asyncio.create_task(self.kind.launch(self.launch, self.sink, self.sink))
         async with asyncio.timeout(PATIENCE):
             while not self.terminals.opened and not opening.done():
-                await asyncio.sleep(0.01)  # the program is asked for its version
+                await asyncio.sleep(0.01)  # the version of the program is being probed
         if self.terminals.opened:
             self.terminals.opened[-1][2].draw(up=True)
         await passing(self.clock, opening.done)
@@ -73,7 +73,7 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path)
 
 
-async def test_its_prompts_are_typed_while_it_runs_and_only_then(house: House) -> None:
+async def test_prompts_are_typed_only_while_the_terminal_runs(house: House) -> None:
     assert house.kind_of_line() == "user"
     agent = await house.open()
     assert isinstance(agent, ClaudeTerminal)
@@ -82,7 +82,7 @@ async def test_its_prompts_are_typed_while_it_runs_and_only_then(house: House) -
     assert house.kind_of_line() == "user"
 
 
-async def test_nothing_is_put_into_a_running_turn(house: House) -> None:
+async def test_a_prompt_into_a_running_turn_is_rejected(house: House) -> None:
     agent = await house.open()
     assert isinstance(agent, ClaudeTerminal)
     agent.is_busy = True
@@ -91,7 +91,7 @@ async def test_nothing_is_put_into_a_running_turn(house: House) -> None:
     await house.end()
 
 
-async def test_prompts_go_on_in_the_conversation_that_a_person_took_up(house: House) -> None:
+async def test_prompts_follow_a_person_into_another_conversation(house: House) -> None:
     agent = await house.open()
     assert isinstance(agent, ClaudeTerminal)
     agent.moved("another")
@@ -105,9 +105,9 @@ def resuming(house: House, **fields: Any) -> str:
     return conversation
 
 
-async def test_a_conversation_that_was_never_written_down_starts_nothing(house: House) -> None:
+async def test_resuming_a_conversation_without_a_transcript_starts_nothing(house: House) -> None:
     resuming(house)
-    await house.kind.installed()  # in its own time, not in that of the clock
+    await house.kind.installed()  # in real time, not in that of the manual clock
     opening = asyncio.create_task(house.kind.launch(house.launch, house.sink, house.sink))
     await passing(house.clock, opening.done)
     with pytest.raises(AgentNotRunning, match="No conversation found"):
@@ -116,9 +116,7 @@ async def test_a_conversation_that_was_never_written_down_starts_nothing(house: 
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_a_conversation_that_was_written_down_is_gone_on_with(
-    house: House, tmp_path: Path, elsewhere: bool
-) -> None:
+async def test_a_conversation_with_a_transcript_is_resumed(house: House, tmp_path: Path, elsewhere: bool) -> None:
     file = transcript_path(tmp_path / ".claude", str(tmp_path), resuming(house))
     if elsewhere:
         file = file.parent.with_name("-another") / file.name
@@ -129,14 +127,14 @@ async def test_a_conversation_that_was_written_down_is_gone_on_with(
     await house.end()
 
 
-async def test_what_is_no_name_of_a_conversation_is_refused(house: House) -> None:
+async def test_an_invalid_conversation_id_is_rejected(house: House) -> None:
     house.launch = msgspec.structs.replace(house.launch, resume="../the-last-one")
     with pytest.raises(BadId):
         await house.open()
 
 
 @pytest.mark.parametrize(("version", "advised"), [("2.1.325", True), ("2.1.120", False)])
-async def test_one_that_does_not_dial_in_is_told_with_advice_if_its_version_never_does(
+async def test_a_cli_that_does_not_dial_in_is_reported_with_advice_for_its_version(
     house: House, tmp_path: Path, version: str, advised: bool
 ) -> None:
     (tmp_path / "claude").write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
@@ -149,7 +147,7 @@ async def test_one_that_does_not_dial_in_is_told_with_advice_if_its_version_neve
     assert ("set the session's link to stdio" in gone.value.message) == advised
 
 
-async def test_it_is_recorded_as_one_in_a_terminal(house: House) -> None:
+async def test_the_process_is_recorded_as_running_in_a_terminal(house: House) -> None:
     await house.open()
     (child,) = house.sink.all("started")
     assert (child.in_terminal, child.dials_in, child.agent_session) == (True, False, SESSION)
@@ -157,14 +155,14 @@ async def test_it_is_recorded_as_one_in_a_terminal(house: House) -> None:
     await house.end()
 
 
-async def test_one_that_cannot_be_recorded_does_not_run(house: House) -> None:
+async def test_a_process_that_cannot_be_recorded_does_not_run(house: House) -> None:
     house.sink = Forgetful()
     with pytest.raises(Conflict):
         await house.open()
     assert house.terminals.names() == ()
 
 
-async def test_where_there_are_no_terminals_it_says_so(house: House) -> None:
+async def test_without_terminals_the_launch_is_rejected_with_advice(house: House) -> None:
     kind = ClaudeKind(house.settings, house.clock, Tokens())
     with pytest.raises(BadRequest, match="set the session's link to stdio"):
         await kind.launch(house.launch, house.sink, house.sink)

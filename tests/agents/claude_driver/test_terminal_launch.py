@@ -1,4 +1,4 @@
-"""How the interactive CLI is started: no value becomes a flag by itself, what it cannot have is refused."""
+"""Starting the interactive CLI: no value becomes a flag by itself, and unsupported settings are rejected."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def test_a_new_conversation() -> None:
     ]
 
 
-def test_an_untrusted_folder_has_no_say() -> None:
+def test_settings_of_an_untrusted_folder_are_ignored() -> None:
     assert "--setting-sources=user" in words() and "--setting-sources=user" not in words(trusted=True)
 
 
@@ -75,17 +75,17 @@ def test_resume_and_fork() -> None:
         {"model": "--x"},
     ],
 )
-def test_what_it_cannot_have_is_refused(settings: dict[str, Any]) -> None:
+def test_unsupported_settings_are_rejected(settings: dict[str, Any]) -> None:
     with pytest.raises(BadAgentSetting):
         words(settings=Settings(link="terminal", **settings))
 
 
-def test_an_unknown_mode_is_refused() -> None:
+def test_an_unknown_mode_is_rejected() -> None:
     with pytest.raises(BadMode):
         words(settings=Settings(link="terminal", mode="nonsense"))
 
 
-def test_its_environment() -> None:
+def test_the_environment_of_the_terminal() -> None:
     launch = Launch(session=SESSION, cwd="/w", settings=Settings(thinking=2048))
     env = terminal_environment({"TERM": "dumb", "LANG": "de_DE.UTF-8"}, launch, NEW)
     assert env["TERM"] == "xterm-256color" and "LC_ALL" not in env and env["MAX_THINKING_TOKENS"] == "2048"

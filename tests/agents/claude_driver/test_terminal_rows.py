@@ -1,4 +1,4 @@
-"""The transcript of a CLI in a terminal: in the order of the conversation, a fork's own rows alone."""
+"""The transcript of a CLI in a terminal: rows in the order of the conversation, and only the own rows of a fork."""
 
 import asyncio
 import json
@@ -30,16 +30,16 @@ def names(records: list[Record]) -> list[str]:
 
 
 @given(st.integers(1, 12), st.randoms(use_true_random=False))
-def test_whatever_the_order_of_writing_each_comes_after_the_one_it_follows(count: int, chance: random.Random) -> None:
+def test_rows_written_in_any_order_come_after_their_parents(count: int, chance: random.Random) -> None:
     chain = [row(str(number), str(number - 1) if number else None) for number in range(count)]
     written = chain.copy()
     chance.shuffle(written)
     order = RowOrdering()
-    told = [ready for record in written for ready in order.put(record)]
-    assert names(told) == names(chain) and not order.is_waiting
+    delivered = [ready for record in written for ready in order.put(record)]
+    assert names(delivered) == names(chain) and not order.is_waiting
 
 
-def test_what_never_comes_holds_nobody_for_ever() -> None:
+def test_a_missing_parent_does_not_block_rows_forever() -> None:
     order = RowOrdering()
     assert order.put(row("b", "never")) == []
     assert names(order.flush()) == ["b"]
@@ -47,7 +47,7 @@ def test_what_never_comes_holds_nobody_for_ever() -> None:
     assert names(order.put(row("c", "b"))) == ["c"]
 
 
-def test_a_subagents_result_waits_for_its_last_words_and_what_follows_waits_too() -> None:
+def test_a_subagent_result_and_later_rows_wait_for_its_last_text() -> None:
     facts = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "Found."}]}
     words = {"content": [{"type": "text", "text": "Found."}]}
     call = {"content": [{"type": "tool_use", "id": "t", "name": "Read", "input": {}}]}
@@ -56,13 +56,13 @@ def test_a_subagents_result_waits_for_its_last_words_and_what_follows_waits_too(
     assert names(order.put(row("call", None, "assistant", message=call, **side))) == ["call"]
     assert order.put(row("result", None, toolUseResult=facts)) == []
     assert order.put(row("answer", "result", "assistant", message=words)) == []
-    told = order.put(row("words", "call", "assistant", message=words, **side))
-    assert names(told) == ["words", "result", "answer"]
+    delivered = order.put(row("words", "call", "assistant", message=words, **side))
+    assert names(delivered) == ["words", "result", "answer"]
     assert not order.is_waiting
     assert names(order.put(row("result again", None, toolUseResult=facts))) == ["result again"]
 
 
-def test_a_subagent_that_never_wrote_its_last_words_holds_nobody_for_ever() -> None:
+def test_a_missing_last_text_of_a_subagent_does_not_block_rows_forever() -> None:
     facts = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "Found."}]}
     order = SubagentResultBuffer()
     assert order.put(row("result", None, toolUseResult=facts)) == []
@@ -71,7 +71,7 @@ def test_a_subagent_that_never_wrote_its_last_words_holds_nobody_for_ever() -> N
         assert names(order.put(row("other", None, toolUseResult=other))) == ["other"]
 
 
-def test_what_is_no_conversation_waits_for_nothing() -> None:
+def test_rows_outside_the_conversation_do_not_wait() -> None:
     order = RowOrdering([row("known", None)])
     free = [
         row("a", "never", "progress"),
@@ -85,11 +85,11 @@ def test_what_is_no_conversation_waits_for_nothing() -> None:
 class Reading:
     def __init__(self, path: Path, *, ordered: bool = True) -> None:
         self.clock = ManualClock()
-        self.told: list[Record] = []
+        self.delivered: list[Record] = []
         self.rows = TranscriptTail(SESSION, path, self.clock, self._give, ordered=ordered)
 
     async def _give(self, batch: list[Record]) -> None:
-        self.told.extend(batch)
+        self.delivered.extend(batch)
 
 
 @pytest.fixture
@@ -102,46 +102,46 @@ def write(path: Path, *records: Record) -> None:
         file.write(b"".join(record.raw + b"\n" for record in records))
 
 
-async def test_an_answer_before_its_prompt_is_told_after_it(path: Path) -> None:
+async def test_an_answer_written_before_its_prompt_is_delivered_after_it(path: Path) -> None:
     reading = Reading(path, ordered=False)
     assert not await reading.rows.look(), "there is no file yet"
     write(path, row("answer", "prompt", "assistant"))
     await reading.rows.look()
-    assert reading.told == []
+    assert reading.delivered == []
     write(path, row("prompt", None))
     await reading.rows.look()
-    assert names(reading.told) == ["prompt", "answer"]
+    assert names(reading.delivered) == ["prompt", "answer"]
 
 
-async def test_it_waits_for_a_while_only(path: Path) -> None:
+async def test_a_row_waits_for_its_parent_only_for_a_while(path: Path) -> None:
     reading = Reading(path, ordered=False)
     write(path, row("answer", "never", "assistant"))
     await reading.rows.look()
     await reading.clock.advance(5)
     await reading.rows.look()
-    assert names(reading.told) == ["answer"]
+    assert names(reading.delivered) == ["answer"]
 
 
-async def test_at_the_end_nothing_is_kept_back(path: Path) -> None:
+async def test_finish_delivers_all_waiting_rows(path: Path) -> None:
     reading = Reading(path, ordered=False)
     write(path, row("answer", "never", "assistant"))
     with path.open("ab") as file:
-        file.write(row("torn", None).raw)  # whole, but for its newline
+        file.write(row("torn", None).raw)  # complete except for its newline
     await reading.rows.finish()
-    assert sorted(names(reading.told)) == ["answer", "torn"]
+    assert sorted(names(reading.delivered)) == ["answer", "torn"]
 
 
-async def test_what_was_there_is_known(path: Path) -> None:
+async def test_existing_rows_are_skipped(path: Path) -> None:
     write(path, row("a", None), row("b", "a"))
     reading = Reading(path, ordered=False)
     reading.rows.skip_existing()
     write(path, row("c", "b"))
     await reading.rows.look()
-    assert names(reading.told) == ["c"], "and what follows it need not wait"
+    assert names(reading.delivered) == ["c"], "and what follows it need not wait"
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-async def test_of_a_fork_only_its_own_rows(path: Path, tmp_path: Path, ordered: bool) -> None:
+async def test_fork_delivers_only_its_own_rows(path: Path, tmp_path: Path, ordered: bool) -> None:
     parent = tmp_path / "parent.jsonl"
     write(parent, row("a", None), row("b", "a"))
     reading = Reading(path, ordered=ordered)
@@ -149,30 +149,30 @@ async def test_of_a_fork_only_its_own_rows(path: Path, tmp_path: Path, ordered: 
     snapshot = Record(b'{"type":"mode","mode":"x"}', "transcript")
     write(path, snapshot, row("a", None), row("b", "a"), row("c", "b"), row("d", "c"))
     await reading.rows.look()
-    assert names(reading.told) == ["c", "d"]
+    assert names(reading.delivered) == ["c", "d"]
 
 
-async def test_a_fork_that_writes_its_answer_before_the_copies_repeats_none_of_them(path: Path, tmp_path: Path) -> None:
-    """So do 2.1.140 to 2.1.200."""
+async def test_a_fork_that_writes_its_answer_before_the_copies_skips_all_copies(path: Path, tmp_path: Path) -> None:
+    """2.1.140 to 2.1.200 do so."""
     parent = tmp_path / "parent.jsonl"
     write(parent, row("a", None), row("b", "a"))
     reading = Reading(path, ordered=False)
     reading.rows.skip_copies(parent)
     write(path, row("d", "c", "assistant"), row("a", None), row("b", "a"), row("c", "b"))
     await reading.rows.look()
-    assert names(reading.told) == ["c", "d"]
+    assert names(reading.delivered) == ["c", "d"]
 
 
-async def test_it_is_followed_into_another_file(path: Path, tmp_path: Path) -> None:
+async def test_the_tail_follows_into_another_file(path: Path, tmp_path: Path) -> None:
     reading = Reading(path)
     following = asyncio.create_task(reading.rows.follow())
     tui = FakeTui(path)
     tui.row("user", "one")
-    await passing(reading.clock, lambda: len(reading.told) == 1)
+    await passing(reading.clock, lambda: len(reading.delivered) == 1)
     other = tmp_path / "other.jsonl"
     reading.rows.move(other)
     tui.transcript = other
     tui.row("user", "two")
-    await passing(reading.clock, lambda: len(reading.told) == 2)
+    await passing(reading.clock, lambda: len(reading.delivered) == 2)
     following.cancel()
     await asyncio.wait({following})

@@ -1,4 +1,4 @@
-"""Which session files there are: bad entries are problems of their own, and ends of files are all that is read."""
+"""Listing session files: each bad entry is reported as a problem, and only the ends of files are read."""
 
 import os
 from pathlib import Path
@@ -30,7 +30,7 @@ async def scanned(
     return [item async for portion in source(home).scan(known or {}) for item in portion]
 
 
-def test_the_homes_are_those_of_the_agents_and_of_the_environment() -> None:
+def test_homes_come_from_the_agents_and_the_environment() -> None:
     assert default_homes({"HOME": "/h"}, "") == [Path("/h/.claude")]
     assert default_homes({"HOME": "/h", "CLAUDE_CONFIG_DIR": "/c"}, "/agents") == [Path("/agents/.claude"), Path("/c")]
 
@@ -43,7 +43,7 @@ async def test_only_files_named_by_a_session_are_sessions(home: Home) -> None:
     assert [item.session for item in await scanned(home) if isinstance(item, FoundTranscript)] == [SESSION]
 
 
-async def test_what_is_known_is_not_opened_and_what_is_gone_is_told(home: Home) -> None:
+async def test_known_files_are_not_opened_and_missing_files_are_reported(home: Home) -> None:
     path = home.write(conversation())
     (found,) = await scanned(home)
     assert isinstance(found, FoundTranscript)
@@ -54,7 +54,7 @@ async def test_what_is_known_is_not_opened_and_what_is_gone_is_told(home: Home) 
     assert len(await scanned(home, {SESSION: found.mark})) == 1
 
 
-async def test_bad_entries_are_reported_and_the_rest_goes_on(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bad_entries_are_reported_and_the_rest_is_scanned(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.write(conversation())
     loop = home.project / f"{OTHER}.jsonl"
     loop.symlink_to(loop)

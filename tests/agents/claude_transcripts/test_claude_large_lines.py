@@ -1,4 +1,4 @@
-"""Lines that are too large, or damaged beyond reason: the loop goes on, the rest is read, nothing is thrown away."""
+"""Lines that are too large or badly damaged: the event loop keeps running, the rest is read, and nothing is lost."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def home(tmp_path: Path) -> Home:
 
 
 async def read_around(home: Home, middle: bytes, spill: Path) -> list[Record]:
-    """A file with something between two good rows; what was read of it."""
+    """Read a file with `middle` between two good rows; return the records between them."""
     write = Writer()
     path = home.write(line(write.prompt("before")) + middle + b"\n" + line(write.prompt("after")))
     reader = SessionReader(ID, path, spill=lambda: SpillFiles(spill, SESSION))
@@ -45,7 +45,7 @@ async def read_around(home: Home, middle: bytes, spill: Path) -> list[Record]:
 
 
 def kept_in(found: list[Record], spill: Path) -> bytes:
-    """All that was kept, be it in the log or beside it."""
+    """Return all stored bytes, whether in the log or in spill files."""
     kept = b""
     for record in found:
         row = json.loads(record.raw) if record.raw.startswith(b'{"type":"fairlead_oversize"') else {}
@@ -53,7 +53,7 @@ def kept_in(found: list[Record], spill: Path) -> bytes:
     return kept
 
 
-async def test_the_loop_goes_on_while_a_large_line_is_read(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_event_loop_runs_while_a_large_line_is_read(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     went_on = threading.Event()
     read_line = repair.read_line
 
@@ -73,10 +73,10 @@ async def test_the_loop_goes_on_while_a_large_line_is_read(home: Home, monkeypat
     assert len(rows.records) == 1
 
 
-async def test_a_large_line_that_comes_in_small_pieces_is_read_beside_the_loop(
+async def test_a_large_line_that_arrives_in_small_pieces_is_read_outside_the_event_loop(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each piece is small; the line that the last one completes is not."""
+    """Each piece is small, but the line that the last piece completes is large."""
     threads: set[int] = set()
     read_line = repair.read_line
 
@@ -96,7 +96,7 @@ async def test_a_large_line_that_comes_in_small_pieces_is_read_beside_the_loop(
 
 
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
-async def test_a_hostile_line_is_kept_whole_and_the_rest_is_read(home: Home, kind: str, tmp_path: Path) -> None:
+async def test_a_hostile_line_is_kept_completely_and_the_rest_is_read(home: Home, kind: str, tmp_path: Path) -> None:
     size = FRAGMENT_BYTES // 4 if kind == "rows in rows" else FRAGMENT_BYTES + 1000
     middle = HOSTILE[kind] * (size // len(HOSTILE[kind]))
     found = await read_around(home, middle, tmp_path / "oversize")
@@ -125,5 +125,5 @@ async def test_a_line_of_100_mb(home: Home, tmp_path: Path) -> None:
     stand_in = json.loads(found[1].raw)
     assert (len(found), stand_in["type"]) == (3, "fairlead_oversize")
     assert (tmp_path / "oversize" / stand_in["subtype"]).stat().st_size == stand_in["size"] > 100 << 20
-    # The limit of a record is held once, and joined once when it is reached: never the line.
+    # Memory holds the record limit once, and joins it once when it is reached: never the whole line.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 160 << 10

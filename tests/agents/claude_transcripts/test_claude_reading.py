@@ -1,4 +1,4 @@
-"""One session's files as records: places, merging, damage, and each byte read once."""
+"""The files of one session as records: offsets, merging, damage, and each byte read once."""
 
 import json
 import os
@@ -32,13 +32,13 @@ async def records(reader: SessionReader) -> list[Record]:
 
 
 def words(found: list[Record]) -> list[str]:
-    """What the rows say, in short."""
-    said = []
+    """Return a short text for each row."""
+    texts = []
     for record in found:
         row = json.loads(record.raw)
         content = row.get("message", {}).get("content", row.get("toolUseId", row["type"]))
-        said.append(content if isinstance(content, str) else content[0].get("text", content[0].get("id", "")))
-    return said
+        texts.append(content if isinstance(content, str) else content[0].get("text", content[0].get("id", "")))
+    return texts
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_a_partial_line_waits_for_its_rest_and_no_byte_is_read_twice(
     assert all(offset == sum(size for _, size in got[:number]) for number, (offset, _) in enumerate(got))
 
 
-async def test_a_place_goes_on_where_it_was(home: Home) -> None:
+async def test_an_offset_resumes_where_it_stopped(home: Home) -> None:
     write = Writer()
     path = home.write([write.prompt(str(number)) for number in range(5)])
     (rows,) = await everything(SessionReader(ID, path))
@@ -91,7 +91,7 @@ async def test_a_place_goes_on_where_it_was(home: Home) -> None:
     assert words(await records(SessionReader(ID, path, rows.place))) == ["new"]
 
 
-async def test_batches_are_small_and_each_has_its_own_place(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_batches_are_small_and_each_has_its_own_offset(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlead.agents.claude.transcripts.reader.BATCH_ROWS", 7)
     write = Writer()
     path = home.write([write.prompt(str(number)) for number in range(30)])
@@ -112,7 +112,7 @@ async def test_files_are_merged_by_the_times_of_their_rows(home: Home) -> None:
     assert words(await records(SessionReader(ID, path))) == [str(number) for number in range(1, 8)]
 
 
-async def test_the_link_of_a_subagent_is_told_once_before_its_rows(home: Home) -> None:
+async def test_the_link_of_a_subagent_is_emitted_once_before_its_rows(home: Home) -> None:
     write = Writer()
     path = home.write([write.prompt("go")])
     home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
@@ -125,7 +125,7 @@ async def test_the_link_of_a_subagent_is_told_once_before_its_rows(home: Home) -
     assert words(await records(SessionReader(ID, path, batches[-1].place))) == ["more"]
 
 
-async def test_a_link_that_comes_late_is_told_when_it_comes(home: Home) -> None:
+async def test_a_late_link_is_emitted_when_it_arrives(home: Home) -> None:
     write = Writer()
     path = home.write([write.prompt("go")])
     file = home.subagent("a1", [write.prompt("job", "a", "a1")])
@@ -150,7 +150,7 @@ async def test_subagents_of_subagents_are_found_below(home: Home) -> None:
     assert set(decode_place(rows.place).files) == {"", "team/one/agent-b2.jsonl"}
 
 
-async def test_subagents_beside_the_session_are_found_by_what_they_say(home: Home) -> None:
+async def test_subagent_files_next_to_the_session_are_found_by_their_content(home: Home) -> None:
     write, other = Writer(), Writer(OTHER)
     home.beside("x", [write.prompt("1", "a", "x")])
     home.beside("y", [other.prompt("not ours", "b", "y")])
@@ -190,7 +190,7 @@ async def test_a_second_file_of_a_session_is_read_too(home: Home, tmp_path: Path
     assert (rest.again, words(list(rest.records))) == (False, ["more", "here"])
 
 
-async def test_a_file_that_was_cut_or_replaced_is_read_again_and_says_so(home: Home, tmp_path: Path) -> None:
+async def test_a_truncated_or_replaced_file_is_read_again_and_reported(home: Home, tmp_path: Path) -> None:
     write = Writer()
     rows = [write.prompt(str(number)) for number in range(5)]
     path = home.write(rows)
@@ -205,7 +205,7 @@ async def test_a_file_that_was_cut_or_replaced_is_read_again_and_says_so(home: H
     assert len(await records(SessionReader(ID, path, again.place))) == 9
 
 
-async def test_a_file_under_another_name_with_the_same_content_goes_on(home: Home, tmp_path: Path) -> None:
+async def test_reading_continues_in_a_replaced_file_with_the_same_content(home: Home, tmp_path: Path) -> None:
     write = Writer()
     path = home.write([write.prompt("one")])
     reader = SessionReader(ID, path)
@@ -250,7 +250,7 @@ async def test_the_last_line_without_a_newline(home: Home, whole: bool) -> None:
 async def test_a_line_above_the_limit_is_spilled_and_named(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for a line of 100 MB, with smaller numbers."""
+    """The same as for a line of 100 MB, with smaller numbers."""
     monkeypatch.setattr(
         "fairlead.agents.claude.transcripts.file_reader.LineSplitter",
         lambda spill: LineSplitter(10_000, 1_000, spill=spill),
@@ -309,7 +309,7 @@ def test_the_last_rows_cost_the_same_whatever_the_size(home: Home, count: int, m
     assert read <= 64 << 10
 
 
-def test_a_glance_at_huge_rows_is_bounded(home: Home) -> None:
+def test_a_preview_of_huge_rows_is_bounded(home: Home) -> None:
     write = Writer()
     path = home.write([write.prompt("x" * (3 << 20)) for _ in range(5)])
     assert len(last_rows(path, 50)) == 1

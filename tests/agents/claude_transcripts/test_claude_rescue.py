@@ -1,4 +1,4 @@
-"""Damaged lines: every whole row is found, everything else is kept, and nothing takes long."""
+"""Damaged lines: every complete row is found, everything else is kept, and nothing takes long."""
 
 import json
 
@@ -26,11 +26,11 @@ def fragments(data: bytes) -> list[bytes]:
 def test_a_good_line_is_one_row_with_its_time() -> None:
     read = read_line(FIRST)
     assert (rows(FIRST), read.damage) == ([FIRST], ())
-    said = json.loads(FIRST)
-    assert read.parts[0] == RepairedRow(FIRST, row_time(said["timestamp"]), said["uuid"])
+    row = json.loads(FIRST)
+    assert read.parts[0] == RepairedRow(FIRST, row_time(row["timestamp"]), row["uuid"])
 
 
-def test_blank_lines_are_nothing() -> None:
+def test_blank_lines_are_ignored() -> None:
     assert read_line(b"").parts == () == read_line(b" \r\t").parts
 
 
@@ -61,24 +61,24 @@ def test_runs_of_nul_are_noted_and_cost_nothing_else() -> None:
     assert (rows(cut), fragments(cut), read_line(cut).damage) == ([FIRST], [SECOND[:50]], ("nul", "spliced"))
 
 
-def test_an_object_inside_a_torn_row_is_no_row() -> None:
+def test_an_object_inside_a_torn_row_is_not_a_row() -> None:
     data = SECOND[: SECOND.index(b'"odd"') - 10]
     assert rows(data) == []
     assert read_line(data).damage == ("garbage",)
 
 
-def test_half_an_emoji_and_stray_bytes_make_no_damage() -> None:
+def test_half_an_emoji_and_stray_bytes_do_not_damage_a_row() -> None:
     odd = FIRST.replace(b"first", b"\\ud83d and \xff")
     assert (rows(odd), read_line(odd).damage) == ([odd], ())
 
 
 @pytest.mark.parametrize("data", [b"{" * 200_000, b'{"a":' * 100_000, b"[" * 100_000, b'{"a":1}' * 20_000, b"\xff" * 9])
-def test_garbage_is_one_fragment_and_is_soon_given_up(data: bytes) -> None:
+def test_garbage_is_one_fragment_and_is_abandoned_early(data: bytes) -> None:
     read = read_line(data)
     assert (b"".join(part.raw for part in read.parts), read.damage) == (data, ("garbage",))
 
 
-def test_times_that_are_none() -> None:
+def test_invalid_timestamps_are_zero() -> None:
     assert [row_time(value) for value in (None, 5, "", "yesterday", "2026-01-02T03:04:05", "9999-99-99T00:00:00Z")] == [
         0
     ] * 6

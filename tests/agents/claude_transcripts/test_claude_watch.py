@@ -1,4 +1,4 @@
-"""Changes are told as they happen: appends, new files and folders, renames, subagents; by inotify and by polling."""
+"""Changes are reported as they happen: appends, new files and folders, renames, subagents; by inotify and polling."""
 
 import asyncio
 import contextlib
@@ -21,8 +21,8 @@ from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 
 
-class Told:
-    """What a watch tells, gathered."""
+class ReportedChanges:
+    """Collects the changes that a watcher reports."""
 
     def __init__(self) -> None:
         self.sessions: set[SessionId] = set()
@@ -35,7 +35,7 @@ class Told:
             self.news.set()
 
     async def of(self, *sessions: str) -> None:
-        """Wait until exactly these were told, then begin anew."""
+        """Wait until exactly these sessions were reported, then clear the set."""
         while not {*sessions} <= self.sessions:
             self.news.clear()
             await asyncio.wait_for(self.news.wait(), PATIENCE)
@@ -44,12 +44,12 @@ class Told:
 
 
 @contextlib.asynccontextmanager
-async def watched(folder: Path) -> AsyncIterator[Told]:
-    told, begun = Told(), asyncio.Event()
-    task = asyncio.create_task(told.gather(TranscriptWatcher([folder], SystemClock()), begun))
+async def watched(folder: Path) -> AsyncIterator[ReportedChanges]:
+    reported, begun = ReportedChanges(), asyncio.Event()
+    task = asyncio.create_task(reported.gather(TranscriptWatcher([folder], SystemClock()), begun))
     try:
         await asyncio.wait_for(begun.wait(), PATIENCE)
-        yield told
+        yield reported
     finally:
         task.cancel()
         await asyncio.wait({task})
@@ -58,91 +58,91 @@ async def watched(folder: Path) -> AsyncIterator[Told]:
 async def test_appends_new_files_and_new_projects(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.write(conversation())
-    async with watched(home.folder) as told:
+    async with watched(home.folder) as reported:
         home.write([Writer().text("more")])
-        await told.of(SESSION)
+        await reported.of(SESSION)
         project = home.folder / "projects" / "new"
         project.mkdir()
         third = SESSION.replace("1111", "3333")
         (project / f"{third}.jsonl").write_bytes(lines(conversation(session=third)))
-        await told.of(third)
+        await reported.of(third)
         (project / "notes.txt").write_text("no session")
         home.write([Writer().text("more")])
-        await told.of(SESSION)
+        await reported.of(SESSION)
 
 
 async def test_a_home_that_appears_later(tmp_path: Path) -> None:
-    async with watched(tmp_path / "later" / ".claude") as told:
+    async with watched(tmp_path / "later" / ".claude") as reported:
         (tmp_path / "later").mkdir()
         home = Home(tmp_path / "later")
         home.write(conversation())
-        await told.of(SESSION)
+        await reported.of(SESSION)
         home.write([Writer().text("more")])
-        await told.of(SESSION)
+        await reported.of(SESSION)
 
 
 async def test_renames_and_removals(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.write(conversation())
-    async with watched(home.folder) as told:
+    async with watched(home.folder) as reported:
         home.path().rename(home.path(OTHER))
-        await told.of(SESSION, OTHER)
+        await reported.of(SESSION, OTHER)
         home.project.rename(home.project.with_name("renamed"))
-        await told.of(OTHER)
+        await reported.of(OTHER)
         file = home.project.with_name("renamed") / f"{OTHER}.jsonl"
         with file.open("ab") as opened:
             opened.write(b"\n")
-        await told.of(OTHER)
+        await reported.of(OTHER)
         file.unlink()
-        await told.of(OTHER)
+        await reported.of(OTHER)
         shutil.rmtree(home.folder)
         Home(tmp_path).write(conversation())
-        await told.of(SESSION)
+        await reported.of(SESSION)
 
 
 async def test_files_of_subagents_count_for_their_session(tmp_path: Path) -> None:
     home = Home(tmp_path)
     write = Writer()
     home.write(conversation())
-    async with watched(home.folder) as told:
+    async with watched(home.folder) as reported:
         home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
-        await told.of(SESSION)
+        await reported.of(SESSION)
         home.subagent("a1", [write.text("deep", "a", "a1")])
-        await told.of(SESSION)
+        await reported.of(SESSION)
         below = home.path().with_suffix("") / "subagents" / "team"
         below.mkdir()
         (below / "agent-b.jsonl").write_bytes(lines([write.text("deep", "b", "b1")]))
-        await told.of(SESSION)
+        await reported.of(SESSION)
 
 
-async def test_subagents_that_were_there_before_are_watched_once_their_session_is_active(tmp_path: Path) -> None:
+async def test_existing_subagents_are_watched_once_their_session_is_active(tmp_path: Path) -> None:
     home = Home(tmp_path)
     write = Writer()
     home.write(conversation())
     home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
-    async with watched(home.folder) as told:
+    async with watched(home.folder) as reported:
         home.write([write.text("more")])
-        await told.of(SESSION)
+        await reported.of(SESSION)
         home.subagent("a1", [write.text("deep", "a", "a1")])
-        await told.of(SESSION)
+        await reported.of(SESSION)
 
 
-async def test_files_of_subagents_beside_their_sessions_count_for_it(tmp_path: Path) -> None:
-    """As older versions wrote them: only what is in them tells whose they are."""
+async def test_files_of_subagents_next_to_their_session_count_for_it(tmp_path: Path) -> None:
+    """Older versions wrote them there: only their content identifies their session."""
     home = Home(tmp_path)
     write = Writer()
     home.write(conversation())
-    async with watched(home.folder) as told:
+    async with watched(home.folder) as reported:
         data = lines([write.prompt("job", "a", "a1"), write.text("deep", "a", "a1")])
         home.beside("a1", data[:40])
         home.beside("a1", data[40:])
-        await told.of(SESSION)
+        await reported.of(SESSION)
         home.beside("b2", b"no row\n")
         home.write(conversation(session=OTHER), OTHER)
-        await told.of(OTHER)
+        await reported.of(OTHER)
 
 
-async def test_links_that_lead_back_take_nobodys_events(tmp_path: Path) -> None:
+async def test_symlink_loops_do_not_divert_events(tmp_path: Path) -> None:
     home = Home(tmp_path)
     write = Writer()
     home.write(conversation())
@@ -153,28 +153,28 @@ async def test_links_that_lead_back_take_nobodys_events(tmp_path: Path) -> None:
     below = home.path().with_suffix("") / "subagents"
     for name in ("one", "two"):
         (below / name).symlink_to(below)
-    async with watched(home.folder) as told:
+    async with watched(home.folder) as reported:
         home.write([write.text("more")])
-        await told.of(SESSION)
+        await reported.of(SESSION)
         home.subagent("a1", [write.text("deep", "a", "a1")])
-        await told.of(SESSION)
+        await reported.of(SESSION)
         (root / "new").mkdir()
         (root / "new" / f"{OTHER}.jsonl").write_bytes(lines(conversation(session=OTHER)))
-        await told.of(OTHER)
+        await reported.of(OTHER)
 
 
-async def test_a_file_in_place_of_the_folder_is_waited_out(tmp_path: Path) -> None:
+async def test_a_file_in_place_of_the_folder_is_waited_for_until_replaced(tmp_path: Path) -> None:
     root = tmp_path / ".claude" / "projects"
     root.parent.mkdir()
     root.write_text("no folder")
-    async with watched(tmp_path / ".claude") as told:
+    async with watched(tmp_path / ".claude") as reported:
         root.unlink()
         shutil.rmtree(tmp_path / ".claude")
         Home(tmp_path).write(conversation())
-        await told.of(SESSION)
+        await reported.of(SESSION)
 
 
-async def test_without_watches_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_inotify_watches_files_are_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*given: Any) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
@@ -207,7 +207,7 @@ async def test_without_watches_files_are_looked_at(tmp_path: Path, monkeypatch: 
     await changes.aclose()
 
 
-async def test_what_the_kernel_dropped_is_looked_for(tmp_path: Path) -> None:
+async def test_changes_dropped_by_the_kernel_are_found_by_a_scan(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.write(conversation())
     with watching._Folders([home.folder / "projects"], LegacySubagents(), lambda session, path: None) as folders:
@@ -216,7 +216,7 @@ async def test_what_the_kernel_dropped_is_looked_for(tmp_path: Path) -> None:
         assert folders.take() == {SESSION}
 
 
-async def test_where_the_system_has_no_watches_files_are_looked_at(
+async def test_without_system_support_for_watches_files_are_polled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairlead.agents.claude.transcripts.watcher.sys.platform", "darwin")
@@ -234,7 +234,7 @@ async def test_where_the_system_has_no_watches_files_are_looked_at(
     await changes.aclose()
 
 
-async def test_a_watch_that_cannot_be_had_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_that_fails_completely_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> None:
         raise OSError(errno.EPERM, "not allowed")
 
@@ -245,7 +245,7 @@ async def test_a_watch_that_cannot_be_had_at_all_is_told(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("problem", [errno.ENOSPC, errno.EACCES])
 async def test_a_folder_that_cannot_be_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: int) -> None:
-    """Without room for a watch all files are looked at; a folder that may not be read leaves the others be."""
+    """If no watch is available, all files are polled; an unreadable folder does not affect the others."""
     home = Home(tmp_path)
     home.write(conversation())
     (home.project.parent / "closed").mkdir()
@@ -265,27 +265,27 @@ async def test_a_folder_that_cannot_be_watched(tmp_path: Path, monkeypatch: pyte
     await changes.aclose()
 
 
-async def test_folders_of_subagents_that_go_and_come_again(tmp_path: Path) -> None:
+async def test_folders_of_subagents_that_disappear_and_reappear(tmp_path: Path) -> None:
     home = Home(tmp_path)
     write = Writer()
     home.write(conversation())
-    async with watched(home.folder) as told:
+    async with watched(home.folder) as reported:
         home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
-        await told.of(SESSION)
+        await reported.of(SESSION)
         shutil.rmtree(home.path().with_suffix(""))
-        await told.of(SESSION)
+        await reported.of(SESSION)
         home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
-        await told.of(SESSION)
+        await reported.of(SESSION)
         home.subagent("a1", [write.text("deep", "a", "a1")])
-        await told.of(SESSION)
+        await reported.of(SESSION)
 
 
-async def test_projects_and_the_folder_of_all_projects_go_and_come_again(tmp_path: Path) -> None:
+async def test_projects_and_their_parent_folder_disappear_and_reappear(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.write(conversation())
-    async with watched(home.folder) as told:
+    async with watched(home.folder) as reported:
         (home.project / "notes.txt").write_text("of no interest")
         home.project.parent.rename(home.folder / "away")
         home.project.mkdir(parents=True)
         home.write(conversation())
-        await told.of(SESSION)
+        await reported.of(SESSION)

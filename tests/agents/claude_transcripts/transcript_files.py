@@ -1,4 +1,4 @@
-"""Transcripts as the CLI writes them, made by hand: rows, whole sessions, and a home to put them into."""
+"""Hand-made transcripts in the CLI's format: rows, whole sessions, and a home folder for them."""
 
 import itertools
 import json
@@ -75,11 +75,11 @@ class Writer:
 
 
 SIDE_ROWS = (24, 26, 24)
-"""Rows of each of three subagents that work at the same time: 74."""
+"""The number of rows of each of three concurrent subagents: 74 in total."""
 
 
 def subagent_rows(write: Writer, thread: str, agent: str, prompt: str, count: int) -> list[Row]:
-    """A subagent's whole thread: its prompt, calls with their results, a last word."""
+    """Build a subagent's whole thread: its prompt, calls with their results, a last text."""
     rows = [write.prompt(prompt, thread, agent)]
     for number in range((count - 2) // 2):
         call = f"toolu_{thread}_{number}"
@@ -91,7 +91,7 @@ def subagent_rows(write: Writer, thread: str, agent: str, prompt: str, count: in
 
 
 def three_subagents(agents: bool) -> tuple[list[Row], list[list[Row]], list[Row]]:
-    """(rows before, rows of three subagents, rows after). `agents`: as newer CLIs write them, with ids of their own."""
+    """Return (rows before, rows of three subagents, rows after). `agents`: with agent ids, as newer CLIs write them."""
     write = Writer()
     calls = ["toolu_a", "toolu_b", "toolu_c"]
     before = [write.prompt("look at three things")]
@@ -142,7 +142,7 @@ class Home:
         return path
 
     def beside(self, agent: str, rows: list[Row] | bytes) -> Path:
-        """A subagent's file as older versions wrote it: in the project's folder, whoever's it is."""
+        """Write a subagent's file where older versions put it: in the project's folder, whatever its session."""
         path = self.project / f"agent-{agent}.jsonl"
         with path.open("ab") as file:
             file.write(rows if isinstance(rows, bytes) else lines(rows))
@@ -150,7 +150,7 @@ class Home:
 
 
 def conversation(words: str = "hello", session: str = SESSION, **fields: Any) -> list[Row]:
-    """A short whole one."""
+    """Build a short complete conversation."""
     write = Writer(session, **fields)
     return [
         write.prompt(words),

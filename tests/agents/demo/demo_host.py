@@ -1,4 +1,4 @@
-"""A host for the demo agent under test: the real process, its lines, and helpers that read as sentences."""
+"""A host for the demo agent under test: the real process, its lines, and readable helpers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class DemoHost:
         await self.send({"type": "control_response", "response": body})
 
     async def read(self) -> Record | None:
-        """The next record, None at the end; answers permissions and hooks as this host was told to."""
+        """Return the next record, None at the end; answer permissions and hooks with `permit` and `hook`."""
         async with asyncio.timeout(PATIENCE):
             line = await self._out.readline()
         if not line:
@@ -85,11 +85,11 @@ class DemoHost:
         return await self.until(lambda r: r["type"] == "result")
 
     async def asked(self) -> Record:
-        """The next can_use_tool request, left unanswered."""
+        """Return the next can_use_tool request without answering it."""
         return await self.until(lambda r: r["type"] == "control_request" and r["request"]["subtype"] == "can_use_tool")
 
     async def control(self, subtype: str, **fields: Any) -> Record:
-        """The answer to a control request: the inner response of a success, the whole body of an error."""
+        """Send a control request; return the inner response of a success, or the whole body of an error."""
         self._requests += 1
         request_id = f"host-{self._requests}"
         request = {"subtype": subtype, **fields}
@@ -101,7 +101,7 @@ class DemoHost:
         return body.get("response", {}) if body["subtype"] == "success" else body
 
     async def ask(self, text: str) -> Record:
-        """One whole turn; its result."""
+        """Run one whole turn and return its result."""
         await self.prompt(text)
         return await self.result()
 
@@ -109,7 +109,7 @@ class DemoHost:
         self._in.close()
 
     async def end(self) -> int:
-        """Closes stdin and reads to the end; the exit code."""
+        """Close stdin, read to the end and return the exit code."""
         self.close_stdin()
         while await self.read() is not None:
             continue
@@ -131,7 +131,7 @@ class DemoHost:
 async def demo(
     tmp_path: Path, *flags: str, partial: bool = False, asks: bool = True, env: dict[str, str] | None = None
 ) -> AsyncIterator[DemoHost]:
-    """A running demo agent in `tmp_path`; killed when the test is over, whatever happened."""
+    """Run a demo agent in `tmp_path`; it is always killed at the end of the test."""
     home, cwd = tmp_path / "home", tmp_path / "project"
     home.mkdir(exist_ok=True)
     cwd.mkdir(exist_ok=True)
@@ -158,5 +158,5 @@ async def demo(
         if process.returncode is None:
             process.kill()
         await process.wait()
-        # Drain what is left, so that no transport outlives its loop.
+        # Drain the remaining output, so that no transport outlives its loop.
         await process.communicate()

@@ -1,8 +1,8 @@
-"""The demo agent beside the real CLI: the same host, the same records in the same order, with the same fields.
+"""The demo agent compared with the real CLI: the same host, the same records in the same order, with the same fields.
 
-tests/golden/demo_agent/*.jsonl were recorded from Claude Code 2.1.325 on our scripted model API. A line is what
-the host sent, or the kind and the field names of what the agent said; "..." stands for any number of deltas.
-What is NOT promised: the values, and fields of the vendor's own affairs (NOT_OURS).
+tests/golden/demo_agent/*.jsonl were recorded from Claude Code 2.1.325 on our scripted model API. A line is a message
+of the host, or the kind and the field names of an agent record; "..." stands for any number of deltas.
+NOT compared: the values, and the fields that only concern the vendor (NOT_OURS).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ NOT_OURS = {
     "view_mode",
 }
 LOOSE = "..."
-# The real CLI begins a tool before its message has ended: where these fall between a tool's records is chance.
+# The real CLI starts a tool before its message has ended: the position of these between a tool's records is random.
 CLOSERS = {"stream_event/content_block_stop", "stream_event/message_delta", "stream_event/message_stop"}
 
 
 def kind(record: Record) -> str:
-    """The same naming as in the golden files."""
+    """Return the kind of a record, named as in the golden files."""
     name = str(record["type"])
     match name:
         case "stream_event":
@@ -68,7 +68,7 @@ def kind(record: Record) -> str:
 
 
 class Replay:
-    """Walks through a golden file: says the host's lines, compares the agent's."""
+    """Replays a golden file: sends the host's lines and compares the agent's."""
 
     def __init__(self, host: DemoHost) -> None:
         self._host = host
@@ -121,11 +121,11 @@ class Replay:
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_the_demo_agent_says_what_the_real_one_says(case: str, tmp_path: Path) -> None:
+async def test_the_demo_agent_sends_the_same_records_as_the_real_cli(case: str, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (GOLDEN / f"{case}.jsonl").read_text().splitlines()]
     flags = [f for f in lines[0]["argv"] if f != "-p"]
     async with demo(tmp_path, *flags, asks=False) as host:
-        # What the recording's host had prepared for the cases that edit a file.
+        # The recording's host had created this file for the cases that edit a file.
         (host.cwd / "f.txt").write_text("hello\nworld\n")
         replay = Replay(host)
         before = "the start"

@@ -1,4 +1,4 @@
-"""The pure parts of the demo agent: command line, permissions, accounts, transcript folders."""
+"""The pure parts of the demo agent: command line, permissions, usage counters, transcript folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairlead.agents.demo.usage import UsageCounter, cost, model_usage
 # ---- the command line
 
 
-def test_the_flags_a_gateway_gives_are_understood() -> None:
+def test_the_flags_of_a_gateway_are_understood() -> None:
     line = (
         "-p --input-format stream-json --output-format stream-json --verbose --permission-prompt-tool stdio "
         "--include-partial-messages --model sonnet --permission-mode plan --setting-sources user --max-turns 4 "
@@ -35,7 +35,7 @@ def test_the_flags_a_gateway_gives_are_understood() -> None:
     "argv",
     [["--nonsense"], ["-x"], ["--model"], ["--permission-mode", "delegate"], ["--max-turns", "many"]],
 )
-def test_what_the_real_cli_refuses_is_refused(argv: list[str]) -> None:
+def test_flags_rejected_by_the_real_cli_are_rejected(argv: list[str]) -> None:
     with pytest.raises(FlagError, match="error: "):
         parse_flags(argv)
 
@@ -57,7 +57,7 @@ def verdict(
 
 
 @pytest.mark.parametrize("command", ["echo hi", "ls -l", "pwd"])
-def test_reading_commands_are_let_through(command: str) -> None:
+def test_read_only_commands_are_allowed(command: str) -> None:
     assert verdict("Bash", command=command) == "allow"
 
 
@@ -65,7 +65,7 @@ def test_reading_commands_are_let_through(command: str) -> None:
     "command",
     ["touch x", "echo hi; touch x", "echo $(touch x)", "echo hi > x", "echo `id`", "ls | sh", "echo hi\ntouch x", ""],
 )
-def test_everything_else_is_asked(command: str) -> None:
+def test_all_other_commands_need_permission(command: str) -> None:
     assert verdict("Bash", command=command) == "ask"
 
 
@@ -82,7 +82,7 @@ def test_modes() -> None:
 
 
 @pytest.mark.parametrize("mode", ["default", "acceptEdits", "bypassPermissions", "dontAsk", "plan", "auto"])
-def test_questions_and_plans_are_always_asked(mode: str) -> None:
+def test_questions_and_plans_always_ask_the_host(mode: str) -> None:
     assert verdict("AskUserQuestion", mode) == "ask"
     assert verdict("ExitPlanMode", mode) == "ask"
 
@@ -97,7 +97,7 @@ def test_rules() -> None:
     assert verdict("mcp__s__t", rules=[("mcp__s__t", None, "allow")]) == "allow"
 
 
-def test_grants_grow_by_updates() -> None:
+def test_permission_updates_extend_the_grants() -> None:
     grants = Grants("default", "/project")
     assert not grants.inside("/other/file")
     mode = grants.apply(
@@ -112,11 +112,11 @@ def test_grants_grow_by_updates() -> None:
     assert not grants.inside("/otherwise")
 
 
-# ---- accounts
+# ---- usage counters
 
 
 @given(st.lists(st.sampled_from(["a", "b"])), st.lists(st.sampled_from(["a", "b"])))
-def test_news_add_up_to_the_total(first: list[str], second: list[str]) -> None:
+def test_usage_deltas_add_up_to_the_total(first: list[str], second: list[str]) -> None:
     ledger = UsageCounter()
     news = []
     for part in (first, second):
@@ -143,13 +143,13 @@ def test_the_folder_of_a_directory() -> None:
     assert config_dir({"HOME": "/h", "CLAUDE_CONFIG_DIR": "/elsewhere"}) == Path("/elsewhere")
 
 
-def test_a_line_separator_inside_a_text_is_no_new_line(tmp_path: Path) -> None:
+def test_a_line_separator_inside_a_text_does_not_split_the_line(tmp_path: Path) -> None:
     transcript = Transcript(tmp_path / "s.jsonl", "s", "/project")
     transcript.add({"type": "user", "message": {"role": "user", "content": "a\u2028b\x85c"}})
     assert load(tmp_path, "s").messages == [{"role": "user", "content": "a\u2028b\x85c"}]
 
 
-def test_the_blocks_of_one_message_are_one_message_again(tmp_path: Path) -> None:
+def test_the_blocks_of_one_message_are_joined_when_read(tmp_path: Path) -> None:
     transcript = Transcript(tmp_path / "s.jsonl", "s", "/project")
     transcript.add({"type": "user", "message": {"role": "user", "content": "go"}})
     for text in ("one", "two"):

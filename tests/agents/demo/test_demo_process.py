@@ -1,4 +1,4 @@
-"""The demo agent as a process: every script, and what a gateway may do to it."""
+"""The demo agent as a process: every script, and every request that a gateway may send."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
-# Scripts that end by themselves with a success when everything is allowed, and a word of their result.
+# Scripts that end by themselves with a success when everything is allowed, and a part of their result.
 FINISHING = {
     "text hello": "hello",
     "echo": "I see 1 messages.",
@@ -78,7 +78,7 @@ async def test_a_prompt_without_a_marker_gets_the_tour(tmp_path: Path) -> None:
         assert "SCRIPT:write" in result["result"]
 
 
-async def test_initialize_is_answered_before_any_prompt_and_nothing_else_is_said(tmp_path: Path) -> None:
+async def test_initialize_is_answered_before_any_prompt_and_nothing_else_is_sent(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         answer = await host.control("initialize")
         assert {"commands", "models", "account", "pid"} <= set(answer)
@@ -110,7 +110,7 @@ async def test_deltas_come_only_when_asked_for_and_join_to_the_text(tmp_path: Pa
         assert "".join(d for d in deltas) == result["result"]
 
 
-async def test_one_assistant_record_a_block_under_one_message_id(tmp_path: Path) -> None:
+async def test_each_block_has_one_assistant_record_under_one_message_id(tmp_path: Path) -> None:
     async with demo(tmp_path, partial=True) as host:
         await host.ask("SCRIPT:think")
         first, second = host.of("assistant")
@@ -122,7 +122,7 @@ async def test_one_assistant_record_a_block_under_one_message_id(tmp_path: Path)
         assert order[-3:] == ["message_delta", "message_stop", "result"]
 
 
-async def test_a_denied_tool_does_not_run_and_the_model_hears_why(tmp_path: Path) -> None:
+async def test_a_denied_tool_does_not_run_and_the_model_gets_the_reason(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         host.permit = deny
         result = await host.ask("SCRIPT:write secret.txt")
@@ -139,7 +139,7 @@ async def test_a_changed_input_is_what_runs(tmp_path: Path) -> None:
         assert not (host.cwd / "mine").exists()
 
 
-async def test_a_remembered_rule_asks_no_second_time(tmp_path: Path) -> None:
+async def test_a_remembered_rule_does_not_ask_again(tmp_path: Path) -> None:
     rule = {"toolName": "Bash", "ruleContent": "touch:*"}
     update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
     async with demo(tmp_path) as host:
@@ -163,7 +163,7 @@ async def test_a_hooks_deny_holds_in_every_mode(mode: str, tmp_path: Path) -> No
         assert not (host.cwd / "no.txt").exists()
 
 
-async def test_a_hook_hears_only_of_the_tools_it_matches(tmp_path: Path) -> None:
+async def test_a_hook_is_called_only_for_the_tools_it_matches(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         host.hook = lambda request: decides("deny")
         await host.control("initialize", hooks={"PreToolUse": [{"matcher": "Write|Edit", "hookCallbackIds": ["h"]}]})
@@ -178,7 +178,7 @@ async def test_a_second_initialize_replaces_the_hooks(tmp_path: Path) -> None:
         assert (await host.ask("SCRIPT:tool"))["result"] == "Done. The tool said: hi"
 
 
-async def test_a_hook_that_fails_blocks_when_the_host_said_so(tmp_path: Path) -> None:
+async def test_a_failing_hook_blocks_when_the_host_requested_it(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         await host.control("initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["h"], "onFailure": "block"}]})
         await host.prompt("SCRIPT:tool")
@@ -238,7 +238,7 @@ async def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
         assert "timed out" in (await host.ask("SCRIPT:bash touch a"))["result"]
 
 
-async def test_tools_that_cannot_do_it_say_so(tmp_path: Path) -> None:
+async def test_tools_report_their_failures(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         host.permit = allow
         (host.cwd / "other.txt").write_text("nothing to find")
@@ -287,7 +287,7 @@ async def test_an_unknown_control_request_is_refused_by_name(tmp_path: Path) -> 
         assert answer["error"] == "Unsupported control request subtype: no_such_thing"
 
 
-async def test_modes_are_checked_and_told(tmp_path: Path) -> None:
+async def test_modes_are_validated_and_reported(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         assert await host.control("set_permission_mode", mode="plan") == {"mode": "plan"}
         assert "must be one of" in (await host.control("set_permission_mode", mode="nonsense"))["error"]
@@ -340,8 +340,8 @@ async def test_a_background_task_can_be_stopped(tmp_path: Path) -> None:
         await host.ask("SCRIPT:bgbash sleep 60")
         (started,) = host.of("task_started")
         await host.control("stop_task", task_id=started["task_id"])
-        told = await host.until(lambda r: r.get("subtype") == "task_notification")
-        assert told["status"] == "stopped"
+        notification = await host.until(lambda r: r.get("subtype") == "task_notification")
+        assert notification["status"] == "stopped"
 
 
 async def test_a_slow_tool_shows_its_progress(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ async def test_a_loop_ends_at_max_turns(tmp_path: Path) -> None:
         assert (result["subtype"], result["num_turns"]) == ("error_max_turns", 4)
 
 
-async def test_a_crash_leaves_a_broken_turn_and_words_on_stderr(tmp_path: Path) -> None:
+async def test_a_crash_leaves_a_broken_turn_and_stderr_output(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         await host.prompt("SCRIPT:crash")
         while await host.read() is not None:
@@ -390,7 +390,7 @@ async def test_a_crash_of_a_background_subagent_is_a_crash_of_the_process(tmp_pa
         assert await host.process.wait() == 1
 
 
-async def test_a_host_that_sends_nonsense_is_borne(tmp_path: Path) -> None:
+async def test_invalid_messages_of_the_host_are_tolerated(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         for message in ("text", 7, None, {"content": 7}, {"content": None}):
             await host.send({"type": "user", "message": message})
@@ -401,14 +401,14 @@ async def test_a_host_that_sends_nonsense_is_borne(tmp_path: Path) -> None:
         assert "borne" in (await host.result())["result"]
 
 
-async def test_a_home_that_cannot_be_written_costs_only_the_transcript(tmp_path: Path) -> None:
+async def test_an_unwritable_home_loses_only_the_transcript(tmp_path: Path) -> None:
     async with demo(tmp_path, env={"HOME": "/proc/nowhere"}) as host:
         assert not (await host.ask("SCRIPT:text"))["is_error"]
         await host.end()
         assert "no transcript is kept" in await host.errors()
 
 
-async def test_unknown_records_are_said(tmp_path: Path) -> None:
+async def test_unknown_records_are_sent(tmp_path: Path) -> None:
     async with demo(tmp_path, partial=True) as host:
         await host.ask("SCRIPT:unknown")
         assert host.of("demo_unheard_of")
@@ -473,7 +473,7 @@ async def test_an_mcp_server_of_the_host_is_called(tmp_path: Path) -> None:
         assert (await host.control("mcp_status"))["mcpServers"][0]["tools"] == [{"name": "add", "annotations": {}}]
 
 
-async def test_blank_lines_and_unknown_types_are_passed_over_and_bad_json_is_fatal(tmp_path: Path) -> None:
+async def test_blank_lines_and_unknown_types_are_skipped_and_bad_json_is_fatal(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         assert host.process.stdin is not None
         host.process.stdin.write(b"\n  \n")
@@ -486,7 +486,7 @@ async def test_blank_lines_and_unknown_types_are_passed_over_and_bad_json_is_fat
         assert "{broken" in await host.errors()
 
 
-async def test_sigterm_ends_it_and_its_command(tmp_path: Path) -> None:
+async def test_sigterm_ends_the_agent_and_its_command(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         host.permit = allow
         await host.prompt("SCRIPT:bash echo $$ > pid; sleep 60")
@@ -518,7 +518,7 @@ def run(*flags: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_version_names_the_cli_it_plays() -> None:
+def test_the_version_names_the_imitated_cli() -> None:
     assert run("--version").stdout == "2.1.325 (Fairlead demo agent)\n"
 
 
@@ -527,7 +527,7 @@ def test_an_unknown_flag_is_an_error() -> None:
     assert (done.returncode, done.stderr) == (1, "error: unknown option '--nonsense'\n")
 
 
-def test_it_starts_without_the_servers_libraries() -> None:
+def test_the_demo_agent_starts_without_the_libraries_of_the_server() -> None:
     code = (
         "import sys, fairlead.agents.demo.agent, fairlead.agents.demo.scripts;"
         "print([m for m in ('starlette', 'uvicorn', 'typer', 'httpx', 'rich') if m in sys.modules])"
@@ -536,7 +536,7 @@ def test_it_starts_without_the_servers_libraries() -> None:
     assert done.stdout == "[]\n"
 
 
-async def test_a_burst_is_whole(tmp_path: Path) -> None:
+async def test_a_burst_is_complete(tmp_path: Path) -> None:
     async with demo(tmp_path, partial=True) as host:
         await host.ask("SCRIPT:burst 5000")
         deltas = [r for r in host.of("stream_event") if r["event"]["type"] == "content_block_delta"]
@@ -545,7 +545,7 @@ async def test_a_burst_is_whole(tmp_path: Path) -> None:
         assert len(host.of("assistant")[0]["message"]["content"][0]["text"]) == 5 * 5000
 
 
-async def test_what_it_writes_is_one_json_object_a_line(tmp_path: Path) -> None:
+async def test_output_is_one_json_object_per_line(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         assert host.process.stdout is not None
         await host.prompt("SCRIPT:text line\\nbreak ü \u2028 end")

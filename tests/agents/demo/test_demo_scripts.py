@@ -1,4 +1,4 @@
-"""The script library, purely: what a prompt chooses, and what each script answers at each step."""
+"""The pure script library: how a prompt selects a script, and what each script answers at each step."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_script_is_a_function_of_its_call() -> None:
         assert respond(call) == respond(call)
 
 
-def test_the_closing_sentence_says_what_the_tool_said() -> None:
+def test_the_closing_sentence_contains_the_tool_output() -> None:
     assert only_text(blocks("SCRIPT:tool", OK)) == "Done. The tool said: fine"
     assert only_text(blocks("SCRIPT:tool", BAD)) == "The tool failed: broken"
 
@@ -115,7 +115,7 @@ def test_a_subagent_gets_the_inner_script_by_the_name_the_agent_knows() -> None:
     assert (use.name, use.input["prompt"], use.input["run_in_background"]) == ("Agent", "SCRIPT:tool", True)
 
 
-def test_scripts_use_the_tools_there_are() -> None:
+def test_scripts_use_the_available_tools() -> None:
     assert uses(blocks("SCRIPT:glob *.py", tools=frozenset({"Glob"})))[0].input == {"pattern": "*.py"}
     assert uses(blocks("SCRIPT:glob", tools=frozenset({"Bash"})))[0].name == "Bash"
     assert "no TodoWrite" in only_text(blocks("SCRIPT:todo", tools=frozenset({"Bash"})))
@@ -167,7 +167,7 @@ def user(*content: Any) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": c} if isinstance(c, str) else c for c in content]}
 
 
-def told(text: Any, *, is_error: bool = False) -> dict[str, Any]:
+def tool_result(text: Any, *, is_error: bool = False) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": "t", "content": text, "is_error": is_error}
 
 
@@ -175,25 +175,29 @@ ANSWER = {"role": "assistant", "content": [{"type": "text", "text": "SCRIPT:neve
 
 
 def test_results_after_the_prompt_are_the_step() -> None:
-    call = read_conversation([user("SCRIPT:twice"), ANSWER, user(told("a")), ANSWER, user(told("b", is_error=True))])
+    call = read_conversation(
+        [user("SCRIPT:twice"), ANSWER, user(tool_result("a")), ANSWER, user(tool_result("b", is_error=True))]
+    )
     assert (call.name, call.step, call.messages) == ("twice", 2, 5)
     assert call.results == (ToolResult("a"), ToolResult("b", is_error=True))
 
 
 def test_a_new_prompt_starts_again() -> None:
-    call = read_conversation([user("SCRIPT:tool"), ANSWER, user(told("a")), ANSWER, user("SCRIPT:text x")])
+    call = read_conversation([user("SCRIPT:tool"), ANSWER, user(tool_result("a")), ANSWER, user("SCRIPT:text x")])
     assert (call.name, call.argument, call.step) == ("text", "x", 0)
     assert read_conversation([user("SCRIPT:tool"), ANSWER, user("and now?")]).name is None
 
 
-def test_reminders_inside_a_result_are_not_what_the_tool_said() -> None:
-    call = read_conversation([user("SCRIPT:tool"), ANSWER, user(told("hi\n\n<system-reminder>x</system-reminder>"))])
+def test_reminders_inside_a_result_are_not_tool_output() -> None:
+    call = read_conversation(
+        [user("SCRIPT:tool"), ANSWER, user(tool_result("hi\n\n<system-reminder>x</system-reminder>"))]
+    )
     assert call.results == (ToolResult("hi"),)
 
 
 def test_string_content_and_lists_of_texts_are_read() -> None:
     assert read_conversation([{"role": "user", "content": "SCRIPT:echo"}]).name == "echo"
-    call = read_conversation([user("SCRIPT:tool"), ANSWER, user(told([{"type": "text", "text": "deep"}]))])
+    call = read_conversation([user("SCRIPT:tool"), ANSWER, user(tool_result([{"type": "text", "text": "deep"}]))])
     assert call.results == (ToolResult("deep"),)
 
 
@@ -207,8 +211,8 @@ def test_string_content_and_lists_of_texts_are_read() -> None:
         "",
     ],
 )
-def test_what_an_agent_adds_by_itself_is_no_prompt(added: str) -> None:
-    assert read_conversation([user("SCRIPT:tool", added), ANSWER, user(told("a"), added)]).name == "tool"
+def test_text_added_by_an_agent_is_not_a_prompt(added: str) -> None:
+    assert read_conversation([user("SCRIPT:tool", added), ANSWER, user(tool_result("a"), added)]).name == "tool"
 
 
 def test_a_prompt_behind_a_reminder_in_one_block_counts() -> None:
@@ -216,23 +220,23 @@ def test_a_prompt_behind_a_reminder_in_one_block_counts() -> None:
     assert read_conversation([user(text)]).argument == "yes"
 
 
-def test_a_message_sent_into_the_turn_takes_over() -> None:
+def test_a_message_sent_into_the_turn_takes_precedence() -> None:
     steered = "The user sent a new message while you were working:\nSCRIPT:text steered"
     for message in (
         {"role": "system", "content": [{"type": "text", "text": steered}]},
-        user(told("a"), f"<system-reminder>\n{steered}\n</system-reminder>"),
-        user(told(f"a\n\n<system-reminder>\n{steered}\n</system-reminder>")),
+        user(tool_result("a"), f"<system-reminder>\n{steered}\n</system-reminder>"),
+        user(tool_result(f"a\n\n<system-reminder>\n{steered}\n</system-reminder>")),
     ):
-        call = read_conversation([user("SCRIPT:tool"), ANSWER, user(told("a")), message])
+        call = read_conversation([user("SCRIPT:tool"), ANSWER, user(tool_result("a")), message])
         assert (call.name, call.argument, call.step) == ("text", "steered", 0)
 
 
-def test_a_background_tasks_notification_is_answered_by_a_sentence() -> None:
+def test_a_background_task_notification_is_answered_with_a_sentence() -> None:
     note = "<task-notification>\n<summary>It is done</summary>\n</task-notification>"
-    call = read_conversation([user("SCRIPT:background"), ANSWER, user(told("launched")), ANSWER, user(note)])
+    call = read_conversation([user("SCRIPT:background"), ANSWER, user(tool_result("launched")), ANSWER, user(note)])
     assert "It is done" in only_text(respond(call))
 
 
-def test_a_plea_after_a_cut_stream_is_a_retry() -> None:
+def test_a_continuation_request_after_a_cut_stream_is_a_retry() -> None:
     call = read_conversation([user("SCRIPT:cut"), ANSWER, user("Your response above was cut off. Go on.")])
     assert (call.name, call.attempt) == ("cut", 1)

@@ -1,4 +1,4 @@
-"""The demo agent's transcripts: resume, fork, and a host that goes away in mid turn."""
+"""The demo agent's transcripts: resume, fork, and a host that disappears in the middle of a turn."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_resume_has_the_history_and_replays_nothing(tmp_path: Path) -> N
         assert [r["type"] for r in host.seen] == ["system", "assistant", "result"]
 
 
-async def test_a_resume_goes_on_with_the_cost(tmp_path: Path) -> None:
+async def test_a_resume_continues_the_cost(tmp_path: Path) -> None:
     session = await first_session(tmp_path, "SCRIPT:text")
     async with demo(tmp_path, "--resume", session) as host:
         result = await host.ask("SCRIPT:text")
@@ -103,7 +103,7 @@ async def test_a_given_session_id_is_used(tmp_path: Path) -> None:
         assert (await host.ask("SCRIPT:text"))["session_id"] == wanted
 
 
-async def test_an_id_that_has_a_transcript_is_refused_for_a_new_session(tmp_path: Path) -> None:
+async def test_an_id_with_a_transcript_is_rejected_for_a_new_session(tmp_path: Path) -> None:
     session = await first_session(tmp_path, "SCRIPT:text")
     async with demo(tmp_path, "--session-id", session) as host:
         assert await host.end() == 1
@@ -149,7 +149,7 @@ async def test_a_subagent_has_its_own_file_that_names_its_call(tmp_path: Path) -
         assert meta["toolUseId"] == host.of("task_started")[0]["tool_use_id"]
 
 
-async def test_a_resume_after_kill_9_has_what_was_finished(tmp_path: Path) -> None:
+async def test_a_resume_after_kill_9_has_the_finished_messages(tmp_path: Path) -> None:
     async with demo(tmp_path, partial=True) as host:
         session = (await host.ask("SCRIPT:text one"))["session_id"]
         await host.prompt("SCRIPT:slow")
@@ -189,7 +189,7 @@ async def test_compaction_replaces_the_history_also_after_a_resume(tmp_path: Pat
 
 
 @pytest.mark.parametrize("prompt", ["SCRIPT:slow 3", "SCRIPT:bash sleep 0.5; touch done"])
-async def test_a_host_that_dies_is_outlived_to_the_end_of_the_turn(prompt: str, tmp_path: Path) -> None:
+async def test_the_agent_finishes_its_turn_after_the_host_dies(prompt: str, tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         assert host.process.stdout is not None
         host.permit = allow
@@ -206,7 +206,7 @@ async def test_a_host_that_dies_is_outlived_to_the_end_of_the_turn(prompt: str, 
         assert last["message"]["stop_reason"] == "end_turn"
 
 
-async def test_no_transcript_is_kept_when_none_is_wanted(tmp_path: Path) -> None:
+async def test_no_transcript_is_written_when_disabled(tmp_path: Path) -> None:
     async with demo(tmp_path, "--no-session-persistence") as host:
         await host.ask("SCRIPT:text")
         assert list(host.home.rglob("*.jsonl")) == []

@@ -1,4 +1,4 @@
-"""A socket without a network, for the tests of the dial-in link: a wire that remembers, and the other end of it."""
+"""A socket without a network, for the tests of the dial-in link: a recording handle and the agent's end of it."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from fairlead.agents.links.dialin import DialInLink
 
 
 class FakeSocket:
-    """Implements `model.sockets.Wire`. `sent` are payloads; `taken` lets the agent have all that was sent."""
+    """Implements `model.sockets.SocketHandle`. `sent` lists payloads; `taken` confirms that the agent received them."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []

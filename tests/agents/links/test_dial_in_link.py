@@ -1,4 +1,4 @@
-"""The dial-in link: one stream of bytes over sockets that come and go, and a process that is reaped."""
+"""The dial-in link: one stream of bytes over sockets that connect and drop, and a process that is reaped."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ LINE = b'{"type":"user"}\n'
 
 
 class Room:
-    """A link to an agent that a person started, and what it has said."""
+    """A link to an agent that a person started, and the bytes received from it."""
 
     def __init__(self, terms: DialInLimits = TERMS) -> None:
         self.clock = ManualClock()
@@ -55,7 +55,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_is_said_before_it_comes_is_the_first_that_it_gets() -> None:
+async def test_lines_sent_before_the_agent_connects_are_delivered_first() -> None:
     room = Room()
     await room.link.send(LINE)
     assert room.link.state is DialInState.CONNECTING
@@ -67,7 +67,7 @@ async def test_what_is_said_before_it_comes_is_the_first_that_it_gets() -> None:
 
 
 @pytest.mark.rules("S004-305")
-async def test_a_line_for_an_agent_that_is_away_is_reported_as_not_sent_and_kept() -> None:
+async def test_a_line_for_a_disconnected_agent_is_reported_as_unsent_and_kept() -> None:
     room = Room()
     agent = Agent(room.link)
     assert room.link.offer(LINE)
@@ -79,7 +79,7 @@ async def test_a_line_for_an_agent_that_is_away_is_reported_as_not_sent_and_kept
 
 @pytest.mark.rules("S004-278", "S004-306")
 @pytest.mark.parametrize("got", range(6))
-async def test_cut_after_each_line_the_agent_gets_what_it_lacks_and_no_more(got: int) -> None:
+async def test_after_a_cut_the_agent_gets_exactly_the_missing_lines(got: int) -> None:
     room = Room()
     agent = Agent(room.link)
     lines = [b'{"n":%d}\n' % number for number in range(5)]
@@ -98,7 +98,7 @@ async def test_cut_after_each_line_the_agent_gets_what_it_lacks_and_no_more(got:
     assert room.arrivals == [DialInConnection(False), DialInConnection(True, "u-1"), DialInConnection(True)]
 
 
-async def test_a_receipt_of_an_earlier_socket_that_comes_late_changes_nothing_wrong() -> None:
+async def test_a_late_receipt_from_an_earlier_socket_is_harmless() -> None:
     room = Room()
     first = Agent(room.link)
     await room.link.send(b"1\n")
@@ -110,7 +110,7 @@ async def test_a_receipt_of_an_earlier_socket_that_comes_late_changes_nothing_wr
     assert Agent(room.link).wire.sent == [b"2\n"]
 
 
-async def test_the_agents_new_socket_takes_the_place_of_one_that_it_gave_up() -> None:
+async def test_a_new_socket_of_the_agent_replaces_the_abandoned_one() -> None:
     room = Room()
     first = Agent(room.link)
     await room.link.send(LINE)
@@ -121,7 +121,7 @@ async def test_the_agents_new_socket_takes_the_place_of_one_that_it_gave_up() ->
 
 
 @pytest.mark.rules("S004-280")
-async def test_one_that_stays_away_is_gone_when_its_tries_are_over() -> None:
+async def test_an_agent_that_stays_away_is_gone_after_its_retries() -> None:
     room = Room()
     agent = Agent(room.link)
     agent.say("last")
@@ -137,7 +137,7 @@ async def test_one_that_stays_away_is_gone_when_its_tries_are_over() -> None:
         room.link.accept_socket("")
 
 
-async def test_one_that_comes_back_has_all_its_tries_again() -> None:
+async def test_an_agent_that_comes_back_has_all_its_retries_again() -> None:
     room = Room()
     Agent(room.link).drop()
     await room.clock.advance(5)
@@ -148,7 +148,7 @@ async def test_one_that_comes_back_has_all_its_tries_again() -> None:
     assert room.link.state is DialInState.RECONNECTING
 
 
-async def test_stopping_hangs_up_with_the_code_that_ends_it() -> None:
+async def test_stopping_closes_the_socket_with_the_code_that_ends_the_agent() -> None:
     room = Room()
     agent = Agent(room.link)
     assert await room.link.stop() == Exit()
@@ -159,7 +159,7 @@ async def test_stopping_hangs_up_with_the_code_that_ends_it() -> None:
     assert await room.link.stop() == Exit()
 
 
-async def test_a_socket_that_comes_while_the_link_closes_is_turned_away() -> None:
+async def test_a_socket_that_connects_while_the_link_closes_is_rejected() -> None:
     room = Room()
     holder = room.link.accept_socket("")
     await room.link.stop()
@@ -169,7 +169,7 @@ async def test_a_socket_that_comes_while_the_link_closes_is_turned_away() -> Non
     assert room.arrivals == []
 
 
-async def test_an_agent_that_says_more_than_is_stored_is_not_read_on() -> None:
+async def test_an_agent_that_sends_more_than_is_stored_is_paused() -> None:
     room = Room()
     room.gate = asyncio.Event()
     agent = Agent(room.link)
@@ -184,7 +184,7 @@ async def test_an_agent_that_says_more_than_is_stored_is_not_read_on() -> None:
     assert len(room.heard) == 2 * (UNREAD_BYTES + 1)
 
 
-async def test_a_line_waits_while_the_agent_does_not_read_and_not_for_ever() -> None:
+async def test_a_line_waits_for_a_limited_time_while_the_agent_does_not_read() -> None:
     room = Room()
     agent = Agent(room.link)
     agent.wire.waiting = UNSENT_BYTES + 1
@@ -202,7 +202,7 @@ async def test_a_line_waits_while_the_agent_does_not_read_and_not_for_ever() -> 
         await late
 
 
-async def test_a_last_line_without_its_newline_is_whole_when_the_socket_ends() -> None:
+async def test_a_last_line_without_its_newline_is_complete_when_the_socket_ends() -> None:
     room = Room()
     agent = Agent(room.link)
     agent.say_bytes(b"one\ntwo")
@@ -256,7 +256,7 @@ async def everything(link: DialInLink) -> bytes:
 
 
 @pytest.mark.process
-async def test_a_process_that_ends_without_connecting_has_its_last_words_heard() -> None:
+async def test_the_output_of_a_process_that_ends_without_connecting_is_delivered() -> None:
     link = start("import sys; print('{\"type\":\"result\"}'); sys.stderr.write('no'); sys.exit(3)")
     assert await everything(link) == b'{"type":"result"}\n'
     assert await link.stop() == Exit(code=3, stderr="no")
@@ -264,7 +264,7 @@ async def test_a_process_that_ends_without_connecting_has_its_last_words_heard()
 
 
 @pytest.mark.process
-async def test_what_a_connected_process_prints_is_none_of_its_messages() -> None:
+async def test_the_output_of_a_connected_process_is_not_a_message() -> None:
     link = start("import time; print('noise'); time.sleep(60)", DialInLimits(tries_s=6.0))
     agent = Agent(link)
     agent.say("message")
@@ -286,7 +286,7 @@ async def test_a_process_that_does_not_come_back_is_ended_and_reaped() -> None:
 
 
 @pytest.mark.process
-async def test_the_end_of_the_process_waits_for_the_last_of_its_socket() -> None:
+async def test_the_end_of_the_process_waits_for_the_last_data_of_its_socket() -> None:
     link = start("pass", DialInLimits(tries_s=6.0, patience=StopTimeouts(close=1.0)))
     agent = Agent(link)
     assert link.child is not None
@@ -297,7 +297,7 @@ async def test_the_end_of_the_process_waits_for_the_last_of_its_socket() -> None
 
 
 @pytest.mark.process
-def test_a_missing_program_is_told() -> None:
+def test_a_missing_program_is_reported() -> None:
     async def scene() -> None:
         with pytest.raises(AgentMissing):
             DialInLink.open(["/nowhere/claude"], env={}, cwd="/", clock=SystemClock(), terms=TERMS, ended=lambda: None)
@@ -310,7 +310,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "claude"
 
 @pytest.mark.rules("S004-002")
 def test_every_golden_line_is_the_same_over_a_socket_as_over_a_pipe() -> None:
-    """One splitter and one decoder stand behind both: what a link must not do is change a byte."""
+    """Both use the same splitter and decoder: a link must not change a byte."""
 
     async def over_a_socket(lines: list[bytes]) -> bytes:
         room = Room()

@@ -1,4 +1,4 @@
-"""The dial-in link without its socket: its states as a table, and what the agent may lack."""
+"""The dial-in link without its socket: its states as a table, and the lines that the agent may have missed."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from fairlead.model.errors import AgentTimeout
 
 
 @pytest.mark.rules("S004-304")
-def test_the_states_are_the_six_of_the_seed_and_each_can_be_reached() -> None:
+def test_the_six_states_of_the_seed_exist_and_each_is_reachable() -> None:
     assert {state.value for state in DialInState} == {
         "idle", "connecting", "reconnecting", "connected", "closing", "closed",
     }  # fmt: skip
@@ -27,11 +27,11 @@ def test_nothing_leaves_closed_and_every_state_can_be_ended() -> None:
         assert TABLE[state, DialInSignal.STOPPED] in (DialInState.CLOSING, DialInState.CLOSED)
 
 
-def test_a_socket_is_taken_exactly_where_the_table_knows_of_one() -> None:
+def test_a_socket_is_accepted_exactly_where_the_table_allows_it() -> None:
     assert {state for (state, signal) in TABLE if signal is DialInSignal.OPENED} == ACCEPTING
 
 
-def test_a_dropped_socket_is_waited_for_and_then_not_any_more() -> None:
+def test_a_dropped_socket_is_waited_for_only_for_a_while() -> None:
     assert TABLE[DialInState.CONNECTED, DialInSignal.DROPPED] is DialInState.RECONNECTING
     assert TABLE[DialInState.RECONNECTING, DialInSignal.OPENED] is DialInState.CONNECTED
     assert TABLE[DialInState.RECONNECTING, DialInSignal.GAVE_UP] is DialInState.CLOSED

@@ -22,7 +22,7 @@ def open_link(code: str, clock: Clock | None = None, cwd: str = "/") -> StdioLin
     )
 
 
-async def test_bytes_go_both_ways_and_stop_tells_the_end() -> None:
+async def test_bytes_go_both_ways_and_stop_returns_the_exit() -> None:
     link = open_link(
         "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)\nsys.stderr.write('bye')"
     )
@@ -47,7 +47,7 @@ async def test_bytes_go_both_ways_and_stop_tells_the_end() -> None:
     assert await link.stop() == Exit(code=0, stderr="bye")
 
 
-def test_a_missing_program_and_a_missing_folder_are_told_apart() -> None:
+def test_a_missing_program_and_a_missing_folder_are_distinguished() -> None:
     async def missing() -> None:
         clock = SystemClock()
         with pytest.raises(AgentMissing, match="/nonexistent/claude"):
@@ -60,7 +60,7 @@ def test_a_missing_program_and_a_missing_folder_are_told_apart() -> None:
     asyncio.run(missing())
 
 
-async def test_an_agent_that_does_not_read_is_told_as_such() -> None:
+async def test_an_agent_that_does_not_read_is_reported() -> None:
     clock = ManualClock()
     link = open_link("import time; time.sleep(300)", clock)
     sending = asyncio.create_task(link.send(b"x" * (1 << 20)))
