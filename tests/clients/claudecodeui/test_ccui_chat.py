@@ -19,7 +19,7 @@ UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 
 @pytest.mark.rules("S003-001", "S003-013", "S003-014", "S003-018", "S003-019")
-async def test_the_chat_is_at_ws_whatever_its_query_says(chats: ChatHarness) -> None:
+async def test_the_chat_is_at_ws_with_any_query(chats: ChatHarness) -> None:
     token = chats.house.admin
     for path in ("/ws", "/claudecodeui/ws", f"/ws?token={token}&x=1"):
         headers = {} if "token" in path else {"authorization": f"Bearer {token}"}
@@ -32,7 +32,7 @@ async def test_the_chat_is_at_ws_whatever_its_query_says(chats: ChatHarness) -> 
 
 
 @pytest.mark.rules("S003-010", "S003-016", "S003-017")
-async def test_nobody_comes_in_without_a_token(chats: ChatHarness) -> None:
+async def test_a_connection_without_a_token_is_refused(chats: ChatHarness) -> None:
     for path in ("/ws", "/ws?token=wrong", "/nosuch"):
         with pytest.raises(InvalidStatus) as refused:
             async with chats.peer(path=path, additional_headers={}):
@@ -40,7 +40,7 @@ async def test_nobody_comes_in_without_a_token(chats: ChatHarness) -> None:
         assert refused.value.response.status_code == 401
 
 
-async def test_a_page_from_elsewhere_is_refused_although_it_has_a_token(chats: ChatHarness) -> None:
+async def test_a_foreign_origin_is_refused_even_with_a_token(chats: ChatHarness) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with chats.peer(path=f"/ws?token={chats.house.admin}", origin="https://evil.example"):
             pass
@@ -124,7 +124,7 @@ BAD = [
 
 
 @pytest.mark.rules("S003-027", "S003-032", "S003-040", "S003-050", "S003-070", "S003-136", "S003-137")
-async def test_what_cannot_be_done_is_answered_with_its_code_and_starts_nothing(chats: ChatHarness) -> None:
+async def test_an_invalid_request_is_answered_with_its_code_and_starts_nothing(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         for message, code, words, session in BAD:
             await peer.socket.send(json.dumps(message))
@@ -135,7 +135,7 @@ async def test_what_cannot_be_done_is_answered_with_its_code_and_starts_nothing(
 
 
 @pytest.mark.rules("S003-136", "S003-137")
-async def test_a_runtime_that_breaks_is_answered_and_ends_neither_the_socket_nor_another_run(
+async def test_an_unexpected_error_is_answered_and_ends_neither_the_socket_nor_another_run(
     chats: ChatHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = await chats.session(1), await chats.session(2)
@@ -166,7 +166,9 @@ async def test_a_runtime_that_breaks_is_answered_and_ends_neither_the_socket_nor
 
 @pytest.mark.rules("S003-025", "S003-037", "S003-038")
 @pytest.mark.parametrize("payload", ["", " ", "{", "[]", "7", '"chat.send"', "null", b"\xff", b"[]"])
-async def test_what_is_no_object_is_answered_and_the_socket_lives_on(chats: ChatHarness, payload: Any) -> None:
+async def test_a_payload_that_is_not_an_object_is_answered_and_the_socket_stays_open(
+    chats: ChatHarness, payload: Any
+) -> None:
     async with chats.peer() as peer:
         await peer.socket.send(payload)
         told = await peer.until("protocol_error")
@@ -177,7 +179,7 @@ async def test_what_is_no_object_is_answered_and_the_socket_lives_on(chats: Chat
 
 
 @pytest.mark.rules("S003-039", "S003-136", "S003-137")
-async def test_a_second_send_while_a_run_is_on_is_refused_or_queued_if_asked(chats: ChatHarness) -> None:
+async def test_a_second_send_during_a_run_is_refused_or_queued_on_request(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer, chats.peer() as other:
         await other.subscribe(name)
@@ -202,7 +204,7 @@ async def test_a_second_send_while_a_run_is_on_is_refused_or_queued_if_asked(cha
         assert "protocol_error" not in other.kinds(), "an error is an answer to the socket that asked"
 
 
-async def test_of_two_sends_in_the_same_moment_one_runs(chats: ChatHarness) -> None:
+async def test_only_one_of_two_simultaneous_sends_runs(chats: ChatHarness) -> None:
     """The original asks and acts in two steps; here one of them is first, whoever asked."""
     name = await chats.session()
     async with chats.peer() as one, chats.peer() as two:
@@ -261,7 +263,7 @@ async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chat
 
 
 @pytest.mark.rules("S003-058")
-async def test_an_end_that_is_told_again_ends_nothing(chats: ChatHarness) -> None:
+async def test_a_repeated_result_does_not_end_the_next_run(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "one")
@@ -285,7 +287,7 @@ async def test_an_end_that_is_told_again_ends_nothing(chats: ChatHarness) -> Non
 
 
 @pytest.mark.rules("S003-043")
-async def test_an_abort_before_the_agent_is_up_takes_the_message_back(chats: ChatHarness) -> None:
+async def test_an_abort_before_the_agent_has_started_withdraws_the_message(chats: ChatHarness) -> None:
     """The original tells that it is aborted and runs it all the same."""
     name = await chats.session()
     chats.rig.kind.launch_when.clear()
@@ -342,7 +344,9 @@ async def test_a_client_chooses_neither_the_folder_nor_the_provider(chats: ChatH
         {"toolsSettings": {"allowedTools": [], "disallowedTools": [], "skipPermissions": True}},
     ],
 )
-async def test_bypass_is_the_policys_to_allow_not_the_clients(chats: ChatHarness, options: dict[str, Any]) -> None:
+async def test_bypass_mode_is_allowed_by_policy_and_not_by_the_client(
+    chats: ChatHarness, options: dict[str, Any]
+) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "x", options)
@@ -351,7 +355,7 @@ async def test_bypass_is_the_policys_to_allow_not_the_clients(chats: ChatHarness
     assert chats.rig.kind.agents == []
 
 
-async def test_options_are_the_sessions_from_then_on(tmp_path: Any) -> None:
+async def test_options_of_a_send_become_the_sessions_settings(tmp_path: Any) -> None:
     async with chat_house(tmp_path, rig=CoreHarness(tmp_path, allow_bypass=True)) as chats:
         name = await chats.session()
         async with chats.peer() as peer:
@@ -368,7 +372,7 @@ async def test_options_are_the_sessions_from_then_on(tmp_path: Any) -> None:
             assert chats.rig.state(name).settings.model == "opus"
 
 
-async def test_who_may_only_look_cannot_send(chats: ChatHarness) -> None:
+async def test_the_scope_view_is_not_enough_to_send(chats: ChatHarness) -> None:
     name = await chats.session()
     token = await chats.house.token("view")
     async with chats.peer(token=token) as peer:

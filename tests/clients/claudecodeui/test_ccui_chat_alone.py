@@ -87,7 +87,7 @@ class Talk:
 
 
 @pytest.mark.rules("S003-008", "S003-040")
-def test_a_prompt_is_handed_to_what_was_handed_in() -> None:
+def test_a_prompt_becomes_a_send_command() -> None:
     talk = Talk().say(type="chat.send", sessionId=S, content="hi")
     (sent,) = talk.commands
     assert isinstance(sent, cmd.Send) and (sent.session, sent.wait) == (S, False)
@@ -108,7 +108,7 @@ def test_nothing_is_started_for_a_session_that_is_not_found(step: type) -> None:
 
 
 @pytest.mark.rules("S003-008", "S003-049")
-def test_an_approval_is_handed_to_what_was_handed_in() -> None:
+def test_an_approval_becomes_an_answer_command() -> None:
     talk = Talk()
     asked = ev.PermissionRequested(
         id=EventId("e1"), request=RequestId("r1"), call=CallId("c1"), tool="Bash", input={"command": "make"}
@@ -126,7 +126,7 @@ def test_an_approval_is_handed_to_what_was_handed_in() -> None:
     ("error", "code"),
     [(Busy("no"), "RUN_IN_PROGRESS"), (Unavailable("the store is away"), "INTERNAL_ERROR")],
 )
-def test_a_runtime_that_fails_is_told_and_the_next_message_is_done(error: FairleadError, code: str) -> None:
+def test_a_failed_command_is_reported_and_the_next_message_is_handled(error: FairleadError, code: str) -> None:
     talk = Talk()
     talk.fails[cmd.Send] = error
     talk.say(type="chat.send", sessionId=S, content="hi")
@@ -138,7 +138,7 @@ def test_a_runtime_that_fails_is_told_and_the_next_message_is_done(error: Fairle
 
 
 @pytest.mark.rules("S003-008", "S003-043")
-def test_an_abort_does_what_the_session_is_in() -> None:
+def test_an_abort_depends_on_the_state_of_the_session() -> None:
     assert isinstance(Talk(running=True).say(type="chat.abort", sessionId=S).commands[0], cmd.Interrupt)
     queued = Talk(queued={"m1": None}).say(type="chat.abort", sessionId=S)
     assert queued.commands == [cmd.CancelMessage(session=S, message=MessageId("m1"))]
@@ -148,7 +148,7 @@ def test_an_abort_does_what_the_session_is_in() -> None:
     assert gone.say(type="chat.abort", sessionId=S).frames[0]["code"] == "INTERNAL_ERROR"
 
 
-def test_an_abort_of_a_message_that_is_always_on_its_way_is_given_up() -> None:
+def test_an_abort_gives_up_when_the_queued_message_is_never_found() -> None:
     talk = Talk(queued={"m1": None})
     talk.fails[cmd.CancelMessage] = NotFound("queued message", "m1")
     talk.say(type="chat.abort", sessionId=S)
@@ -156,7 +156,7 @@ def test_an_abort_of_a_message_that_is_always_on_its_way_is_given_up() -> None:
     assert len(talk.commands) == 5
 
 
-def test_what_one_socket_may_ask_at_once_of_a_session_is_bounded() -> None:
+def test_pending_requests_per_session_and_socket_are_bounded() -> None:
     chat = ChatConversation(opening())
     told: list[Do] = []
     for _ in range(102):
@@ -165,13 +165,13 @@ def test_what_one_socket_may_ask_at_once_of_a_session_is_bounded() -> None:
 
 
 @pytest.mark.rules("S003-132")
-def test_what_is_sent_is_json_text() -> None:
+def test_frames_are_json_text() -> None:
     assert frame({"kind": "status"})[0] == 0x81
     assert unframed(frame({"kind": "status", "text": "ä"})) == [{"kind": "status", "text": "ä"}]
 
 
 @pytest.mark.rules("S003-124", "S003-125")
-def test_only_the_chat_is_told_what_is_told_to_all() -> None:
+def test_only_the_chat_joins_the_broadcast_channel() -> None:
     """Whoever is not in the hall is told nothing that is told there."""
     asking = {}
     for route in (*PROTOCOL.sockets, *PROTOCOL.door_sockets):
@@ -201,7 +201,7 @@ def imports(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 @pytest.mark.rules("S003-009")
-def test_sockets_do_not_know_agents_nor_agents_sockets() -> None:
+def test_sockets_and_agents_do_not_import_each_other() -> None:
     for room, other in (("server", "agents"), ("clients", "agents"), ("agents", "clients"), ("agents", "server")):
         for path, module in imports(SOURCE / room):
             assert not module.startswith(f"fairlead.{other}"), f"{path} imports {module}"

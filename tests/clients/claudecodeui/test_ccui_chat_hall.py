@@ -27,7 +27,7 @@ GATEWAY = frozenset({"chat_subscribed", "session_upserted", "loading_progress", 
 
 
 @pytest.mark.rules("S003-023", "S003-127", "S003-130", "S003-131", "S003-035", "S003-036")
-async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: ChatHarness) -> None:
+async def test_a_changed_session_is_broadcast_to_every_socket_at_once(chats: ChatHarness) -> None:
     async with chats.peer() as one, chats.peer() as two:
         await one.settled()
         await two.settled()
@@ -58,7 +58,7 @@ async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: Cha
 
 
 @pytest.mark.rules("S003-024", "S003-128", "S003-133")
-async def test_a_socket_that_is_gone_is_told_nothing_and_hinders_nobody(chats: ChatHarness) -> None:
+async def test_a_closed_socket_receives_nothing_and_does_not_block_the_others(chats: ChatHarness) -> None:
     doer = chats.house.app.dispatcher
     async with chats.peer() as stays:
         await stays.settled()
@@ -77,7 +77,7 @@ async def test_a_socket_that_is_gone_is_told_nothing_and_hinders_nobody(chats: C
 
 
 @pytest.mark.rules("S003-126", "S003-127", "S003-129")
-async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHarness) -> None:
+async def test_progress_of_a_list_is_broadcast(chats: ChatHarness) -> None:
     async with chats.peer() as one, chats.peer() as two:
         await one.settled()
         await two.settled()
@@ -99,7 +99,7 @@ async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHarness) -> N
 
 
 @pytest.mark.rules("S003-051", "S003-052", "S003-053")
-async def test_whatever_a_chat_socket_is_sent_has_a_kind_of_the_list_and_no_type(chats: ChatHarness) -> None:
+async def test_every_frame_has_a_known_kind_and_no_type(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.subscribe(name)
@@ -146,7 +146,7 @@ async def sees_all(who: Identity, session: SessionId) -> bool:
     return True
 
 
-async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_is_kept_for_it() -> None:
+async def test_a_slow_socket_gets_only_the_latest_state_of_each_session_and_its_queue_is_bounded() -> None:
     desk, summaries = SessionChanges(ManualClock(), sees_all), dict[str, Summary]()
 
     async def read(session: SessionId) -> Summary | None:
@@ -178,7 +178,7 @@ async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_i
     assert not desk.listeners, "nobody listens where nobody is"
 
 
-async def test_archived_sessions_and_those_that_are_gone_are_not_told(chats: ChatHarness) -> None:
+async def test_archived_and_deleted_sessions_are_not_broadcast(chats: ChatHarness) -> None:
     gone, kept = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer:
         await peer.settled()

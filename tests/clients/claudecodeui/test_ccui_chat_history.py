@@ -47,7 +47,7 @@ async def test_a_page_is_counted_from_the_end(chats: ChatHarness) -> None:
     assert odd["messages"] == rows
 
 
-async def test_a_long_history_is_read_in_pieces_and_an_answer_has_an_end(
+async def test_a_long_history_is_read_in_pieces_and_an_answer_has_a_size_limit(
     chats: ChatHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await talked(chats)
@@ -81,7 +81,7 @@ async def test_live_and_stored_rows_are_the_same(chats: ChatHarness) -> None:
         assert [row["kind"] for row in peer.client.sessions[name].merged] == ["text", "text", "tool_use"]
 
 
-async def test_sessions_that_are_not_there(chats: ChatHarness) -> None:
+async def test_unknown_sessions_are_not_found(chats: ChatHarness) -> None:
     unknown = "99999999-9999-4999-8999-999999999999"
     assert (await chats.messages(unknown))["code"] == "SESSION_NOT_FOUND"
     assert (await chats.messages("a.b"))["code"] == "SESSION_NOT_FOUND"

@@ -7,7 +7,7 @@ from fairlead.model.agents import Exit
 
 
 @pytest.mark.rules("S003-005", "S003-031", "S003-033", "S003-034", "S003-061")
-async def test_a_session_is_known_by_its_agents_own_id_too_and_answers_by_ours(chats: ChatHarness) -> None:
+async def test_a_session_is_also_found_by_its_agents_id_and_answers_with_ours(chats: ChatHarness) -> None:
     name = await chats.session()
     native = "0a0a0a0a-0000-4000-8000-00000000000a"
     async with chats.peer() as live:

@@ -24,7 +24,7 @@ WRONG = (
 
 
 @pytest.mark.parametrize("static", [False, True], ids=["bare", "with an app's files"])
-async def test_every_error_of_the_door_is_a_line_of_text(tmp_path: Path, cheap_passwords: None, static: bool) -> None:
+async def test_every_error_on_the_door_is_a_line_of_text(tmp_path: Path, cheap_passwords: None, static: bool) -> None:
     app = tmp_path / "app"
     app.mkdir()
     (app / "index.html").write_text("<p>hello</p>")
@@ -40,7 +40,7 @@ async def test_every_error_of_the_door_is_a_line_of_text(tmp_path: Path, cheap_p
             assert "x-auth-error" not in answer.headers, "the app would sign out"
 
 
-async def test_what_the_server_refuses_before_a_handler_runs_is_a_line_of_text_too(signed: SignedGateway) -> None:
+async def test_errors_before_a_handler_runs_are_a_line_of_text_too(signed: SignedGateway) -> None:
     large = await signed.http.post("/api/commands/list", content=b" " * (1 << 20))
     assert (large.status_code, type(large.json()["error"])) == (413, str)
     broken = await signed.http.post(SESSIONS, content=b"{")

@@ -52,7 +52,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
-async def test_a_call_comes_to_the_server_as_it_was_without_who_made_it(house: House, method: str) -> None:
+async def test_a_call_reaches_the_plugin_unchanged_but_without_credentials(house: House, method: str) -> None:
     body = "" if method == "GET" else '{"a":1}'
     async with house.served.client(cookie="a=b", **{"x-plugin-a": "1"}) as http:
         got = await http.request(method, f"{RPC}/stats/a%20b?x=1&token=secret", content=body)
@@ -65,14 +65,14 @@ async def test_a_call_comes_to_the_server_as_it_was_without_who_made_it(house: H
     assert got.headers["content-security-policy"].startswith("default-src 'none'"), "ours, not the plugin's"
 
 
-async def test_what_the_server_says_of_the_call_is_passed_on(house: House) -> None:
+async def test_the_plugins_status_is_forwarded_but_not_its_redirect(house: House) -> None:
     async with house.served.client() as http:
         assert (await http.get(f"{RPC}/broken")).status_code == 500
         elsewhere = await http.get(f"{RPC}/elsewhere")
         assert elsewhere.status_code == 302 and "location" not in elsewhere.headers, "nobody is sent elsewhere"
 
 
-async def test_a_server_that_does_not_answer_well_is_told(house: House) -> None:
+async def test_an_invalid_answer_of_the_plugin_is_an_error(house: House) -> None:
     async with house.served.client() as http:
         for path in ("large", "hang-up"):
             told = await http.get(f"{RPC}/{path}")
@@ -80,7 +80,7 @@ async def test_a_server_that_does_not_answer_well_is_told(house: House) -> None:
         assert (await http.get(f"{RPC}/well")).status_code == 200
 
 
-async def test_who_may_call_and_whom(house: House) -> None:
+async def test_calls_need_a_scope_and_a_known_plugin(house: House) -> None:
     async with house.served.client(await house.served.token("view", "chat")) as guest:
         assert (await guest.get(f"{RPC}/x")).status_code == 403
     async with house.served.client() as http:

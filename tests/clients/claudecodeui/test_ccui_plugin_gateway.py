@@ -67,7 +67,7 @@ async def test_one_board_on_both_ports_and_its_page_for_the_app(signed: SignedGa
 
 @pytest.mark.rules("S003-001", "S003-002", "S003-003", "S003-004", "S003-019", "S003-020", "S003-021")
 @pytest.mark.parametrize("where", ["door", "main"])
-async def test_the_three_sockets_are_on_the_port_of_http_and_each_speaks_its_own_way(
+async def test_the_three_sockets_share_the_http_port_and_each_has_its_own_protocol(
     signed: SignedGateway, where: str
 ) -> None:
     url = {"door": signed.door, "main": signed.gateway.url}[where]
@@ -87,7 +87,7 @@ async def test_the_three_sockets_are_on_the_port_of_http_and_each_speaks_its_own
 
 
 @pytest.mark.rules("S003-125")
-async def test_terminals_and_plugins_hear_no_broadcast(signed: SignedGateway) -> None:
+async def test_terminals_and_plugins_receive_no_broadcast(signed: SignedGateway) -> None:
     async with (
         signed.chat() as chat,
         joined(signed.door, "/shell", signed.token) as shell,
@@ -132,7 +132,7 @@ class Newcomer:
 
 
 @pytest.mark.rules("S003-139", "S003-140")
-async def test_a_route_from_outside_takes_one_handler_and_one_path_and_leaves_the_others_alone() -> None:
+async def test_an_external_route_adds_one_handler_on_one_path_and_leaves_the_others_unchanged() -> None:
     async def answer(who: Any, action: AskNeighbour) -> str:
         return "from the wiring"
 

@@ -21,7 +21,7 @@ async def board(tmp_path: Path) -> AsyncIterator[House]:
         yield made
 
 
-async def test_the_list_says_what_the_manifests_say_and_how_they_do(board: House) -> None:
+async def test_the_list_shows_manifests_and_the_state_of_each_plugin(board: House) -> None:
     async with board.served.client() as http:
         (told,) = (await http.get(LIST)).json()["plugins"]
         assert told["name"] == "board" and told["displayName"] == "Board" and told["entry"] == "index.js"
@@ -46,7 +46,7 @@ async def test_a_plugin_that_has_changed_is_off(tmp_path: Path) -> None:
         assert refused.status_code == 409 and "changed" in refused.json()["error"]
 
 
-async def test_it_is_switched_off_here_and_on_where_a_person_sees_what_runs(board: House) -> None:
+async def test_a_plugin_can_be_disabled_here_but_enabled_only_by_command(board: House) -> None:
     await board.desk.runs("board")
     path = f"{LIST}/board/enable"
     async with board.served.client() as http, board.served.client(await board.served.token("terminal")) as guest:
@@ -59,7 +59,7 @@ async def test_it_is_switched_off_here_and_on_where_a_person_sees_what_runs(boar
     assert (await board.desk.view("board")).state == "disabled"
 
 
-async def test_files_of_a_page_are_for_those_with_a_credential_and_in_a_sandbox(board: House) -> None:
+async def test_files_of_a_page_need_a_credential_and_are_sandboxed(board: House) -> None:
     path = f"{LIST}/board/assets/index.js"
     async with board.served.client() as http, board.served.client(None) as stranger:
         assert (await http.get(path)).status_code == 404, "not before it is enabled"
@@ -107,7 +107,7 @@ async def test_nothing_else_of_the_folder_is_served(tmp_path: Path, path: str) -
         assert (await http.get(f"{LIST}/strange/assets/{path}")).status_code == 404
 
 
-async def test_a_servers_own_file_is_not_served(tmp_path: Path) -> None:
+async def test_the_file_of_the_plugins_server_is_not_served(tmp_path: Path) -> None:
     made = write_plugin(tmp_path, server="dist/server.js")
     (made / "dist").mkdir()
     (made / "dist" / "server.js").write_text("const key = 1;")

@@ -82,7 +82,7 @@ async def test_a_plugin_that_does_not_read(house: House) -> None:
         await talking
 
 
-async def test_a_client_that_leaves_a_plugin_that_does_not_read_is_forgotten_after_a_while(
+async def test_a_client_that_leaves_a_stalled_plugin_is_dropped_after_a_timeout(
     house: House, clock: ManualClock
 ) -> None:
     async with house.join() as socket:
@@ -101,7 +101,7 @@ async def test_a_client_that_leaves_a_plugin_that_does_not_read_is_forgotten_aft
     await until(lambda: not house.desk.plugins._bridges)
 
 
-async def test_the_gateway_stops_though_nobody_reads(tmp_path: Path) -> None:
+async def test_the_gateway_stops_although_neither_side_reads(tmp_path: Path) -> None:
     made = write_plugin(tmp_path)
     async with house_of(tmp_path) as house:
         await house.desk.runs()

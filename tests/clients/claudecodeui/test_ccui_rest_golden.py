@@ -145,7 +145,7 @@ def glanced(*tokens: int) -> TranscriptPreview:
     return TranscriptPreview(session=SessionId(FRESH), events=tuple(Raw(ev.encode(event)) for event in events))
 
 
-def test_what_the_context_of_a_long_file_holds_is_read_from_its_end() -> None:
+def test_the_context_size_of_a_long_file_is_read_from_its_end() -> None:
     """It is still being read: nobody waits for that."""
     route, asked = request_of({"request": f"GET /api/providers/sessions/{FRESH}/token-usage"})
     steps = route.handle(asked)
@@ -156,7 +156,7 @@ def test_what_the_context_of_a_long_file_holds_is_read_from_its_end() -> None:
     assert json.loads(end.value.value.body)["data"]["used"] == 200
 
 
-def test_a_file_that_is_being_read_is_no_run() -> None:
+def test_a_session_whose_file_is_still_loading_does_not_count_as_running() -> None:
     route, asked = request_of({"request": "GET /api/providers/sessions/running"})
     steps = route.handle(asked)
     next(steps)

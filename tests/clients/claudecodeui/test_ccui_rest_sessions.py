@@ -63,7 +63,7 @@ async def test_a_session_has_its_id_before_its_first_message_and_keeps_it(signed
         ({"provider": "claude", "projectPath": 7}, 400, "BAD_REQUEST"),
     ],
 )
-async def test_what_cannot_be_made_is_refused_with_a_code(
+async def test_invalid_sessions_are_refused_with_a_code(
     signed: SignedGateway, body: Any, status: int, code: str
 ) -> None:
     answer = await signed.http.post(SESSIONS, json=body)
@@ -81,7 +81,7 @@ async def test_a_session_without_a_message_is_untitled(signed: SignedGateway) ->
 
 
 @pytest.mark.process
-async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signed: SignedGateway) -> None:
+async def test_the_agents_id_is_returned_by_one_call_and_finds_the_session(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     early = await signed.http.get(f"{SESSIONS}/{session}/provider-id")
     native = ""
@@ -101,7 +101,7 @@ async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signe
 
 @pytest.mark.process
 @pytest.mark.rules("S003-063")
-async def test_what_runs_is_listed_while_it_runs(signed: SignedGateway) -> None:
+async def test_running_sessions_are_listed_while_they_run(signed: SignedGateway) -> None:
     session = await signed.create("slow")
     assert await signed.data(f"{SESSIONS}/running") == {"sessions": []}
     async with signed.chat() as socket:
@@ -118,7 +118,7 @@ async def test_what_runs_is_listed_while_it_runs(signed: SignedGateway) -> None:
 
 
 @pytest.mark.process
-async def test_renamed_archived_brought_back_and_deleted(signed: SignedGateway) -> None:
+async def test_a_session_is_renamed_archived_restored_and_deleted(signed: SignedGateway) -> None:
     session, other = await signed.create("one"), await signed.create("two")
     one = f"{SESSIONS}/{session}"
     renamed = await signed.http.put(one, json={"summary": " Better "})
@@ -151,7 +151,7 @@ async def names(signed: SignedGateway, which: str) -> list[str]:
 
 
 @pytest.mark.process
-async def test_recent_ones_come_page_by_page(signed: SignedGateway) -> None:
+async def test_recent_sessions_are_paginated(signed: SignedGateway) -> None:
     made = [await signed.create(str(number)) for number in range(5)]
     first = await signed.data(f"{SESSIONS}/recent?limit=2&offset=0")
     second = await signed.data(f"{SESSIONS}/recent?limit=2&offset=2")
@@ -165,7 +165,7 @@ async def test_recent_ones_come_page_by_page(signed: SignedGateway) -> None:
 
 
 @pytest.mark.process
-async def test_token_usage_is_what_the_last_status_told(signed: SignedGateway) -> None:
+async def test_token_usage_equals_the_last_status(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     assert (await signed.data(f"{SESSIONS}/{session}/token-usage"))["used"] == 0
     frames = await signed.run(session, "SCRIPT:text hello")
@@ -178,7 +178,7 @@ async def test_token_usage_is_what_the_last_status_told(signed: SignedGateway) -
 
 @pytest.mark.process
 @pytest.mark.rules("S003-030")
-async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_path: Path) -> None:
+async def test_a_session_of_another_program_works_like_any_other(tmp_path: Path) -> None:
     program = tmp_path / "claude"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fairlead.agents.demo "$@"\n')
     program.chmod(0o755)
@@ -219,7 +219,7 @@ async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_pa
 
 
 @pytest.mark.process
-async def test_search_finds_titles_and_words_and_takes_the_token_from_the_query(signed: SignedGateway) -> None:
+async def test_search_finds_titles_and_text_and_accepts_the_token_in_the_query(signed: SignedGateway) -> None:
     session = await signed.create("hunting the snark")
     await signed.run(session, "SCRIPT:text boojum")
     url = f"/api/providers/search/sessions?limit=50&token={signed.token}"
@@ -310,7 +310,7 @@ async def test_a_fresh_gateway_offers_its_roots_and_folders_that_were_listed(sig
 
 @pytest.mark.process
 @pytest.mark.rules("S003-126", "S003-129")
-async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: SignedGateway) -> None:
+async def test_a_project_list_of_any_length_sends_two_progress_frames(signed: SignedGateway) -> None:
     """Theirs tells every project to every socket."""
     for number in range(12):
         folder = signed.project / str(number)
@@ -332,7 +332,7 @@ async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: Signe
 
 
 @pytest.mark.process
-async def test_the_furniture_has_the_shapes_that_the_app_reads(signed: SignedGateway) -> None:
+async def test_composer_data_has_the_shapes_that_the_app_reads(signed: SignedGateway) -> None:
     models = (await signed.data("/api/providers/claude/models"))["models"]
     assert models["DEFAULT"] in [option["value"] for option in models["OPTIONS"]]
     (claude,) = (await signed.data("/api/providers/capabilities"))["providers"]
@@ -362,7 +362,7 @@ async def test_bypass_is_offered_where_the_settings_allow_it(tmp_path: Path) -> 
 
 
 @pytest.mark.process
-async def test_a_sessions_model_and_effort_are_its_own(signed: SignedGateway) -> None:
+async def test_model_and_effort_are_set_per_session(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     path = f"/api/providers/claude/sessions/{session}"
     before = await signed.data(f"{path}/active-model")

@@ -126,7 +126,7 @@ async def test_login_answers_as_the_original_does(signed: SignedGateway) -> None
         ([], 400),
     ],
 )
-async def test_a_login_that_fails_is_a_line_of_text_and_signs_nobody_out(
+async def test_a_failed_login_is_a_line_of_text_and_does_not_sign_the_user_out(
     signed: SignedGateway, body: Any, status: int
 ) -> None:
     answer = await signed.http.post("/api/auth/login", json=body)
@@ -136,7 +136,7 @@ async def test_a_login_that_fails_is_a_line_of_text_and_signs_nobody_out(
 
 
 @pytest.mark.process
-async def test_who_guesses_has_to_wait(signed: SignedGateway) -> None:
+async def test_repeated_failed_logins_are_throttled(signed: SignedGateway) -> None:
     for _ in range(PER_PAIR):
         assert (await signed.login("ann", "wrong horse")).status_code == 401
     answer = await signed.login("ann")
@@ -170,7 +170,7 @@ async def test_a_link_makes_the_account_and_the_apps_own_token(signed: SignedGat
     assert (await signed.login("bob")).status_code == 200
 
 
-def test_the_link_is_on_the_door_as_browsers_know_it_else_on_the_main_port() -> None:
+def test_the_link_uses_the_doors_public_url_or_else_the_main_port() -> None:
     main = "https://gateway.example.org/"
     assert invitations_page([PROTOCOL], [], main) == "https://gateway.example.org/claudecodeui/invite"
     assert invitations_page([], [], main) == ""
@@ -217,7 +217,7 @@ async def test_no_socket_opens_without_a_good_token(signed: SignedGateway, monke
 
 @pytest.mark.process
 @pytest.mark.rules("S003-013", "S003-014", "S003-018", "S003-022")
-async def test_the_querys_token_counts_before_the_headers(signed: SignedGateway) -> None:
+async def test_the_token_in_the_query_takes_precedence_over_the_header(signed: SignedGateway) -> None:
     good, bad = {"Authorization": f"Bearer {signed.token}"}, {"Authorization": "Bearer a.b.c"}
     assert await handshake(signed, "/nosuch", signed.token, additional_headers=bad) == 1005
     assert await handshake(signed, "/nosuch", "a.b.c", additional_headers=good) == 401
@@ -226,7 +226,7 @@ async def test_the_querys_token_counts_before_the_headers(signed: SignedGateway)
 
 
 @pytest.mark.process
-async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_else(signed: SignedGateway) -> None:
+async def test_on_the_main_port_a_users_token_opens_only_this_protocol(signed: SignedGateway) -> None:
     own = {"authorization": f"Bearer {signed.token}"}
     for path in ("/v1/me", "/v1/sessions", "/v1/users", "/cognova/api/conversations", "/api/projects", "/nosuch"):
         assert (await signed.admin.get(path, headers=own)).status_code == 401, path
@@ -241,7 +241,7 @@ async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_els
 
 @pytest.mark.process
 @pytest.mark.rules("S003-015")
-async def test_a_socket_is_the_users_of_its_token(signed: SignedGateway) -> None:
+async def test_a_socket_belongs_to_the_user_of_its_token(signed: SignedGateway) -> None:
     await signed.add("bob")
     bob = await signed.sign_in("bob")
     session = await signed.create("ann's own")
@@ -261,7 +261,7 @@ async def test_a_socket_is_the_users_of_its_token(signed: SignedGateway) -> None
 
 @pytest.mark.process
 @pytest.mark.rules("S003-015")
-async def test_what_a_user_may_is_said_by_their_scopes(signed: SignedGateway) -> None:
+async def test_a_users_scopes_limit_their_requests(signed: SignedGateway) -> None:
     await signed.add("viewer", scopes=["view"])
     viewer = {"authorization": f"Bearer {await signed.sign_in('viewer')}"}
     assert (await signed.http.get("/api/projects", headers=viewer)).status_code == 200
@@ -276,7 +276,7 @@ async def test_what_a_user_may_is_said_by_their_scopes(signed: SignedGateway) ->
 
 
 @pytest.mark.process
-async def test_a_token_that_is_over_is_told_so(signed: SignedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expired_token_is_reported_as_expired(signed: SignedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     later(monkeypatch, LIFETIME_S + 1)
     answer = await signed.http.get("/api/projects")
     assert (answer.status_code, answer.json()["code"]) == (401, "AUTH_TOKEN_EXPIRED")
@@ -284,7 +284,7 @@ async def test_a_token_that_is_over_is_told_so(signed: SignedGateway, monkeypatc
 
 
 @pytest.mark.process
-async def test_a_token_that_never_was_is_told_so(signed: SignedGateway) -> None:
+async def test_an_invalid_token_is_reported_as_invalid(signed: SignedGateway) -> None:
     for token in ("a.b.c", f"{signed.token}x", "fl_aaaaaaaa_" + "a" * 52):
         answer = await signed.http.get("/api/projects", headers={"authorization": f"Bearer {token}"})
         assert (answer.status_code, answer.json()["code"]) == (401, "AUTH_TOKEN_INVALID")
@@ -292,7 +292,7 @@ async def test_a_token_that_never_was_is_told_so(signed: SignedGateway) -> None:
 
 
 @pytest.mark.process
-async def test_past_its_half_life_every_answer_brings_a_new_token(
+async def test_after_half_of_its_lifetime_every_answer_has_a_new_token(
     signed: SignedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = ("/api/projects", "/api/auth/user", "/api/providers/sessions/nosuch", "/api/providers/capabilities")
@@ -309,7 +309,9 @@ async def test_past_its_half_life_every_answer_brings_a_new_token(
 @pytest.mark.process
 @pytest.mark.rules("S003-015")
 @pytest.mark.parametrize("how", ["password", "removed"])
-async def test_what_a_user_has_open_ends_with_the_password_or_the_user(signed: SignedGateway, how: str) -> None:
+async def test_open_sockets_close_when_the_password_changes_or_the_user_is_removed(
+    signed: SignedGateway, how: str
+) -> None:
     await signed.add("bob")
     bob = await signed.sign_in("bob")
     async with signed.chat() as ann_chat, signed.chat(bob) as bob_chat:

@@ -59,7 +59,7 @@ async def test_nothing_happens_before_an_init(house: ShellHarness, tmp_path: Pat
 
 @pytest.mark.rules("S003-081")
 @pytest.mark.parametrize("frame", ["what?", b"\xff\xfe", "[1]", "7", "", '"init"', "{}", '{"type":7}', "[" * 100_000])
-async def test_what_is_no_frame_is_told_in_red(house: ShellHarness, tmp_path: Path, frame: str | bytes) -> None:
+async def test_an_invalid_frame_is_reported_in_red(house: ShellHarness, tmp_path: Path, frame: str | bytes) -> None:
     async with house.sit() as client:
         await client.socket.send(frame)
         told = await client.hear()
@@ -71,7 +71,9 @@ async def test_what_is_no_frame_is_told_in_red(house: ShellHarness, tmp_path: Pa
 
 
 @pytest.mark.rules("S003-081", "S003-082", "S003-083", "S003-084", "S003-085", "S003-138")
-async def test_an_error_is_told_twice_and_the_next_init_works(house: ShellHarness, tmp_path: Path) -> None:
+async def test_an_error_is_sent_as_error_and_as_output_and_the_next_init_works(
+    house: ShellHarness, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "away").symlink_to("/etc")
     path, session = "Invalid project path", "Invalid session ID"
@@ -104,7 +106,7 @@ async def test_an_error_is_told_twice_and_the_next_init_works(house: ShellHarnes
 
 
 @pytest.mark.rules("S003-138")
-async def test_a_program_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_that_cannot_start_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> Any:
         raise OSError(28, os.strerror(28))
 
@@ -126,7 +128,7 @@ async def test_a_program_that_cannot_start_is_told(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.rules("S003-102")
-async def test_without_a_path_it_is_the_first_root(house: ShellHarness, tmp_path: Path) -> None:
+async def test_without_a_path_the_shell_starts_in_the_first_root(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.say(type="init", isPlainShell=True)
         await client.type("pwd\r")
@@ -137,7 +139,7 @@ async def test_without_a_path_it_is_the_first_root(house: ShellHarness, tmp_path
 
 
 @pytest.mark.rules("S003-071", "S003-073", "S003-076", "S003-077", "S003-078", "S003-088", "S003-092")
-async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_returning_client_finds_its_shell_unchanged(house: ShellHarness, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     async with house.sit() as client:
         await client.begin(tmp_path)
@@ -200,7 +202,9 @@ async def test_folder_session_command_and_user_make_the_key(house: ShellHarness,
 
 
 @pytest.mark.rules("S003-077")
-async def test_all_viewers_see_and_a_stale_close_detaches_nobody(house: ShellHarness, tmp_path: Path) -> None:
+async def test_all_viewers_see_the_output_and_a_stale_close_detaches_no_other_viewer(
+    house: ShellHarness, tmp_path: Path
+) -> None:
     """Fault 4, for terminals: a second browser silences none."""
     async with house.sit() as second:
         async with house.sit() as first:
@@ -221,7 +225,7 @@ async def test_all_viewers_see_and_a_stale_close_detaches_nobody(house: ShellHar
         assert house.program().watched
 
 
-async def test_many_that_come_at_once_start_one_shell(house: ShellHarness, tmp_path: Path) -> None:
+async def test_simultaneous_clients_start_one_shell(house: ShellHarness, tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(house.sit()) for _ in range(8)]
         await asyncio.gather(*(client.begin(tmp_path) for client in clients))
@@ -292,7 +296,7 @@ async def test_two_inits_on_one_socket_do_not_mix(house: ShellHarness, tmp_path:
         assert client.exit_codes == [4]
 
 
-async def test_keys_go_to_the_program_that_was_wanted_last(house: ShellHarness, tmp_path: Path) -> None:
+async def test_keys_go_to_the_last_requested_program(house: ShellHarness, tmp_path: Path) -> None:
     first, second = folders(tmp_path, "first", "second")
     async with house.sit() as client:
         await client.begin(first)

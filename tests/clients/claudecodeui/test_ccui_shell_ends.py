@@ -37,7 +37,7 @@ async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
 
 
 @pytest.mark.rules("S003-080", "S003-091")
-async def test_the_end_is_told_and_the_socket_stays(house: ShellHarness, tmp_path: Path) -> None:
+async def test_the_exit_is_reported_and_the_socket_stays_open(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client, house.sit() as other:
         await client.begin(tmp_path)
         await client.seen("$")
@@ -56,7 +56,7 @@ async def test_the_end_is_told_and_the_socket_stays(house: ShellHarness, tmp_pat
 
 
 @pytest.mark.rules("S003-093", "S003-094", "S003-095", "S003-096")
-async def test_one_that_nobody_watches_is_ended_after_half_an_hour(tmp_path: Path) -> None:
+async def test_an_unwatched_shell_is_stopped_after_half_an_hour(tmp_path: Path) -> None:
     clock = ManualClock()
     async with open_desk_house(tmp_path, clock) as house:
         async with house.sit() as client:
@@ -90,7 +90,7 @@ async def test_one_that_nobody_watches_is_ended_after_half_an_hour(tmp_path: Pat
 
 
 @pytest.mark.rules("S003-107")
-async def test_a_long_replay_is_one_bounded_piece(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_long_replay_is_one_bounded_frame(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.begin(tmp_path)
         await client.type("i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); echo line $i; done; echo do''ne\r")
@@ -148,7 +148,7 @@ async def test_a_frame_that_is_too_large_ends_that_socket_alone(house: ShellHarn
         await other.said("on 42")
 
 
-async def test_what_is_typed_while_it_starts_is_kept_in_order(house: ShellHarness, tmp_path: Path) -> None:
+async def test_keys_typed_during_the_start_are_kept_in_order(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.begin(tmp_path)
         for number in range(200):
@@ -182,7 +182,9 @@ class FullWire:
         self.ended = True
 
 
-async def test_one_that_does_not_read_slows_nobody_and_costs_little(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory(
+    house: ShellHarness, tmp_path: Path
+) -> None:
     """Fault 7, for terminals: what waits for it is bounded, and it is drawn anew when it reads again."""
     async with house.sit() as client:
         await client.begin(tmp_path)
@@ -206,7 +208,7 @@ async def test_one_that_does_not_read_slows_nobody_and_costs_little(house: Shell
         await client.said("on 42")
 
 
-async def test_there_are_only_so_many(tmp_path: Path) -> None:
+async def test_the_number_of_terminals_is_limited(tmp_path: Path) -> None:
     async with open_desk_house(tmp_path, most=1) as house, house.sit() as one, house.sit() as two:
         await one.begin(tmp_path)
         await one.seen("$")
@@ -217,7 +219,7 @@ async def test_there_are_only_so_many(tmp_path: Path) -> None:
         await one.until(lambda: one.reconnects)
 
 
-async def test_a_fault_of_ours_is_told_without_its_words(
+async def test_an_internal_error_is_reported_without_its_text(
     house: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with house.sit() as client:
@@ -232,7 +234,7 @@ async def test_a_fault_of_ours_is_told_without_its_words(
         await client.said("on 42")
 
 
-async def test_a_folder_that_is_gone_keeps_nobody_from_its_shell(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_shell_whose_folder_was_removed_can_still_be_attached(house: ShellHarness, tmp_path: Path) -> None:
     (inner,) = folders(tmp_path, "inner")
     async with house.sit() as client:
         await client.begin(inner)
@@ -242,7 +244,7 @@ async def test_a_folder_that_is_gone_keeps_nobody_from_its_shell(house: ShellHar
         await client.until(lambda: client.reconnects)
 
 
-async def test_a_change_of_seats_after_keys_that_nobody_reads_goes_on(house: ShellHarness, tmp_path: Path) -> None:
+async def test_switching_programs_works_after_unread_keys(house: ShellHarness, tmp_path: Path) -> None:
     """A socket that was not read any more, because its program did not read, is read again for the next."""
     first, second = folders(tmp_path, "first", "second")
     async with house.sit() as client:
@@ -259,7 +261,7 @@ async def test_a_change_of_seats_after_keys_that_nobody_reads_goes_on(house: She
         await client.said("on 42")
 
 
-async def test_one_whose_terminal_cannot_be_shown_is_told_to_come_again(
+async def test_a_client_whose_terminal_cannot_be_shown_is_closed_with_1011(
     house: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(terminal: PtySession, who: str, raw: bool) -> AsyncIterator[TerminalOutput]:

@@ -62,7 +62,7 @@ async def test_a_session_whose_agent_has_no_terminal_is_refused(signed: SignedGa
     assert frames[-1]["success"] is True
 
 
-async def test_who_may_not_is_refused_before_the_upgrade(signed: SignedGateway) -> None:
+async def test_unauthorized_clients_are_refused_before_the_upgrade(signed: SignedGateway) -> None:
     """Fault 14, for this socket: origin, token and scope are looked at, and a token is looked at again."""
     await signed.add("bob", scopes=["view", "chat"])
     refused = [

@@ -114,7 +114,7 @@ FIELDS = (
     st.fixed_dictionaries({"type": st.sampled_from(["init", "input", "resize"])}, optional=dict.fromkeys(FIELDS, JSON))
     | JSON
 )
-def test_no_frame_is_an_accident(frame: Any) -> None:
+def test_every_frame_is_decoded_to_a_valid_input(frame: Any) -> None:
     """Whatever comes is a wish, keys, a size, or an answer; a wish has a session id that is one plain word, and a path
     that is absolute."""
     said = ShellCodec().read(json.dumps(frame).encode())
@@ -125,7 +125,7 @@ def test_no_frame_is_an_accident(frame: Any) -> None:
 
 
 @given(st.text(alphabet="ab-$`;| \n\"'\\\\{}()/.:", max_size=20), st.sampled_from(sorted(PROVIDERS)))
-def test_no_id_adds_a_word_or_an_option(session: str, provider: str) -> None:
+def test_no_session_id_adds_an_argument_or_an_option(session: str, provider: str) -> None:
     frame = {"type": "init", "projectPath": "/p", "provider": provider, "sessionId": session, "hasSession": True}
     wanted = ShellCodec().read(json.dumps(frame).encode())
     if not isinstance(wanted, ProgramRequest):
@@ -140,7 +140,7 @@ def test_no_id_adds_a_word_or_an_option(session: str, provider: str) -> None:
     assert [word.startswith("-") for word in found] == [word.startswith("-") for word in expected]
 
 
-def test_a_url_is_remembered_as_told_within_bounds() -> None:
+def test_the_memory_of_announced_urls_is_bounded() -> None:
     codec = ShellCodec()
     for number in range(5000):
         told = codec.output(TerminalOutput(b"", urls=(FoundUrl(f"https://a.example/{number}"),)))
@@ -148,7 +148,7 @@ def test_a_url_is_remembered_as_told_within_bounds() -> None:
 
 
 @pytest.mark.rules("S003-008")
-def test_what_comes_before_somebody_holds_the_socket_is_bounded() -> None:
+def test_input_before_the_socket_has_an_owner_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     talk = ShellConversation(Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
     assert [type(thing) for thing in talk.opened()] == [Perform]
@@ -179,13 +179,13 @@ def test_what_comes_before_somebody_holds_the_socket_is_bounded() -> None:
         ("opencode", ("opencode",), ("opencode", "--session", "s:1")),
     ],
 )
-def test_the_words_of_each_program(provider: str, fresh: tuple[str, ...], resumed: tuple[str, ...]) -> None:
+def test_the_command_line_of_each_program(provider: str, fresh: tuple[str, ...], resumed: tuple[str, ...]) -> None:
     assert words(PROVIDERS, ProgramRequest(provider=provider)) == fresh
     assert words(PROVIDERS, ProgramRequest(provider=provider, session="s:1")) == fresh
     assert words(PROVIDERS, ProgramRequest(provider=provider, session="s:1", resume=True)) == resumed
 
 
-def test_an_id_is_never_an_option_and_what_cannot_resume_begins_anew() -> None:
+def test_an_id_is_never_an_option_and_a_program_that_cannot_resume_starts_fresh() -> None:
     with pytest.raises(BadId):
         words(PROVIDERS, ProgramRequest(provider="codex", session="--config=x", resume=True))
     with pytest.raises(NotFound):

@@ -72,7 +72,7 @@ async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(
     await shells.close()
 
 
-async def test_it_is_found_again_and_shared(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_sessions_terminal_is_attached_again_and_shared(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as second:
         async with house.sit() as first:
             await claude(first, tmp_path)
@@ -90,7 +90,7 @@ async def test_it_is_found_again_and_shared(house: ShellHarness, tmp_path: Path)
         assert len(house.gateway.said(cmd.StartHandover)) == 1
 
 
-async def test_one_that_is_on_a_terminal_already_stays_there(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_session_that_is_already_on_a_terminal_stays_there(house: ShellHarness, tmp_path: Path) -> None:
     """Somebody else put it there: it is joined, and left there."""
     await house.gateway.command(_who(), cmd.StartHandover(session=SESSION, link="terminal"))
     terminal = house.program()
@@ -105,7 +105,7 @@ async def test_one_that_is_on_a_terminal_already_stays_there(house: ShellHarness
     assert house.gateway.said(cmd.Configure) == []
 
 
-async def test_while_a_turn_runs_it_is_refused(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_handover_during_a_turn_is_refused(house: ShellHarness, tmp_path: Path) -> None:
     told = "It cannot be handed over now, there is a running turn."
     house.gateway.errors[cmd.StartHandover] = Busy(told)
     async with house.sit() as client:
@@ -122,7 +122,7 @@ async def test_while_a_turn_runs_it_is_refused(house: ShellHarness, tmp_path: Pa
 @pytest.mark.parametrize(
     "error", [NotAllowed("This needs the scope chat."), BadRequest("The agent demo has no terminals.")]
 )
-async def test_what_is_not_allowed_is_no_reason_for_another_session(
+async def test_a_refused_handover_does_not_create_another_session(
     house: ShellHarness, tmp_path: Path, error: Exception
 ) -> None:
     house.gateway.errors[cmd.StartHandover] = error
@@ -163,7 +163,7 @@ async def test_a_resume_that_fails_on_the_terminal_becomes_a_new_session(house: 
 
 
 @pytest.mark.rules("S003-100")
-async def test_without_a_session_a_new_one_begins(house: ShellHarness, tmp_path: Path) -> None:
+async def test_without_a_session_id_a_new_session_starts(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client, house.sit() as other:
         await claude(client, tmp_path, None)
         await client.seen("agent of")
@@ -179,7 +179,7 @@ async def test_without_a_session_a_new_one_begins(house: ShellHarness, tmp_path:
         await other.said("a shell 2")
 
 
-async def test_a_new_session_that_cannot_start_leaves_nothing(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_new_session_that_cannot_start_is_deleted(house: ShellHarness, tmp_path: Path) -> None:
     house.gateway.errors[cmd.StartHandover] = AgentMissing("Claude Code is not installed.")
     async with house.sit() as client:
         await claude(client, tmp_path, None)
@@ -206,7 +206,7 @@ async def test_a_forced_restart_ends_the_process_through_the_core(house: ShellHa
     assert house.gateway.links[SESSION] == "stdio"
 
 
-async def test_who_leaves_while_it_is_handed_over_stops_nothing(house: ShellHarness, tmp_path: Path) -> None:
+async def test_leaving_during_a_handover_does_not_stop_it(house: ShellHarness, tmp_path: Path) -> None:
     house.gateway.hold.add(cmd.StartHandover)
     async with house.sit() as client:
         await claude(client, tmp_path)
@@ -234,7 +234,7 @@ async def test_the_path_is_checked_for_sessions_too(house: ShellHarness) -> None
         assert house.gateway.commands == [] and house.gateway.queries == []
 
 
-async def test_a_session_that_cannot_be_put_back_is_only_logged(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_session_that_cannot_be_handed_back_is_only_logged(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.seen("agent of")

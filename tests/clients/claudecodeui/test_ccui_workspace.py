@@ -55,7 +55,7 @@ async def test_files_are_listed_and_read_and_never_changed(signed: SignedGateway
 
 
 @pytest.mark.process
-async def test_no_conversation_is_read_around_its_owner_from_the_agents_own_files(signed: SignedGateway) -> None:
+async def test_the_agents_files_do_not_leak_conversations_to_other_users(signed: SignedGateway) -> None:
     """A home folder that is a root has them in it; a session is its owner's there too."""
     home = signed.project.parent
     own = (".claude/projects/-project/s.jsonl", ".claude/.credentials.json", ".claude.json", ".claude.json.backup")
@@ -98,7 +98,7 @@ async def test_folders_are_browsed_inside_the_roots(signed: SignedGateway) -> No
 
 
 @pytest.mark.process
-async def test_changes_are_shown_as_git_tells_them(signed: SignedGateway, project: str) -> None:
+async def test_changes_are_shown_as_git_reports_them(signed: SignedGateway, project: str) -> None:
     none = await get(signed, f"/api/git/status?project={project}")
     assert none["notGitRepository"] is True and isinstance(none["error"], str)
     run(signed.project, "init", "-b", "main")
@@ -127,7 +127,7 @@ async def test_changes_are_shown_as_git_tells_them(signed: SignedGateway, projec
     assert (refused.status_code, refused.json()["code"]) == (403, "READ_ONLY")
 
 
-def test_what_git_prints_is_read_whatever_the_names_are() -> None:
+def test_git_output_is_parsed_for_all_file_names() -> None:
     head = "# branch.oid abc\0# branch.head feature/x\0"
     lines = (
         "1 .M N... 100644 100644 100644 a a with space.txt",
@@ -151,9 +151,7 @@ def test_what_git_prints_is_read_whatever_the_names_are() -> None:
 
 
 @pytest.mark.process
-async def test_a_project_is_starred_renamed_and_archived_for_the_user_who_did_it(
-    signed: SignedGateway, project: str
-) -> None:
+async def test_projects_are_starred_renamed_and_archived_per_user(signed: SignedGateway, project: str) -> None:
     path = f"/api/projects/{project}"
     assert (await signed.http.post(f"{path}/toggle-star")).json() == {"success": True, "isStarred": True}
     assert (await signed.http.put(f"{path}/rename", json={"displayName": " My  app "})).status_code == 200
@@ -177,7 +175,7 @@ async def test_a_project_is_starred_renamed_and_archived_for_the_user_who_did_it
 
 
 @pytest.mark.process
-async def test_what_the_app_asks_for_and_is_not_here_is_answered_so_that_it_hides_it(signed: SignedGateway) -> None:
+async def test_unsupported_features_are_answered_so_that_the_app_hides_them(signed: SignedGateway) -> None:
     assert await get(signed, "/api/voice/health") == {"configured": False}
     assert (await signed.data("/api/providers/claude/auth/status"))["authenticated"] is True
     assert (await signed.data("/api/providers/codex/auth/status"))["authenticated"] is False

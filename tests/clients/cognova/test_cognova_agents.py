@@ -83,7 +83,7 @@ def data(handler: Callable[[Request], Steps], **query: str) -> Any:
     return json.loads(answer.body)["data"]
 
 
-def test_the_runs_of_an_agent_newest_first_as_many_as_were_asked_for() -> None:
+def test_the_runs_of_an_agent_are_listed_newest_first_up_to_the_limit() -> None:
     assert [one["id"] for one in data(scheduled.list_runs)] == ["r1", "r2", "r3", "r4", "r5", "r6"]
     first, second = data(scheduled.list_runs, limit="2")
     assert first.keys() >= RUN_FIELDS
@@ -123,7 +123,7 @@ def test_the_numbers_of_all_agents_together() -> None:
 
 
 @pytest.mark.parametrize("handler", [scheduled.list_runs, scheduled.agent_stats])
-def test_an_agent_that_is_not_there_and_a_period_that_is_none(handler: Callable[[Request], Steps]) -> None:
+def test_an_unknown_agent_and_an_invalid_period_are_errors(handler: Callable[[Request], Steps]) -> None:
     gone = called(handler, agent="nobody")
     assert (gone.status, json.loads(gone.body)["message"]) == (404, "Agent not found")
     bad = called(handler, {"period": "1y"})

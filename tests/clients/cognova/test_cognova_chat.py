@@ -34,7 +34,7 @@ async def test_chat_is_free_for_a_page(chats: ChatHarness) -> None:
     assert refused.value.response.status_code == 404
 
 
-async def test_nobody_comes_in_without_a_token_and_the_originals_header_carries_one(chats: ChatHarness) -> None:
+async def test_a_connection_needs_a_token_and_the_originals_header_carries_one(chats: ChatHarness) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with chats.peer(token="wrong"):
             pass
@@ -104,7 +104,7 @@ BAD = [
 
 
 @pytest.mark.rules("S002-012", "S002-052", "S002-054")
-async def test_a_bad_frame_is_answered_and_the_connection_lives_on(chats: ChatHarness) -> None:
+async def test_a_bad_frame_is_answered_and_the_connection_stays_open(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         await peer.until("connected")
         for frame, message, conversation in BAD:
@@ -115,7 +115,7 @@ async def test_a_bad_frame_is_answered_and_the_connection_lives_on(chats: ChatHa
         await peer.settled()
 
 
-async def test_what_is_not_json_is_answered_and_what_is_not_known_is_passed_over(chats: ChatHarness) -> None:
+async def test_invalid_json_is_answered_and_unknown_messages_are_ignored(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         await peer.until("connected")
         for junk in ("not json", "{", b"\xff\xfe", "[" * 100_000):
@@ -144,7 +144,7 @@ ATTACHED = [
 
 
 @pytest.mark.parametrize(("given", "message", "kinds", "title"), ATTACHED)
-async def test_images_and_documents_go_to_the_agent_before_the_words(
+async def test_images_and_documents_go_to_the_agent_before_the_text(
     chats: ChatHarness, given: dict[str, Any], message: str, kinds: list[str], title: str
 ) -> None:
     async with chats.peer() as peer:
@@ -252,7 +252,7 @@ async def test_an_interrupt_of_background_work_alone_is_answered(chats: ChatHarn
         await chats.rig.until(lambda: ("interrupt", None) in agent.told)
 
 
-async def test_a_message_whose_agent_is_still_being_started_is_taken_back(chats: ChatHarness) -> None:
+async def test_an_interrupt_during_the_agents_start_withdraws_the_message(chats: ChatHarness) -> None:
     chats.rig.kind.launch_when.clear()
     async with chats.peer() as peer:
         name = await peer.begin("hello")
@@ -329,7 +329,7 @@ async def test_an_agent_that_dies_leaves_no_conversation_streaming(chats: ChatHa
 
 
 @pytest.mark.rules("S002-053")
-async def test_an_agent_that_cannot_be_started_is_told_once(chats: ChatHarness) -> None:
+async def test_an_agent_that_cannot_be_started_is_reported_once(chats: ChatHarness) -> None:
     chats.rig.kind.failures.append(AgentMissing("There is no claude here: install it."))
     async with chats.peer() as peer:
         name = await peer.begin("one")
@@ -367,7 +367,7 @@ async def test_a_permission_is_answered_here_or_elsewhere_once(chats: ChatHarnes
         assert len(agent.answers) == 1
 
 
-async def test_who_may_only_look_begins_nothing_and_sends_nothing(chats: ChatHarness) -> None:
+async def test_the_scope_view_is_not_enough_to_begin_or_send(chats: ChatHarness) -> None:
     view = await chats.house.token("view")
     async with chats.peer() as peer, chats.peer(token=view) as guest:
         name = await peer.begin("one")
@@ -399,7 +399,7 @@ async def test_two_messages_at_once_keep_their_order_and_an_interrupt_ends_the_f
         assert peer.kinds()[1:] == ["stream_start", "interrupted", "stream_start", "stream_end"]
 
 
-async def test_too_many_frames_are_told_and_too_large_ones_end_only_their_sender(chats: ChatHarness) -> None:
+async def test_too_many_frames_are_reported_and_too_large_ones_close_only_their_sender(chats: ChatHarness) -> None:
     folder = chats.rig.folder / "second"
     folder.mkdir()
     async with chat_house(folder, ServerLimits(commands_per_s=1, message_bytes=10_000)) as few, few.peer() as other:

@@ -13,7 +13,7 @@ from patience import PATIENCE
 pytestmark = pytest.mark.process
 
 
-async def test_on_its_door_the_chat_and_its_rest_are_at_the_root(tmp_path: Path) -> None:
+async def test_on_its_door_the_chat_and_its_rest_api_are_at_the_root(tmp_path: Path) -> None:
     given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo"}
     config = load({"HOME": str(tmp_path)}, {**given, "door": {"cognova": {"port": 0}}}).config
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:

@@ -130,7 +130,7 @@ def test_an_error_of_the_api_and_an_agent_that_died() -> None:
     assert said == ["API Error: 529 overloaded", "the agent exited with code 1"]
 
 
-def test_a_subagents_calls_are_told_and_its_words_are_not() -> None:
+def test_a_subagents_calls_are_sent_but_not_its_text() -> None:
     frames = lines("subagent", "live.jsonl")
     text = "".join(frame["delta"] for frame in frames if frame["type"] == "chat:text_delta")
     assert text == "Asking. It is done."
@@ -149,7 +149,7 @@ def test_a_permission_is_asked_and_settled() -> None:
 
 
 @pytest.mark.rules("S002-040", "S002-043")
-def test_results_are_text_whatever_they_were() -> None:
+def test_results_of_every_type_become_text() -> None:
     ends = [frame for frame in lines("results", "live.jsonl") if frame["type"] == "chat:tool_end"]
     assert [(end["result"], end["isError"]) for end in ends] == [
         ("plain", False),
@@ -161,7 +161,7 @@ def test_results_are_text_whatever_they_were() -> None:
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_a_stored_result_is_the_text_that_was_told_live(case: str) -> None:
+def test_a_stored_result_is_the_text_that_was_sent_live(case: str) -> None:
     frames = lines(case, "live.jsonl")
     ends = {frame["toolUseId"]: frame["result"] for frame in frames if frame["type"] == "chat:tool_end"}
     stored = {

@@ -65,7 +65,7 @@ async def test_each_entry_is_encoded_once_for_all_peers(chats: ChatHarness) -> N
 
 
 @pytest.mark.parametrize("away", ["in the middle", "until its end"])
-async def test_who_comes_back_gets_exactly_what_it_missed(chats: ChatHarness, away: str) -> None:
+async def test_a_returning_peer_gets_exactly_the_frames_it_missed(chats: ChatHarness, away: str) -> None:
     client = CognovaClient()
     async with chats.peer() as there:
         async with chats.peer(client) as peer:
@@ -164,7 +164,7 @@ async def test_a_conversation_is_there_after_a_restart_and_a_peer_goes_on_in_it(
         assert (await chats.get(f"/{name}"))["messageCount"] == 4
 
 
-async def test_a_place_that_means_nothing_here_is_a_gap_and_all_is_told_again(chats: ChatHarness) -> None:
+async def test_an_unknown_position_is_a_gap_and_everything_is_sent_again(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -180,7 +180,7 @@ async def test_a_place_that_means_nothing_here_is_a_gap_and_all_is_told_again(ch
             assert answer.text == "first"
 
 
-async def test_what_rest_tells_and_what_a_subscription_tells_fit_together(chats: ChatHarness) -> None:
+async def test_a_subscription_continues_where_the_rest_answer_ends(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("tell")
         agent = await chats.agent()
@@ -198,7 +198,7 @@ async def test_what_rest_tells_and_what_a_subscription_tells_fit_together(chats:
             assert [frame["delta"] for frame in late.frames if "delta" in frame] == ["a time"]
 
 
-async def test_subscribing_twice_tells_nothing_twice(chats: ChatHarness) -> None:
+async def test_subscribing_twice_sends_nothing_twice(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -213,7 +213,7 @@ async def test_subscribing_twice_tells_nothing_twice(chats: ChatHarness) -> None
         assert [frame["delta"] for frame in peer.frames if "delta" in frame] == ["a", "b"]
 
 
-async def test_a_deleted_conversation_is_not_found_and_other_peers_live_on(chats: ChatHarness) -> None:
+async def test_a_deleted_conversation_is_not_found_and_other_peers_stay_connected(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         names = []
         for number, text in enumerate(("one", "two"), 1):

@@ -48,7 +48,7 @@ async def test_a_first_connection_gets_a_new_shell_on_a_real_terminal(house: She
 
 
 @pytest.mark.rules("S002-060", "S002-061", "S002-062")
-async def test_keys_go_in_as_they_are(house: ShellHarness) -> None:
+async def test_keys_are_passed_unchanged(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.seen("$")
         await client.type("stty -echo; cat -v\r")
@@ -98,7 +98,7 @@ async def test_a_ping_is_answered_and_the_shell_does_not_see_it(house: ShellHarn
     ["what?", b"\xff\xfe", "[1]", "7", "{}", '{"type":"paste"}', '{"type":"input"}', '{"type":"input","data":7}',
      '{"type":"input","data":""}', '{"type":["input"]}', '{"type":"input","data":"\\ud800"}', "[" * 100_000],
 )  # fmt: skip
-async def test_what_makes_no_sense_is_ignored(house: ShellHarness, frame: str | bytes) -> None:
+async def test_invalid_frames_are_ignored(house: ShellHarness, frame: str | bytes) -> None:
     async with house.join() as client:
         await client.socket.send(frame)
         await client.settled()
@@ -120,7 +120,7 @@ async def test_all_browsers_of_a_person_share_one_shell(house: ShellHarness) -> 
         assert len(house.terminals.names()) == 1
 
 
-async def test_many_that_come_at_once_start_one_shell(house: ShellHarness) -> None:
+async def test_simultaneous_clients_start_one_shell(house: ShellHarness) -> None:
     async with contextlib.AsyncExitStack() as stack:
         joining = (stack.enter_async_context(house.join()) for _ in range(8))
         clients = await asyncio.gather(*joining)
@@ -131,7 +131,7 @@ async def test_many_that_come_at_once_start_one_shell(house: ShellHarness) -> No
 
 
 @pytest.mark.rules("S002-058", "S002-059", "S002-069", "S002-076", "S002-080")
-async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_returning_client_finds_its_shell_unchanged(house: ShellHarness, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     async with house.join() as client:
         await client.type("echo before; (while [ -e gate ]; do sleep 0.02; done; echo aft''er) &\r")
@@ -153,7 +153,7 @@ async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, t
         assert CLEAN not in first["data"] and "before\r\n" in first["data"] and "after\r\n" in first["data"]
 
 
-async def test_the_size_stays_when_the_last_one_leaves(house: ShellHarness) -> None:
+async def test_the_size_stays_when_the_last_client_leaves(house: ShellHarness) -> None:
     """Else a long line would be cut by a reload of the page."""
     line = "0123456789" * 11
     async with house.join() as client:
@@ -249,7 +249,7 @@ async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHarness, tmp
 # --- who may, and who sees what
 
 
-async def test_everybody_has_their_own_and_may_have_several(house: ShellHarness) -> None:
+async def test_each_user_has_separate_shells_and_may_have_several(house: ShellHarness) -> None:
     ann, bob = await house.token_of("ann"), await house.token_of("bob")
     async with (
         house.join(token=ann) as first,
@@ -319,7 +319,7 @@ async def test_the_environment_holds_no_secret_and_the_folder_is_the_root(house:
 # --- how it ends, and how it does not begin
 
 
-async def test_the_end_is_told_and_the_next_one_begins_anew(house: ShellHarness) -> None:
+async def test_the_exit_is_reported_and_the_next_client_gets_a_new_shell(house: ShellHarness) -> None:
     async with house.join() as client, house.join() as other:
         await other.seen("$")
         pid = house.shell().pid
@@ -335,7 +335,7 @@ async def test_the_end_is_told_and_the_next_one_begins_anew(house: ShellHarness)
 
 
 @pytest.mark.rules("S002-070", "S002-071", "S002-072", "S002-073")
-async def test_a_shell_that_is_not_there_is_told_with_its_reason(tmp_path: Path) -> None:
+async def test_a_missing_shell_program_is_reported_with_the_reason(tmp_path: Path) -> None:
     async with open_shell_house(tmp_path, program="/nowhere/bash") as house, house.join() as client:
         await client.type("echo lost\r")
         told = "Failed to start terminal: spawn /nowhere/bash ENOENT\r\n"
@@ -366,7 +366,7 @@ async def test_a_system_without_terminals_ends_nothing_that_runs(
             await again.seen("$")
 
 
-async def test_there_are_only_so_many(tmp_path: Path) -> None:
+async def test_the_number_of_terminals_is_limited(tmp_path: Path) -> None:
     async with open_shell_house(tmp_path, most=1) as house, house.join() as one, house.join("?name=two") as two:
         await one.seen("$")
         await two.until(lambda: two.errors)
@@ -394,7 +394,7 @@ async def test_ten_megabytes_of_keys_all_arrive(house: ShellHarness) -> None:
 
 
 @pytest.mark.rules("S002-081")
-async def test_an_idle_shell_is_ended_after_a_word(tmp_path: Path) -> None:
+async def test_an_idle_shell_is_stopped_after_a_warning(tmp_path: Path) -> None:
     clock = ManualClock()
     async with open_shell_house(tmp_path, clock) as house, house.join() as client:
         await client.seen("$")
@@ -416,7 +416,7 @@ async def test_an_idle_shell_is_ended_after_a_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.rules("S002-081")
-async def test_one_that_nobody_comes_back_to_is_ended_too(tmp_path: Path) -> None:
+async def test_an_abandoned_shell_is_stopped_too(tmp_path: Path) -> None:
     clock = ManualClock()
     async with open_shell_house(tmp_path, clock) as house:
         async with house.join() as client:
@@ -427,7 +427,7 @@ async def test_one_that_nobody_comes_back_to_is_ended_too(tmp_path: Path) -> Non
             await house.shell().wait()
 
 
-async def test_what_is_said_while_it_starts_is_not_lost(house: ShellHarness) -> None:
+async def test_keys_typed_during_the_start_are_not_lost(house: ShellHarness) -> None:
     async with house.join() as client:
         # More frames than a socket may give commands in a second: keys are none.
         for number in range(200):

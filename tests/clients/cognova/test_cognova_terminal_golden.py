@@ -74,7 +74,7 @@ def test_case(case: str) -> None:
     assert found == [json.loads(line) for line in out.read_text().splitlines()]
 
 
-def test_what_waits_for_a_shell_that_is_being_started_is_bounded() -> None:
+def test_input_for_a_starting_shell_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     talk = ShellConversation(Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
     assert [type(thing) for thing in talk.opened()] == [Perform]

@@ -123,7 +123,7 @@ def test_a_ping_is_answered_with_the_time() -> None:
 
 @pytest.mark.rules("S002-095", "S002-096", "S002-099", "S002-100", "S002-101")
 @pytest.mark.rules(*(f"S002-{number}" for number in range(120, 128)))
-def test_every_type_and_action_has_its_words_and_colour() -> None:
+def test_every_type_and_action_has_its_text_and_colour() -> None:
     """By the seed's own table, beside what the case has."""
     frames = lines("every-type-and-action", "frames.jsonl")[1:73]
     assert len({(frame["resource"], frame["action"]) for frame in frames}) == 9 * 8
@@ -147,7 +147,7 @@ def test_the_frame_of_the_seed_comes_from_its_call() -> None:
 
 
 @pytest.mark.rules("S002-134")
-def test_a_preference_that_is_off_filters_nothing_here_and_everything_at_the_client() -> None:
+def test_a_disabled_preference_filters_at_the_client_and_not_here() -> None:
     assert _frame("settings", resource="task", action="create")["resourceName"] == "Still told"
     set_off = lines("settings", "answers.jsonl")[1]["body"]["data"]
     for preferences, shown in ((None, 1), (set_off, 0)):
@@ -168,7 +168,7 @@ def test_a_preference_may_leave_out_some_actions() -> None:
     }
 
 
-def test_values_of_secrets_are_in_no_answer_but_their_own_and_in_no_frame() -> None:
+def test_secret_values_are_only_in_the_answer_to_their_own_request() -> None:
     told = [one for one in lines("secrets", "answers.jsonl") if not one["call"].startswith("GET /api/secrets/")]
     assert "s3cret" not in json.dumps(told) and "sealed" not in json.dumps(told)
     assert "s3cret" not in (CASES / "secrets" / "frames.jsonl").read_text()
