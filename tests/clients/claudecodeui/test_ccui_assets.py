@@ -95,7 +95,7 @@ async def test_limits_apply_while_an_upload_streams(signed: SignedGateway) -> No
 
 
 async def begun(signed: SignedGateway, length: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A form whose first file has begun, on a connection of its own."""
+    """A form whose first file has begun, on a separate connection."""
     door = httpx.URL(signed.door)
     reader, writer = await asyncio.open_connection(door.host, door.port)
     head = (

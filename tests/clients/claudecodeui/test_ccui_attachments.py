@@ -1,7 +1,7 @@
-"""Which files go with a prompt, what an agent is told of them, and what its row shows.
+"""Which files go with a prompt, how the agent receives them, and how the prompt's row shows them.
 
-tests/golden/claudecodeui-attachments has a case for each fact of the filter: `options` of chat.send, the user's folder,
-and what is accepted.
+tests/golden/claudecodeui-attachments has a case for each rule of the filter: `options` of chat.send, the user's folder,
+and the accepted files.
 """
 
 import base64

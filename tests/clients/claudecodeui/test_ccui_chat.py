@@ -1,4 +1,4 @@
-"""One client on /ws: its frames and their order, errors, aborts, options, what it may and may not choose."""
+"""One client on /ws: its frames and their order, errors, aborts, options, and the choices that it may make."""
 
 import json
 from typing import Any
@@ -205,13 +205,13 @@ async def test_a_second_send_during_a_run_is_refused_or_queued_on_request(chats:
 
 
 async def test_only_one_of_two_simultaneous_sends_runs(chats: ChatHarness) -> None:
-    """The original asks and acts in two steps; here one of them is first, whoever asked."""
+    """The original checks and acts in two steps; here exactly one of the two sends comes first."""
     name = await chats.session()
     async with chats.peer() as one, chats.peer() as two:
         await one.send(name, "a")
         await two.send(name, "a")
         agent = await chats.agent()
-        # Wait for the refusal first: a send that arrives after the run has ended would start a run of its own.
+        # Wait for the refusal first: a send that arrives after the run has ended would start another run.
         await chats.rig.until(lambda: any("RUN_IN_PROGRESS" in str(peer.frames) for peer in (one, two)))
         (runs,) = [peer for peer in (one, two) if "RUN_IN_PROGRESS" not in str(peer.frames)]
         await agent.result()
@@ -258,7 +258,7 @@ async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chat
         assert (await peer.until("protocol_error"))["code"] == "NO_ACTIVE_RUN"
         assert peer.said() == [
             *["stream_delta", "stream_end", "complete"],
-            *["text", "complete"],  # what the agent says by itself is a run of its own
+            *["text", "complete"],  # unprompted output of the agent is a separate run
         ]
 
 
@@ -288,7 +288,7 @@ async def test_a_repeated_result_does_not_end_the_next_run(chats: ChatHarness) -
 
 @pytest.mark.rules("S003-043")
 async def test_an_abort_before_the_agent_has_started_withdraws_the_message(chats: ChatHarness) -> None:
-    """The original tells that it is aborted and runs it all the same."""
+    """The original reports the message as aborted and runs it anyway."""
     name = await chats.session()
     chats.rig.kind.launch_when.clear()
     async with chats.peer() as peer:

@@ -1,4 +1,4 @@
-"""The chat without a gateway: whatever it needs is handed in, and answered by the test. And what it may import."""
+"""The chat without a gateway: the test performs and answers its steps. Also the imports that are allowed."""
 
 import ast
 import functools
@@ -36,7 +36,7 @@ def opening(**params: str) -> Handshake:
 
 
 class Talk:
-    """A conversation and what it wants done; the test is the gateway."""
+    """A conversation and the steps that it requests; the test plays the gateway."""
 
     def __init__(self, **memory: Any) -> None:
         self.chat = ChatConversation(opening())
@@ -44,7 +44,7 @@ class Talk:
         self.frames: list[dict[str, Any]] = []
         self.commands: list[Any] = []
         self.steps: list[str] = []
-        """Everything it wanted done, by name, in order."""
+        """The names of all requested steps, in order."""
         self.pending: q.PendingView | None = None
         self.fails: dict[type, FairleadError] = {}
 
@@ -172,7 +172,7 @@ def test_frames_are_json_text() -> None:
 
 @pytest.mark.rules("S003-124", "S003-125")
 def test_only_the_chat_joins_the_broadcast_channel() -> None:
-    """Whoever is not in the hall is told nothing that is told there."""
+    """A socket that has not joined the channel receives no broadcast."""
     asking = {}
     for route in (*PROTOCOL.sockets, *PROTOCOL.door_sockets):
         done = route.open(opening(plugin="x", name="x")).opened()
@@ -181,12 +181,12 @@ def test_only_the_chat_joins_the_broadcast_channel() -> None:
     assert len(asking) >= 4
 
 
-# --- who imports whom
+# --- imports
 
 
 @functools.cache
 def imported(path: Path) -> list[str]:
-    """Each name that a file imports, in full."""
+    """The full name of everything that a file imports."""
     names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:

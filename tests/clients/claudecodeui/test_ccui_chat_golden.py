@@ -1,5 +1,5 @@
-"""The chat by case: tests/golden/claudecodeui/<case>/in.jsonl gives live.jsonl (what sockets are sent) and history.json
-(the rows of GET messages). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""Golden cases of the chat: tests/golden/claudecodeui/<case>/in.jsonl gives live.jsonl (the frames to sockets) and
+history.json (the rows of GET messages). FAIRLEAD_WRITE=1 rewrites them: then review the diff.
 """
 
 import json
@@ -18,7 +18,7 @@ from fairlead.clients.claudecodeui.chat.frames import FRAMES
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui"
 NAMES = sorted(path.name for path in CASES.iterdir())
 ELSEWHERE = "transcript"
-"""Another program is at work on it: when its turn is over is not for the interpreter to say."""
+"""Another program works on this session: the interpreter cannot determine when its turn has ended."""
 ENVELOPE = ("id", "sessionId", "timestamp", "provider", "kind")
 FIELDS: dict[str, tuple[str, ...]] = {
     "stream_delta": ("content",),
@@ -163,7 +163,7 @@ def test_unprompted_output_of_the_agent_is_a_separate_run() -> None:
 
 @pytest.mark.rules("S003-007")
 def test_transcript_history_has_only_messages_and_the_first_prompt_once() -> None:
-    """Newer CLIs write rows of other types that hold the prompt again; the original shows it twice."""
+    """Newer CLIs write rows of other types that contain the prompt again; the original shows it twice."""
     assert [(row["role"], row["content"]) for row in rows("transcript")] == [
         ("user", "hello from elsewhere"),
         ("assistant", "Hello."),
@@ -194,7 +194,7 @@ def test_the_reference_client_shows_each_case_to_its_end() -> None:
 
 
 def test_a_background_permission_request_is_repeated_after_complete() -> None:
-    """With `complete` the app puts all cards away."""
+    """On `complete` the app removes all permission cards."""
     telling = ChatRecorder().run(inputs("2.1.325-background_and_prompt"))
     frames = telling.live()
     (asked, *_) = [frame for frame in frames if frame["kind"] == "permission_request"]

@@ -1,4 +1,4 @@
-"""What every chat socket is told, whichever session it watches: sessions that changed, lists in the making."""
+"""Broadcasts to every chat socket, independent of its subscriptions: changed sessions, and progress of lists."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ from patience import PATIENCE
 from sessions.harness import ANN
 
 GATEWAY = frozenset({"chat_subscribed", "session_upserted", "loading_progress", "protocol_error"})
-"""What the gateway itself says, of no run."""
+"""Kinds of frames that the gateway sends outside a run."""
 
 
 @pytest.mark.rules("S003-023", "S003-127", "S003-130", "S003-131", "S003-035", "S003-036")
@@ -65,7 +65,7 @@ async def test_a_closed_socket_receives_nothing_and_does_not_block_the_others(ch
         async with chats.peer() as goes:
             await goes.settled()
             assert await doer.dispatch(ANN, Broadcast(CHANNEL, loading(0, 2))) == 2, "both are open"
-        # A broadcast counts the sockets that it goes to: soon after the close it is one less.
+        # A broadcast returns the number of sockets that it reached: soon after the close it is one less.
         async with asyncio.timeout(PATIENCE):
             while await doer.dispatch(ANN, Broadcast(CHANNEL, b"")) > 1:
                 await asyncio.sleep(0.01)
@@ -126,7 +126,7 @@ async def test_every_frame_has_a_known_kind_and_no_type(chats: ChatHarness) -> N
 
 
 class Slow:
-    """A sink that takes nothing until it is told to."""
+    """A sink that reports a full backlog until the test sets `waiting` to 0."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []

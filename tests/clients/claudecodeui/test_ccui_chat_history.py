@@ -1,4 +1,4 @@
-"""GET messages: pages from the end, calls with their results, the same rows as live; what is not there."""
+"""GET messages: pages from the end, calls with their results, the same rows as live, and unknown sessions."""
 
 import pytest
 
@@ -72,7 +72,7 @@ async def test_live_and_stored_rows_are_the_same(chats: ChatHarness) -> None:
         stored = (await chats.messages(name))["messages"]
         live = {row["id"]: row for row in peer.client.sessions[name].rows}
         for row in stored[1:]:
-            # A call is stamped later live.
+            # A live call has a later timestamp.
             left = ("seq", "toolResult", "timestamp" if row["kind"] == "tool_use" else "")
             told, kept = ({k: v for k, v in one.items() if k not in left} for one in (live[row["id"]], row))
             assert told == kept

@@ -1,4 +1,4 @@
-"""Several sockets, lost connections, restarts: who is attached, what is replayed, what is told of a gap."""
+"""Several sockets, lost connections and restarts: attached sockets, replay, and reported gaps."""
 
 import asyncio
 from pathlib import Path
@@ -95,7 +95,7 @@ async def test_a_new_subscriber_gets_the_current_run_but_no_finished_runs(chats:
         await agent.prompted()
         await agent.text("two", "m2")
         await idle.until("text")
-        # What is no number counts as 0, and so does what is missing.
+        # A value that is not a number counts as 0, and so does a missing one.
         for entry in ({}, {"lastSeq": None}, {"lastSeq": "7"}, {"lastSeq": True}, {"lastSeq": -1}):
             async with chats.peer() as late:
                 await late.say("chat.subscribe", sessions=[{"sessionId": name, **entry}])
@@ -108,7 +108,8 @@ async def test_a_new_subscriber_gets_the_current_run_but_no_finished_runs(chats:
 
 @pytest.mark.rules("S003-060", "S003-047")
 async def test_sequence_numbers_grow_over_runs_so_that_a_remembered_one_stays_valid(chats: ChatHarness) -> None:
-    """The original begins at 1 with each run: who remembers the last of run 1 loses the first of run 2."""
+    """The original restarts at 1 with each run: a client that remembers the last number of run 1 loses the first frames
+    of run 2."""
     name = await chats.session()
     agent = await turn(chats, name, words="one")
     async with chats.peer() as peer:
@@ -190,7 +191,7 @@ async def test_a_sequence_number_that_never_existed_is_reported_as_a_gap(chats: 
         told = await peer.until("protocol_error")
         assert (told["code"], told["sessionId"]) == ("REPLAY_GAP", name)
         assert peer.client.sessions[name].gaps == 1
-        # It hears what follows, and REST has all that it lacks.
+        # The socket receives the following frames, and REST has everything that it missed.
         await chats.rig.send("more", name)
         await agent.prompted()
         await agent.text("next", "m2")
@@ -217,7 +218,7 @@ async def test_a_connection_may_end_between_two_frames_of_one_event(chats: ChatH
 
 
 async def test_subscribing_again_after_a_run_reports_the_changed_session_once(chats: ChatHarness) -> None:
-    """The app reads history again then, and only now drops its own rows of what it saw streamed."""
+    """On this frame the app reads history again, and only then drops its own rows of the streamed text."""
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "go")
@@ -237,7 +238,7 @@ async def test_subscribing_again_after_a_run_reports_the_changed_session_once(ch
 
 
 async def test_subscribing_again_on_the_same_socket_sends_nothing_twice(chats: ChatHarness) -> None:
-    """The app does so two or three times for each page that it opens, and would add up the pieces of a text."""
+    """The app subscribes two or three times for each page that it opens, and would append repeated pieces of a text."""
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "go")
@@ -262,7 +263,7 @@ async def test_sessions_do_not_mix(chats: ChatHarness) -> None:
         second = await chats.agent(2)
         await first.text("1", "m1")
         await second.text("2", "m2")
-        # What one asks wrongly is an answer to it alone.
+        # An error is sent only to the socket that caused it.
         await peer.send("99999999-9999-4999-8999-999999999999", "nobody")
         assert (await peer.until("protocol_error"))["code"] == "SESSION_NOT_FOUND"
         await first.result()
@@ -298,7 +299,7 @@ async def test_a_subscribe_at_any_moment_of_a_stream_neither_misses_nor_repeats_
 
         async def talk() -> None:
             number = 0
-            # It goes on until all have come, however slow they are: none is late for the run.
+            # The stream continues until all subscribers have joined, however slow they are.
             while number < 40 or not all_there.is_set():
                 await stream(agent, f"a{number} ", f"b{number}", message=f"m{number}")
                 number += 1
@@ -331,7 +332,8 @@ async def test_a_subscribe_at_any_moment_of_a_stream_neither_misses_nor_repeats_
 
 @pytest.mark.rules("S003-064")
 async def test_a_stalled_reader_does_not_delay_the_others_and_costs_little_memory(chats: ChatHarness) -> None:
-    """5,000 events of 100 kB are half a gigabyte: the original keeps them all, here nothing waits for anybody."""
+    """5,000 events of 100 kB are half a gigabyte: the original keeps them all in memory, this gateway does not queue
+    them for a slow reader."""
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "go")
@@ -355,12 +357,12 @@ async def test_a_stalled_reader_does_not_delay_the_others_and_costs_little_memor
 
 
 def test_sequence_numbers_fit_into_a_javascript_number() -> None:
-    """The k-th number of an entry is one that JavaScript holds exactly, after 10**13 entries too."""
+    """JavaScript represents every frame number of an entry exactly, even after 10**13 entries."""
     assert 10**13 * FRAMES < 2**53
 
 
 async def test_only_the_viewed_session_is_streamed_and_the_others_send_whole_texts(chats: ChatHarness) -> None:
-    """The app joins all pieces that come into one text, whatever session they are of."""
+    """The app joins all pieces that it receives into one text, regardless of their session."""
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer:
         await peer.send(one, "a")
@@ -380,7 +382,7 @@ async def test_only_the_viewed_session_is_streamed_and_the_others_send_whole_tex
         seen = next(frame["seq"] for frame in peer.run(one) if frame.get("content") == "Half")
         after = [frame["kind"] for frame in peer.run(one) if frame["seq"] > seen]
         assert after == ["text", "text", "complete"]
-        # It is looked at again: from the next run on it is streamed again.
+        # The session is viewed again: it is streamed again from the next run on.
         await peer.send(one, "c")
         await first.prompted()
         await chats.rig.all_live()

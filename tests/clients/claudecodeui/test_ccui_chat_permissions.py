@@ -1,4 +1,4 @@
-"""Permissions over /ws: asked, answered, told to all; who may answer, what is remembered, what a rule really allows."""
+"""Permissions over /ws: requests, answers, reports to all sockets, needed scopes, remembered rules and their effect."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from sessions.harness import BOB, FakeAgent
 
 
 async def asking(chats: ChatHarness, peer: Peer, tool: str = "Bash", **given: Any) -> tuple[SessionId, FakeAgent, str]:
-    """A run that waits for a person."""
+    """A run that waits for the answer to a permission request."""
     name = await chats.session()
     await peer.send(name, "go")
     agent = await chats.agent()
@@ -70,7 +70,7 @@ async def test_an_approval_is_requested_from_all_answered_once_and_reported_to_a
             assert peer.client.sessions[name].requests == {}
         await chats.rig.until(lambda: answered(agent, "req-1"))
         assert answer(agent, "req-1").behavior == "allow"
-        # Who comes too late is told that there is nothing to answer; its run goes on.
+        # The sender of a late answer learns that the request is cancelled; its run continues.
         await one.say("chat.permission-response", requestId=request, allow=False)
         late = await one.until(lambda frame: frame["kind"] == "permission_cancelled" and "seq" not in frame)
         assert (late["requestId"], late["reason"]) == (request, "cancelled")
@@ -106,7 +106,7 @@ async def test_a_question_is_answered_by_its_answers(chats: ChatHarness) -> None
 
 
 async def test_an_unanswered_request_waits_indefinitely(chats: ChatHarness) -> None:
-    """The original denies it in silence after 55 s."""
+    """The original silently denies it after 55 s."""
     async with chats.peer() as peer:
         name, agent, request = await asking(chats, peer)
         await chats.rig.clock.advance(24 * 3600)
@@ -130,7 +130,7 @@ async def test_an_answer_to_an_unknown_request_removes_the_card(chats: ChatHarne
 
 
 async def test_answering_needs_the_scope_approve(chats: ChatHarness) -> None:
-    """The original asks nobody who it is that answers."""
+    """The original does not check who answers."""
     token = await chats.house.token("view", "chat")
     async with chats.peer() as peer, chats.peer(token=token) as other:
         _, agent, request = await asking(chats, peer)
@@ -142,7 +142,7 @@ async def test_answering_needs_the_scope_approve(chats: ChatHarness) -> None:
 
 @pytest.mark.rules("S003-049")
 async def test_a_remembered_rule_does_not_allow_commands_chained_to_its_command(chats: ChatHarness) -> None:
-    """In the original `Bash(echo:*)` allowed `echo hi; touch chained.txt` with no question."""
+    """In the original `Bash(echo:*)` allowed `echo hi; touch chained.txt` without a request."""
     async with chats.peer() as peer:
         _, agent, request = await asking(chats, peer, command="echo one")
         entry = "Bash(echo:*)"
@@ -193,7 +193,7 @@ async def test_a_request_is_cancelled_when_its_run_ends(chats: ChatHarness) -> N
 
 
 async def test_rules_of_the_app_apply_to_the_session_while_the_app_sends_them(chats: ChatHarness) -> None:
-    """The app sends its whole list with each prompt; what is no longer in it is no longer allowed."""
+    """The app sends its whole list with each prompt; rules that are no longer in it no longer apply."""
     name = await chats.session()
     token = await chats.house.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
@@ -233,7 +233,7 @@ async def test_without_the_scope_approve_rules_are_ignored_and_the_prompt_is_sen
 async def test_a_file_tool_allowed_by_name_in_the_app_is_allowed_only_in_the_sessions_folder(
     chats: ChatHarness,
 ) -> None:
-    """Names are what the app's list of tools has."""
+    """The app's list of tools contains bare names."""
     name = await chats.session()
     token = await chats.house.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:

@@ -1,4 +1,4 @@
-"""A session under its agent's own id and in its next process; a run whose socket is lost."""
+"""A session under its agent's id and in the agent's next process; a run whose socket is lost."""
 
 import pytest
 
@@ -24,7 +24,7 @@ async def test_a_session_is_also_found_by_its_agents_id_and_answers_with_ours(ch
             end = await peer.until("complete")
             assert end["actualSessionId"] == name
             assert peer.run() == live.run() and native not in str(peer.run())
-        # The agent's next process is given its own id, whatever ours is.
+        # The agent's next process gets the agent's id, independent of ours.
         await agent.die(Exit(code=0))
         await live.send(name, "more")
         again = await chats.rig.kind.launched(2)

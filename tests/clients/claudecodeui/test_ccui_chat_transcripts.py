@@ -1,4 +1,4 @@
-"""Sessions that another program writes: told when their file changes, read from its end, followed like any other."""
+"""Sessions that another program writes: reported when their file changes, read from its end, followed like others."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ async def test_rows_written_by_another_program_are_reported_at_once_and_appear_i
         ):
             await peer.settled()
             await other.settled()
-            # Nobody has opened it yet: its file alone is known.
+            # No client has opened the session yet: only its file is known.
             home.write(row(3), row(4))
             told = await other.until("session_upserted")
             assert (told["sessionId"], told["project"]["path"]) == (SESSION, "/srv")
@@ -79,7 +79,7 @@ def asked(query: dict[str, str]) -> Any:
 
 
 def test_the_end_of_a_long_file_is_shown_while_the_file_is_still_being_read() -> None:
-    """The original reads and interprets all of it for every page."""
+    """The original reads and interprets the whole file for every page."""
     steps = asked({"limit": "20"})
     assert next(steps) == q.WaitLoaded(SessionId(SESSION), wait=False)
     assert steps.send(False) == q.PreviewTranscript(SessionId(SESSION), 100)

@@ -1,6 +1,6 @@
-"""Errors on this protocol's door: whatever is wrong, and whoever notices it, `error` is a line of text.
+"""Errors on this protocol's door: for every error, from every part of the server, `error` is a line of text.
 
-Its app renders what stands there; an object kills the page."""
+The app renders the value of `error`; an object there crashes the page."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ async def test_every_error_on_the_door_is_a_line_of_text(tmp_path: Path, cheap_p
         for method, path, status in WRONG:
             answer = await signed.http.request(method, path)
             told = answer.json()
-            # Where there are files, a GET of any path means one of them.
+            # When static files are served, a GET of any path refers to one of them.
             expected = {404, 405} if static and status in (404, 405) else {status}
             assert answer.status_code in expected and isinstance(told["error"], str), (method, path, answer.text)
             assert told["error"] and isinstance(told["code"], str)

@@ -1,4 +1,4 @@
-"""A page's calls to its plugin's server, before a real server with a real plugin behind it."""
+"""A page's calls to its plugin's server, through a real server to a real plugin."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The whole gateway: a plugin on its main port and on claudecodeui's door, for somebody who signed in there."""
+"""The whole gateway: a plugin on its main port and on claudecodeui's door, for a user who signed in there."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 async def signed(tmp_path: Path) -> AsyncIterator[SignedGateway]:
-    """The sample runs."""
+    """A gateway on which the sample plugin runs."""
     shutil.copytree(BOARD, tmp_path / "plugins" / "board", ignore=shutil.ignore_patterns("__pycache__"))
     async with signed_gateway(tmp_path, plugins=str(tmp_path / "plugins")) as made:
         (shown,) = (await made.admin.get("/v1/plugins")).json()["plugins"]
@@ -110,7 +110,7 @@ class AskNeighbour(ServiceCall, frozen=True):
 
 
 class Newcomer:
-    """A handler from outside: all that it needs is handed to it by whoever performs what it asks for."""
+    """An external handler: it gets everything it needs from the handlers of the steps that it requests."""
 
     def __init__(self, opening: Handshake) -> None:
         self._asked = AskNeighbour()

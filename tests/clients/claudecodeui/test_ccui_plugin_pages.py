@@ -1,4 +1,4 @@
-"""REST about plugins: the list as its app reads it, switching off, and the files of pages."""
+"""REST about plugins: the list as the app reads it, disabling a plugin, and the files of pages."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +15,7 @@ LIST = "/claudecodeui/api/plugins"
 
 @pytest.fixture
 async def board(tmp_path: Path) -> AsyncIterator[House]:
-    """With the sample, not yet enabled."""
+    """A server with the sample plugin, not yet enabled."""
     (tmp_path / "board").symlink_to(BOARD)
     async with house_of(tmp_path) as made:
         yield made

@@ -1,4 +1,4 @@
-"""The socket /plugin-ws/NAME before a real server, with a real plugin behind it."""
+"""The socket /plugin-ws/NAME of a real server with a real plugin behind it."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ async def house_of(folder: Path, **desk: Any) -> AsyncIterator[House]:
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
-    """With a plugin that runs."""
+    """A server with a running plugin."""
     write_plugin(tmp_path)
     async with house_of(tmp_path) as made:
         await made.desk.runs()
@@ -92,7 +92,7 @@ async def test_messages_reach_the_other_side_unchanged(house: House) -> None:
 
 @pytest.mark.rules("S003-119")
 async def test_early_messages_are_not_lost_when_the_plugin_is_slow(tmp_path: Path) -> None:
-    """A client is let in when its plugin's socket is open, so that there is no word that comes too early."""
+    """A client is accepted only when its plugin's socket is open, so that no message arrives too early."""
     write_plugin(tmp_path, how="slow")
     async with house_of(tmp_path) as house:
         await house.desk.runs()
@@ -132,7 +132,7 @@ async def test_a_client_that_leaves_before_its_plugin_has_answered_leaves_nothin
 @pytest.mark.parametrize("name", ["bad!name", "", "a/b", "bad%20name", "%2e%2e", "strange/"])
 async def test_an_invalid_plugin_name_is_rejected_without_a_lookup(name: str) -> None:
     async with serving(performers={JoinPlugin: _never}) as served:
-        house = House(served, None, Path())  # type: ignore[arg-type]  # nobody asks it
+        house = House(served, None, Path())  # type: ignore[arg-type]  # never used
         assert await house.end_of(name) == (4400, "Invalid plugin name")
 
 

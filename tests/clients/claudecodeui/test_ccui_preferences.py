@@ -1,4 +1,4 @@
-"""What newer and older versions of the app ask for: settings, drafts, messages for later, the paths of 1.36."""
+"""Requests of newer and older versions of the app: settings, drafts, scheduled messages, the paths of 1.36."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ async def test_settings_are_stored_per_user(signed: SignedGateway) -> None:
 
 
 async def test_settings_that_approve_need_the_scope_approve(signed: SignedGateway) -> None:
-    """The app brings the rules that are among them along with every prompt of the user."""
+    """The settings contain permission rules, which the app sends with every prompt of the user."""
     await signed.add("cyd", scopes=["view", "chat"])
     cyd = {"authorization": await bearer(signed, "cyd")}
     refused = await signed.http.patch(PREFERENCES, json={"claudePermissions": TOOLS}, headers=cyd)
@@ -66,7 +66,7 @@ async def test_a_new_user_with_a_reused_name_does_not_get_the_old_settings(signe
 
 
 async def test_drafts_stay_in_the_browser_and_nothing_is_sent_later(signed: SignedGateway) -> None:
-    """The app takes a list for all there is, and keeps its own drafts where it gets none."""
+    """The app takes a list as complete, and keeps its local drafts when it gets no list."""
     body = {"scope": "s", "text": "hello"}
     for answer in (
         await signed.http.get("/api/user/drafts"),

@@ -1,7 +1,7 @@
-"""REST handlers as pure functions, against recorded cases: what they ask the gateway, and what they answer.
+"""REST handlers as pure functions, against recorded cases: the steps that they request, and their responses.
 
-A case is a file of `tests/golden/claudecodeui-rest`: the request, the answer to each step in its order, the response.
-With FAIRLEAD_WRITE=1 the steps' names and the response are written anew.
+A case is a file of `tests/golden/claudecodeui-rest`: the request, the answer to each step in order, the response.
+With FAIRLEAD_WRITE=1 the steps' names and the response are rewritten.
 """
 
 import json
@@ -75,7 +75,7 @@ def request_of(case: dict[str, Any]) -> tuple[Any, Request]:
 
 
 def told(step: Any) -> dict[str, Any]:
-    """A step as the case has it: its name and its fields, without what is bytes."""
+    """A step as it stands in the case: its name and its fields, without `frames`, `password` and `command`."""
     fields = msgspec.to_builtins(step, enc_hook=str)
     shown = {name: value for name, value in fields.items() if name not in ("frames", "password", "command")}
     return {"step": type(step).__name__, **shown}
@@ -119,7 +119,8 @@ def test_the_case_is_answered_as_it_was_recorded(path: Path) -> None:
 
 
 def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
-    """Theirs looks at every project again (fault 21). Ours asks the index, by the thousand, and opens no session."""
+    """The original reads every project again (fault 21). This gateway queries the index by the thousand, and opens no
+    session."""
     found = [
         {"session": f"{number:08x}-1111-4111-8111-111111111111", "cwd": f"/home/ann/{number % 101}"}
         for number in range(3001)
@@ -137,7 +138,7 @@ def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
 
 
 def glanced(*tokens: int) -> TranscriptPreview:
-    """The end of a file in which the agent said several things, and what the context held then."""
+    """The end of a file with several texts of the agent, each with the size of its context."""
     events = [
         ev.Text(id=EventId(f"{n}"), message=MessageId("m"), block=0, text="x", tokens=ev.TokenCount(input=n))
         for n in tokens
@@ -146,7 +147,7 @@ def glanced(*tokens: int) -> TranscriptPreview:
 
 
 def test_the_context_size_of_a_long_file_is_read_from_its_end() -> None:
-    """It is still being read: nobody waits for that."""
+    """The file is still being read: the request does not wait for it."""
     route, asked = request_of({"request": f"GET /api/providers/sessions/{FRESH}/token-usage"})
     steps = route.handle(asked)
     assert next(steps) == WaitLoaded(SessionId(FRESH), wait=False)

@@ -1,4 +1,4 @@
-"""Sessions, projects and the composer's furniture over REST, as the original's app reads them."""
+"""Sessions, projects and the composer's data over REST, as the original's app reads them."""
 
 import asyncio
 import json
@@ -189,7 +189,7 @@ async def test_a_session_of_another_program_works_like_any_other(tmp_path: Path)
         native = (await another.data(f"{SESSIONS}/{session}/provider-id"))["sessionId"]
     async with signed_gateway(tmp_path, data=str(tmp_path / "fresh"), **given) as signed:
         async with asyncio.timeout(PATIENCE):
-            # What only the agent's own files know is the owner's, who shares it.
+            # A session that is known only from the agent's files belongs to the owner, who shares it.
             while not (found := (await signed.admin.get("/v1/sessions")).json()["sessions"]):
                 await asyncio.sleep(0.01)
             await signed.admin.post(f"/v1/sessions/{found[0]['session']}/share", json={"everybody": True})
@@ -203,7 +203,7 @@ async def test_a_session_of_another_program_works_like_any_other(tmp_path: Path)
         history = (await signed.http.get(f"{SESSIONS}/{app}/messages")).json()
         assert [row["content"] for row in history["messages"] if row.get("role") == "user"] == ["SCRIPT:text first"]
         async with asyncio.timeout(PATIENCE):
-            # That its last turn is over is known when its file has been quiet for a while.
+            # Its last turn counts as ended when its file has not changed for a while.
             while (await signed.data(f"{SESSIONS}/running"))["sessions"]:
                 await asyncio.sleep(0.05)
         async with signed.chat() as socket:
@@ -225,7 +225,7 @@ async def test_search_finds_titles_and_text_and_accepts_the_token_in_the_query(s
     url = f"/api/providers/search/sessions?limit=50&token={signed.token}"
     events: dict[str, Any] = {}
     async with asyncio.timeout(PATIENCE):
-        while '"assistant"' not in json.dumps(events.get("result")):  # the index is a moment behind the log
+        while '"assistant"' not in json.dumps(events.get("result")):  # the index lags behind the log
             answer = await signed.http.get(f"{url}&q=boojum", headers={"authorization": ""})
             assert answer.headers["content-type"] == "text/event-stream"
             events = streamed(answer.text)
@@ -311,7 +311,7 @@ async def test_a_fresh_gateway_offers_its_roots_and_folders_that_were_listed(sig
 @pytest.mark.process
 @pytest.mark.rules("S003-126", "S003-129")
 async def test_a_project_list_of_any_length_sends_two_progress_frames(signed: SignedGateway) -> None:
-    """Theirs tells every project to every socket."""
+    """The original sends a frame for every project to every socket."""
     for number in range(12):
         folder = signed.project / str(number)
         folder.mkdir()
@@ -328,7 +328,7 @@ async def test_a_project_list_of_any_length_sends_two_progress_frames(signed: Si
     ]
 
 
-# --- what surrounds the composer
+# --- data of the composer
 
 
 @pytest.mark.process

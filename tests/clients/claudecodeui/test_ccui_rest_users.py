@@ -1,4 +1,4 @@
-"""Signing in on the door: by password, by invitation, and never by being the first; what a dead token is told."""
+"""Signing in on the door: by password or by invitation, never by being the first visitor; answers to invalid tokens."""
 
 import asyncio
 import base64
@@ -35,7 +35,7 @@ SOCKETS: dict[str, int | str] = {
     **dict.fromkeys(("/plugin-ws/", "/plugin-ws/a/b"), 4400),
     **dict.fromkeys(("/nosuch", "/ws/x", "/wsx", "/shell/x", "/plugin-ws", "/x/ws"), 1005),
 }
-"""What becomes of each path with a good token: only the whole pathname counts."""
+"""The result for each socket path with a valid token: the whole path must match."""
 
 
 def stranger(signed: SignedGateway) -> httpx.AsyncClient:
@@ -43,13 +43,13 @@ def stranger(signed: SignedGateway) -> httpx.AsyncClient:
 
 
 async def handshake(signed: SignedGateway, path: str, token: str = "", base: str = "", **options: Any) -> int | str:
-    """The status that it is refused with, or the code that it is closed with at once, or `open`."""
+    """The status of a refused handshake, or the code of an immediate close, or `open`."""
     query = f"?token={token}" if token else ""
     url = f"{(base or signed.door).replace('http', 'ws', 1)}{path}{query}"
     try:
         async with connect(url, proxy=None, open_timeout=PATIENCE, **options) as socket:
             try:
-                # Answered only by one that was not closed before.
+                # Only a socket that has not been closed answers.
                 await asyncio.wait_for(await socket.ping(), PATIENCE)
             except ConnectionClosed:
                 return socket.close_code or 0
@@ -62,12 +62,12 @@ async def handshake(signed: SignedGateway, path: str, token: str = "", base: str
 
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """It is so much later, for everybody."""
+    """Move the system clock forward by `seconds`."""
     now = SystemClock.now_ms
     monkeypatch.setattr(SystemClock, "now_ms", lambda self: now(self) + round(seconds * 1000))
 
 
-# --- who may come in
+# --- registration and login
 
 
 @pytest.mark.process

@@ -1,4 +1,4 @@
-"""claudecodeui's terminal with real shells: what is wanted, what is typed and seen, who shares it, how it ends."""
+"""claudecodeui's terminal with real shells: init, input and output, sharing, sizes, several inits."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
         yield house
 
 
-# --- the beginning
+# --- init
 
 
 @pytest.mark.rules("S003-002", "S003-020", "S003-079", "S003-080", "S003-086", "S003-089", "S003-097", "S003-105")
@@ -135,7 +135,7 @@ async def test_without_a_path_the_shell_starts_in_the_first_root(house: ShellHar
         await client.said(str(tmp_path))
 
 
-# --- who finds what
+# --- returning and sharing
 
 
 @pytest.mark.rules("S003-071", "S003-073", "S003-076", "S003-077", "S003-078", "S003-088", "S003-092")
@@ -154,7 +154,7 @@ async def test_a_returning_client_finds_its_shell_unchanged(house: ShellHarness,
         await back.hear()
         replay = (await back.hear())["data"]
         assert back.outputs[0] == RECONNECTED
-        # All of it in one piece, as it was printed: the size is the same.
+        # The whole output in one frame, as it was printed, because the size is the same.
         assert CLEAN not in replay and "before\r\n" in replay and "after\r\n" in replay
         await back.type("echo $kept is kept\r")
         await back.said("here is kept")
@@ -164,7 +164,7 @@ async def test_a_returning_client_finds_its_shell_unchanged(house: ShellHarness,
         narrow.screen.resize(60, 20)
         await narrow.begin(tmp_path)
         await narrow.hear()
-        # Drawn, for a screen of another size.
+        # Redrawn, because the screen has another size.
         assert (await narrow.hear())["data"].startswith(CLEAN)
         await narrow.type("echo still $kept\r")
         await narrow.said("still here")
@@ -172,7 +172,7 @@ async def test_a_returning_client_finds_its_shell_unchanged(house: ShellHarness,
 
 @pytest.mark.rules("S003-072", "S003-074", "S003-098")
 async def test_folder_session_command_and_user_make_the_key(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 17: commands with the same beginning are two commands."""
+    """Fault 17: commands with the same prefix are two commands."""
     (inner,) = folders(tmp_path, "inner")
     long = "read answer; : 0123456789"
     wishes: list[tuple[Path, dict[str, Any]]] = [
@@ -182,7 +182,7 @@ async def test_folder_session_command_and_user_make_the_key(house: ShellHarness,
         (tmp_path, {"sessionId": "two"}),
         (tmp_path, {"initialCommand": f"{long} first"}),
         (tmp_path, {"initialCommand": f"{long} second"}),
-        # Joined by underscores these would be the same as others.
+        # With parts joined by underscores, this key would equal another one.
         (tmp_path, {"sessionId": "default"}),
     ]
     async with contextlib.AsyncExitStack() as stack:
@@ -205,7 +205,7 @@ async def test_folder_session_command_and_user_make_the_key(house: ShellHarness,
 async def test_all_viewers_see_the_output_and_a_stale_close_detaches_no_other_viewer(
     house: ShellHarness, tmp_path: Path
 ) -> None:
-    """Fault 4, for terminals: a second browser silences none."""
+    """Fault 4, for terminals: a second browser does not cut off the first."""
     async with house.sit() as second:
         async with house.sit() as first:
             await first.begin(tmp_path)
@@ -238,7 +238,7 @@ async def test_simultaneous_clients_start_one_shell(house: ShellHarness, tmp_pat
 
 @pytest.mark.rules("S003-087")
 async def test_sizes(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 17: the size in an init that reconnects counts."""
+    """Fault 17: the size in an init that reconnects is applied."""
     async with house.sit() as client:
         await client.begin(tmp_path, cols=90, rows=20)
         await client.type("stty size\r")
@@ -269,7 +269,7 @@ async def test_sizes(house: ShellHarness, tmp_path: Path) -> None:
 
 @pytest.mark.rules("S003-091")
 async def test_two_inits_on_one_socket_do_not_mix(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 15: the end of the first takes nothing from the second, and neither is left without an owner."""
+    """Fault 15: the exit of the first program does not affect the second, and neither is left without an owner."""
     first, second = folders(tmp_path, "first", "second")
     async with house.sit() as client:
         await client.begin(first)
@@ -277,7 +277,7 @@ async def test_two_inits_on_one_socket_do_not_mix(house: ShellHarness, tmp_path:
         await client.seen("sleep")
         one = house.program()
         await client.begin(second)
-        # Not the whole path: it may be wider than the screen.
+        # Only the last part of the path: the whole path may be wider than the screen.
         await client.type("echo in ${PWD##*/}\r")
         await client.said("in second")
         (first / "go").touch()

@@ -1,4 +1,4 @@
-"""claudecodeui's terminal: how it ends, who may, and what goes wrong."""
+"""claudecodeui's terminal: exits, timeouts, needed scopes, and errors."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
         yield house
 
 
-# --- how it ends
+# --- exits and timeouts
 
 
 @pytest.mark.rules("S003-080", "S003-091")
@@ -63,7 +63,7 @@ async def test_an_unwatched_shell_is_stopped_after_half_an_hour(tmp_path: Path) 
             await client.begin(tmp_path)
             await client.type("echo old words\r")
             await client.said("old words")
-            # However long somebody is there who does nothing.
+            # An attached client keeps the shell alive, however long it is idle.
             await clock.advance(3 * 60 * 60)
             shell = house.program()
         await until(lambda: not shell.watched)
@@ -110,7 +110,7 @@ async def test_a_long_replay_is_one_bounded_frame(house: ShellHarness, tmp_path:
         assert "line 1\r" not in replay and "finished" in replay, "the oldest went, the newest is there"
 
 
-# --- who may
+# --- scopes, limits and errors
 
 
 @pytest.mark.rules("S003-016")
@@ -125,7 +125,7 @@ async def test_the_scope_terminal_is_needed(house: ShellHarness) -> None:
 
 
 async def test_the_environment_holds_no_secret(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 13: neither keys of the gateway nor folders outside the roots."""
+    """Fault 13: it contains neither keys of the gateway nor folders outside the roots."""
     async with house.sit() as client:
         await client.begin(tmp_path)
         await client.type("env > found; echo wr''itten\r")
@@ -155,12 +155,12 @@ async def test_keys_typed_during_the_start_are_kept_in_order(house: ShellHarness
             await client.type(f"echo {number} >> typed\r")
         await client.type("echo all''typed\r")
         await client.until(lambda: "alltyped" in client.text)
-    # Not from the screen: the terminal's echo of later lines may stand in the midst of what a command prints.
+    # Not from the screen: the terminal's echo of later lines may appear within the output of a command.
     assert [int(line) for line in (tmp_path / "typed").read_text().split()] == list(range(200))
 
 
 class FullWire:
-    """A client that does not read: what is sent to it stays."""
+    """The socket of a client that does not read: sent data stays in its backlog."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
@@ -185,7 +185,7 @@ class FullWire:
 async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory(
     house: ShellHarness, tmp_path: Path
 ) -> None:
-    """Fault 7, for terminals: what waits for it is bounded, and it is drawn anew when it reads again."""
+    """Fault 7, for terminals: its queued data is bounded, and its screen is redrawn when it reads again."""
     async with house.sit() as client:
         await client.begin(tmp_path)
         await client.seen("$")
@@ -197,7 +197,7 @@ async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory
         await until(lambda: len(wire.sent) == 2)
         await client.type("i=0; while [ $i -lt 9000 ]; do i=$((i + 1)); echo a line that is as long as one $i; done\r")
         await client.until(lambda: "as one 9000\r\n" in "".join(client.outputs[-3:]))
-        # The marker and the first of it: nothing more, however much was printed.
+        # The marker and the first output: nothing more, however much was printed.
         assert len(wire.sent) == 2
         wire.full = False
         desk.drained()
@@ -245,7 +245,7 @@ async def test_a_shell_whose_folder_was_removed_can_still_be_attached(house: She
 
 
 async def test_switching_programs_works_after_unread_keys(house: ShellHarness, tmp_path: Path) -> None:
-    """A socket that was not read any more, because its program did not read, is read again for the next."""
+    """A socket that was paused because its program did not read is resumed for the next program."""
     first, second = folders(tmp_path, "first", "second")
     async with house.sit() as client:
         await client.begin(first)
@@ -288,7 +288,7 @@ async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: S
     for rounds in range(12):
         desk = await house.desks.open(who, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
-        # Its first words may come before it is given the socket.
+        # The first frame may arrive before the socket is attached.
         desk.received(wish)
         desk.attached(wire)
         for _ in range(rounds):
@@ -303,5 +303,5 @@ async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: S
     async with house.sit(token=await house.token_of("ann")) as client:
         await client.begin(tmp_path)
         await client.type("stty size\r")
-        # None of them counts any more.
+        # The sizes of the clients that left no longer count.
         await client.seen("24 80")

@@ -1,7 +1,7 @@
-"""Frames of /shell by case: tests/golden/claudecodeui-shell/<case>/in.jsonl is what happens, one a line (`say`: a
-client's frame, `seated`, `print`, `redraw`, `exit`, `refuse`, `fail`); out.jsonl what the gateway makes of it: what is
-wanted (`wanted`), what goes to the program (`keys`, `size`) and to the client (`frame`). FAIRLEAD_WRITE=1 writes them
-anew: then read the difference.
+"""Golden cases of /shell frames: tests/golden/claudecodeui-shell/<case>/in.jsonl has one input a line (`say`: a frame
+of the client, `seated`, `print`, `redraw`, `exit`, `refuse`, `fail`); out.jsonl has the results: the requested program
+(`wanted`), the input to the program (`keys`, `size`) and the frames to the client (`frame`). FAIRLEAD_WRITE=1 rewrites
+them: then review the diff.
 """
 
 import json
@@ -115,8 +115,8 @@ FIELDS = (
     | JSON
 )
 def test_every_frame_is_decoded_to_a_valid_input(frame: Any) -> None:
-    """Whatever comes is a wish, keys, a size, or an answer; a wish has a session id that is one plain word, and a path
-    that is absolute."""
+    """Every frame is a program request, keys, a size, or a reply; a program request has a session id of safe
+    characters, and an absolute path."""
     said = ShellCodec().read(json.dumps(frame).encode())
     assert isinstance(said, ProgramRequest | TypedKeys | Size | TerminalReply)
     if isinstance(said, ProgramRequest):
@@ -197,7 +197,7 @@ def test_an_id_is_never_an_option_and_a_program_that_cannot_resume_starts_fresh(
 
 @pytest.mark.rules("S003-072", "S003-074")
 def test_keys_do_not_collide() -> None:
-    """Fault 17."""
+    """Fault 17: different requests have different keys."""
     wishes = [
         ("u", "/p", ProgramRequest()),
         ("v", "/p", ProgramRequest()),

@@ -31,7 +31,7 @@ async def test_a_command_is_typed_into_the_shell_and_its_exit_is_reported(house:
         command = "read name # a comment; 'with a quote'\necho hello $name\nfalse"
         await client.begin(tmp_path, initialCommand=command, provider="claude", isPlainShell=False)
         await client.seen("read name")
-        # What is typed now is for the command, and no word of ours.
+        # Keys typed now are input of the command, not a part of the typed command.
         await client.type("you\r")
         await client.until(lambda: "hello you\r\n" in client.text)
         await client.until(lambda: client.exit_codes)
@@ -82,7 +82,7 @@ async def test_other_commands_are_attached_again(house: ShellHarness, tmp_path: 
         await second.begin(tmp_path, initialCommand=command)
         await second.until(lambda: second.reconnects)
         await second.type("go on\r")
-        # Once as it is typed, once by the program.
+        # Once from the echo of the typed command, once from the program.
         await first.until(lambda: first.text.count("go on") == 2)
         assert first.text.count(command) == 1, "what runs is not typed again"
 
@@ -100,7 +100,7 @@ async def test_a_program_without_a_prompt_still_gets_its_command(tmp_path: Path)
     clock = ManualClock()
     async with open_desk_house(tmp_path, clock, program="/bin/cat") as house, house.sit() as client:
         await client.begin(tmp_path, initialCommand="hello")
-        # One timer minds the program, the other waits for its prompt.
+        # One timer watches the program, the other waits for its prompt.
         await until(lambda: clock.waiting == 2)
         await clock.advance(PROMPT_SECONDS)
         await client.said("hello")
@@ -114,7 +114,7 @@ FAILS = "echo resumed $1; sleep 0.1; exit 7"
 
 @pytest.mark.rules("S003-099", "S003-100")
 async def test_a_configured_program_resumes_or_else_starts_fresh(tmp_path: Path) -> None:
-    """The fall-back is ours, and no shell's."""
+    """The gateway implements the fallback, not a shell."""
     clock = ManualClock()
     works = Provider(
         command=("/bin/sh", "-c", "echo new; cat"), resume=("/bin/sh", "-c", "echo old $1; cat", "x", "{session}")
@@ -153,7 +153,8 @@ async def test_a_configured_program_resumes_or_else_starts_fresh(tmp_path: Path)
 
 @pytest.mark.rules("S003-090", "S003-110", "S003-111", "S003-112")
 async def test_urls_are_announced_once_and_again_to_a_returning_client(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 16: also the last thing printed, also wrapped, also wanted; never glued to what follows."""
+    """Fault 16: also a URL at the end of the output, a wrapped URL, and a URL that should be opened; never joined with
+    the text that follows."""
     url = "https://example.com/login?x=1"
     wrapped = "https://example.com/" + "0123456789" * 9
     async with house.sit() as client:
@@ -170,11 +171,11 @@ async def test_urls_are_announced_once_and_again_to_a_returning_client(house: Sh
     async with house.sit() as back:
         await back.begin(tmp_path)
         await back.until(lambda: len(back.urls) == 4)
-        # It was opened when it was asked for, and is not again.
+        # The URL was opened when it was printed, and is not opened again.
         assert back.urls == [(url, False), (f"{url}a", False), (wrapped, False), ("https://example.com/other", False)]
     async with house.sit() as narrow:
         narrow.screen.resize(60, 20)
         await narrow.begin(tmp_path)
-        # Drawn, with the edge in the middle of one.
+        # Redrawn, with the edge of the screen in the middle of a URL.
         await narrow.until(lambda: len(narrow.urls) == 4)
         assert narrow.urls == back.urls

@@ -1,4 +1,4 @@
-"""Sessions of ours on claudecodeui's terminal: handed over to it and back, never with a second writer."""
+"""Fairlead's sessions on claudecodeui's terminal: handed over to it and back, never with a second writer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ async def test_a_session_is_handed_over_to_the_terminal_and_back(house: ShellHar
         await client.seen(f"agent of {SESSION}")
         assert client.outputs[0] == f"\x1b[36mResuming Claude session {SESSION} in: /home/somebody\x1b[0m\r\n"
         (asked,) = house.gateway.said(cmd.StartHandover)
-        # It is not taken out of a turn.
+        # The handover waits for the end of a turn.
         assert (asked.link, asked.when, asked.wait) == ("terminal", "turn_end", False)
         await client.type("hello\r")
         await client.seen("agent got hello")
@@ -57,7 +57,7 @@ async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(
         await client.seen("agent of")
     documents = house.gateway.documents
     assert await documents.list(LINKS) == {SESSION: "stdio"}
-    # The next gateway, on the same data: it has none of these terminals.
+    # The next gateway on the same data has none of these terminals.
     await documents.put(LINKS, OTHER, "dial-in")
     await documents.put(LINKS, "a session that was deleted", "stdio")
     house.gateway.links[OTHER] = "terminal"
@@ -91,7 +91,7 @@ async def test_a_sessions_terminal_is_attached_again_and_shared(house: ShellHarn
 
 
 async def test_a_session_that_is_already_on_a_terminal_stays_there(house: ShellHarness, tmp_path: Path) -> None:
-    """Somebody else put it there: it is joined, and left there."""
+    """Another client put it there: the new client joins it, and it stays there."""
     await house.gateway.command(_who(), cmd.StartHandover(session=SESSION, link="terminal"))
     terminal = house.program()
     async with house.sit() as client:
@@ -156,7 +156,7 @@ async def test_a_resume_that_fails_on_the_terminal_becomes_a_new_session(house: 
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.seen("a new one:")
-        # What the first said is not the end of what was wanted.
+        # The exit of the first program is not reported as the exit of the requested one.
         assert client.exit_codes == [] and "could not be resumed: No conversation found" in client.text
         (made,) = house.gateway.said(cmd.Create)
         assert house.program().name == session_terminal(made.session)
@@ -173,7 +173,7 @@ async def test_without_a_session_id_a_new_session_starts(house: ShellHarness, tm
         assert house.gateway.said(cmd.StartHandover)[0].session == made.session
         assert SESSION not in [one.session for one in house.gateway.said(cmd.StartHandover)]
         assert len(house.gateway.said(cmd.Create)) == 2
-        # And a shell of the same folder is no session.
+        # A shell in the same folder is not a session.
         await other.begin(tmp_path)
         await other.type("echo a shell $((1 + 1))\r")
         await other.said("a shell 2")
@@ -222,7 +222,7 @@ async def test_leaving_during_a_handover_does_not_stop_it(house: ShellHarness, t
         assert terminal is not None
         await client.type("\x04")
         await client.until(lambda: client.exit_codes)
-    # It goes back although nobody waited for it.
+    # The session is handed back although no client waited for it.
     await until(lambda: house.gateway.links[SESSION] == "stdio")
 
 

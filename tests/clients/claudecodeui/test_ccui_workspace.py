@@ -1,4 +1,4 @@
-"""Files, changes, projects' marks and the agent's commands over REST, as the original's app asks for them."""
+"""Files, changes, project marks and the agent's commands over REST, as the original's app requests them."""
 
 import subprocess
 from pathlib import Path
@@ -56,7 +56,7 @@ async def test_files_are_listed_and_read_and_never_changed(signed: SignedGateway
 
 @pytest.mark.process
 async def test_the_agents_files_do_not_leak_conversations_to_other_users(signed: SignedGateway) -> None:
-    """A home folder that is a root has them in it; a session is its owner's there too."""
+    """A home folder that is a root contains these files; a session in them still belongs only to its owner."""
     home = signed.project.parent
     own = (".claude/projects/-project/s.jsonl", ".claude/.credentials.json", ".claude.json", ".claude.json.backup")
     for name in own:
@@ -71,7 +71,7 @@ async def test_the_agents_files_do_not_leak_conversations_to_other_users(signed:
         await get(signed, f"{tree}/file?filePath={name}", 404)
     shown = {one["name"]: one for one in await get(signed, f"{tree}/files")}
     assert not {".claude", ".claude.json", ".claude.json.backup"} & shown.keys()
-    # What a project has for its agents is a part of the project.
+    # A project's settings for its agents are a part of the project.
     assert (await get(signed, f"{tree}/file?filePath=project/.claude/settings.json"))["content"] == "{}"
     run(home, "init", "-b", "main")
     run(home, "add", "-f", ".claude", ".claude.json", "project")

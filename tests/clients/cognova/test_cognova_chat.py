@@ -1,4 +1,4 @@
-"""One client of the chat: its frames and their order, errors, interrupts, the queue, what it may attach."""
+"""One client of the chat: its frames and their order, errors, interrupts, the queue, and attachments."""
 
 import json
 from typing import Any
@@ -225,7 +225,7 @@ async def test_an_interrupt_ends_the_conversation_that_it_names_and_keeps_its_te
 
 
 async def test_an_interrupt_reaches_the_agent_while_it_is_silent(chats: ChatHarness) -> None:
-    """A long tool says nothing: the interrupt does not wait for a next word."""
+    """A long tool call produces no output: the interrupt does not wait for the agent's next message."""
     async with chats.peer() as peer:
         name = await peer.begin("sleep")
         agent = await chats.agent()

@@ -1,6 +1,6 @@
-"""Whole dialogues on a real socket, by case: tests/golden/cognova-dialogues/<case>.jsonl.
+"""Golden cases of whole dialogues on a real socket: tests/golden/cognova-dialogues/<case>.jsonl.
 
-A line is what the client sends (`send`, or `raw`), what the agent does (`agent`), or the next frame that must come. `C`
+A line is a message of the client (`send`, or `raw`), an action of the agent (`agent`), or the next expected frame. `C`
 is the conversation that was begun; `seq` and `logId` are left out.
 """
 

@@ -1,4 +1,4 @@
-"""The whole gateway with the demo agent: Cognova's chat on a door of its own, and beside the native protocol."""
+"""The whole gateway with the demo agent: Cognova's chat on its door, and next to the native protocol."""
 
 from pathlib import Path
 

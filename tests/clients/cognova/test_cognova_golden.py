@@ -1,5 +1,5 @@
-"""The chat by case: tests/golden/cognova/<case>/in.jsonl gives live.jsonl (what a peer is sent) and messages.json (the
-stored conversation). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""Golden cases of the chat: tests/golden/cognova/<case>/in.jsonl gives live.jsonl (the frames to a peer) and
+messages.json (the stored conversation). FAIRLEAD_WRITE=1 rewrites them: then review the diff.
 """
 
 import json
@@ -108,7 +108,7 @@ def test_a_call_that_was_never_written_to_its_end_ends_with_the_interrupt() -> N
 
 @pytest.mark.rules("S002-047", "S002-048")
 def test_each_answer_has_its_own_cost_and_duration() -> None:
-    """The agent's own total grows over the turns of a process."""
+    """The agent's total is cumulative over the turns of a process."""
     ends = [frame for frame in lines("two-turns", "live.jsonl") if frame["type"] == "chat:stream_end"]
     assert [(end["costUsd"], end["durationMs"]) for end in ends] == [(0.035, 8200), (0.01, 1500)]
     stored = [message for message in told("two-turns").messages()["messages"] if message["role"] == "assistant"]

@@ -1,7 +1,7 @@
-"""What Cognova's page asks of its server when it is opened, asked of a door.
+"""The requests that Cognova's page sends when it is opened, sent to a door.
 
-The page itself cannot be fetched on a fresh machine: these are the requests that its composables make, and what each of
-them reads of the answer.
+The page itself cannot be fetched on a fresh machine: these are the requests of its composables, and the fields that
+each of them reads from the answer.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Several peers of a conversation, and one that was away: everybody sees all of it, each frame once."""
+"""Several peers of a conversation, and a peer that was away: each peer sees all of it, each frame once."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sessions.harness import ANN, SESSION, CoreHarness, FakeAgent
 
 
 async def all_live(chats: ChatHarness, agent: FakeAgent) -> Any:
-    """The feed, when its three peers have read what was there: one that still reads may find a whole block."""
+    """The session's hub, when its three peers have caught up: a peer that still catches up may get a block whole."""
     feed: Any = chats.rig.registry.feed(agent.launch.session)
     await chats.rig.until(lambda: [watcher.live for watcher in feed._watchers()] == [True] * 3)
     return feed
@@ -117,7 +117,7 @@ async def test_a_returning_peer_gets_exactly_the_frames_it_missed(chats: ChatHar
 
 
 async def test_the_rest_of_an_entry_follows_its_first_frame(chats: ChatHarness) -> None:
-    """An answer that failed has two last frames; a connection may end between them."""
+    """A failed answer ends with two frames; a connection may end between them."""
     async with chats.peer() as peer:
         name = await peer.begin("fail")
         agent = await chats.agent()
@@ -232,7 +232,7 @@ async def test_a_deleted_conversation_is_not_found_and_other_peers_stay_connecte
 
 
 class SlowSink:
-    """A socket that takes nothing while it is full."""
+    """A socket that accepts nothing while it is full."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -250,7 +250,7 @@ class SlowSink:
 
 @pytest.mark.parametrize("read_before", [0, 1, 2, 3])
 async def test_a_slow_reader_misses_nothing_and_gets_nothing_twice(tmp_path: Path, read_before: int) -> None:
-    """It lags in the middle of a text whose pieces are gone from the log when it reads on."""
+    """It falls behind in the middle of a text whose pieces are gone from the log when it reads again."""
     rig = await CoreHarness(tmp_path).start()
     agent = await rig.working()
     sink = SlowSink()

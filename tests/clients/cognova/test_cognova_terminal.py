@@ -1,4 +1,4 @@
-"""Cognova's terminal with real shells: what is typed, what is seen, who shares it, how it ends."""
+"""Cognova's terminal with real shells: input, output, sharing, scopes, start and exit."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ async def test_a_first_connection_gets_a_new_shell_on_a_real_terminal(house: She
         await client.said("24 80")
         await client.seen("/dev/pts/")
         assert {frame["type"] for frame in client.frames} == {"output"}
-        # Nothing was there before: nothing is replayed.
+        # A new shell has no output to replay.
         assert CLEAN not in client.text
         assert house.terminals.names() == ("user/owner/default",)
 
@@ -154,7 +154,7 @@ async def test_a_returning_client_finds_its_shell_unchanged(house: ShellHarness,
 
 
 async def test_the_size_stays_when_the_last_client_leaves(house: ShellHarness) -> None:
-    """Else a long line would be cut by a reload of the page."""
+    """Otherwise a reload of the page would cut a long line."""
     line = "0123456789" * 11
     async with house.join() as client:
         await client.fit(120, 30)
@@ -219,7 +219,7 @@ async def test_output_comes_while_its_program_still_runs(house: ShellHarness) ->
         await client.said("first")
         for typed in ("o", "on", "one"):
             await client.type(typed[-1])
-            # The terminal echoes each key by itself, before the line is ended.
+            # The terminal echoes each key separately, before the line ends.
             await client.said(typed)
         await client.type("\r")
         await client.said("got one")
@@ -246,7 +246,7 @@ async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHarness, tmp
     assert (tmp_path / "words").read_text() == "hello from vim, and goodbye\n"
 
 
-# --- who may, and who sees what
+# --- users and scopes
 
 
 async def test_each_user_has_separate_shells_and_may_have_several(house: ShellHarness) -> None:
@@ -316,7 +316,7 @@ async def test_the_environment_holds_no_secret_and_the_folder_is_the_root(house:
         assert outside.errors[0].startswith("Failed to start terminal: ") and "/etc" in outside.errors[0]
 
 
-# --- how it ends, and how it does not begin
+# --- exits, failed starts and limits
 
 
 async def test_the_exit_is_reported_and_the_next_client_gets_a_new_shell(house: ShellHarness) -> None:
@@ -402,7 +402,7 @@ async def test_an_idle_shell_is_stopped_after_a_warning(tmp_path: Path) -> None:
         await clock.advance(29 * 60)
         await client.until(lambda: warning(60) in client.text)
         await client.type("echo here $((1 + 1))\r")
-        # With its prompt: what is printed later would count from then.
+        # Wait for the prompt too: output printed later would restart the idle timeout.
         await client.until(lambda: client.text.endswith("here 2\r\n$ "))
         await clock.advance(61)
         assert shell.running
@@ -429,7 +429,7 @@ async def test_an_abandoned_shell_is_stopped_too(tmp_path: Path) -> None:
 
 async def test_keys_typed_during_the_start_are_not_lost(house: ShellHarness) -> None:
     async with house.join() as client:
-        # More frames than a socket may give commands in a second: keys are none.
+        # More frames than the limit for commands in a second: keys do not count as commands.
         for number in range(200):
             await client.type(f"echo line $(({number} + 1))\r")
         await client.until(lambda: "line 200\r\n" in client.text)

@@ -1,6 +1,6 @@
-"""Frames of the terminal by case: tests/golden/cognova-terminal/<case>/in.jsonl is what happens, one a line (`say`:
-a client's frame, `print`, `redraw`, `exit`, `fail`); out.jsonl what the gateway makes of it: what goes to the program
-(`keys`, `size`) and to the client (`frame`). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""Golden cases of terminal frames: tests/golden/cognova-terminal/<case>/in.jsonl has one input a line (`say`: a frame
+of the client, `print`, `redraw`, `exit`, `fail`); out.jsonl has the results: the input to the program (`keys`, `size`) and
+the frames to the client (`frame`). FAIRLEAD_WRITE=1 rewrites them: then review the diff.
 """
 
 import json

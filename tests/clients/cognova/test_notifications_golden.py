@@ -1,6 +1,6 @@
-"""Notifications and their REST calls by case: tests/golden/cognova-notices/<case>/in.jsonl is what is done, one thing a
-line; answers.jsonl what the calls answer and frames.jsonl what a peer of the feed is sent. FAIRLEAD_WRITE=1 writes them
-anew: then read the difference.
+"""Golden cases of notifications and their REST calls: tests/golden/cognova-notices/<case>/in.jsonl has one action a
+line; answers.jsonl has the answers of the calls and frames.jsonl the frames to a peer of the feed. FAIRLEAD_WRITE=1
+rewrites them: then review the diff.
 """
 
 import json
@@ -41,7 +41,7 @@ def write(case: str, name: str, found: list[Any]) -> None:
 
 
 class Play:
-    """Does what a case says; `{id}` is the last thing that was made."""
+    """Plays a case; `{id}` is the id of the last created resource."""
 
     def __init__(self, house: FeedHarness) -> None:
         self._house = house
@@ -124,7 +124,7 @@ def test_a_ping_is_answered_with_the_time() -> None:
 @pytest.mark.rules("S002-095", "S002-096", "S002-099", "S002-100", "S002-101")
 @pytest.mark.rules(*(f"S002-{number}" for number in range(120, 128)))
 def test_every_type_and_action_has_its_text_and_colour() -> None:
-    """By the seed's own table, beside what the case has."""
+    """Checked against the seed's own table, in addition to the golden files of the case."""
     frames = lines("every-type-and-action", "frames.jsonl")[1:73]
     assert len({(frame["resource"], frame["action"]) for frame in frames}) == 9 * 8
     for frame in frames:

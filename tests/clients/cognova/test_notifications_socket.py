@@ -1,4 +1,4 @@
-"""/notifications on a real server: who is let in, what each peer gets, and what a core makes of its sessions."""
+"""/notifications on a real server: credentials, the frames to each peer, and notices of the core's sessions."""
 
 import asyncio
 import json
