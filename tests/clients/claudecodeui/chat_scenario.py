@@ -79,11 +79,11 @@ async def play(url: str, token: str, http: httpx.AsyncClient, folder: Path) -> l
                     # A live call has a later timestamp than the one in history.
                     # A streamed text has its id and its content on the frame that ends the stream.
                     left = ("kind", "seq", "toolResult", "timestamp" if row["kind"] == "tool_use" else "")
-                    told, kept = (
+                    sent, stored_row = (
                         {field: value for field, value in one.items() if field not in left}
                         for one in (live[row["id"]], row)
                     )
-                    assert told == kept
+                    assert sent == stored_row
             (call,) = [row for row in stored if row["kind"] == "tool_use"]
             assert call["toolResult"]["isError"] is False
             assert [row["content"] for row in stored if row.get("role") == "user"] == [

@@ -110,10 +110,10 @@ class ShellGateway(FakeGateway):
 
 class ShellHarness:
     def __init__(
-        self, served: Served, gateway: ShellGateway, terminals: TerminalRegistry, desks: ProgramLauncher, root: Path
+        self, served: Served, gateway: ShellGateway, terminals: TerminalRegistry, launcher: ProgramLauncher, root: Path
     ) -> None:
         self.served = served
-        self.desks = desks
+        self.desks = launcher
         self.gateway = gateway
         self.terminals = terminals
         self.root = root
@@ -162,12 +162,12 @@ async def open_desk_house(
 
     gateway = ShellGateway(terminals, root)
     shells = UserShells(terminals, chosen, settings, folder)
-    desks = ProgramLauncher(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
-    async with serving(performers=desks.performers()) as served:
+    launcher = ProgramLauncher(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
+    async with serving(performers=launcher.performers()) as served:
         try:
-            yield ShellHarness(served, gateway, terminals, desks, root)
+            yield ShellHarness(served, gateway, terminals, launcher, root)
         finally:
-            await desks.close()
+            await launcher.close()
             await shells.close()
             await terminals.close()
 

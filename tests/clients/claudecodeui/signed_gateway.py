@@ -44,9 +44,9 @@ class SignedGateway:
     async def data(self, path: str) -> Any:
         answer = await self.http.get(path)
         assert answer.status_code == 200, answer.text
-        told = answer.json()
-        assert told["success"] is True
-        return told["data"]
+        body = answer.json()
+        assert body["success"] is True
+        return body["data"]
 
     async def create(self, message: str = "", path: str | None = None) -> str:
         body = {"provider": "claude", "projectPath": path or str(self.project), "initialMessage": message}

@@ -37,8 +37,8 @@ async def upload(signed: SignedGateway, *files: tuple[str, bytes, str]) -> list[
     return found
 
 
-def data_of(told: dict[str, Any]) -> bytes:
-    return Path(told["path"]).read_bytes()
+def data_of(asset: dict[str, Any]) -> bytes:
+    return Path(asset["path"]).read_bytes()
 
 
 def stored(signed: SignedGateway) -> list[Path]:
@@ -63,13 +63,13 @@ async def test_files_go_in_and_come_back(signed: SignedGateway) -> None:
     assert data_of(picture) == PNG and picture["path"].endswith(".png")
     assert (page["name"], page["mimeType"], page["path"][-5:]) == ("evil.html", "text/html", ".html")
     assert set(stored(signed)) == {Path(picture["path"]), Path(page["path"])}
-    for kind, told, body, seen in (
+    for kind, asset, body, seen in (
         ("images", picture, PNG, "image/png"),
         ("files", picture, PNG, "image/png"),
         ("images", page, b"<script>alert(1)</script>", "application/octet-stream"),
         ("files", page, b"<script>alert(1)</script>", "application/octet-stream"),
     ):
-        answer = await signed.http.get(f"/api/assets/{kind}/{Path(told['path']).name}")
+        answer = await signed.http.get(f"/api/assets/{kind}/{Path(asset['path']).name}")
         assert (answer.status_code, answer.content, answer.headers["content-type"]) == (200, body, seen)
         assert answer.headers["content-disposition"].startswith("attachment; ")
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -80,8 +80,8 @@ async def test_hostile_file_names_stay_inside_the_users_folder(signed: SignedGat
     names = ["../../../etc/cron.d/x", "..", "/etc/passwd", "a\\..\\b.txt", "%2e%2e%2fx", "x\n.png", "ä" * 300]
     found = await upload(signed, *[(name, b"x", "text/plain") for name in names])
     folder = Path(signed.gateway.data) / "uploads" / "ann"
-    assert {Path(told["path"]).parent for told in found} == {folder}
-    assert all("/" not in told["name"] and "\\" not in told["name"] for told in found)
+    assert {Path(asset["path"]).parent for asset in found} == {folder}
+    assert all("/" not in asset["name"] and "\\" not in asset["name"] for asset in found)
     assert [path.parent for path in stored(signed)] == [folder] * len(names)
 
 
@@ -158,12 +158,12 @@ async def test_files_belong_to_the_user_who_uploaded_them(signed: SignedGateway)
 
 
 async def test_a_new_user_with_a_reused_name_does_not_get_the_old_users_files(signed: SignedGateway) -> None:
-    (told,) = await upload(signed, ("mine.txt", b"x", "text/plain"))
+    (asset,) = await upload(signed, ("mine.txt", b"x", "text/plain"))
     assert (await signed.admin.delete("/v1/users/ann")).status_code == 200
     assert stored(signed) == []
     await signed.add("ann")
     signed.http.headers["authorization"] = f"Bearer {await signed.sign_in('ann')}"
-    assert (await signed.http.get(f"/api/assets/files/{Path(told['path']).name}")).status_code == 404
+    assert (await signed.http.get(f"/api/assets/files/{Path(asset['path']).name}")).status_code == 404
 
 
 async def test_upload_needs_the_scope_chat_and_download_needs_a_token(signed: SignedGateway) -> None:
@@ -222,8 +222,8 @@ async def test_the_agent_may_read_attached_files_but_nothing_else_in_the_data_fo
     (result,) = (frame for frame in frames if frame["kind"] == "tool_result")
     assert not any(frame["kind"] == "permission_request" for frame in frames)
     assert result["isError"] is False and "secret words" in result["content"]
-    beside = Path(signed.gateway.data) / "fairlead.lock"
-    frames = await sent(signed, session, f"SCRIPT:read {beside}", [])
+    private = Path(signed.gateway.data) / "fairlead.lock"
+    frames = await sent(signed, session, f"SCRIPT:read {private}", [])
     (result,) = (frame for frame in frames if frame["kind"] == "tool_result")
     assert result["isError"] is True and "closed to tools" in result["content"]
 

@@ -151,7 +151,7 @@ def test_a_sent_message_is_shown_unchanged(text: str, name: str, data: bytes) ->
     attached = taken(name, data)
     words, images, files = split_message(message_blocks(text, (attached,)))
     assert words == (text if text.strip() else "")
-    assert [{key: value for key, value in told.items() if key != "data"} for told in (*images, *files)] == [
+    assert [{key: value for key, value in item.items() if key != "data"} for item in (*images, *files)] == [
         fields(attached.upload)
     ]
 

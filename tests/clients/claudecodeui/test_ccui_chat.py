@@ -78,8 +78,8 @@ async def test_a_run_streams_to_the_socket_that_sent_it(chats: ChatHarness) -> N
         assert numbers == sorted(set(numbers))
         for frame in run:
             assert frame["id"] and frame["provider"] == "claude" and frame["timestamp"].endswith("Z")
-        told = {field: end[field] for field in ("actualSessionId", "exitCode", "success", "aborted")}
-        assert told == {"actualSessionId": name, "exitCode": 0, "success": True, "aborted": False}
+        result = {field: end[field] for field in ("actualSessionId", "exitCode", "success", "aborted")}
+        assert result == {"actualSessionId": name, "exitCode": 0, "success": True, "aborted": False}
         assert json.loads(agent.written[0].raw)["message"]["content"] == "hello"
 
 
@@ -128,9 +128,9 @@ async def test_an_invalid_request_is_answered_with_its_code_and_starts_nothing(c
     async with chats.peer() as peer:
         for message, code, words, session in BAD:
             await peer.socket.send(json.dumps(message))
-            told = await peer.until("protocol_error")
-            assert tuple(told) == ("kind", "code", "error", "sessionId", "timestamp")
-            assert (told["code"], told["error"], told["sessionId"]) == (code, words, session), message
+            error = await peer.until("protocol_error")
+            assert tuple(error) == ("kind", "code", "error", "sessionId", "timestamp")
+            assert (error["code"], error["error"], error["sessionId"]) == (code, words, session), message
     assert chats.rig.kind.agents == []
 
 
@@ -152,9 +152,9 @@ async def test_an_unexpected_error_is_answered_and_ends_neither_the_socket_nor_a
         with monkeypatch.context() as broken:
             broken.setattr(chats.rig.gateway, "command", breaks)
             await peer.send(two, "b")
-            told = await peer.until("protocol_error")
-        assert (told["code"], told["sessionId"]) == ("INTERNAL_ERROR", two)
-        assert "nobody thought" not in told["error"], "what broke is for the log"
+            error = await peer.until("protocol_error")
+        assert (error["code"], error["sessionId"]) == ("INTERNAL_ERROR", two)
+        assert "nobody thought" not in error["error"], "what broke is for the log"
         await first.text("On.", "m1")
         await first.result()
         assert (await peer.until("complete"))["sessionId"] == one
@@ -171,8 +171,8 @@ async def test_a_payload_that_is_not_an_object_is_answered_and_the_socket_stays_
 ) -> None:
     async with chats.peer() as peer:
         await peer.socket.send(payload)
-        told = await peer.until("protocol_error")
-        assert (told["code"], told["error"]) == ("INTERNAL_ERROR", "Invalid websocket payload")
+        error = await peer.until("protocol_error")
+        assert (error["code"], error["error"]) == ("INTERNAL_ERROR", "Invalid websocket payload")
         assert (await peer.subscribe(UNKNOWN))["sessionId"] == UNKNOWN
         await peer.socket.send(json.dumps({"type": "y"}).encode())
         assert (await peer.until("protocol_error"))["code"] == "UNKNOWN_MESSAGE_TYPE", "bytes are taken like text"
@@ -185,9 +185,9 @@ async def test_a_second_send_during_a_run_is_refused_or_queued_on_request(chats:
         await other.subscribe(name)
         await peer.send(name, "one")
         await peer.send(name, "at once")
-        told = await peer.until("protocol_error")
-        assert told["code"] == "RUN_IN_PROGRESS"
-        assert told["error"] == f'Session "{name}" already has a run in progress.'
+        error = await peer.until("protocol_error")
+        assert error["code"] == "RUN_IN_PROGRESS"
+        assert error["error"] == f'Session "{name}" already has a run in progress.'
         agent = await chats.agent()
         await peer.send(name, "two")
         assert (await peer.until("protocol_error"))["code"] == "RUN_IN_PROGRESS"
@@ -224,8 +224,8 @@ async def test_a_message_with_an_id_is_acknowledged_and_runs_once_however_often_
     mine = "aaaaaaaa-0000-4000-8000-000000000001"
     async with chats.peer() as peer:
         await peer.send(name, "once", messageId=mine)
-        told = await peer.until("chat_subscribed")
-        assert (told["messageId"], told["isProcessing"]) == (mine, True)
+        ack = await peer.until("chat_subscribed")
+        assert (ack["messageId"], ack["isProcessing"]) == (mine, True)
         agent = await chats.agent()
         await agent.result()
         await peer.until("complete")
@@ -350,8 +350,8 @@ async def test_bypass_mode_is_allowed_by_policy_and_not_by_the_client(
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "x", options)
-        told = await peer.until("protocol_error")
-        assert told["code"] == "INTERNAL_ERROR" and "bypass" in told["error"].lower()
+        error = await peer.until("protocol_error")
+        assert error["code"] == "INTERNAL_ERROR" and "bypass" in error["error"].lower()
     assert chats.rig.kind.agents == []
 
 
@@ -377,13 +377,13 @@ async def test_the_scope_view_is_not_enough_to_send(chats: ChatHarness) -> None:
     token = await chats.house.token("view")
     async with chats.peer(token=token) as peer:
         await peer.send(name, "x")
-        told = await peer.until("protocol_error")
-        assert told["code"] == "INTERNAL_ERROR" and "scope chat" in told["error"]
+        error = await peer.until("protocol_error")
+        assert error["code"] == "INTERNAL_ERROR" and "scope chat" in error["error"]
 
 
 async def test_too_many_messages_are_answered(tmp_path: Any) -> None:
     async with chat_house(tmp_path, ServerLimits(commands_per_s=1)) as chats, chats.peer() as peer:
         for _ in range(5):
             await peer.say("x")
-        told = await peer.until(lambda frame: frame.get("code") == "INTERNAL_ERROR")
-        assert "messages a second" in told["error"]
+        error = await peer.until(lambda frame: frame.get("code") == "INTERNAL_ERROR")
+        assert "messages a second" in error["error"]

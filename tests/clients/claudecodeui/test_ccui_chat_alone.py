@@ -103,7 +103,7 @@ def test_nothing_is_started_for_a_session_that_is_not_found(step: type) -> None:
     talk = Talk()
     talk.fails[step] = NotFound("session", S)
     talk.say(type="chat.send", sessionId=S, content="hi")
-    assert [told["code"] for told in talk.frames] == ["SESSION_NOT_FOUND"]
+    assert [error["code"] for error in talk.frames] == ["SESSION_NOT_FOUND"]
     assert talk.commands == []
 
 
@@ -132,8 +132,8 @@ def test_a_failed_command_is_reported_and_the_next_message_is_handled(error: Fai
     talk.say(type="chat.send", sessionId=S, content="hi")
     talk.fails.clear()
     talk.say(type="chat.send", sessionId=S, content="again")
-    (told,) = talk.frames
-    assert (told["kind"], told["code"]) == ("protocol_error", code)
+    (reply,) = talk.frames
+    assert (reply["kind"], reply["code"]) == ("protocol_error", code)
     assert len(talk.commands) == 2
 
 
@@ -152,16 +152,16 @@ def test_an_abort_gives_up_when_the_queued_message_is_never_found() -> None:
     talk = Talk(queued={"m1": None})
     talk.fails[cmd.CancelMessage] = NotFound("queued message", "m1")
     talk.say(type="chat.abort", sessionId=S)
-    assert [told["code"] for told in talk.frames] == ["NO_ACTIVE_RUN"]
+    assert [error["code"] for error in talk.frames] == ["NO_ACTIVE_RUN"]
     assert len(talk.commands) == 5
 
 
 def test_pending_requests_per_session_and_socket_are_bounded() -> None:
     chat = ChatConversation(opening())
-    told: list[Do] = []
+    effects: list[Do] = []
     for _ in range(102):
-        told.extend(chat.received(json.dumps({"type": "chat.abort", "sessionId": S}).encode(), True))
-    assert [type(do) for do in told] == [Perform, Write, Write]
+        effects.extend(chat.received(json.dumps({"type": "chat.abort", "sessionId": S}).encode(), True))
+    assert [type(do) for do in effects] == [Perform, Write, Write]
 
 
 @pytest.mark.rules("S003-132")

@@ -35,7 +35,7 @@ def lines(case: str, name: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
 
 
-def told(case: str) -> ChatRecorder:
+def recorded(case: str) -> ChatRecorder:
     return ChatRecorder().run(lines(case, "in.jsonl"))
 
 
@@ -52,21 +52,21 @@ def rows(case: str) -> list[Frame]:
     return stored
 
 
-def write(case: str, telling: ChatRecorder) -> None:
-    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in telling.live()]
+def write(case: str, recorder: ChatRecorder) -> None:
+    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in recorder.live()]
     (CASES / case / "live.jsonl").write_text("".join(frames))
-    (CASES / case / "history.json").write_text(json.dumps(telling.history(), ensure_ascii=False, indent=1) + "\n")
+    (CASES / case / "history.json").write_text(json.dumps(recorder.history(), ensure_ascii=False, indent=1) + "\n")
 
 
 @pytest.mark.rules("S003-051", "S003-053", "S003-055", "S003-059")
 @pytest.mark.parametrize("case", NAMES)
 def test_a_case_comes_out_as_written(case: str) -> None:
-    telling = told(case)
+    recorder = recorded(case)
     if os.environ.get("FAIRLEAD_WRITE"):
-        write(case, telling)
-    frames = telling.live()
+        write(case, recorder)
+    frames = recorder.live()
     assert frames == live(case)
-    assert telling.history() == rows(case)
+    assert recorder.history() == rows(case)
     for frame in frames:
         fields = FIELDS.get(frame["kind"])
         if fields is not None and "parentToolUseId" not in frame:
@@ -195,8 +195,8 @@ def test_the_reference_client_shows_each_case_to_its_end() -> None:
 
 def test_a_background_permission_request_is_repeated_after_complete() -> None:
     """On `complete` the app removes all permission cards."""
-    telling = ChatRecorder().run(inputs("2.1.325-background_and_prompt"))
-    frames = telling.live()
+    recorder = ChatRecorder().run(inputs("2.1.325-background_and_prompt"))
+    frames = recorder.live()
     (asked, *_) = [frame for frame in frames if frame["kind"] == "permission_request"]
     ends = [place for place, frame in enumerate(frames) if frame["kind"] == "complete"]
     again = frames[ends[0] + 1]

@@ -33,10 +33,10 @@ async def test_a_changed_session_is_broadcast_to_every_socket_at_once(chats: Cha
         await two.settled()
         name = await chats.session(title="A plan")
         for peer in (one, two):
-            told = await peer.until("session_upserted")
+            update = await peer.until("session_upserted")
             cwd = str(chats.rig.cwd)
             project = {"projectId": project_id(cwd), "path": cwd, "fullPath": cwd, "displayName": "work"}
-            assert told == {
+            assert update == {
                 "kind": "session_upserted",
                 "sessionId": name,
                 "provider": "claude",
@@ -44,10 +44,10 @@ async def test_a_changed_session_is_broadcast_to_every_socket_at_once(chats: Cha
                     "id": name,
                     "summary": "A plan",
                     "messageCount": 0,
-                    "lastActivity": told["session"]["lastActivity"],
+                    "lastActivity": update["session"]["lastActivity"],
                 },
                 "project": {**project, "isStarred": False},
-                "timestamp": told["timestamp"],
+                "timestamp": update["timestamp"],
             }
         await one.send(name, "go")
         await chats.agent()
@@ -71,8 +71,8 @@ async def test_a_closed_socket_receives_nothing_and_does_not_block_the_others(ch
                 await asyncio.sleep(0.01)
         assert await doer.dispatch(ANN, Broadcast(CHANNEL, loading(1, 2))) == 1
         await chats.session()
-        told = await stays.until("session_upserted")
-        assert told in stays.frames and not any(frame["kind"] == "session_upserted" for frame in goes.frames)
+        update = await stays.until("session_upserted")
+        assert update in stays.frames and not any(frame["kind"] == "session_upserted" for frame in goes.frames)
         assert sum(frame["kind"] == "loading_progress" for frame in stays.frames) == 2
 
 
@@ -147,27 +147,27 @@ async def sees_all(who: Identity, session: SessionId) -> bool:
 
 
 async def test_a_slow_socket_gets_only_the_latest_state_of_each_session_and_its_queue_is_bounded() -> None:
-    desk, summaries = SessionChanges(ManualClock(), sees_all), dict[str, Summary]()
+    changes, summaries = SessionChanges(ManualClock(), sees_all), dict[str, Summary]()
 
     async def read(session: SessionId) -> Summary | None:
         return summaries.get(session)
 
-    halls = Broadcasts(desk, read)
-    hall = await halls.performers()[JoinChannel](ANN, JoinChannel(CODEC))
+    broadcasts = Broadcasts(changes, read)
+    channel = await broadcasts.performers()[JoinChannel](ANN, JoinChannel(CODEC))
     slow, quick = Slow(), Slow()
     quick.waiting = 0
-    member, other = hall.enter(slow), hall.enter(quick)
+    member, other = channel.enter(slow), channel.enter(quick)
     for title in ("first", "last"):
         for number in range(MAX_PENDING_SESSIONS + 10):
             name = SessionId(f"{number:032x}")
             summaries[name] = Summary(session=name, title=title)
-            desk.notify(name, "updated")
+            changes.notify(name, "updated")
         count = len(quick.got) + MAX_PENDING_SESSIONS + 10
         async with asyncio.timeout(PATIENCE):
             while len(quick.got) < count:
                 await asyncio.sleep(0)
     assert slow.got == []
-    assert await halls.performers()[Broadcast](ANN, Broadcast(CHANNEL, b"passes by")) == 2
+    assert await broadcasts.performers()[Broadcast](ANN, Broadcast(CHANNEL, b"passes by")) == 2
     slow.waiting = 0
     member.drained()
     assert len(slow.got) == MAX_PENDING_SESSIONS
@@ -175,7 +175,7 @@ async def test_a_slow_socket_gets_only_the_latest_state_of_each_session_and_its_
     member.leave()
     other.leave()
     await asyncio.sleep(0)
-    assert not desk.listeners, "nobody listens where nobody is"
+    assert not changes.listeners, "nobody listens where nobody is"
 
 
 async def test_archived_and_deleted_sessions_are_not_broadcast(chats: ChatHarness) -> None:

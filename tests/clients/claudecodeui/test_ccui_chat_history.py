@@ -74,8 +74,8 @@ async def test_live_and_stored_rows_are_the_same(chats: ChatHarness) -> None:
         for row in stored[1:]:
             # A live call has a later timestamp.
             left = ("seq", "toolResult", "timestamp" if row["kind"] == "tool_use" else "")
-            told, kept = ({k: v for k, v in one.items() if k not in left} for one in (live[row["id"]], row))
-            assert told == kept
+            sent, kept = ({k: v for k, v in one.items() if k not in left} for one in (live[row["id"]], row))
+            assert sent == kept
             assert ("toolResult" in row) == (row["kind"] == "tool_use")
         peer.client.loaded(name, stored)
         assert [row["kind"] for row in peer.client.sessions[name].merged] == ["text", "text", "tool_use"]

@@ -43,9 +43,9 @@ async def test_each_session_of_a_subscribe_is_acknowledged_even_unknown_ones(cha
         await peer.say("chat.subscribe", sessions=[*entries, {"sessionId": "odd"}, 7, {}, {"sessionId": " "}, None])
         for _ in range(4):
             await peer.until("chat_subscribed")
-        told = {frame["sessionId"]: frame for frame in peer.frames}
-        assert set(told) == {one, two, UNKNOWN, "odd"}
-        for frame in told.values():
+        acks = {frame["sessionId"]: frame for frame in peer.frames}
+        assert set(acks) == {one, two, UNKNOWN, "odd"}
+        for frame in acks.values():
             assert tuple(frame) == (
                 *["kind", "sessionId", "isProcessing", "lastSeq", "pendingPermissions", "timestamp"],
             )
@@ -188,8 +188,8 @@ async def test_a_sequence_number_that_never_existed_is_reported_as_a_gap(chats: 
     agent = await turn(chats, name)
     async with chats.peer() as peer:
         await peer.subscribe(name, 10**9)
-        told = await peer.until("protocol_error")
-        assert (told["code"], told["sessionId"]) == ("REPLAY_GAP", name)
+        error = await peer.until("protocol_error")
+        assert (error["code"], error["sessionId"]) == ("REPLAY_GAP", name)
         assert peer.client.sessions[name].gaps == 1
         # The socket receives the following frames, and REST has everything that it missed.
         await chats.rig.send("more", name)
@@ -230,8 +230,8 @@ async def test_subscribing_again_after_a_run_reports_the_changed_session_once(ch
         await agent.result()
         await peer.until("complete")
         await peer.subscribe(name)
-        told = await peer.until("session_upserted")
-        assert told["sessionId"] == name
+        update = await peer.until("session_upserted")
+        assert update["sessionId"] == name
         await peer.subscribe(name)
         await peer.settled()
         assert peer.kinds()[-2:] == ["chat_subscribed", "protocol_error"], "and not again"

@@ -60,8 +60,8 @@ async def test_an_approval_is_requested_from_all_answered_once_and_reported_to_a
         assert request in two.client.sessions[name].requests
         await two.say("chat.permission-response", requestId=request, allow=True, rememberEntry=None)
         for peer in (one, two):
-            told = await peer.until("permission_cancelled")
-            assert (told["requestId"], told["reason"], told["allow"], told["by"]) == (
+            settled = await peer.until("permission_cancelled")
+            assert (settled["requestId"], settled["reason"], settled["allow"], settled["by"]) == (
                 request,
                 "answered",
                 True,
@@ -125,8 +125,8 @@ async def test_an_answer_without_a_request_id_is_ignored(chats: ChatHarness, giv
 async def test_an_answer_to_an_unknown_request_removes_the_card(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         await peer.say("chat.permission-response", requestId="nothing", allow=True)
-        told = await peer.until("permission_cancelled")
-        assert (told["requestId"], told["reason"], told["sessionId"]) == ("nothing", "cancelled", None)
+        cancelled = await peer.until("permission_cancelled")
+        assert (cancelled["requestId"], cancelled["reason"], cancelled["sessionId"]) == ("nothing", "cancelled", None)
 
 
 async def test_answering_needs_the_scope_approve(chats: ChatHarness) -> None:
@@ -135,8 +135,8 @@ async def test_answering_needs_the_scope_approve(chats: ChatHarness) -> None:
     async with chats.peer() as peer, chats.peer(token=token) as other:
         _, agent, request = await asking(chats, peer)
         await other.say("chat.permission-response", requestId=request, allow=True)
-        told = await other.until("protocol_error")
-        assert told["code"] == "INTERNAL_ERROR" and "scope approve" in told["error"]
+        error = await other.until("protocol_error")
+        assert error["code"] == "INTERNAL_ERROR" and "scope approve" in error["error"]
         assert agent.answers == []
 
 

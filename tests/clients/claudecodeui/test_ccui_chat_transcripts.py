@@ -42,8 +42,8 @@ async def test_rows_written_by_another_program_are_reported_at_once_and_appear_i
             await other.settled()
             # No client has opened the session yet: only its file is known.
             home.write(row(3), row(4))
-            told = await other.until("session_upserted")
-            assert (told["sessionId"], told["project"]["path"]) == (SESSION, "/srv")
+            update = await other.until("session_upserted")
+            assert (update["sessionId"], update["project"]["path"]) == (SESSION, "/srv")
             assert (await peer.subscribe(SESSION))["sessionId"] == SESSION
             home.write(row(5), row(6))
             live = await peer.until(lambda frame: frame["kind"] == "text" and frame["content"] == "answer 6")
@@ -65,8 +65,8 @@ async def test_a_new_transcript_is_reported(tmp_path: Path) -> None:
         name = "7afc3e49-0000-4000-8000-000000000002"
         fresh = home.folder / f"{name}.jsonl"
         fresh.write_text("".join(json.dumps(row(number, sessionId=name)) + "\n" for number in (1, 2)))
-        told = await peer.until(lambda frame: frame["kind"] == "session_upserted" and frame["sessionId"] == name)
-        assert told["session"]["summary"] == "prompt 1"
+        update = await peer.until(lambda frame: frame["kind"] == "session_upserted" and frame["sessionId"] == name)
+        assert update["session"]["summary"] == "prompt 1"
 
 
 def text(number: int) -> msgspec.Raw:
@@ -108,8 +108,8 @@ def test_a_preview_that_is_too_short_is_not_used() -> None:
 
 def test_a_subscription_waits_until_the_file_is_loaded() -> None:
     talk = ChatConversation(Handshake(head=HEAD, who=WHO, version="1", fresh=lambda: "f"))
-    said = {"type": "chat.subscribe", "sessions": [{"sessionId": SESSION}]}
-    (step,) = talk.received(json.dumps(said).encode(), True)
+    message = {"type": "chat.subscribe", "sessions": [{"sessionId": SESSION}]}
+    (step,) = talk.received(json.dumps(message).encode(), True)
     assert isinstance(step, Perform) and step.step == q.WaitLoaded(SessionId(SESSION))
 
 

@@ -32,11 +32,11 @@ async def test_every_error_on_the_door_is_a_line_of_text(tmp_path: Path, cheap_p
     async with signed_gateway(tmp_path, door=door) as signed:
         for method, path, status in WRONG:
             answer = await signed.http.request(method, path)
-            told = answer.json()
+            body = answer.json()
             # When static files are served, a GET of any path refers to one of them.
             expected = {404, 405} if static and status in (404, 405) else {status}
-            assert answer.status_code in expected and isinstance(told["error"], str), (method, path, answer.text)
-            assert told["error"] and isinstance(told["code"], str)
+            assert answer.status_code in expected and isinstance(body["error"], str), (method, path, answer.text)
+            assert body["error"] and isinstance(body["code"], str)
             assert "x-auth-error" not in answer.headers, "the app would sign out"
 
 

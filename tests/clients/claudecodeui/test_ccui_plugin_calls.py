@@ -56,8 +56,8 @@ async def test_a_call_reaches_the_plugin_unchanged_but_without_credentials(house
     body = "" if method == "GET" else '{"a":1}'
     async with house.served.client(cookie="a=b", **{"x-plugin-a": "1"}) as http:
         got = await http.request(method, f"{RPC}/stats/a%20b?x=1&token=secret", content=body)
-    command, path, said, headers = got.json()
-    assert (command, path, said) == (method, "/stats/a%20b?x=1", body)
+    command, path, content, headers = got.json()
+    assert (command, path, content) == (method, "/stats/a%20b?x=1", body)
     names = {name.lower() for name in headers}
     assert names <= {"host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length"}
     assert house.served.admin not in str(headers)
@@ -75,8 +75,8 @@ async def test_the_plugins_status_is_forwarded_but_not_its_redirect(house: House
 async def test_an_invalid_answer_of_the_plugin_is_an_error(house: House) -> None:
     async with house.served.client() as http:
         for path in ("large", "hang-up"):
-            told = await http.get(f"{RPC}/{path}")
-            assert told.status_code == 502 and told.json()["code"] == "PLUGIN_FAILED", path
+            response = await http.get(f"{RPC}/{path}")
+            assert response.status_code == 502 and response.json()["code"] == "PLUGIN_FAILED", path
         assert (await http.get(f"{RPC}/well")).status_code == 200
 
 

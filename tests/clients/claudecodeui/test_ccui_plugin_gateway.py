@@ -81,8 +81,8 @@ async def test_the_three_sockets_share_the_http_port_and_each_has_its_own_protoc
         for socket in (chat, shell, plugin):
             await socket.send("no object")
         assert json.loads(await hear(chat))["kind"] == "protocol_error"
-        told = json.loads(await hear(shell))
-        assert (told["type"], "Invalid websocket payload" in told["data"]) == ("output", True)
+        output = json.loads(await hear(shell))
+        assert (output["type"], "Invalid websocket payload" in output["data"]) == ("output", True)
         assert await hear(plugin) == "no object"
 
 

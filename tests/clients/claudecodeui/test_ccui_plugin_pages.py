@@ -23,14 +23,19 @@ async def board(tmp_path: Path) -> AsyncIterator[House]:
 
 async def test_the_list_shows_manifests_and_the_state_of_each_plugin(board: House) -> None:
     async with board.served.client() as http:
-        (told,) = (await http.get(LIST)).json()["plugins"]
-        assert told["name"] == "board" and told["displayName"] == "Board" and told["entry"] == "index.js"
-        assert (told["icon"], told["slot"], told["type"], told["version"]) == ("icon.svg", "tab", "module", "1.0.0")
-        assert told["server"].endswith(" server.py")
-        assert (told["enabled"], told["serverRunning"], told["state"]) == (False, False, "disabled")
+        (plugin,) = (await http.get(LIST)).json()["plugins"]
+        assert plugin["name"] == "board" and plugin["displayName"] == "Board" and plugin["entry"] == "index.js"
+        assert (plugin["icon"], plugin["slot"], plugin["type"], plugin["version"]) == (
+            "icon.svg",
+            "tab",
+            "module",
+            "1.0.0",
+        )
+        assert plugin["server"].endswith(" server.py")
+        assert (plugin["enabled"], plugin["serverRunning"], plugin["state"]) == (False, False, "disabled")
         await board.desk.runs("board")
-        (told,) = (await http.get(LIST)).json()["plugins"]
-        assert (told["enabled"], told["serverRunning"], told["healthy"]) == (True, True, True)
+        (plugin,) = (await http.get(LIST)).json()["plugins"]
+        assert (plugin["enabled"], plugin["serverRunning"], plugin["healthy"]) == (True, True, True)
 
 
 async def test_a_plugin_that_has_changed_is_off(tmp_path: Path) -> None:
@@ -40,8 +45,10 @@ async def test_a_plugin_that_has_changed_is_off(tmp_path: Path) -> None:
         asset = f"{LIST}/strange/assets/index.js"
         assert (await http.get(asset)).status_code == 200
         (made / "index.js").write_text("alert('another')")
-        (told,) = (await http.get(LIST)).json()["plugins"]
-        assert (told["enabled"], told["state"]) == (False, "changed") and "fairlead plugins enable" in told["problem"]
+        (plugin,) = (await http.get(LIST)).json()["plugins"]
+        assert (plugin["enabled"], plugin["state"]) == (False, "changed") and "fairlead plugins enable" in plugin[
+            "problem"
+        ]
         refused = await http.get(asset)
         assert refused.status_code == 409 and "changed" in refused.json()["error"]
 

@@ -61,9 +61,9 @@ async def end(socket: ClientConnection) -> tuple[int | None, str | None]:
 
 
 @contextlib.asynccontextmanager
-async def house_of(folder: Path, **desk: Any) -> AsyncIterator[House]:
+async def house_of(folder: Path, **options: Any) -> AsyncIterator[House]:
     async with (
-        desk_of(folder, **desk) as made,
+        desk_of(folder, **options) as made,
         serving(performers={**made.plugins.performers(), **page_handlers(made.plugins)}) as served,
     ):
         yield House(served, made, folder)
@@ -82,10 +82,10 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 @pytest.mark.rules("S003-116")
 async def test_messages_reach_the_other_side_unchanged(house: House) -> None:
     async with house.join() as socket:
-        said: list[str | bytes] = ["text", b"bytes", "", b"", "é\n", b"\xff\x00", "x" * 200_000, bytes(300_000)]
-        for message in said:
+        messages: list[str | bytes] = ["text", b"bytes", "", b"", "é\n", b"\xff\x00", "x" * 200_000, bytes(300_000)]
+        for message in messages:
             await socket.send(message)
-        assert [await hear(socket) for _ in said] == said
+        assert [await hear(socket) for _ in messages] == messages
         await socket.send(["in ", "three ", "pieces"])
         assert await hear(socket) == "in three pieces"
 
@@ -213,9 +213,9 @@ async def test_the_subprotocol_is_the_one_that_the_plugin_chose(house: House) ->
     async with house.join(offers=("first", "second")) as socket:
         assert socket.subprotocol == "second"
         await socket.send("about")
-        told = json.loads(await hear(socket))
-        assert told["subprotocol"] == "second"
-        assert ["sec-websocket-protocol", "first, second"] in told["headers"]
+        opened = json.loads(await hear(socket))
+        assert opened["subprotocol"] == "second"
+        assert ["sec-websocket-protocol", "first, second"] in opened["headers"]
     async with house.join(offers=("first",)) as socket:
         assert socket.subprotocol is None
 
@@ -234,13 +234,13 @@ async def test_the_plugin_gets_the_query_and_some_headers_but_no_credentials(hou
         x_forwarded_for="10.0.0.1",
     ) as socket:
         await socket.send("about")
-        told = json.loads(await hear(socket))
-    assert told["path"] == "/ws?a=1&a=%20b&flag"
-    headers = dict(told["headers"])
+        opened = json.loads(await hear(socket))
+    assert opened["path"] == "/ws?a=1&a=%20b&flag"
+    headers = dict(opened["headers"])
     assert headers["accept-language"] == "de" and headers["x-plugin-colour"] == "red"
     assert "websockets" in headers["user-agent"], "the client's own"
     assert not {"authorization", "cookie", "origin", "x-api-key", "x-forwarded-for"} & set(headers)
-    assert token not in json.dumps(told)
+    assert token not in json.dumps(opened)
 
 
 async def test_forwarded_query_headers_and_subprotocols() -> None:

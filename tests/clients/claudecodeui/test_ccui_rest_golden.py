@@ -74,7 +74,7 @@ def request_of(case: dict[str, Any]) -> tuple[Any, Request]:
     return match.route, asked
 
 
-def told(step: Any) -> dict[str, Any]:
+def described(step: Any) -> dict[str, Any]:
     """A step as it stands in the case: its name and its fields, without `frames`, `password` and `command`."""
     fields = msgspec.to_builtins(step, enc_hook=str)
     shown = {name: value for name, value in fields.items() if name not in ("frames", "password", "command")}
@@ -89,7 +89,7 @@ def answered(case: dict[str, Any]) -> tuple[list[dict[str, Any]], Response]:
     try:
         step = next(steps)
         while True:
-            seen.append(told(step))
+            seen.append(described(step))
             answer = next(answers)
             if isinstance(answer, str) and answer.startswith("raise "):
                 step = steps.throw(ERRORS[answer.removeprefix("raise ")])
@@ -132,9 +132,9 @@ def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
     case = {"request": "GET /api/projects", "answers": [0, *pages, {"roots": ["/home/ann"]}, 0]}
     seen, response = answered(case)
     assert [step["step"] for step in seen] == ["Broadcast", *["ListSessions"] * 4, "ReadSessionChoices", "Broadcast"]
-    told = json.loads(response.body)
-    assert (len(told), sum(project["sessionMeta"]["total"] for project in told)) == (102, 3001)
-    assert max(len(project["sessions"]) for project in told) == 20
+    listed = json.loads(response.body)
+    assert (len(listed), sum(project["sessionMeta"]["total"] for project in listed)) == (102, 3001)
+    assert max(len(project["sessions"]) for project in listed) == 20
 
 
 def glanced(*tokens: int) -> TranscriptPreview:

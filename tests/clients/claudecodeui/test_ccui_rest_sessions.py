@@ -22,9 +22,9 @@ UNKNOWN = "99999999-9999-4999-8999-999999999999"
 async def projects(signed: SignedGateway) -> dict[str, Any]:
     answer = await signed.http.get("/api/projects")
     assert answer.status_code == 200
-    told = answer.json()
-    assert isinstance(told, list)
-    return {project["path"]: project for project in told}
+    body = answer.json()
+    assert isinstance(body, list)
+    return {project["path"]: project for project in body}
 
 
 @pytest.mark.process
@@ -33,12 +33,12 @@ async def test_a_session_has_its_id_before_its_first_message_and_keeps_it(signed
     body = {"provider": "claude", "projectPath": str(signed.project), "initialMessage": "  Say   hello to the world"}
     answer = await signed.http.post(SESSIONS, json=body)
     assert answer.status_code == 201
-    told = answer.json()
-    session = told["data"].pop("sessionId")
+    created = answer.json()
+    session = created["data"].pop("sessionId")
     assert is_uuid(session)
     project = str(signed.project)
     expected = {"provider": "claude", "projectPath": project, "sessionName": "Say hello to the"}
-    assert told == {"success": True, "data": expected}
+    assert created == {"success": True, "data": expected}
     frames = await signed.run(session, "SCRIPT:text hello there")
     assert {frame["sessionId"] for frame in frames if "sessionId" in frame} == {session}
     assert frames[-1]["actualSessionId"] == session
@@ -68,9 +68,9 @@ async def test_invalid_sessions_are_refused_with_a_code(
 ) -> None:
     answer = await signed.http.post(SESSIONS, json=body)
     assert answer.status_code == status
-    told = answer.json()
-    assert (told["success"], told["code"]) == (False, code)
-    assert isinstance(told["error"], str)
+    refusal = answer.json()
+    assert (refusal["success"], refusal["code"]) == (False, code)
+    assert isinstance(refusal["error"], str)
     assert (await signed.data(f"{SESSIONS}/recent"))["total"] == 0
 
 
@@ -146,8 +146,8 @@ async def test_a_session_is_renamed_archived_restored_and_deleted(signed: Signed
 
 
 async def names(signed: SignedGateway, which: str) -> list[str]:
-    told = await signed.data(f"{SESSIONS}/{which}")
-    return [one["sessionId"] for one in told["conversations"]]
+    page = await signed.data(f"{SESSIONS}/{which}")
+    return [one["sessionId"] for one in page["conversations"]]
 
 
 @pytest.mark.process
@@ -214,8 +214,8 @@ async def test_a_session_of_another_program_works_like_any_other(tmp_path: Path)
         assert frames[-1]["success"] is True
         assert frames[-1]["actualSessionId"] == app
         again = (await signed.http.get(f"{SESSIONS}/{app}/messages")).json()["messages"]
-        said = [row["content"] for row in again if row.get("role") == "user"]
-        assert said == ["SCRIPT:text first", "SCRIPT:text second"]
+        prompts = [row["content"] for row in again if row.get("role") == "user"]
+        assert prompts == ["SCRIPT:text first", "SCRIPT:text second"]
 
 
 @pytest.mark.process
@@ -319,12 +319,12 @@ async def test_a_project_list_of_any_length_sends_two_progress_frames(signed: Si
     async with signed.chat() as socket:
         await socket.send(json.dumps({"type": "chat.subscribe", "sessions": [{"sessionId": UNKNOWN}]}))
         await frames_until(socket, lambda frame: frame["kind"] == "chat_subscribed")
-        told = await projects(signed)
+        listed = await projects(signed)
         frames = await frames_until(socket, lambda frame: frame.get("phase") == "complete")
     progress = [frame for frame in frames if frame["kind"] == "loading_progress"]
     assert progress == [
         {"kind": "loading_progress", "phase": "loading", "current": 0, "total": 1},
-        {"kind": "loading_progress", "phase": "complete", "current": len(told), "total": len(told)},
+        {"kind": "loading_progress", "phase": "complete", "current": len(listed), "total": len(listed)},
     ]
 
 

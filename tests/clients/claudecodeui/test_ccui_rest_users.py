@@ -56,8 +56,8 @@ async def handshake(signed: SignedGateway, path: str, token: str = "", base: str
             return "open"
     except InvalidStatus as error:
         refused = error.response
-    said = refused.body if refused.status_code == 401 and not base else b"Unauthorized"
-    assert said == b"Unauthorized"
+    body = refused.body if refused.status_code == 401 and not base else b"Unauthorized"
+    assert body == b"Unauthorized"
     return refused.status_code
 
 
@@ -101,10 +101,10 @@ async def test_even_the_first_visitor_of_a_fresh_gateway_cannot_register(tmp_pat
 @pytest.mark.process
 async def test_login_answers_as_the_original_does(signed: SignedGateway) -> None:
     answer = await signed.login(" Ann ")
-    told = answer.json()
-    assert set(told) == {"success", "user", "token"}
-    assert told["user"] == {"id": 1, "username": "ann"}
-    claims = jwt.decode(told["token"], options={"verify_signature": False})
+    body = answer.json()
+    assert set(body) == {"success", "user", "token"}
+    assert body["user"] == {"id": 1, "username": "ann"}
+    claims = jwt.decode(body["token"], options={"verify_signature": False})
     assert set(claims) == {"userId", "username", "iat", "exp"}
     assert claims["exp"] - claims["iat"] == LIFETIME_S
     assert (await signed.http.get("/api/auth/user")).json() == {"user": {"id": 1, "username": "ann"}}
@@ -246,11 +246,11 @@ async def test_a_socket_belongs_to_the_user_of_its_token(signed: SignedGateway) 
     bob = await signed.sign_in("bob")
     session = await signed.create("ann's own")
     await signed.run(session, "SCRIPT:text hello")
-    said = json.dumps({"type": "chat.subscribe", "sessions": [{"sessionId": session}]})
+    subscribe = json.dumps({"type": "chat.subscribe", "sessions": [{"sessionId": session}]})
     places = {}
     for name, token in (("ann", signed.token), ("bob", bob)):
         async with signed.chat(token) as socket:
-            await socket.send(said)
+            await socket.send(subscribe)
             *_, ack = await frames_until(socket, lambda frame: frame["kind"] == "chat_subscribed")
             places[name] = ack["lastSeq"]
             await socket.send(json.dumps({"type": "chat.send", "sessionId": session, "content": "SCRIPT:text more"}))

@@ -62,8 +62,8 @@ async def test_nothing_happens_before_an_init(house: ShellHarness, tmp_path: Pat
 async def test_an_invalid_frame_is_reported_in_red(house: ShellHarness, tmp_path: Path, frame: str | bytes) -> None:
     async with house.sit() as client:
         await client.socket.send(frame)
-        told = await client.hear()
-        assert told == {"type": "output", "data": "\r\n\x1b[31mError: Invalid websocket payload\x1b[0m\r\n"}
+        answer = await client.hear()
+        assert answer == {"type": "output", "data": "\r\n\x1b[31mError: Invalid websocket payload\x1b[0m\r\n"}
         assert house.terminals.names() == ()
         await client.begin(tmp_path)
         await client.type("echo on $((40 + 2))\r")
@@ -95,10 +95,10 @@ async def test_an_error_is_sent_as_error_and_as_output_and_the_next_init_works(
         ({"provider": "nobody", "isPlainShell": False}, "There is no configured program nobody."),
     ]
     async with house.sit() as client:
-        for fields, told in bad:
+        for fields, message in bad:
             await client.begin(tmp_path, **fields)
-            assert await client.hear() == {"type": "error", "message": told}
-            assert await client.hear() == {"type": "output", "data": f"\r\n\x1b[31mError: {told}\x1b[0m\r\n"}
+            assert await client.hear() == {"type": "error", "message": message}
+            assert await client.hear() == {"type": "output", "data": f"\r\n\x1b[31mError: {message}\x1b[0m\r\n"}
         assert house.terminals.names() == ()
         await client.begin(tmp_path)
         await client.type("echo on $((40 + 2))\r")

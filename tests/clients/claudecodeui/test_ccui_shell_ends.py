@@ -190,20 +190,20 @@ async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory
         await client.begin(tmp_path)
         await client.seen("$")
         owner = Identity("c", house.program().name.split("/")[1], "n", frozenset({"terminal"}))
-        desk = await house.desks.open(owner, OpenLauncher(codec=ShellCodec()))
+        switch = await house.desks.open(owner, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
-        desk.attached(wire)
-        desk.received(json.dumps(client.init(str(tmp_path))).encode())
+        switch.attached(wire)
+        switch.received(json.dumps(client.init(str(tmp_path))).encode())
         await until(lambda: len(wire.sent) == 2)
         await client.type("i=0; while [ $i -lt 9000 ]; do i=$((i + 1)); echo a line that is as long as one $i; done\r")
         await client.until(lambda: "as one 9000\r\n" in "".join(client.outputs[-3:]))
         # The marker and the first output: nothing more, however much was printed.
         assert len(wire.sent) == 2
         wire.full = False
-        desk.drained()
+        switch.drained()
         await until(lambda: b"as one 9000" in b"".join(wire.sent))
         assert CLEAN.encode() in b"".join(wire.sent).replace(b"\\u001b", b"\x1b") and len(b"".join(wire.sent)) < 600_000
-        desk.detached(1000)
+        switch.detached(1000)
         await client.type("echo on $((40 + 2))\r")
         await client.said("on 42")
 
@@ -286,19 +286,19 @@ async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: S
     who = Identity("c", "ann", "n", frozenset({"terminal"}))
     wish = json.dumps({"type": "init", "projectPath": str(tmp_path), "isPlainShell": True, "cols": 30}).encode()
     for rounds in range(12):
-        desk = await house.desks.open(who, OpenLauncher(codec=ShellCodec()))
+        switch = await house.desks.open(who, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         # The first frame may arrive before the socket is attached.
-        desk.received(wish)
-        desk.attached(wire)
+        switch.received(wish)
+        switch.attached(wire)
         for _ in range(rounds):
             await asyncio.sleep(0)
-        desk.detached(1000)
-        told = len(wire.sent)
-        desk.received(b'{"type":"input","data":"x"}')
-        desk.drained()
+        switch.detached(1000)
+        count = len(wire.sent)
+        switch.received(b'{"type":"input","data":"x"}')
+        switch.drained()
         await asyncio.sleep(0)
-        assert len(wire.sent) == told
+        assert len(wire.sent) == count
     await until(lambda: not any(program.watched for program in house.programs()))
     async with house.sit(token=await house.token_of("ann")) as client:
         await client.begin(tmp_path)

@@ -55,8 +55,8 @@ def frames(data: bytes) -> list[dict[str, Any]]:
 def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
     urls = tuple(FoundUrl(**one) for one in line.get("urls", ()))
     match line:
-        case {"say": said}:
-            match codec.read((said if isinstance(said, str) else json.dumps(said)).encode()):
+        case {"say": sent}:
+            match codec.read((sent if isinstance(sent, str) else json.dumps(sent)).encode()):
                 case ProgramRequest() as wanted:
                     return [{"wanted": msgspec.to_builtins(wanted)}]
                 case TypedKeys(data=keys):
@@ -65,8 +65,8 @@ def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
                     return [{"size": [columns, rows]}]
                 case TerminalReply(frames=data):
                     return frames(data)
-        case {"seated": seated}:
-            return frames(codec.attached(ProgramAttached(**seated)))
+        case {"seated": attached}:
+            return frames(codec.attached(ProgramAttached(**attached)))
         case {"print": text}:
             return frames(codec.output(TerminalOutput(text.encode(), urls=urls)))
         case {"redraw": text}:
@@ -117,11 +117,11 @@ FIELDS = (
 def test_every_frame_is_decoded_to_a_valid_input(frame: Any) -> None:
     """Every frame is a program request, keys, a size, or a reply; a program request has a session id of safe
     characters, and an absolute path."""
-    said = ShellCodec().read(json.dumps(frame).encode())
-    assert isinstance(said, ProgramRequest | TypedKeys | Size | TerminalReply)
-    if isinstance(said, ProgramRequest):
-        assert re.fullmatch(r"[a-zA-Z0-9_.:-]*", said.session) and said.folder[:1] in ("", "/")
-        assert not (said.command and said.provider) and (said.session or not said.resume)
+    decoded = ShellCodec().read(json.dumps(frame).encode())
+    assert isinstance(decoded, ProgramRequest | TypedKeys | Size | TerminalReply)
+    if isinstance(decoded, ProgramRequest):
+        assert re.fullmatch(r"[a-zA-Z0-9_.:-]*", decoded.session) and decoded.folder[:1] in ("", "/")
+        assert not (decoded.command and decoded.provider) and (decoded.session or not decoded.resume)
 
 
 @given(st.text(alphabet="ab-$`;| \n\"'\\\\{}()/.:", max_size=20), st.sampled_from(sorted(PROVIDERS)))
@@ -143,8 +143,8 @@ def test_no_session_id_adds_an_argument_or_an_option(session: str, provider: str
 def test_the_memory_of_announced_urls_is_bounded() -> None:
     codec = ShellCodec()
     for number in range(5000):
-        told = codec.output(TerminalOutput(b"", urls=(FoundUrl(f"https://a.example/{number}"),)))
-        assert b"auth_url" in told
+        output = codec.output(TerminalOutput(b"", urls=(FoundUrl(f"https://a.example/{number}"),)))
+        assert b"auth_url" in output
 
 
 @pytest.mark.rules("S003-008")
@@ -163,8 +163,8 @@ def test_input_before_the_socket_has_an_owner_is_bounded() -> None:
 
     talk.answered(None, Holder())
     assert len(heard) == 3
-    (told,) = talk.failed(None, BadRequest("No."))
-    assert isinstance(told, Write) and b"Error: No." in told.frames
+    (error,) = talk.failed(None, BadRequest("No."))
+    assert isinstance(error, Write) and b"Error: No." in error.frames
 
 
 # --- programs

@@ -64,11 +64,11 @@ async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(
     await house.terminals.close()
     clock = SystemClock()
     shells = UserShells(house.terminals, clock, ShellSettings(program="/bin/sh", env={}), lambda path: path)
-    desks = ProgramLauncher(house.terminals, shells, {}, house.gateway, documents, clock, lambda path: path)
-    await desks.start()
+    launcher = ProgramLauncher(house.terminals, shells, {}, house.gateway, documents, clock, lambda path: path)
+    await launcher.start()
     await until(lambda: documents.spaces == {LINKS: {}})
     assert (house.gateway.links[SESSION], house.gateway.links[OTHER]) == ("stdio", "dial-in")
-    await desks.close()
+    await launcher.close()
     await shells.close()
 
 
@@ -106,13 +106,13 @@ async def test_a_session_that_is_already_on_a_terminal_stays_there(house: ShellH
 
 
 async def test_a_handover_during_a_turn_is_refused(house: ShellHarness, tmp_path: Path) -> None:
-    told = "It cannot be handed over now, there is a running turn."
-    house.gateway.errors[cmd.StartHandover] = Busy(told)
+    message = "It cannot be handed over now, there is a running turn."
+    house.gateway.errors[cmd.StartHandover] = Busy(message)
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.until(lambda: client.errors)
         await client.settled()
-        assert client.errors == [told] and f"\r\n\x1b[31mError: {told}\x1b[0m\r\n" in client.outputs
+        assert client.errors == [message] and f"\r\n\x1b[31mError: {message}\x1b[0m\r\n" in client.outputs
         assert house.terminals.names() == () and house.gateway.said(cmd.Create) == []
         del house.gateway.errors[cmd.StartHandover]
         await claude(client, tmp_path)

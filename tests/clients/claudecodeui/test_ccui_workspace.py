@@ -138,10 +138,10 @@ def test_git_output_is_parsed_for_all_file_names() -> None:
         "u UU N... 100644 100644 100644 100644 a b c both sides",
         "? ö",
     )
-    told = status_of((head + "\0".join(lines) + "\0").encode())
-    assert told["branch"] == "feature/x"
-    assert told["modified"] == ["with space.txt", "new name", "both sides"]
-    assert (told["added"], told["deleted"], told["untracked"]) == (["added\nline"], ["gone"], ["ö"])
+    status = status_of((head + "\0".join(lines) + "\0").encode())
+    assert status["branch"] == "feature/x"
+    assert status["modified"] == ["with space.txt", "new name", "both sides"]
+    assert (status["added"], status["deleted"], status["untracked"]) == (["added\nline"], ["gone"], ["ö"])
     assert commits_of(b"") == []
     assert branches_of(b"refs/heads/a\0*\nrefs/remotes/o/HEAD\0 \nrefs/remotes/o/b\0 \n") == {
         "branches": ["a", "b"],
@@ -190,8 +190,8 @@ async def test_the_agents_commands_are_offered(signed: SignedGateway) -> None:
     body = {"projectPath": str(signed.project)}
     assert (await signed.http.post("/api/commands/list", json=body)).json()["count"] == 0
     await signed.run(await signed.create("hello"), "SCRIPT:text hello")
-    told = (await signed.http.post("/api/commands/list", json=body)).json()
-    assert told["count"] == len(told["custom"]) > 0
-    assert all(command["name"].startswith("/") for command in told["custom"])
+    offered = (await signed.http.post("/api/commands/list", json=body)).json()
+    assert offered["count"] == len(offered["custom"]) > 0
+    assert all(command["name"].startswith("/") for command in offered["custom"])
     done = await signed.http.post("/api/commands/execute", json={"commandName": "/compact", "args": ["now"]})
     assert done.json()["content"] == "/compact now"

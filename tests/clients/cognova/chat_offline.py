@@ -103,8 +103,8 @@ class ChatRecorder:
         """The conversation as REST returns it."""
         renderer = MessageRenderer(SESSION, {"id": SESSION})
         data = renderer.begin() + b"".join(renderer.entry(entry) for entry in self.log(moment)) + renderer.end()
-        told: Frame = json.loads(data)["data"]
-        return told
+        conversation: Frame = json.loads(data)["data"]
+        return conversation
 
     def counted(self, moment: int | None = None) -> MessageCount:
         fold = MessageReducer()

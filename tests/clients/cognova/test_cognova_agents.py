@@ -117,9 +117,9 @@ def test_an_agent_that_never_ran_has_zeros_and_no_last_run() -> None:
 
 
 def test_the_numbers_of_all_agents_together() -> None:
-    told = data(scheduled.all_stats, period="24h")
-    assert (told["totalAgents"], told["activeAgents"], told["runsInPeriod"]) == (1, 1, 4)
-    assert (told["runningAgentIds"], told["successRate"], told["totalCostUsd"]) == (["a"], 50, 1.5)
+    stats = data(scheduled.all_stats, period="24h")
+    assert (stats["totalAgents"], stats["activeAgents"], stats["runsInPeriod"]) == (1, 1, 4)
+    assert (stats["runningAgentIds"], stats["successRate"], stats["totalCostUsd"]) == (["a"], 50, 1.5)
 
 
 @pytest.mark.parametrize("handler", [scheduled.list_runs, scheduled.agent_stats])

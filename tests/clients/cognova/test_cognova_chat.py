@@ -109,8 +109,8 @@ async def test_a_bad_frame_is_answered_and_the_connection_stays_open(chats: Chat
         await peer.until("connected")
         for frame, message, conversation in BAD:
             await peer.socket.send(json.dumps(frame))
-            told = {} if conversation is None else {"conversationId": conversation}
-            assert await peer.until(lambda one: True) == {"type": "chat:error", **told, "message": message}, frame
+            named = {} if conversation is None else {"conversationId": conversation}
+            assert await peer.until(lambda one: True) == {"type": "chat:error", **named, "message": message}, frame
         assert peer.client.errors.count("Invalid conversation id") == 4
         await peer.settled()
 
@@ -205,15 +205,15 @@ async def test_an_interrupt_ends_the_conversation_that_it_names_and_keeps_its_te
         await peer.until(lambda frame: frame.get("delta") == "upon")
         await peer.say("chat:interrupt", conversationId=one)
         await chats.interrupted(first)
-        told = await peer.until("interrupted")
-        assert (tuple(told), told["conversationId"]) == (("type", "conversationId", "seq"), one)
+        interrupted = await peer.until("interrupted")
+        assert (tuple(interrupted), interrupted["conversationId"]) == (("type", "conversationId", "seq"), one)
         assert second.told == []
         await second.text("done")
         await second.result()
         assert (await peer.until("stream_end"))["conversationId"] == two
         await peer.say("chat:interrupt", conversationId=one)
-        said = await peer.until("error")
-        assert said == {
+        error = await peer.until("error")
+        assert error == {
             "type": "chat:error",
             "conversationId": one,
             "message": "No active session to interrupt",

@@ -45,8 +45,8 @@ class Dialogue:
         came = await self.peer.until(lambda one: True)
         if came["type"] == "chat:session_created":
             self.name = came["conversationId"]
-        told = {key: value for key, value in came.items() if key not in ("seq", "logId")}
-        assert told == self._named(frame)
+        received = {key: value for key, value in came.items() if key not in ("seq", "logId")}
+        assert received == self._named(frame)
 
     async def _agent(self, what: str, args: list[Any], fields: dict[str, Any]) -> None:
         match what:

@@ -26,8 +26,8 @@ async def test_on_its_door_the_chat_and_its_rest_api_are_at_the_root(tmp_path: P
             name = await peer.begin("SCRIPT:text hello there")
             await peer.until("stream_end")
             read = (await http.get(f"/api/conversations/{name}")).json()["data"]
-            said = "".join(block["text"] for block in read["messages"][1]["content"])
-            assert said == peer.client.conversations[name].answers[0].text
+            stored = "".join(block["text"] for block in read["messages"][1]["content"])
+            assert stored == peer.client.conversations[name].answers[0].text
             assert [one["id"] for one in (await http.get("/api/conversations")).json()["data"]] == [name]
         async with httpx.AsyncClient(base_url=gateway.url, timeout=PATIENCE, trust_env=False) as http:
             headers = {"Authorization": f"Bearer {gateway.token}"}

@@ -41,10 +41,10 @@ def told(case: str) -> ChatRecorder:
     return ChatRecorder().run(lines(case, "in.jsonl"))
 
 
-def write(case: str, telling: ChatRecorder) -> None:
-    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in telling.live()]
+def write(case: str, recorder: ChatRecorder) -> None:
+    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in recorder.live()]
     (CASES / case / "live.jsonl").write_text("".join(frames))
-    text = json.dumps(telling.messages(), ensure_ascii=False, indent=1)
+    text = json.dumps(recorder.messages(), ensure_ascii=False, indent=1)
     (CASES / case / "messages.json").write_text(text + "\n")
 
 
@@ -52,12 +52,12 @@ def write(case: str, telling: ChatRecorder) -> None:
 @pytest.mark.rules("S002-052")
 @pytest.mark.parametrize("case", NAMES)
 def test_a_case_comes_out_as_written(case: str) -> None:
-    telling = told(case)
+    recorder = told(case)
     if os.environ.get("FAIRLEAD_WRITE"):
-        write(case, telling)
-    frames = telling.live()
+        write(case, recorder)
+    frames = recorder.live()
     assert frames == lines(case, "live.jsonl")
-    assert telling.messages() == json.loads((CASES / case / "messages.json").read_text())
+    assert recorder.messages() == json.loads((CASES / case / "messages.json").read_text())
     for frame in frames:
         fields = FIELDS.get(frame["type"])
         if fields is not None:
@@ -126,8 +126,8 @@ def test_an_error_of_the_api_and_an_agent_that_died() -> None:
         "error",
         "stream_end",
     ]
-    said = [frame["message"] for frame in lines("failed", "live.jsonl") if frame["type"] == "chat:error"]
-    assert said == ["API Error: 529 overloaded", "the agent exited with code 1"]
+    errors = [frame["message"] for frame in lines("failed", "live.jsonl") if frame["type"] == "chat:error"]
+    assert errors == ["API Error: 529 overloaded", "the agent exited with code 1"]
 
 
 def test_a_subagents_calls_are_sent_but_not_its_text() -> None:

@@ -26,8 +26,8 @@ async def test_every_peer_sees_the_same_stream_and_a_stranger_nothing(chats: Cha
         name = await sender.begin("one")
         agent = await chats.agent()
         await subscriber.say("chat:subscribe", conversationId=name)
-        told = await subscriber.until("subscribed")
-        assert (told["verdict"], told["status"]) == ("ok", "streaming")
+        ack = await subscriber.until("subscribed")
+        assert (ack["verdict"], ack["status"]) == ("ok", "streaming")
         await second.send("two", name)
         await chats.rig.until(lambda: len(chats.rig.state(name).queue) == 1)
         await all_live(chats, agent)
@@ -100,8 +100,8 @@ async def test_a_returning_peer_gets_exactly_the_frames_it_missed(chats: ChatHar
             sent: list[str] = []
             client.opened(sent.append)
             await peer.socket.send(sent[0])
-            told = await peer.until("subscribed")
-            assert told["verdict"] == "ok"
+            ack = await peer.until("subscribed")
+            assert ack["verdict"] == "ok"
             if away == "in the middle":
                 await peer.until(lambda frame: frame.get("delta") == "a ")
                 await agent.text("Once upon a time", "m1")
@@ -173,8 +173,8 @@ async def test_an_unknown_position_is_a_gap_and_everything_is_sent_again(chats: 
         await peer.until("stream_end")
         for place in ({"lastSeq": 10**12}, {"lastSeq": 64, "logId": "another"}):
             await peer.say("chat:subscribe", conversationId=name, **place)
-            told = await peer.until("subscribed")
-            assert (told["verdict"], told["lastSeq"]) == ("gap", 0)
+            ack = await peer.until("subscribed")
+            assert (ack["verdict"], ack["lastSeq"]) == ("gap", 0)
             await peer.until("stream_end")
             (answer,) = peer.client.conversations[name].answers
             assert answer.text == "first"
@@ -205,8 +205,8 @@ async def test_subscribing_twice_sends_nothing_twice(chats: ChatHarness) -> None
         await stream(agent, "a", "b", whole=False)
         for _ in range(3):
             await peer.say("chat:subscribe", conversationId=name)
-            told = await peer.until("subscribed")
-            assert "lastSeq" not in told
+            ack = await peer.until("subscribed")
+            assert "lastSeq" not in ack
         await agent.text("ab", "m1")
         await agent.result()
         await peer.until("stream_end")

@@ -119,9 +119,9 @@ async def test_errors_have_the_shape_of_the_original(
 ) -> None:
     async with chats.house.http() as http:
         answer = await http.request(method, PATH + path, json=body)
-    told = answer.json()
-    assert (answer.status_code, tuple(told)) == (status, ("statusCode", "statusMessage", "message"))
-    assert told["statusCode"] == status and (not message or told["message"] == message)
+    error = answer.json()
+    assert (answer.status_code, tuple(error)) == (status, ("statusCode", "statusMessage", "message"))
+    assert error["statusCode"] == status and (not message or error["message"] == message)
 
 
 async def test_deleting_an_unknown_conversation_succeeds(chats: ChatHarness) -> None:

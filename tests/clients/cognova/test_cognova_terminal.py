@@ -281,9 +281,9 @@ async def test_the_scope_terminal_is_needed(house: ShellHarness) -> None:
 
 
 async def test_a_read_only_viewer_changes_nothing(house: ShellHarness) -> None:
-    async with house.join("?readonly=1") as nobody:
-        await nobody.until(lambda: nobody.errors)
-        assert nobody.errors == ["Failed to start terminal: There is no terminal default.\r\n"]
+    async with house.join("?readonly=1") as early:
+        await early.until(lambda: early.errors)
+        assert early.errors == ["Failed to start terminal: There is no terminal default.\r\n"]
         assert house.terminals.names() == ()
     async with house.join() as writer, house.join("?readonly=1&size=1") as viewer:
         await viewer.seen("$")
@@ -338,8 +338,8 @@ async def test_the_exit_is_reported_and_the_next_client_gets_a_new_shell(house: 
 async def test_a_missing_shell_program_is_reported_with_the_reason(tmp_path: Path) -> None:
     async with open_shell_house(tmp_path, program="/nowhere/bash") as house, house.join() as client:
         await client.type("echo lost\r")
-        told = "Failed to start terminal: spawn /nowhere/bash ENOENT\r\n"
-        assert await client.hear() == {"type": "error", "data": told}
+        message = "Failed to start terminal: spawn /nowhere/bash ENOENT\r\n"
+        assert await client.hear() == {"type": "error", "data": message}
         await client.settled()
         await client.type("echo lost\r")
         await client.settled()

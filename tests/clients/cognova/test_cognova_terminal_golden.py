@@ -1,6 +1,6 @@
 """Golden cases of terminal frames: tests/golden/cognova-terminal/<case>/in.jsonl has one input a line (`say`: a frame
-of the client, `print`, `redraw`, `exit`, `fail`); out.jsonl has the results: the input to the program (`keys`, `size`) and
-the frames to the client (`frame`). FAIRLEAD_WRITE=1 rewrites them: then review the diff.
+of the client, `print`, `redraw`, `exit`, `fail`); out.jsonl has the results: the input to the program (`keys`, `size`)
+and the frames to the client (`frame`). FAIRLEAD_WRITE=1 rewrites them: then review the diff.
 """
 
 import json
@@ -41,8 +41,8 @@ def frames(data: bytes) -> list[dict[str, Any]]:
 def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
     size = Size(*line["size"]) if "size" in line else None
     match line:
-        case {"say": said}:
-            match codec.read((said if isinstance(said, str) else json.dumps(said)).encode()):
+        case {"say": sent}:
+            match codec.read((sent if isinstance(sent, str) else json.dumps(sent)).encode()):
                 case TypedKeys(data=keys):
                     return [{"keys": keys.decode()}]
                 case Size(columns=columns, rows=rows):

@@ -71,10 +71,10 @@ class Play:
         method, path = line["call"].replace("{id}", self._id).split(" ", 1)
         body = json.loads(json.dumps(line.get("body")).replace("{id}", self._id))
         answer = await self._house.call(method, path, body)
-        told = answer.json()
-        self.answers.append({"call": line["call"], "status": answer.status_code, "body": told})
-        if method == "POST" and answer.status_code == 200 and "data" in told:
-            made = told["data"].get("document", told["data"])
+        reply = answer.json()
+        self.answers.append({"call": line["call"], "status": answer.status_code, "body": reply})
+        if method == "POST" and answer.status_code == 200 and "data" in reply:
+            made = reply["data"].get("document", reply["data"])
             self._id = made.get("id", self._id)
 
 
@@ -110,8 +110,8 @@ def test_every_frame_has_the_fields_of_the_seed(case: str) -> None:
 @pytest.mark.rules("S002-097", "S002-098")
 def test_a_change_names_the_task_that_was_made() -> None:
     made = next(answer["body"]["data"] for answer in lines("tasks", "answers.jsonl") if answer["status"] == 200)
-    told = _frame("tasks", resource="task", action="create")
-    assert (told["resourceId"], told["resourceName"]) == (made["id"], made["title"])
+    change = _frame("tasks", resource="task", action="create")
+    assert (change["resourceId"], change["resourceName"]) == (made["id"], made["title"])
 
 
 @pytest.mark.rules("S002-088", "S002-093")
@@ -169,8 +169,8 @@ def test_a_preference_may_leave_out_some_actions() -> None:
 
 
 def test_secret_values_are_only_in_the_answer_to_their_own_request() -> None:
-    told = [one for one in lines("secrets", "answers.jsonl") if not one["call"].startswith("GET /api/secrets/")]
-    assert "s3cret" not in json.dumps(told) and "sealed" not in json.dumps(told)
+    answers = [one for one in lines("secrets", "answers.jsonl") if not one["call"].startswith("GET /api/secrets/")]
+    assert "s3cret" not in json.dumps(answers) and "sealed" not in json.dumps(answers)
     assert "s3cret" not in (CASES / "secrets" / "frames.jsonl").read_text()
     deleted = _frame("secrets", action="delete")
     assert "resourceId" not in deleted and deleted["resourceName"] == "API_KEY"

@@ -90,13 +90,13 @@ async def test_changes_of_every_resource_type_are_sent_to_every_peer(house: Feed
         await house.done("POST", "/api/documents/by-path", {"path": "a.md"})
         await house.done("POST", "/api/projects", {"name": "p", "color": "#000000"})
         await house.done("POST", "/api/secrets", {"key": "K", "value": "v"})
-        told = [
+        changes = [
             [(one["resource"], one["action"]) for one in await peer.settled() if one["type"] == "resource_change"]
             for peer in (first, second)
         ]
     assert (
-        told[0]
-        == told[1]
+        changes[0]
+        == changes[1]
         == [
             *[("task", action) for action in ("create", "edit", "delete", "restore")],
             *[(one, "create") for one in ("reminder", "agent", "hook", "memory", "document", "project", "secret")],
