@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from clients.cognova.chat_offline import SESSION, unframed
-from clients.cognova.chat_offline import ChatRecorder as Told
+from clients.cognova.chat_offline import ChatRecorder as Recorder
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder, RenderContext
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.model.gateway import Contextual
@@ -26,7 +26,7 @@ def stepped(encoder: Contextual, context: RenderContext, entries: Iterable[Entry
     return frames
 
 
-class ChatRecorder(Told):
+class ChatRecorder(Recorder):
     """One session as the core would log it, and the frames and rows that this protocol derives from it."""
 
     def __init__(self) -> None:

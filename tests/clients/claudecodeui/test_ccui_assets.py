@@ -55,7 +55,7 @@ async def refused(signed: SignedGateway, status: int, **given: Any) -> str:
     return error
 
 
-async def test_files_go_in_and_come_back(signed: SignedGateway) -> None:
+async def test_uploaded_files_can_be_downloaded(signed: SignedGateway) -> None:
     picture, page = await upload(
         signed, ("Bild ä.PNG", PNG, "image/png"), ("evil.html", b"<script>alert(1)</script>", "text/html")
     )

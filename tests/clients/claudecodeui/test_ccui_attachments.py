@@ -47,7 +47,7 @@ def test_the_filter_accepts_exactly_the_files_of_the_case(case: str) -> None:
     assert [fields(upload) for upload in accepted] == known["accepted"]
 
 
-def test_ten_files_go_with_a_message_and_no_more() -> None:
+def test_a_message_has_at_most_ten_files() -> None:
     names = [f"{number:032x}" for number in range(11)]
     assert len(sent({"attachments": names[:10]}).uploads) == 10
     with pytest.raises(ChatError, match="At most 10 files"):

@@ -208,7 +208,7 @@ def test_sockets_and_agents_do_not_import_each_other() -> None:
 
 
 @pytest.mark.rules("S003-141")
-def test_the_protocol_has_one_entry() -> None:
+def test_the_protocol_has_one_entry_point() -> None:
     inner, folder = "fairlead.clients.claudecodeui.", SOURCE / "clients" / "claudecodeui"
     files = {path.stem for path in folder.glob("*.py")}
     for path, module in imports(SOURCE):

@@ -94,7 +94,7 @@ async def test_a_denial_with_a_message_and_a_changed_input_reach_the_agent(chats
         assert answer(agent, "req-2").updated_input == changed
 
 
-async def test_a_question_is_answered_by_its_answers(chats: ChatHarness) -> None:
+async def test_a_question_is_answered_with_the_chosen_answers(chats: ChatHarness) -> None:
     questions = [{"question": "Which?", "options": []}]
     async with chats.peer() as peer:
         _, agent, request = await asking(chats, peer, "AskUserQuestion", questions=questions)

@@ -36,7 +36,7 @@ async def test_a_session_is_also_found_by_its_agents_id_and_answers_with_ours(ch
 
 
 @pytest.mark.rules("S003-135", "S003-046")
-async def test_a_run_whose_socket_is_lost_goes_on_and_streams_to_the_next_one(chats: ChatHarness) -> None:
+async def test_a_run_continues_after_its_socket_is_lost_and_streams_to_the_next_one(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as there:
         await there.subscribe(name)

@@ -50,7 +50,7 @@ async def hear(socket: ClientConnection) -> Any:
 
 
 @pytest.mark.rules("S003-003", "S003-021")
-async def test_one_board_on_both_ports_and_its_page_for_the_app(signed: SignedGateway) -> None:
+async def test_the_sample_plugin_works_on_both_ports_and_serves_its_page(signed: SignedGateway) -> None:
     async with (
         joined(signed.gateway.url, "/plugin-ws/board", signed.gateway.token) as owner,
         joined(signed.door, "/plugin-ws/board", signed.token) as ann,

@@ -97,13 +97,13 @@ async def test_early_messages_are_not_lost_when_the_plugin_is_slow(tmp_path: Pat
     async with house_of(tmp_path) as house:
         await house.desk.runs()
 
-        async def first_words() -> list[Any]:
+        async def first_messages() -> list[Any]:
             async with house.join() as socket:
                 for word in ("one", "two", "three"):
                     await socket.send(word)
                 return [await hear(socket) for _ in range(3)]
 
-        talking = asyncio.create_task(first_words())
+        talking = asyncio.create_task(first_messages())
         await until((house.plugin / "asked").exists)
         assert not talking.done()
         (house.plugin / "hear").touch()
@@ -274,7 +274,7 @@ async def test_a_revoked_token_ends_its_sockets_and_the_plugins(house: House) ->
     assert ends(house.plugin)[0][0] == 4401
 
 
-async def test_a_message_that_is_too_large_ends_the_socket_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_too_large_message_closes_only_its_socket(tmp_path: Path) -> None:
     write_plugin(tmp_path)
     async with house_of(tmp_path, message_bytes=10_000) as house:
         await house.desk.runs()

@@ -118,7 +118,7 @@ def test_the_case_is_answered_as_it_was_recorded(path: Path) -> None:
     assert {name: case.get(name) for name in result} == result
 
 
-def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
+def test_a_long_list_of_projects_is_requested_in_a_few_steps() -> None:
     """The original reads every project again (fault 21). This gateway queries the index by the thousand, and opens no
     session."""
     found = [
@@ -137,7 +137,7 @@ def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
     assert max(len(project["sessions"]) for project in listed) == 20
 
 
-def glanced(*tokens: int) -> TranscriptPreview:
+def preview_with(*tokens: int) -> TranscriptPreview:
     """The end of a file with several texts of the agent, each with the size of its context."""
     events = [
         ev.Text(id=EventId(f"{n}"), message=MessageId("m"), block=0, text="x", tokens=ev.TokenCount(input=n))
@@ -153,7 +153,7 @@ def test_the_context_size_of_a_long_file_is_read_from_its_end() -> None:
     assert next(steps) == WaitLoaded(SessionId(FRESH), wait=False)
     assert isinstance(steps.send(False), PreviewTranscript)
     with pytest.raises(StopIteration) as end:
-        steps.send(glanced(100, 200, 0))
+        steps.send(preview_with(100, 200, 0))
     assert json.loads(end.value.value.body)["data"]["used"] == 200
 
 

@@ -150,7 +150,7 @@ async def test_repeated_failed_logins_are_throttled(signed: SignedGateway) -> No
 
 
 @pytest.mark.process
-async def test_a_link_makes_the_account_and_the_apps_own_token(signed: SignedGateway) -> None:
+async def test_a_link_creates_the_account_and_a_token_of_the_app(signed: SignedGateway) -> None:
     link = (await signed.admin.post("/v1/invitations", json={})).json()["url"]
     page, _, code = link.partition("#")
     assert page == f"{signed.door}/invite"

@@ -135,7 +135,7 @@ async def test_the_environment_holds_no_secret(house: ShellHarness, tmp_path: Pa
     assert not [word for word in (*SECRETS, "secret") if word in found]
 
 
-async def test_a_frame_that_is_too_large_ends_that_socket_alone(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_too_large_frame_closes_only_its_socket(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client, house.sit() as other:
         await other.begin(tmp_path)
         await other.seen("$")

@@ -49,7 +49,7 @@ async def test_a_session_is_handed_over_to_the_terminal_and_back(house: ShellHar
     await until(lambda: house.gateway.documents.spaces == {LINKS: {}})
 
 
-async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(
+async def test_a_session_whose_terminal_ended_with_its_gateway_is_handed_back_too(
     house: ShellHarness, tmp_path: Path
 ) -> None:
     async with house.sit() as client:

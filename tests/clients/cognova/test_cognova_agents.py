@@ -92,7 +92,7 @@ def test_the_runs_of_an_agent_are_listed_newest_first_up_to_the_limit() -> None:
     assert [one["id"] for one in data(scheduled.list_runs, period="24h")] == ["r1", "r2", "r3"]
 
 
-def test_the_numbers_of_an_agent_are_those_of_the_period() -> None:
+def test_the_stats_of_an_agent_cover_the_period() -> None:
     week = data(scheduled.agent_stats)
     assert (week["totalRuns"], week["successRate"], week["totalCostUsd"]) == (4, 25, 2.0)
     assert week["avgDurationMs"] == round((4000 + 48000 + 98000) / 3)
@@ -105,7 +105,7 @@ def test_the_numbers_of_an_agent_are_those_of_the_period() -> None:
     assert data(scheduled.agent_stats, period="30d")["totalRuns"] == 5
 
 
-def test_an_agent_that_never_ran_has_zeros_and_no_last_run() -> None:
+def test_an_agent_that_never_ran_has_zero_stats_and_no_last_run() -> None:
     assert json.loads(called(scheduled.agent_stats, runs=()).body)["data"] == {
         "totalRuns": 0,
         "successRate": 0,
@@ -116,7 +116,7 @@ def test_an_agent_that_never_ran_has_zeros_and_no_last_run() -> None:
     }
 
 
-def test_the_numbers_of_all_agents_together() -> None:
+def test_the_stats_of_all_agents_together() -> None:
     stats = data(scheduled.all_stats, period="24h")
     assert (stats["totalAgents"], stats["activeAgents"], stats["runsInPeriod"]) == (1, 1, 4)
     assert (stats["runningAgentIds"], stats["successRate"], stats["totalCostUsd"]) == (["a"], 50, 1.5)

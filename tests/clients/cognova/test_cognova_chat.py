@@ -27,7 +27,7 @@ async def test_the_first_frame_says_that_it_is_connected(chats: ChatHarness) -> 
 
 
 @pytest.mark.rules("S002-004")
-async def test_chat_is_free_for_a_page(chats: ChatHarness) -> None:
+async def test_the_path_chat_is_not_taken(chats: ChatHarness) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with chats.peer(path="/chat"):
             pass
@@ -62,7 +62,7 @@ async def test_a_message_without_a_conversation_begins_one(chats: ChatHarness, n
 
 
 @pytest.mark.rules("S002-013", "S002-015", "S002-023", "S002-029", "S002-055")
-async def test_further_messages_go_on_with_the_conversation(chats: ChatHarness) -> None:
+async def test_further_messages_continue_the_conversation(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -180,7 +180,9 @@ async def test_images_and_documents_go_to_the_agent_before_the_text(
         {"documents": [None]},
     ],
 )
-async def test_a_bad_attachment_is_refused_and_begins_nothing(chats: ChatHarness, given: dict[str, Any]) -> None:
+async def test_a_bad_attachment_is_refused_and_starts_no_conversation(
+    chats: ChatHarness, given: dict[str, Any]
+) -> None:
     async with chats.peer() as peer:
         await peer.send("look", **given)
         assert (await peer.until("error"))["message"].startswith(("Invalid attachment", "Invalid document"))
@@ -289,7 +291,7 @@ async def test_a_second_message_waits_for_its_turn_and_starts_no_second_run(chat
 
 @pytest.mark.rules("S002-041", "S002-042")
 @pytest.mark.parametrize("length", [0, 1, 4999, 5000, 5001, 100_000])
-async def test_a_result_is_cut_on_the_wire_and_whole_in_the_log(chats: ChatHarness, length: int) -> None:
+async def test_a_result_is_truncated_in_the_frame_and_complete_in_the_log(chats: ChatHarness, length: int) -> None:
     result = "😀" * length
     async with chats.peer() as peer:
         name = await peer.begin("read")

@@ -68,7 +68,7 @@ class Dialogue:
 @pytest.mark.rules("S002-028", "S002-029", "S002-030", "S002-033", "S002-034", "S002-037", "S002-045", "S002-049")
 @pytest.mark.rules("S002-051", "S002-052", "S002-054")
 @pytest.mark.parametrize("case", sorted(path.stem for path in CASES.iterdir()))
-async def test_a_dialogue_goes_as_written(chats: ChatHarness, case: str) -> None:
+async def test_a_dialogue_matches_its_case(chats: ChatHarness, case: str) -> None:
     async with chats.peer() as peer:
         dialogue = Dialogue(chats, peer)
         for line in (CASES / f"{case}.jsonl").read_text().splitlines():

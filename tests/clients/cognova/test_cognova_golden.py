@@ -89,7 +89,7 @@ def test_text_that_was_not_streamed_is_one_delta() -> None:
 
 
 @pytest.mark.rules("S002-051")
-def test_an_interrupted_answer_has_no_end_after_it_and_its_calls_end_before() -> None:
+def test_an_interrupted_answer_has_no_stream_end_and_its_calls_end_before_it() -> None:
     assert kinds("interrupted-tool") == ["stream_start", "text_delta", "tool_start", "tool_end", "interrupted"]
     (end,) = [frame for frame in lines("interrupted-tool", "live.jsonl") if frame["type"] == "chat:tool_end"]
     assert end["isError"] is True
@@ -101,7 +101,7 @@ def test_the_text_of_an_interrupted_answer_is_kept() -> None:
     assert told("interrupted-text").counted().status == "interrupted"
 
 
-def test_a_call_that_was_never_written_to_its_end_ends_with_the_interrupt() -> None:
+def test_an_incomplete_call_ends_with_the_interrupt() -> None:
     assert kinds("interrupted-input") == ["stream_start", "tool_start", "tool_end", "interrupted"]
     assert told("interrupted-input").counted().messages == 1
 
@@ -137,7 +137,7 @@ def test_a_subagents_calls_are_sent_but_not_its_text() -> None:
     assert [frame["toolName"] for frame in frames if frame["type"] == "chat:tool_start"] == ["Task", "Grep"]
 
 
-def test_a_permission_is_asked_and_settled() -> None:
+def test_a_permission_is_requested_and_settled() -> None:
     frames = lines("permission", "live.jsonl")
     asked = next(frame for frame in frames if frame["type"] == "chat:permission_request")
     assert (asked["requestId"], asked["toolName"], asked["input"]) == ("req-1", "Bash", {"command": "make"})

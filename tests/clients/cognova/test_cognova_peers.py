@@ -133,7 +133,7 @@ async def test_the_rest_of_an_entry_follows_its_first_frame(chats: ChatHarness) 
 
 
 @pytest.mark.rules("S002-008", "S002-009")
-async def test_a_conversation_is_there_after_a_restart_and_a_peer_goes_on_in_it(tmp_path: Path) -> None:
+async def test_a_conversation_survives_a_restart_and_a_peer_continues_it(tmp_path: Path) -> None:
     client = CognovaClient()
     rig = CoreHarness(tmp_path)
     async with chat_house(tmp_path, rig=rig) as chats, chats.peer(client) as peer:

@@ -131,7 +131,7 @@ async def test_deleting_an_unknown_conversation_succeeds(chats: ChatHarness) -> 
             assert (answer.status_code, answer.json()) == (200, {"data": {"success": True}})
 
 
-async def test_the_originals_header_carries_the_token_and_scopes_hold(chats: ChatHarness) -> None:
+async def test_the_originals_header_carries_the_token_and_scopes_are_checked(chats: ChatHarness) -> None:
     view = await chats.house.token("view")
     name = await talked(chats, "one", 1)
     async with chats.house.http() as http:

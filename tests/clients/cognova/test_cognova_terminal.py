@@ -108,7 +108,7 @@ async def test_invalid_frames_are_ignored(house: ShellHarness, frame: str | byte
 
 
 @pytest.mark.rules("S002-075")
-async def test_all_browsers_of_a_person_share_one_shell(house: ShellHarness) -> None:
+async def test_all_browsers_of_a_user_share_one_shell(house: ShellHarness) -> None:
     async with house.join() as first, house.join() as second:
         await first.type("pid=$$; echo pid is $pid\r")
         await second.seen("pid is")
@@ -168,7 +168,7 @@ async def test_the_size_stays_when_the_last_client_leaves(house: ShellHarness) -
 
 
 @pytest.mark.rules("S002-077", "S002-078")
-async def test_a_replay_and_what_follows_have_no_gap_and_nothing_twice(house: ShellHarness) -> None:
+async def test_a_replay_and_the_following_output_have_no_gap_and_no_overlap(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.type("i=0; while :; do i=$((i + 1)); echo n$i; done\r")
         await client.until(lambda: "n500\r" in client.text)
@@ -202,7 +202,7 @@ async def test_a_redraw_in_the_middle_of_yes_ends_at_the_same_screen(house: Shel
 
 
 @pytest.mark.rules("S002-078")
-async def test_ten_megabytes_come_whole(house: ShellHarness, tmp_path: Path) -> None:
+async def test_ten_megabytes_of_output_arrive_completely(house: ShellHarness, tmp_path: Path) -> None:
     lines = [f"{number:08d} {'é' if number % 100 == 0 else '.' * 110}" for number in range(85_000)]
     (tmp_path / "long").write_text("\n".join(lines) + "\n")
     async with house.join() as client:
@@ -213,7 +213,7 @@ async def test_ten_megabytes_come_whole(house: ShellHarness, tmp_path: Path) -> 
 
 
 @pytest.mark.rules("S002-079")
-async def test_output_comes_while_its_program_still_runs(house: ShellHarness) -> None:
+async def test_output_arrives_while_its_program_still_runs(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.type("echo fi''rst; read answer; echo got $answer\r")
         await client.said("first")
@@ -226,7 +226,7 @@ async def test_output_comes_while_its_program_still_runs(house: ShellHarness) ->
 
 
 @pytest.mark.rules("S002-057")
-async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHarness, tmp_path: Path) -> None:
+async def test_one_client_edits_in_vim_and_another_sees_it(house: ShellHarness, tmp_path: Path) -> None:
     async with house.join() as client:
         await client.fit(60, 12)
         await client.type("vim -u NONE -n words\r")
@@ -347,9 +347,7 @@ async def test_a_missing_shell_program_is_reported_with_the_reason(tmp_path: Pat
 
 
 @pytest.mark.rules("S002-071", "S002-073")
-async def test_a_system_without_terminals_ends_nothing_that_runs(
-    house: ShellHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lack_of_ptys_does_not_end_running_shells(house: ShellHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -373,7 +371,7 @@ async def test_the_number_of_terminals_is_limited(tmp_path: Path) -> None:
         assert "1 terminals are open" in two.errors[0]
 
 
-async def test_ten_megabytes_in_one_frame_end_that_socket_alone(house: ShellHarness) -> None:
+async def test_a_frame_of_ten_megabytes_closes_only_its_socket(house: ShellHarness) -> None:
     async with house.join() as client, house.join() as other:
         await other.seen("$")
         pieces = ('{"type":"input","data":"', *["x" * (1 << 20)] * 10, '"}')

@@ -213,7 +213,7 @@ async def test_an_agent_whose_program_is_missing_fails_with_the_reason(house: Fe
 
 
 @pytest.mark.rules("S002-128")
-async def test_a_change_right_after_connected_always_comes(house: FeedHarness) -> None:
+async def test_a_change_right_after_connected_is_never_missed(house: FeedHarness) -> None:
     for _ in range(20):
         async with house.listener() as listener:
             await listener.until(1)
