@@ -213,7 +213,7 @@ async def ui_house(
 ) -> AsyncIterator[UiHarness]:
     """`said`: what the agent says is said by the test; else it is the demo agent. `env` is the gateway's own."""
     ui = WebUi(built_once())
-    monkeypatch.setattr(wiring, "WebShell", lambda: ui)
+    monkeypatch.setattr(wiring, "WebUi", lambda: ui)
     assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"
     kind = SpokenKind() if said else None
     if kind is not None:

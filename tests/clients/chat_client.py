@@ -1,5 +1,5 @@
-"""One socket of a chat in a test: the frames it got, and the reference client that shows them. Each protocol says what
-a word for a frame means."""
+"""One chat socket in a test: the frames it received, and the reference client that shows them. Each protocol defines
+`word`, the short name of a frame."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ class ChatPeer(Generic[C]):
         self._news = asyncio.Condition()
 
     def word(self, frame: Frame) -> str:
-        """What a frame is called in tests."""
+        """The short name of a frame in tests."""
         raise AssertionError("each protocol has its own")
 
     async def listen(self) -> None:
@@ -54,7 +54,7 @@ class ChatPeer(Generic[C]):
         await self.socket.send(json.dumps({"type": kind, **fields}))
 
     async def until(self, wanted: Wanted) -> Frame:
-        """The next frame that fits, after the one that was waited for last."""
+        """Wait for the next matching frame after the last one returned."""
         fits = (lambda frame: self.word(frame) == wanted) if isinstance(wanted, str) else wanted
         async with self._news:
             try:

@@ -1,4 +1,4 @@
-"""Chat clients on real sockets, before a gateway on a real core; what the agent says is said by the test."""
+"""Chat clients on real sockets to a gateway with a real core; the test plays the agent."""
 
 import asyncio
 import contextlib
@@ -27,11 +27,12 @@ CHAT = ClientProtocol(
     sockets=(conversation.SOCKET,),
     views=(HistoryProjection(),),
 )
-"""The chat alone: the other parts need more of a gateway."""
+"""Only the chat: the other parts of the protocol need more of a gateway."""
 
 
 def said(frames: Iterable[Frame]) -> list[str]:
-    """Kinds, without the status (their number is the model's affair) and without the ends of nothing."""
+    """Kinds of the frames, without `status` (their number depends on the model) and without the end of an empty
+    stream."""
     found: list[str] = []
     streaming = False
     for frame in frames:
@@ -55,12 +56,13 @@ class Peer(ChatPeer[ClaudeCodeUiClient]):
         return await self.until("chat_subscribed")
 
     async def settled(self) -> None:
-        """Whatever was asked of no session before is answered: what is unknown is answered at once, in its order."""
+        """Wait until all earlier messages that name no session are answered: an unknown message is answered at once
+        and in order."""
         await self.say("settled?")
         await self.until(lambda frame: frame.get("code") == "UNKNOWN_MESSAGE_TYPE" and "settled?" in frame["error"])
 
     def said(self, session: str = "") -> list[str]:
-        """The kinds of the frames of runs, without the status, and without the ends of nothing."""
+        """The kinds of the frames of runs, without `status` and without the end of an empty stream."""
         return said(self.run(session))
 
     def run(self, session: str = "") -> list[Frame]:
@@ -104,7 +106,7 @@ class ChatHarness:
         return name
 
     async def agent(self, number: int = 1) -> FakeAgent:
-        """The n-th process, with the prompt that it was started for."""
+        """The n-th process, after it has received the prompt that it was started for."""
         agent = await self.rig.kind.launched(number)
         await agent.prompted()
         await agent.ready()

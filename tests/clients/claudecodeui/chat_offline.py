@@ -1,13 +1,13 @@
-"""claudecodeui's chat without a server: inputs in, what sockets are sent out, live, resumed and as history.
+"""claudecodeui's chat without a server: turns inputs into the frames for sockets, live, resumed and as history.
 
-Inputs as of `clients.cognova.chat_offline`."""
+The inputs are those of `clients.cognova.chat_offline`."""
 
 import json
 from collections.abc import Iterable
 from typing import Any
 
 from clients.cognova.chat_offline import SESSION, unframed
-from clients.cognova.chat_offline import ChatRecorder as Told
+from clients.cognova.chat_offline import ChatRecorder as Recorder
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder, RenderContext
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.model.gateway import Contextual
@@ -26,8 +26,8 @@ def stepped(encoder: Contextual, context: RenderContext, entries: Iterable[Entry
     return frames
 
 
-class ChatRecorder(Told):
-    """One session as the core would log it, and what this protocol makes of it."""
+class ChatRecorder(Recorder):
+    """One session as the core would log it, and the frames and rows that this protocol derives from it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,11 +37,11 @@ class ChatRecorder(Told):
         return stepped(ChatEncoder(), self.memory(first).known, self.published[first:last])
 
     def read(self, position: int, moment: int | None = None) -> list[Frame]:
-        """What one who reads the log from a place is sent, at a moment."""
+        """The frames for a client that reads the log from `position`, after `moment` published entries."""
         return self._from(position, 0, moment)
 
     def resumed(self, last: int, moment: int) -> list[Frame]:
-        """What one who has the frame `last` is sent when it comes back."""
+        """The frames for a client that returns and already has the frame `last`."""
         position = max(last // FRAMES - 1, 0) if last else 0
         return self._from(position, last, moment)
 
@@ -51,7 +51,7 @@ class ChatRecorder(Told):
         return stepped(reading, self.memory(moment).known, entries)
 
     def history(self, moment: int | None = None) -> list[Frame]:
-        """The table of rows, folded from the log as it is at a moment, with a restart after every entry."""
+        """The table of rows, reduced from the log after `moment` entries, with a restart after every entry."""
         table: dict[str, bytes] = {}
         fold = HistoryReducer(SESSION)
         for entry in self.log(moment):
@@ -71,14 +71,14 @@ class ChatRecorder(Told):
         return read_memory(fold.snapshot())
 
     def of(self, entry: Entry) -> list[Frame]:
-        """What those who are there are sent of one entry."""
+        """The frames of one entry for the connected clients."""
         if self._known != len(self.published):
             self._known, self._before = len(self.published), self.memory().known
         return stepped(ChatEncoder(), self._before, [entry])
 
 
 def shown(*parts: Iterable[Frame]) -> Shown:
-    """What the reference client shows of these frames."""
+    """The session as the reference client shows it after these frames."""
     client = ClaudeCodeUiClient()
     client.sessions[SESSION] = Shown()
     for part in parts:

@@ -1,4 +1,4 @@
-"""One script for every agent: what a client of claudecodeui does and sees, whoever works behind it."""
+"""One script for every agent: what a client of claudecodeui does and sees, independent of the agent."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ async def allow(peer: Peer, **fields: Any) -> Any:
 
 
 def kinds(peer: Peer, session: str) -> list[str]:
-    """The kinds of a session's frames, pieces as one."""
+    """The kinds of a session's frames, with consecutive deltas counted as one."""
     found: list[str] = []
     for kind in peer.said(session):
         if kind != "stream_delta" or found[-1:] != [kind]:
@@ -42,8 +42,8 @@ def kinds(peer: Peer, session: str) -> list[str]:
 
 
 async def play(url: str, token: str, http: httpx.AsyncClient, folder: Path) -> list[str]:
-    """Text, tool, abort, reconnect; what is common to all agents is checked here. The kinds of frames of each run, but
-    for the aborted one."""
+    """Play text, tool, abort and reconnect, and check the behaviour that all agents share. Returns the kinds of frames
+    of each run except the aborted one."""
     client = ClaudeCodeUiClient()
     async with peer_at(url, token) as there:
         async with peer_at(url, token, client) as peer:
@@ -76,14 +76,14 @@ async def play(url: str, token: str, http: httpx.AsyncClient, folder: Path) -> l
             live = {row["id"]: row for row in there.run(name)}
             for row in stored:
                 if row.get("role") != "user":
-                    # A call is stamped later live than it is in history.
-                    # A text that came in pieces has its id and its words with their end.
+                    # A live call has a later timestamp than the one in history.
+                    # A streamed text has its id and its content on the frame that ends the stream.
                     left = ("kind", "seq", "toolResult", "timestamp" if row["kind"] == "tool_use" else "")
-                    told, kept = (
+                    sent, stored_row = (
                         {field: value for field, value in one.items() if field not in left}
                         for one in (live[row["id"]], row)
                     )
-                    assert told == kept
+                    assert sent == stored_row
             (call,) = [row for row in stored if row["kind"] == "tool_use"]
             assert call["toolResult"]["isError"] is False
             assert [row["content"] for row in stored if row.get("role") == "user"] == [
@@ -113,4 +113,4 @@ PLAYED = [
     " stream_delta stream_end ",
     "",
 ]
-"""What `play` comes to."""
+"""The expected result of `play`."""

@@ -1,4 +1,4 @@
-"""Gateways for one test each: on a rig that serves the chat, or whole, with somebody who has signed in."""
+"""A gateway for each test: one on a core harness that serves the chat, or a complete one with a signed-in user."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,7 +19,7 @@ async def chats(tmp_path: Path) -> AsyncIterator[ChatHarness]:
 
 @pytest.fixture
 def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is tested is not how slow they are."""
+    """Cheap password hashes: these tests do not test the cost of hashing."""
     monkeypatch.setattr(passwords, "PARAMETERS", profiles.CHEAPEST)
 
 

@@ -1,4 +1,4 @@
-"""Programs behind claudecodeui's /shell: real ones on real PTYs, before a real server."""
+"""Programs behind claudecodeui's /shell: real programs on real PTYs, with a real server."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ class ShellClient(ClaudeCodeUiShellClient, OnSocket):
         await self.until(lambda: self.exit_codes)
 
     async def settled(self) -> None:
-        """All that was sent before the answer to what is no frame."""
+        """Wait for everything that was sent before the answer to an invalid frame."""
         before = self.text.count("Invalid websocket payload")
         await self.socket.send("settled?")
         await self.until(lambda: self.text.count("Invalid websocket payload") > before)
@@ -58,7 +58,8 @@ AGENT_SCRIPT = 'echo "agent of $1 in $(pwd)"; while read line; do echo "agent go
 
 
 class ShellGateway(FakeGateway):
-    """Hands a session over by opening its terminal, as the core does. `script` is the agent's; `hold` as usual."""
+    """Hands a session over by opening its terminal, as the core does. `script` is the agent's program; `hold` works as
+    in `FakeGateway`."""
 
     def __init__(self, terminals: TerminalRegistry, root: Path) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class ShellGateway(FakeGateway):
         self.root = root
         self.script = AGENT_SCRIPT
         self.failing: dict[str, FairleadError] = {}
-        """By session: how its hand-over ends once its terminal has."""
+        """By session: the error that its handover raises after its terminal has ended."""
         self.links: dict[str, str] = {}
         self.documents = MemoryDocuments()
 
@@ -109,10 +110,10 @@ class ShellGateway(FakeGateway):
 
 class ShellHarness:
     def __init__(
-        self, served: Served, gateway: ShellGateway, terminals: TerminalRegistry, desks: ProgramLauncher, root: Path
+        self, served: Served, gateway: ShellGateway, terminals: TerminalRegistry, launcher: ProgramLauncher, root: Path
     ) -> None:
         self.served = served
-        self.desks = desks
+        self.desks = launcher
         self.gateway = gateway
         self.terminals = terminals
         self.root = root
@@ -128,7 +129,7 @@ class ShellHarness:
         return (await self.served.credentials.create("token", user, ("terminal",), user)).secret
 
     def programs(self) -> list[PtySession]:
-        """Those that run."""
+        """The running programs."""
         found = [self.terminals.find(name) for name in self.terminals.names()]
         return [terminal for terminal in found if terminal is not None]
 
@@ -148,7 +149,7 @@ async def open_desk_house(
     chosen = clock or SystemClock()
     host = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root)}
     settings = ShellSettings(program=program, env=shell_environment(host | SECRETS) | {"PS1": "$ "})
-    # A shell that is being interrupted by its own hang-up may need longer on a busy machine; a kill follows anyway.
+    # A shell that is interrupted by its own hang-up may need longer on a busy machine; a kill follows anyway.
     terminals = TerminalRegistry(chosen, most, StopTimeouts(close=5, terminate=1))
 
     def folder(path: str) -> str:
@@ -161,12 +162,12 @@ async def open_desk_house(
 
     gateway = ShellGateway(terminals, root)
     shells = UserShells(terminals, chosen, settings, folder)
-    desks = ProgramLauncher(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
-    async with serving(performers=desks.performers()) as served:
+    launcher = ProgramLauncher(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
+    async with serving(performers=launcher.performers()) as served:
         try:
-            yield ShellHarness(served, gateway, terminals, desks, root)
+            yield ShellHarness(served, gateway, terminals, launcher, root)
         finally:
-            await desks.close()
+            await launcher.close()
             await shells.close()
             await terminals.close()
 

@@ -1,4 +1,4 @@
-"""The whole gateway with the demo agent, claudecodeui on its door, and somebody who has signed in there."""
+"""The whole gateway with the demo agent, claudecodeui on its door, and a user who has signed in there."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ SESSIONS = "/api/providers/sessions"
 
 
 class SignedGateway:
-    """`http` is the user's on the door, `admin` the owner's on the main port."""
+    """`http` is the user's client on the door, `admin` the owner's client on the main port."""
 
     def __init__(self, gateway: GatewayInfo, project: Path, http: httpx.AsyncClient, admin: httpx.AsyncClient) -> None:
         self.gateway = gateway
@@ -44,9 +44,9 @@ class SignedGateway:
     async def data(self, path: str) -> Any:
         answer = await self.http.get(path)
         assert answer.status_code == 200, answer.text
-        told = answer.json()
-        assert told["success"] is True
-        return told["data"]
+        body = answer.json()
+        assert body["success"] is True
+        return body["data"]
 
     async def create(self, message: str = "", path: str | None = None) -> str:
         body = {"provider": "claude", "projectPath": path or str(self.project), "initialMessage": message}
@@ -62,7 +62,7 @@ class SignedGateway:
             yield socket
 
     async def run(self, session: str, content: str) -> list[dict[str, Any]]:
-        """Send and wait for the run's end; all frames that came."""
+        """Send a prompt and wait for the end of the run; returns all frames received."""
         async with self.chat() as socket:
             await socket.send(json.dumps({"type": "chat.send", "sessionId": session, "content": content}))
             return await frames_until(socket, lambda frame: frame["kind"] == "complete")
@@ -78,7 +78,7 @@ async def frames_until(socket: ClientConnection, last: Callable[[dict[str, Any]]
 
 @contextlib.asynccontextmanager
 async def signed_gateway(folder: Path, **settings: Any) -> AsyncIterator[SignedGateway]:
-    """`ann` has signed in."""
+    """A gateway on which `ann` has signed in."""
     project = folder / "project"
     project.mkdir(exist_ok=True)
     given = {"data": str(folder / "data"), "port": 0, "roots": [str(folder)], "agent": "demo", **settings}

@@ -37,8 +37,8 @@ async def upload(signed: SignedGateway, *files: tuple[str, bytes, str]) -> list[
     return found
 
 
-def data_of(told: dict[str, Any]) -> bytes:
-    return Path(told["path"]).read_bytes()
+def data_of(asset: dict[str, Any]) -> bytes:
+    return Path(asset["path"]).read_bytes()
 
 
 def stored(signed: SignedGateway) -> list[Path]:
@@ -55,7 +55,7 @@ async def refused(signed: SignedGateway, status: int, **given: Any) -> str:
     return error
 
 
-async def test_files_go_in_and_come_back(signed: SignedGateway) -> None:
+async def test_uploaded_files_can_be_downloaded(signed: SignedGateway) -> None:
     picture, page = await upload(
         signed, ("Bild ä.PNG", PNG, "image/png"), ("evil.html", b"<script>alert(1)</script>", "text/html")
     )
@@ -63,29 +63,29 @@ async def test_files_go_in_and_come_back(signed: SignedGateway) -> None:
     assert data_of(picture) == PNG and picture["path"].endswith(".png")
     assert (page["name"], page["mimeType"], page["path"][-5:]) == ("evil.html", "text/html", ".html")
     assert set(stored(signed)) == {Path(picture["path"]), Path(page["path"])}
-    for kind, told, body, seen in (
+    for kind, asset, body, seen in (
         ("images", picture, PNG, "image/png"),
         ("files", picture, PNG, "image/png"),
         ("images", page, b"<script>alert(1)</script>", "application/octet-stream"),
         ("files", page, b"<script>alert(1)</script>", "application/octet-stream"),
     ):
-        answer = await signed.http.get(f"/api/assets/{kind}/{Path(told['path']).name}")
+        answer = await signed.http.get(f"/api/assets/{kind}/{Path(asset['path']).name}")
         assert (answer.status_code, answer.content, answer.headers["content-type"]) == (200, body, seen)
         assert answer.headers["content-disposition"].startswith("attachment; ")
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-async def test_names_that_mean_harm_are_names(signed: SignedGateway) -> None:
+async def test_hostile_file_names_stay_inside_the_users_folder(signed: SignedGateway) -> None:
     names = ["../../../etc/cron.d/x", "..", "/etc/passwd", "a\\..\\b.txt", "%2e%2e%2fx", "x\n.png", "ä" * 300]
     found = await upload(signed, *[(name, b"x", "text/plain") for name in names])
     folder = Path(signed.gateway.data) / "uploads" / "ann"
-    assert {Path(told["path"]).parent for told in found} == {folder}
-    assert all("/" not in told["name"] and "\\" not in told["name"] for told in found)
+    assert {Path(asset["path"]).parent for asset in found} == {folder}
+    assert all("/" not in asset["name"] and "\\" not in asset["name"] for asset in found)
     assert [path.parent for path in stored(signed)] == [folder] * len(names)
 
 
-async def test_the_limits_hold_while_it_streams(signed: SignedGateway) -> None:
+async def test_limits_apply_while_an_upload_streams(signed: SignedGateway) -> None:
     assert (FILES, FILE_BYTES) == (10, 10 << 20), "what its app lets a person choose"
     small = ("x", b"x", "text/plain")
     assert "at most 10 files" in await refused(signed, 400, files=form(*[small] * 11))
@@ -95,7 +95,7 @@ async def test_the_limits_hold_while_it_streams(signed: SignedGateway) -> None:
 
 
 async def begun(signed: SignedGateway, length: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A form whose first file has begun, on a connection of its own."""
+    """A form whose first file has begun, on a separate connection."""
     door = httpx.URL(signed.door)
     reader, writer = await asyncio.open_connection(door.host, door.port)
     head = (
@@ -107,7 +107,7 @@ async def begun(signed: SignedGateway, length: int) -> tuple[asyncio.StreamReade
     return reader, writer
 
 
-async def test_a_form_that_says_that_it_is_too_long_is_not_read(signed: SignedGateway) -> None:
+async def test_a_form_whose_declared_length_is_too_large_is_not_read(signed: SignedGateway) -> None:
     reader, writer = await begun(signed, 1 << 40)
     async with asyncio.timeout(PATIENCE):
         answer = await reader.read()
@@ -129,11 +129,11 @@ async def test_a_form_that_says_that_it_is_too_long_is_not_read(signed: SignedGa
         {"files": form(("x", b"x", "text/plain"), field="other")},
     ],
 )
-async def test_what_is_no_form_with_files_is_refused(signed: SignedGateway, given: Any) -> None:
+async def test_a_body_that_is_not_a_form_with_files_is_refused(signed: SignedGateway, given: Any) -> None:
     await refused(signed, 400, **given)
 
 
-async def test_who_leaves_in_the_middle_leaves_nothing(signed: SignedGateway) -> None:
+async def test_an_aborted_upload_leaves_no_file_behind(signed: SignedGateway) -> None:
     reader, writer = await begun(signed, 100_000)
     async with asyncio.timeout(PATIENCE):
         while not stored(signed):
@@ -145,7 +145,7 @@ async def test_who_leaves_in_the_middle_leaves_nothing(signed: SignedGateway) ->
     assert await reader.read() == b""
 
 
-async def test_files_are_their_users_own(signed: SignedGateway) -> None:
+async def test_files_belong_to_the_user_who_uploaded_them(signed: SignedGateway) -> None:
     (mine,) = await upload(signed, ("mine.txt", b"mine", "text/plain"))
     await signed.add("bob")
     bob = {"authorization": f"Bearer {await signed.sign_in('bob')}"}
@@ -157,16 +157,16 @@ async def test_files_are_their_users_own(signed: SignedGateway) -> None:
     assert (await signed.http.get(f"/api/assets/files/{Path(mine['path']).name}")).content == b"mine"
 
 
-async def test_who_has_a_name_after_somebody_else_finds_nothing_of_theirs(signed: SignedGateway) -> None:
-    (told,) = await upload(signed, ("mine.txt", b"x", "text/plain"))
+async def test_a_new_user_with_a_reused_name_does_not_get_the_old_users_files(signed: SignedGateway) -> None:
+    (asset,) = await upload(signed, ("mine.txt", b"x", "text/plain"))
     assert (await signed.admin.delete("/v1/users/ann")).status_code == 200
     assert stored(signed) == []
     await signed.add("ann")
     signed.http.headers["authorization"] = f"Bearer {await signed.sign_in('ann')}"
-    assert (await signed.http.get(f"/api/assets/files/{Path(told['path']).name}")).status_code == 404
+    assert (await signed.http.get(f"/api/assets/files/{Path(asset['path']).name}")).status_code == 404
 
 
-async def test_to_upload_needs_the_scope_to_chat_and_to_see_a_token(signed: SignedGateway) -> None:
+async def test_upload_needs_the_scope_chat_and_download_needs_a_token(signed: SignedGateway) -> None:
     await signed.add("viewer", PASSWORD, scopes=["view"])
     viewer = {"authorization": f"Bearer {await signed.sign_in('viewer')}"}
     answer = await signed.http.post(ASSETS, files=form(("x", b"x", "text/plain")), headers=viewer)
@@ -187,7 +187,7 @@ async def sent(signed: SignedGateway, session: str, content: str, attachments: A
         return await frames_until(socket, lambda frame: frame["kind"] in ("complete", "protocol_error"))
 
 
-async def test_a_prompt_and_its_files_are_one_row_as_the_app_showed_it(signed: SignedGateway) -> None:
+async def test_a_prompt_and_its_files_are_one_history_row_in_the_apps_shape(signed: SignedGateway) -> None:
     given = await upload(
         signed,
         ("dot.png", PNG, "image/png"),
@@ -215,20 +215,20 @@ async def test_files_alone_are_a_prompt(signed: SignedGateway) -> None:
     assert (row["role"], row["content"], len(row["images"])) == ("user", "", 1)
 
 
-async def test_the_agent_may_read_what_was_attached_and_nothing_beside_it(signed: SignedGateway) -> None:
+async def test_the_agent_may_read_attached_files_but_nothing_else_in_the_data_folder(signed: SignedGateway) -> None:
     (given,) = await upload(signed, ("words.bin", b"secret words\0", "application/octet-stream"))
     session = await signed.create("look")
     frames = await sent(signed, session, f"SCRIPT:read {given['path']}", [given])
     (result,) = (frame for frame in frames if frame["kind"] == "tool_result")
     assert not any(frame["kind"] == "permission_request" for frame in frames)
     assert result["isError"] is False and "secret words" in result["content"]
-    beside = Path(signed.gateway.data) / "fairlead.lock"
-    frames = await sent(signed, session, f"SCRIPT:read {beside}", [])
+    private = Path(signed.gateway.data) / "fairlead.lock"
+    frames = await sent(signed, session, f"SCRIPT:read {private}", [])
     (result,) = (frame for frame in frames if frame["kind"] == "tool_result")
     assert result["isError"] is True and "closed to tools" in result["content"]
 
 
-async def test_one_that_is_gone_is_told_and_nothing_runs(signed: SignedGateway) -> None:
+async def test_a_missing_attachment_is_an_error_and_starts_no_run(signed: SignedGateway) -> None:
     (given,) = await upload(signed, ("plan.pdf", b"%PDF-", "application/pdf"))
     os.unlink(given["path"])
     session = await signed.create("look")
@@ -238,7 +238,7 @@ async def test_one_that_is_gone_is_told_and_nothing_runs(signed: SignedGateway) 
     assert (await signed.http.get(f"{SESSIONS}/{session}/messages")).json()["total"] == 0
 
 
-async def test_what_is_not_ones_own_does_not_go_with_a_prompt(signed: SignedGateway) -> None:
+async def test_files_of_others_are_not_sent_with_a_prompt(signed: SignedGateway) -> None:
     await signed.add("bob")
     token, signed.http.headers["authorization"] = signed.token, f"Bearer {await signed.sign_in('bob')}"
     (theirs,) = await upload(signed, ("theirs.txt", b"theirs", "text/plain"))
@@ -251,7 +251,7 @@ async def test_what_is_not_ones_own_does_not_go_with_a_prompt(signed: SignedGate
     assert row["content"] == "SCRIPT:text seen" and "images" not in row and "files" not in row
 
 
-async def test_the_agent_is_handed_a_picture_as_a_block(tmp_path: Path) -> None:
+async def test_the_agent_receives_a_picture_as_an_image_block(tmp_path: Path) -> None:
     uploads = Uploads(tmp_path / "uploads")
     name = f"{7:032x}.png"
     async with open_house(tmp_path, performers=uploads.performers(), protocol=CHAT) as house:

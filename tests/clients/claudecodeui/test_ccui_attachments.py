@@ -1,7 +1,7 @@
-"""Which files go with a prompt, what an agent is told of them, and what its row shows.
+"""Which files go with a prompt, how the agent receives them, and how the prompt's row shows them.
 
-tests/golden/claudecodeui-attachments has a case for each fact of the filter: `options` of chat.send, the user's folder,
-and what is accepted.
+tests/golden/claudecodeui-attachments has a case for each rule of the filter: `options` of chat.send, the user's folder,
+and the accepted files.
 """
 
 import base64
@@ -41,13 +41,13 @@ def sent(options: Any) -> SendMessage:
 
 
 @pytest.mark.parametrize("case", sorted(path.stem for path in CASES.iterdir()))
-def test_the_filter_lets_through_what_the_case_says(case: str) -> None:
+def test_the_filter_accepts_exactly_the_files_of_the_case(case: str) -> None:
     known = json.loads((CASES / f"{case}.json").read_text())
     accepted = owned_uploads(known["folder"], sent(known["options"]).uploads)
     assert [fields(upload) for upload in accepted] == known["accepted"]
 
 
-def test_ten_files_go_with_a_message_and_no_more() -> None:
+def test_a_message_has_at_most_ten_files() -> None:
     names = [f"{number:032x}" for number in range(11)]
     assert len(sent({"attachments": names[:10]}).uploads) == 10
     with pytest.raises(ChatError, match="At most 10 files"):
@@ -55,7 +55,7 @@ def test_ten_files_go_with_a_message_and_no_more() -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda deeper: st.lists(deeper)))
-def test_whatever_a_client_names_nothing_of_it_leaves_the_store(given: Any) -> None:
+def test_no_path_that_a_client_names_is_outside_the_store(given: Any) -> None:
     for upload in owned_uploads(
         STORE, named_uploads({"attachments": given, "images": [given], "files": [{"path": given}]})
     ):
@@ -74,7 +74,7 @@ def test_whatever_a_client_names_nothing_of_it_leaves_the_store(given: Any) -> N
         (b"RIFF\x10\0\0\0WEBPVP8X".ljust(30, b"\0"), "image/webp"),
     ],
 )
-def test_a_picture_is_an_image_block_by_its_bytes(data: bytes, kind: str) -> None:
+def test_an_image_block_is_recognized_by_its_bytes(data: bytes, kind: str) -> None:
     source = {"type": "base64", "media_type": kind, "data": base64.b64encode(data).decode()}
     assert block_of(data, "looks-like.txt") == ImageBlock(source)
 
@@ -92,17 +92,17 @@ def test_pdfs_and_texts_are_documents_with_their_name() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b" \n", b"PK\x03\x04\0\0", b"\xff\xfe\xfd", b"text\0text", PNG[:-1], b"RIFF\x10\0\0\0WAVEfmt "]
 )
-def test_what_is_neither_is_no_block(data: bytes) -> None:
+def test_other_data_makes_no_block(data: bytes) -> None:
     assert block_of(data, "x.png") is None
 
 
 @pytest.mark.parametrize(("begin", "limit"), [(PNG, IMAGE_BYTES), (b"%PDF-", PDF_BYTES), (b"words", TEXT_BYTES)])
-def test_what_is_too_large_for_a_block_is_none(begin: bytes, limit: int) -> None:
+def test_data_over_the_size_limit_makes_no_block(begin: bytes, limit: int) -> None:
     assert block_of(begin.ljust(limit, b"x"), "x") is not None
     assert block_of(begin.ljust(limit + 1, b"x"), "x") is None
 
 
-def test_the_limits_fit_what_the_api_takes() -> None:
+def test_the_limits_fit_those_of_the_api() -> None:
     assert len(base64.b64encode(bytes(IMAGE_BYTES))) <= 5 << 20
     assert len(base64.b64encode(bytes(BLOCK_BYTES))) < 32_000_000
 
@@ -120,7 +120,7 @@ def test_a_prompt_without_files_is_its_text() -> None:
     assert message_blocks("hello", ()) == (TextBlock("hello"),)
 
 
-def test_the_agent_gets_blocks_the_words_and_a_line_for_every_file() -> None:
+def test_the_agent_gets_blocks_the_text_and_a_line_for_every_file() -> None:
     given = (taken("a.png", PNG, "image/png", ".png"), taken("an archive.zip", b"PK\0", end=".zip"))
     picture, words, listed = message_blocks("what is this?", given)
     assert isinstance(picture, ImageBlock) and words == TextBlock("what is this?")
@@ -130,11 +130,11 @@ def test_the_agent_gets_blocks_the_words_and_a_line_for_every_file() -> None:
     assert [json.loads(line)["path"] for line in lines] == [each.upload.path for each in given]
 
 
-def test_files_alone_have_no_empty_text_beside_them() -> None:
+def test_files_without_a_prompt_add_no_empty_text_block() -> None:
     assert [type(block) for block in message_blocks("  ", (taken("a.png", PNG),))] == [ImageBlock, TextBlock]
 
 
-def test_a_row_has_the_words_the_pictures_and_the_files() -> None:
+def test_a_row_has_the_text_the_images_and_the_files() -> None:
     large = ClaimedUpload(Upload(f"{STORE}/{1:032x}.png", "large.png", "image/png", 9_000_000))
     drawn = taken("drawn.svg", b"<svg/>", "image/svg+xml", ".svg")
     photo, archive = taken("photo", PNG, "", ""), taken("archive.zip", b"PK\0", "application/zip", ".zip")
@@ -147,11 +147,11 @@ def test_a_row_has_the_words_the_pictures_and_the_files() -> None:
 
 
 @given(st.text(), st.text(min_size=1).filter(lambda name: name.strip() != ""), st.binary(max_size=50))
-def test_what_was_sent_is_what_is_shown(text: str, name: str, data: bytes) -> None:
+def test_a_sent_message_is_shown_unchanged(text: str, name: str, data: bytes) -> None:
     attached = taken(name, data)
     words, images, files = split_message(message_blocks(text, (attached,)))
     assert words == (text if text.strip() else "")
-    assert [{key: value for key, value in told.items() if key != "data"} for told in (*images, *files)] == [
+    assert [{key: value for key, value in item.items() if key != "data"} for item in (*images, *files)] == [
         fields(attached.upload)
     ]
 
@@ -171,7 +171,7 @@ def test_a_text_that_only_looks_like_the_list_is_a_text(text: str) -> None:
     assert split_message((TextBlock(text),)) == (text, [], [])
 
 
-def test_documents_that_came_by_another_way_have_their_names() -> None:
+def test_documents_that_were_not_uploaded_here_have_names() -> None:
     pdf, odd = block_of(b"%PDF-", "plan.pdf"), OtherBlock({"type": "document", "source": 7})
     assert pdf is not None
     _, images, files = split_message((pdf, odd, OtherBlock({"type": "else"}), OtherBlock(7), TextBlock("read it")))

@@ -1,4 +1,4 @@
-"""One client on /ws: its frames and their order, errors, aborts, options, what it may and may not choose."""
+"""One client on /ws: its frames and their order, errors, aborts, options, and the choices that it may make."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 
 @pytest.mark.rules("S003-001", "S003-013", "S003-014", "S003-018", "S003-019")
-async def test_the_chat_is_at_ws_whatever_its_query_says(chats: ChatHarness) -> None:
+async def test_the_chat_is_at_ws_with_any_query(chats: ChatHarness) -> None:
     token = chats.house.admin
     for path in ("/ws", "/claudecodeui/ws", f"/ws?token={token}&x=1"):
         headers = {} if "token" in path else {"authorization": f"Bearer {token}"}
@@ -32,7 +32,7 @@ async def test_the_chat_is_at_ws_whatever_its_query_says(chats: ChatHarness) -> 
 
 
 @pytest.mark.rules("S003-010", "S003-016", "S003-017")
-async def test_nobody_comes_in_without_a_token(chats: ChatHarness) -> None:
+async def test_a_connection_without_a_token_is_refused(chats: ChatHarness) -> None:
     for path in ("/ws", "/ws?token=wrong", "/nosuch"):
         with pytest.raises(InvalidStatus) as refused:
             async with chats.peer(path=path, additional_headers={}):
@@ -40,7 +40,7 @@ async def test_nobody_comes_in_without_a_token(chats: ChatHarness) -> None:
         assert refused.value.response.status_code == 401
 
 
-async def test_a_page_from_elsewhere_is_refused_although_it_has_a_token(chats: ChatHarness) -> None:
+async def test_a_foreign_origin_is_refused_even_with_a_token(chats: ChatHarness) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with chats.peer(path=f"/ws?token={chats.house.admin}", origin="https://evil.example"):
             pass
@@ -78,8 +78,8 @@ async def test_a_run_streams_to_the_socket_that_sent_it(chats: ChatHarness) -> N
         assert numbers == sorted(set(numbers))
         for frame in run:
             assert frame["id"] and frame["provider"] == "claude" and frame["timestamp"].endswith("Z")
-        told = {field: end[field] for field in ("actualSessionId", "exitCode", "success", "aborted")}
-        assert told == {"actualSessionId": name, "exitCode": 0, "success": True, "aborted": False}
+        result = {field: end[field] for field in ("actualSessionId", "exitCode", "success", "aborted")}
+        assert result == {"actualSessionId": name, "exitCode": 0, "success": True, "aborted": False}
         assert json.loads(agent.written[0].raw)["message"]["content"] == "hello"
 
 
@@ -124,18 +124,18 @@ BAD = [
 
 
 @pytest.mark.rules("S003-027", "S003-032", "S003-040", "S003-050", "S003-070", "S003-136", "S003-137")
-async def test_what_cannot_be_done_is_answered_with_its_code_and_starts_nothing(chats: ChatHarness) -> None:
+async def test_an_invalid_request_is_answered_with_its_code_and_starts_nothing(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         for message, code, words, session in BAD:
             await peer.socket.send(json.dumps(message))
-            told = await peer.until("protocol_error")
-            assert tuple(told) == ("kind", "code", "error", "sessionId", "timestamp")
-            assert (told["code"], told["error"], told["sessionId"]) == (code, words, session), message
+            error = await peer.until("protocol_error")
+            assert tuple(error) == ("kind", "code", "error", "sessionId", "timestamp")
+            assert (error["code"], error["error"], error["sessionId"]) == (code, words, session), message
     assert chats.rig.kind.agents == []
 
 
 @pytest.mark.rules("S003-136", "S003-137")
-async def test_a_runtime_that_breaks_is_answered_and_ends_neither_the_socket_nor_another_run(
+async def test_an_unexpected_error_is_answered_and_ends_neither_the_socket_nor_another_run(
     chats: ChatHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = await chats.session(1), await chats.session(2)
@@ -152,9 +152,9 @@ async def test_a_runtime_that_breaks_is_answered_and_ends_neither_the_socket_nor
         with monkeypatch.context() as broken:
             broken.setattr(chats.rig.gateway, "command", breaks)
             await peer.send(two, "b")
-            told = await peer.until("protocol_error")
-        assert (told["code"], told["sessionId"]) == ("INTERNAL_ERROR", two)
-        assert "nobody thought" not in told["error"], "what broke is for the log"
+            error = await peer.until("protocol_error")
+        assert (error["code"], error["sessionId"]) == ("INTERNAL_ERROR", two)
+        assert "nobody thought" not in error["error"], "what broke is for the log"
         await first.text("On.", "m1")
         await first.result()
         assert (await peer.until("complete"))["sessionId"] == one
@@ -166,26 +166,28 @@ async def test_a_runtime_that_breaks_is_answered_and_ends_neither_the_socket_nor
 
 @pytest.mark.rules("S003-025", "S003-037", "S003-038")
 @pytest.mark.parametrize("payload", ["", " ", "{", "[]", "7", '"chat.send"', "null", b"\xff", b"[]"])
-async def test_what_is_no_object_is_answered_and_the_socket_lives_on(chats: ChatHarness, payload: Any) -> None:
+async def test_a_payload_that_is_not_an_object_is_answered_and_the_socket_stays_open(
+    chats: ChatHarness, payload: Any
+) -> None:
     async with chats.peer() as peer:
         await peer.socket.send(payload)
-        told = await peer.until("protocol_error")
-        assert (told["code"], told["error"]) == ("INTERNAL_ERROR", "Invalid websocket payload")
+        error = await peer.until("protocol_error")
+        assert (error["code"], error["error"]) == ("INTERNAL_ERROR", "Invalid websocket payload")
         assert (await peer.subscribe(UNKNOWN))["sessionId"] == UNKNOWN
         await peer.socket.send(json.dumps({"type": "y"}).encode())
         assert (await peer.until("protocol_error"))["code"] == "UNKNOWN_MESSAGE_TYPE", "bytes are taken like text"
 
 
 @pytest.mark.rules("S003-039", "S003-136", "S003-137")
-async def test_a_second_send_while_a_run_is_on_is_refused_or_queued_if_asked(chats: ChatHarness) -> None:
+async def test_a_second_send_during_a_run_is_refused_or_queued_on_request(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer, chats.peer() as other:
         await other.subscribe(name)
         await peer.send(name, "one")
         await peer.send(name, "at once")
-        told = await peer.until("protocol_error")
-        assert told["code"] == "RUN_IN_PROGRESS"
-        assert told["error"] == f'Session "{name}" already has a run in progress.'
+        error = await peer.until("protocol_error")
+        assert error["code"] == "RUN_IN_PROGRESS"
+        assert error["error"] == f'Session "{name}" already has a run in progress.'
         agent = await chats.agent()
         await peer.send(name, "two")
         assert (await peer.until("protocol_error"))["code"] == "RUN_IN_PROGRESS"
@@ -202,14 +204,14 @@ async def test_a_second_send_while_a_run_is_on_is_refused_or_queued_if_asked(cha
         assert "protocol_error" not in other.kinds(), "an error is an answer to the socket that asked"
 
 
-async def test_of_two_sends_in_the_same_moment_one_runs(chats: ChatHarness) -> None:
-    """The original asks and acts in two steps; here one of them is first, whoever asked."""
+async def test_only_one_of_two_simultaneous_sends_runs(chats: ChatHarness) -> None:
+    """The original checks and acts in two steps; here exactly one of the two sends comes first."""
     name = await chats.session()
     async with chats.peer() as one, chats.peer() as two:
         await one.send(name, "a")
         await two.send(name, "a")
         agent = await chats.agent()
-        # Wait for the refusal first: a send that arrives after the run has ended would start a run of its own.
+        # Wait for the refusal first: a send that arrives after the run has ended would start another run.
         await chats.rig.until(lambda: any("RUN_IN_PROGRESS" in str(peer.frames) for peer in (one, two)))
         (runs,) = [peer for peer in (one, two) if "RUN_IN_PROGRESS" not in str(peer.frames)]
         await agent.result()
@@ -222,8 +224,8 @@ async def test_a_message_with_an_id_is_acknowledged_and_runs_once_however_often_
     mine = "aaaaaaaa-0000-4000-8000-000000000001"
     async with chats.peer() as peer:
         await peer.send(name, "once", messageId=mine)
-        told = await peer.until("chat_subscribed")
-        assert (told["messageId"], told["isProcessing"]) == (mine, True)
+        ack = await peer.until("chat_subscribed")
+        assert (ack["messageId"], ack["isProcessing"]) == (mine, True)
         agent = await chats.agent()
         await agent.result()
         await peer.until("complete")
@@ -256,12 +258,12 @@ async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chat
         assert (await peer.until("protocol_error"))["code"] == "NO_ACTIVE_RUN"
         assert peer.said() == [
             *["stream_delta", "stream_end", "complete"],
-            *["text", "complete"],  # what the agent says by itself is a run of its own
+            *["text", "complete"],  # unprompted output of the agent is a separate run
         ]
 
 
 @pytest.mark.rules("S003-058")
-async def test_an_end_that_is_told_again_ends_nothing(chats: ChatHarness) -> None:
+async def test_a_repeated_result_does_not_end_the_next_run(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "one")
@@ -285,8 +287,8 @@ async def test_an_end_that_is_told_again_ends_nothing(chats: ChatHarness) -> Non
 
 
 @pytest.mark.rules("S003-043")
-async def test_an_abort_before_the_agent_is_up_takes_the_message_back(chats: ChatHarness) -> None:
-    """The original tells that it is aborted and runs it all the same."""
+async def test_an_abort_before_the_agent_has_started_withdraws_the_message(chats: ChatHarness) -> None:
+    """The original reports the message as aborted and runs it anyway."""
     name = await chats.session()
     chats.rig.kind.launch_when.clear()
     async with chats.peer() as peer:
@@ -342,16 +344,18 @@ async def test_a_client_chooses_neither_the_folder_nor_the_provider(chats: ChatH
         {"toolsSettings": {"allowedTools": [], "disallowedTools": [], "skipPermissions": True}},
     ],
 )
-async def test_bypass_is_the_policys_to_allow_not_the_clients(chats: ChatHarness, options: dict[str, Any]) -> None:
+async def test_bypass_mode_is_allowed_by_policy_and_not_by_the_client(
+    chats: ChatHarness, options: dict[str, Any]
+) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "x", options)
-        told = await peer.until("protocol_error")
-        assert told["code"] == "INTERNAL_ERROR" and "bypass" in told["error"].lower()
+        error = await peer.until("protocol_error")
+        assert error["code"] == "INTERNAL_ERROR" and "bypass" in error["error"].lower()
     assert chats.rig.kind.agents == []
 
 
-async def test_options_are_the_sessions_from_then_on(tmp_path: Any) -> None:
+async def test_options_of_a_send_become_the_sessions_settings(tmp_path: Any) -> None:
     async with chat_house(tmp_path, rig=CoreHarness(tmp_path, allow_bypass=True)) as chats:
         name = await chats.session()
         async with chats.peer() as peer:
@@ -368,18 +372,18 @@ async def test_options_are_the_sessions_from_then_on(tmp_path: Any) -> None:
             assert chats.rig.state(name).settings.model == "opus"
 
 
-async def test_who_may_only_look_cannot_send(chats: ChatHarness) -> None:
+async def test_the_scope_view_is_not_enough_to_send(chats: ChatHarness) -> None:
     name = await chats.session()
     token = await chats.house.token("view")
     async with chats.peer(token=token) as peer:
         await peer.send(name, "x")
-        told = await peer.until("protocol_error")
-        assert told["code"] == "INTERNAL_ERROR" and "scope chat" in told["error"]
+        error = await peer.until("protocol_error")
+        assert error["code"] == "INTERNAL_ERROR" and "scope chat" in error["error"]
 
 
 async def test_too_many_messages_are_answered(tmp_path: Any) -> None:
     async with chat_house(tmp_path, ServerLimits(commands_per_s=1)) as chats, chats.peer() as peer:
         for _ in range(5):
             await peer.say("x")
-        told = await peer.until(lambda frame: frame.get("code") == "INTERNAL_ERROR")
-        assert "messages a second" in told["error"]
+        error = await peer.until(lambda frame: frame.get("code") == "INTERNAL_ERROR")
+        assert "messages a second" in error["error"]

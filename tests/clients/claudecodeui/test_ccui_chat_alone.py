@@ -1,4 +1,4 @@
-"""The chat without a gateway: whatever it needs is handed in, and answered by the test. And what it may import."""
+"""The chat without a gateway: the test performs and answers its steps. Also the imports that are allowed."""
 
 import ast
 import functools
@@ -36,7 +36,7 @@ def opening(**params: str) -> Handshake:
 
 
 class Talk:
-    """A conversation and what it wants done; the test is the gateway."""
+    """A conversation and the steps that it requests; the test plays the gateway."""
 
     def __init__(self, **memory: Any) -> None:
         self.chat = ChatConversation(opening())
@@ -44,7 +44,7 @@ class Talk:
         self.frames: list[dict[str, Any]] = []
         self.commands: list[Any] = []
         self.steps: list[str] = []
-        """Everything it wanted done, by name, in order."""
+        """The names of all requested steps, in order."""
         self.pending: q.PendingView | None = None
         self.fails: dict[type, FairleadError] = {}
 
@@ -87,7 +87,7 @@ class Talk:
 
 
 @pytest.mark.rules("S003-008", "S003-040")
-def test_a_prompt_is_handed_to_what_was_handed_in() -> None:
+def test_a_prompt_becomes_a_send_command() -> None:
     talk = Talk().say(type="chat.send", sessionId=S, content="hi")
     (sent,) = talk.commands
     assert isinstance(sent, cmd.Send) and (sent.session, sent.wait) == (S, False)
@@ -103,12 +103,12 @@ def test_nothing_is_started_for_a_session_that_is_not_found(step: type) -> None:
     talk = Talk()
     talk.fails[step] = NotFound("session", S)
     talk.say(type="chat.send", sessionId=S, content="hi")
-    assert [told["code"] for told in talk.frames] == ["SESSION_NOT_FOUND"]
+    assert [error["code"] for error in talk.frames] == ["SESSION_NOT_FOUND"]
     assert talk.commands == []
 
 
 @pytest.mark.rules("S003-008", "S003-049")
-def test_an_approval_is_handed_to_what_was_handed_in() -> None:
+def test_an_approval_becomes_an_answer_command() -> None:
     talk = Talk()
     asked = ev.PermissionRequested(
         id=EventId("e1"), request=RequestId("r1"), call=CallId("c1"), tool="Bash", input={"command": "make"}
@@ -126,19 +126,19 @@ def test_an_approval_is_handed_to_what_was_handed_in() -> None:
     ("error", "code"),
     [(Busy("no"), "RUN_IN_PROGRESS"), (Unavailable("the store is away"), "INTERNAL_ERROR")],
 )
-def test_a_runtime_that_fails_is_told_and_the_next_message_is_done(error: FairleadError, code: str) -> None:
+def test_a_failed_command_is_reported_and_the_next_message_is_handled(error: FairleadError, code: str) -> None:
     talk = Talk()
     talk.fails[cmd.Send] = error
     talk.say(type="chat.send", sessionId=S, content="hi")
     talk.fails.clear()
     talk.say(type="chat.send", sessionId=S, content="again")
-    (told,) = talk.frames
-    assert (told["kind"], told["code"]) == ("protocol_error", code)
+    (reply,) = talk.frames
+    assert (reply["kind"], reply["code"]) == ("protocol_error", code)
     assert len(talk.commands) == 2
 
 
 @pytest.mark.rules("S003-008", "S003-043")
-def test_an_abort_does_what_the_session_is_in() -> None:
+def test_an_abort_depends_on_the_state_of_the_session() -> None:
     assert isinstance(Talk(running=True).say(type="chat.abort", sessionId=S).commands[0], cmd.Interrupt)
     queued = Talk(queued={"m1": None}).say(type="chat.abort", sessionId=S)
     assert queued.commands == [cmd.CancelMessage(session=S, message=MessageId("m1"))]
@@ -148,31 +148,31 @@ def test_an_abort_does_what_the_session_is_in() -> None:
     assert gone.say(type="chat.abort", sessionId=S).frames[0]["code"] == "INTERNAL_ERROR"
 
 
-def test_an_abort_of_a_message_that_is_always_on_its_way_is_given_up() -> None:
+def test_an_abort_gives_up_when_the_queued_message_is_never_found() -> None:
     talk = Talk(queued={"m1": None})
     talk.fails[cmd.CancelMessage] = NotFound("queued message", "m1")
     talk.say(type="chat.abort", sessionId=S)
-    assert [told["code"] for told in talk.frames] == ["NO_ACTIVE_RUN"]
+    assert [error["code"] for error in talk.frames] == ["NO_ACTIVE_RUN"]
     assert len(talk.commands) == 5
 
 
-def test_what_one_socket_may_ask_at_once_of_a_session_is_bounded() -> None:
+def test_pending_requests_per_session_and_socket_are_bounded() -> None:
     chat = ChatConversation(opening())
-    told: list[Do] = []
+    effects: list[Do] = []
     for _ in range(102):
-        told.extend(chat.received(json.dumps({"type": "chat.abort", "sessionId": S}).encode(), True))
-    assert [type(do) for do in told] == [Perform, Write, Write]
+        effects.extend(chat.received(json.dumps({"type": "chat.abort", "sessionId": S}).encode(), True))
+    assert [type(do) for do in effects] == [Perform, Write, Write]
 
 
 @pytest.mark.rules("S003-132")
-def test_what_is_sent_is_json_text() -> None:
+def test_frames_are_json_text() -> None:
     assert frame({"kind": "status"})[0] == 0x81
     assert unframed(frame({"kind": "status", "text": "ä"})) == [{"kind": "status", "text": "ä"}]
 
 
 @pytest.mark.rules("S003-124", "S003-125")
-def test_only_the_chat_is_told_what_is_told_to_all() -> None:
-    """Whoever is not in the hall is told nothing that is told there."""
+def test_only_the_chat_joins_the_broadcast_channel() -> None:
+    """A socket that has not joined the channel receives no broadcast."""
     asking = {}
     for route in (*PROTOCOL.sockets, *PROTOCOL.door_sockets):
         done = route.open(opening(plugin="x", name="x")).opened()
@@ -181,12 +181,12 @@ def test_only_the_chat_is_told_what_is_told_to_all() -> None:
     assert len(asking) >= 4
 
 
-# --- who imports whom
+# --- imports
 
 
 @functools.cache
 def imported(path: Path) -> list[str]:
-    """Each name that a file imports, in full."""
+    """The full name of everything that a file imports."""
     names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -201,14 +201,14 @@ def imports(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 @pytest.mark.rules("S003-009")
-def test_sockets_do_not_know_agents_nor_agents_sockets() -> None:
+def test_sockets_and_agents_do_not_import_each_other() -> None:
     for room, other in (("server", "agents"), ("clients", "agents"), ("agents", "clients"), ("agents", "server")):
         for path, module in imports(SOURCE / room):
             assert not module.startswith(f"fairlead.{other}"), f"{path} imports {module}"
 
 
 @pytest.mark.rules("S003-141")
-def test_the_protocol_has_one_entry() -> None:
+def test_the_protocol_has_one_entry_point() -> None:
     inner, folder = "fairlead.clients.claudecodeui.", SOURCE / "clients" / "claudecodeui"
     files = {path.stem for path in folder.glob("*.py")}
     for path, module in imports(SOURCE):

@@ -1,4 +1,4 @@
-"""The whole gateway with the demo agent: the script that the real CLI plays too, on the main port and on a door."""
+"""The whole gateway with the demo agent: the script that the real CLI also runs, on the main port and on a door."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""The chat by case: tests/golden/claudecodeui/<case>/in.jsonl gives live.jsonl (what sockets are sent) and history.json
-(the rows of GET messages). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""Golden cases of the chat: tests/golden/claudecodeui/<case>/in.jsonl gives live.jsonl (the frames to sockets) and
+history.json (the rows of GET messages). FAIRLEAD_WRITE=1 rewrites them: then review the diff.
 """
 
 import json
@@ -18,7 +18,7 @@ from fairlead.clients.claudecodeui.chat.frames import FRAMES
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui"
 NAMES = sorted(path.name for path in CASES.iterdir())
 ELSEWHERE = "transcript"
-"""Another program is at work on it: when its turn is over is not for the interpreter to say."""
+"""Another program works on this session: the interpreter cannot determine when its turn has ended."""
 ENVELOPE = ("id", "sessionId", "timestamp", "provider", "kind")
 FIELDS: dict[str, tuple[str, ...]] = {
     "stream_delta": ("content",),
@@ -35,7 +35,7 @@ def lines(case: str, name: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
 
 
-def told(case: str) -> ChatRecorder:
+def recorded(case: str) -> ChatRecorder:
     return ChatRecorder().run(lines(case, "in.jsonl"))
 
 
@@ -52,21 +52,21 @@ def rows(case: str) -> list[Frame]:
     return stored
 
 
-def write(case: str, telling: ChatRecorder) -> None:
-    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in telling.live()]
+def write(case: str, recorder: ChatRecorder) -> None:
+    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in recorder.live()]
     (CASES / case / "live.jsonl").write_text("".join(frames))
-    (CASES / case / "history.json").write_text(json.dumps(telling.history(), ensure_ascii=False, indent=1) + "\n")
+    (CASES / case / "history.json").write_text(json.dumps(recorder.history(), ensure_ascii=False, indent=1) + "\n")
 
 
 @pytest.mark.rules("S003-051", "S003-053", "S003-055", "S003-059")
 @pytest.mark.parametrize("case", NAMES)
 def test_a_case_comes_out_as_written(case: str) -> None:
-    telling = told(case)
+    recorder = recorded(case)
     if os.environ.get("FAIRLEAD_WRITE"):
-        write(case, telling)
-    frames = telling.live()
+        write(case, recorder)
+    frames = recorder.live()
     assert frames == live(case)
-    assert telling.history() == rows(case)
+    assert recorder.history() == rows(case)
     for frame in frames:
         fields = FIELDS.get(frame["kind"])
         if fields is not None and "parentToolUseId" not in frame:
@@ -88,14 +88,14 @@ def test_a_streamed_answer_with_a_tool_between_its_texts() -> None:
     assert sum("role" in frame for frame in live("streamed-with-tool")) == 2
 
 
-def test_ids_are_of_the_records() -> None:
+def test_ids_are_derived_from_the_records() -> None:
     (text,) = [frame for frame in live("budget") if frame["kind"] == "text"]
     assert text["id"] == "a0000000-0000-4000-8000-000000000002_0"
     (result,) = [frame for frame in live("question") if frame["kind"] == "tool_result"]
     assert result["id"] == "b0000000-0000-4000-8000-000000000003_tr_toolu_1"
 
 
-def test_what_a_conversation_holds_is_told_after_each_record() -> None:
+def test_the_context_size_is_reported_after_each_record() -> None:
     (status,) = [frame for frame in live("budget") if frame["kind"] == "status"]
     assert status["text"] == "token_budget"
     assert status["tokenBudget"] == {
@@ -130,7 +130,7 @@ def test_an_error_of_the_api_and_an_agent_that_died() -> None:
     assert error["content"] == "the agent exited with code 1"
 
 
-def test_permissions_are_asked_settled_and_taken_back() -> None:
+def test_permissions_are_requested_settled_and_cancelled() -> None:
     settled = [frame for frame in live("permission") if frame["kind"] == "permission_cancelled"]
     assert [(frame["requestId"], frame["reason"]) for frame in settled] == [
         ("req-1", "answered"),
@@ -141,7 +141,7 @@ def test_permissions_are_asked_settled_and_taken_back() -> None:
     assert [frame["toolName"] for frame in asked] == ["AskUserQuestion", "ExitPlanMode"]
 
 
-def test_a_subagents_rows_name_its_call_and_history_hangs_its_calls_there() -> None:
+def test_a_subagents_rows_name_its_call_and_history_lists_its_calls_there() -> None:
     inner = [frame for frame in live("subagent") if "parentToolUseId" in frame]
     (outer,) = [frame for frame in live("subagent") if frame["kind"] == "tool_use" and frame["toolName"] == "Task"]
     assert inner and {frame["parentToolUseId"] for frame in inner} == {outer["toolId"]}
@@ -151,19 +151,19 @@ def test_a_subagents_rows_name_its_call_and_history_hangs_its_calls_there() -> N
 
 
 @pytest.mark.rules("S003-060")
-def test_two_runs_have_one_numbering() -> None:
+def test_sequence_numbers_continue_over_two_runs() -> None:
     numbers = [frame["seq"] for frame in live("two-runs")]
     assert kinds("two-runs").count("complete") == 2
     assert numbers == sorted(set(numbers)) and numbers[0] >= FRAMES
 
 
-def test_what_the_agent_does_by_itself_is_a_run_of_its_own() -> None:
+def test_unprompted_output_of_the_agent_is_a_separate_run() -> None:
     assert kinds("own-run").count("complete") == 2
 
 
 @pytest.mark.rules("S003-007")
-def test_of_a_transcript_only_what_was_said_is_history_and_the_first_prompt_once() -> None:
-    """Newer CLIs write rows of other types that hold the prompt again; the original shows it twice."""
+def test_transcript_history_has_only_messages_and_the_first_prompt_once() -> None:
+    """Newer CLIs write rows of other types that contain the prompt again; the original shows it twice."""
     assert [(row["role"], row["content"]) for row in rows("transcript")] == [
         ("user", "hello from elsewhere"),
         ("assistant", "Hello."),
@@ -174,7 +174,7 @@ def test_of_a_transcript_only_what_was_said_is_history_and_the_first_prompt_once
     assert rows("transcript")[3]["isLocalCommandStdout"] is True
 
 
-def test_results_are_text_whatever_they_were() -> None:
+def test_results_of_every_type_become_text() -> None:
     results = [frame for frame in live("results") if frame["kind"] == "tool_result"]
     assert all(isinstance(frame["content"], str) and isinstance(frame["isError"], bool) for frame in results)
     assert json.loads(results[1]["content"])[0]["type"] == "text"
@@ -193,10 +193,10 @@ def test_the_reference_client_shows_each_case_to_its_end() -> None:
         assert len(ids) == len(set(ids))
 
 
-def test_a_request_of_what_goes_on_in_the_background_is_made_again_behind_complete() -> None:
-    """With `complete` the app puts all cards away."""
-    telling = ChatRecorder().run(inputs("2.1.325-background_and_prompt"))
-    frames = telling.live()
+def test_a_background_permission_request_is_repeated_after_complete() -> None:
+    """On `complete` the app removes all permission cards."""
+    recorder = ChatRecorder().run(inputs("2.1.325-background_and_prompt"))
+    frames = recorder.live()
     (asked, *_) = [frame for frame in frames if frame["kind"] == "permission_request"]
     ends = [place for place, frame in enumerate(frames) if frame["kind"] == "complete"]
     again = frames[ends[0] + 1]

@@ -1,4 +1,4 @@
-"""What every chat socket is told, whichever session it watches: sessions that changed, lists in the making."""
+"""Broadcasts to every chat socket, independent of its subscriptions: changed sessions, and progress of lists."""
 
 import asyncio
 from typing import Any
@@ -23,20 +23,20 @@ from patience import PATIENCE
 from sessions.harness import ANN
 
 GATEWAY = frozenset({"chat_subscribed", "session_upserted", "loading_progress", "protocol_error"})
-"""What the gateway itself says, of no run."""
+"""Kinds of frames that the gateway sends outside a run."""
 
 
 @pytest.mark.rules("S003-023", "S003-127", "S003-130", "S003-131", "S003-035", "S003-036")
-async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: ChatHarness) -> None:
+async def test_a_changed_session_is_broadcast_to_every_socket_at_once(chats: ChatHarness) -> None:
     async with chats.peer() as one, chats.peer() as two:
         await one.settled()
         await two.settled()
         name = await chats.session(title="A plan")
         for peer in (one, two):
-            told = await peer.until("session_upserted")
+            update = await peer.until("session_upserted")
             cwd = str(chats.rig.cwd)
             project = {"projectId": project_id(cwd), "path": cwd, "fullPath": cwd, "displayName": "work"}
-            assert told == {
+            assert update == {
                 "kind": "session_upserted",
                 "sessionId": name,
                 "provider": "claude",
@@ -44,10 +44,10 @@ async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: Cha
                     "id": name,
                     "summary": "A plan",
                     "messageCount": 0,
-                    "lastActivity": told["session"]["lastActivity"],
+                    "lastActivity": update["session"]["lastActivity"],
                 },
                 "project": {**project, "isStarred": False},
-                "timestamp": told["timestamp"],
+                "timestamp": update["timestamp"],
             }
         await one.send(name, "go")
         await chats.agent()
@@ -58,26 +58,26 @@ async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: Cha
 
 
 @pytest.mark.rules("S003-024", "S003-128", "S003-133")
-async def test_a_socket_that_is_gone_is_told_nothing_and_hinders_nobody(chats: ChatHarness) -> None:
+async def test_a_closed_socket_receives_nothing_and_does_not_block_the_others(chats: ChatHarness) -> None:
     doer = chats.house.app.dispatcher
     async with chats.peer() as stays:
         await stays.settled()
         async with chats.peer() as goes:
             await goes.settled()
             assert await doer.dispatch(ANN, Broadcast(CHANNEL, loading(0, 2))) == 2, "both are open"
-        # A broadcast counts the sockets that it goes to: soon after the close it is one less.
+        # A broadcast returns the number of sockets that it reached: soon after the close it is one less.
         async with asyncio.timeout(PATIENCE):
             while await doer.dispatch(ANN, Broadcast(CHANNEL, b"")) > 1:
                 await asyncio.sleep(0.01)
         assert await doer.dispatch(ANN, Broadcast(CHANNEL, loading(1, 2))) == 1
         await chats.session()
-        told = await stays.until("session_upserted")
-        assert told in stays.frames and not any(frame["kind"] == "session_upserted" for frame in goes.frames)
+        update = await stays.until("session_upserted")
+        assert update in stays.frames and not any(frame["kind"] == "session_upserted" for frame in goes.frames)
         assert sum(frame["kind"] == "loading_progress" for frame in stays.frames) == 2
 
 
 @pytest.mark.rules("S003-126", "S003-127", "S003-129")
-async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHarness) -> None:
+async def test_progress_of_a_list_is_broadcast(chats: ChatHarness) -> None:
     async with chats.peer() as one, chats.peer() as two:
         await one.settled()
         await two.settled()
@@ -99,7 +99,7 @@ async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHarness) -> N
 
 
 @pytest.mark.rules("S003-051", "S003-052", "S003-053")
-async def test_whatever_a_chat_socket_is_sent_has_a_kind_of_the_list_and_no_type(chats: ChatHarness) -> None:
+async def test_every_frame_has_a_known_kind_and_no_type(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.subscribe(name)
@@ -126,7 +126,7 @@ async def test_whatever_a_chat_socket_is_sent_has_a_kind_of_the_list_and_no_type
 
 
 class Slow:
-    """A sink that takes nothing until it is told to."""
+    """A sink that reports a full backlog until the test sets `waiting` to 0."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
@@ -146,28 +146,28 @@ async def sees_all(who: Identity, session: SessionId) -> bool:
     return True
 
 
-async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_is_kept_for_it() -> None:
-    desk, summaries = SessionChanges(ManualClock(), sees_all), dict[str, Summary]()
+async def test_a_slow_socket_gets_only_the_latest_state_of_each_session_and_its_queue_is_bounded() -> None:
+    changes, summaries = SessionChanges(ManualClock(), sees_all), dict[str, Summary]()
 
     async def read(session: SessionId) -> Summary | None:
         return summaries.get(session)
 
-    halls = Broadcasts(desk, read)
-    hall = await halls.performers()[JoinChannel](ANN, JoinChannel(CODEC))
+    broadcasts = Broadcasts(changes, read)
+    channel = await broadcasts.performers()[JoinChannel](ANN, JoinChannel(CODEC))
     slow, quick = Slow(), Slow()
     quick.waiting = 0
-    member, other = hall.enter(slow), hall.enter(quick)
+    member, other = channel.enter(slow), channel.enter(quick)
     for title in ("first", "last"):
         for number in range(MAX_PENDING_SESSIONS + 10):
             name = SessionId(f"{number:032x}")
             summaries[name] = Summary(session=name, title=title)
-            desk.notify(name, "updated")
+            changes.notify(name, "updated")
         count = len(quick.got) + MAX_PENDING_SESSIONS + 10
         async with asyncio.timeout(PATIENCE):
             while len(quick.got) < count:
                 await asyncio.sleep(0)
     assert slow.got == []
-    assert await halls.performers()[Broadcast](ANN, Broadcast(CHANNEL, b"passes by")) == 2
+    assert await broadcasts.performers()[Broadcast](ANN, Broadcast(CHANNEL, b"passes by")) == 2
     slow.waiting = 0
     member.drained()
     assert len(slow.got) == MAX_PENDING_SESSIONS
@@ -175,10 +175,10 @@ async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_i
     member.leave()
     other.leave()
     await asyncio.sleep(0)
-    assert not desk.listeners, "nobody listens where nobody is"
+    assert not changes.listeners, "nobody listens where nobody is"
 
 
-async def test_archived_sessions_and_those_that_are_gone_are_not_told(chats: ChatHarness) -> None:
+async def test_archived_and_deleted_sessions_are_not_broadcast(chats: ChatHarness) -> None:
     gone, kept = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer:
         await peer.settled()

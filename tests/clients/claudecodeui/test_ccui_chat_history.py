@@ -1,4 +1,4 @@
-"""GET messages: pages from the end, calls with their results, the same rows as live; what is not there."""
+"""GET messages: pages from the end, calls with their results, the same rows as live, and unknown sessions."""
 
 import pytest
 
@@ -47,7 +47,7 @@ async def test_a_page_is_counted_from_the_end(chats: ChatHarness) -> None:
     assert odd["messages"] == rows
 
 
-async def test_a_long_history_is_read_in_pieces_and_an_answer_has_an_end(
+async def test_a_long_history_is_read_in_pieces_and_an_answer_has_a_size_limit(
     chats: ChatHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await talked(chats)
@@ -72,16 +72,16 @@ async def test_live_and_stored_rows_are_the_same(chats: ChatHarness) -> None:
         stored = (await chats.messages(name))["messages"]
         live = {row["id"]: row for row in peer.client.sessions[name].rows}
         for row in stored[1:]:
-            # A call is stamped later live.
+            # A live call has a later timestamp.
             left = ("seq", "toolResult", "timestamp" if row["kind"] == "tool_use" else "")
-            told, kept = ({k: v for k, v in one.items() if k not in left} for one in (live[row["id"]], row))
-            assert told == kept
+            sent, kept = ({k: v for k, v in one.items() if k not in left} for one in (live[row["id"]], row))
+            assert sent == kept
             assert ("toolResult" in row) == (row["kind"] == "tool_use")
         peer.client.loaded(name, stored)
         assert [row["kind"] for row in peer.client.sessions[name].merged] == ["text", "text", "tool_use"]
 
 
-async def test_sessions_that_are_not_there(chats: ChatHarness) -> None:
+async def test_unknown_sessions_are_not_found(chats: ChatHarness) -> None:
     unknown = "99999999-9999-4999-8999-999999999999"
     assert (await chats.messages(unknown))["code"] == "SESSION_NOT_FOUND"
     assert (await chats.messages("a.b"))["code"] == "SESSION_NOT_FOUND"

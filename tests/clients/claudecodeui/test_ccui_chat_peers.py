@@ -1,4 +1,4 @@
-"""Several sockets, lost connections, restarts: who is attached, what is replayed, what is told of a gap."""
+"""Several sockets, lost connections and restarts: attached sockets, replay, and reported gaps."""
 
 import asyncio
 from pathlib import Path
@@ -36,16 +36,16 @@ def _rows(name: str, *frames: Any) -> Any:
 
 @pytest.mark.rules("S003-045", "S003-065", "S003-068")
 @pytest.mark.rules("S003-026", "S003-027")
-async def test_each_session_of_a_subscribe_is_acknowledged_also_those_that_are_not_there(chats: ChatHarness) -> None:
+async def test_each_session_of_a_subscribe_is_acknowledged_even_unknown_ones(chats: ChatHarness) -> None:
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer:
         entries: list[Any] = [{"sessionId": one}, {"sessionId": f" {two} ", "lastSeq": "x"}, {"sessionId": UNKNOWN}]
         await peer.say("chat.subscribe", sessions=[*entries, {"sessionId": "odd"}, 7, {}, {"sessionId": " "}, None])
         for _ in range(4):
             await peer.until("chat_subscribed")
-        told = {frame["sessionId"]: frame for frame in peer.frames}
-        assert set(told) == {one, two, UNKNOWN, "odd"}
-        for frame in told.values():
+        acks = {frame["sessionId"]: frame for frame in peer.frames}
+        assert set(acks) == {one, two, UNKNOWN, "odd"}
+        for frame in acks.values():
             assert tuple(frame) == (
                 *["kind", "sessionId", "isProcessing", "lastSeq", "pendingPermissions", "timestamp"],
             )
@@ -57,7 +57,7 @@ async def test_each_session_of_a_subscribe_is_acknowledged_also_those_that_are_n
 
 
 @pytest.mark.rules("S003-046", "S003-047", "S003-066", "S003-068", "S003-063")
-async def test_every_attached_socket_gets_every_event_and_none_is_robbed(chats: ChatHarness) -> None:
+async def test_every_attached_socket_gets_every_event(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as one, chats.peer() as two, chats.peer() as three:
         await one.send(name, "go")
@@ -82,7 +82,7 @@ async def test_every_attached_socket_gets_every_event_and_none_is_robbed(chats: 
 
 
 @pytest.mark.rules("S003-047")
-async def test_who_has_nothing_gets_the_run_that_goes_on_and_nothing_of_those_that_are_over(chats: ChatHarness) -> None:
+async def test_a_new_subscriber_gets_the_current_run_but_no_finished_runs(chats: ChatHarness) -> None:
     """A page that has loaded its history subscribes with 0."""
     name = await chats.session()
     agent = await turn(chats, name, words="one")
@@ -95,7 +95,7 @@ async def test_who_has_nothing_gets_the_run_that_goes_on_and_nothing_of_those_th
         await agent.prompted()
         await agent.text("two", "m2")
         await idle.until("text")
-        # What is no number counts as 0, and so does what is missing.
+        # A value that is not a number counts as 0, and so does a missing one.
         for entry in ({}, {"lastSeq": None}, {"lastSeq": "7"}, {"lastSeq": True}, {"lastSeq": -1}):
             async with chats.peer() as late:
                 await late.say("chat.subscribe", sessions=[{"sessionId": name, **entry}])
@@ -107,8 +107,9 @@ async def test_who_has_nothing_gets_the_run_that_goes_on_and_nothing_of_those_th
 
 
 @pytest.mark.rules("S003-060", "S003-047")
-async def test_numbers_grow_over_runs_so_that_a_remembered_one_is_always_right(chats: ChatHarness) -> None:
-    """The original begins at 1 with each run: who remembers the last of run 1 loses the first of run 2."""
+async def test_sequence_numbers_grow_over_runs_so_that_a_remembered_one_stays_valid(chats: ChatHarness) -> None:
+    """The original restarts at 1 with each run: a client that remembers the last number of run 1 loses the first frames
+    of run 2."""
     name = await chats.session()
     agent = await turn(chats, name, words="one")
     async with chats.peer() as peer:
@@ -162,7 +163,7 @@ async def test_a_restart_of_the_gateway_loses_no_event_and_no_number(tmp_path: P
 
 
 @pytest.mark.rules("S003-054", "S003-057")
-async def test_a_run_whose_gateway_died_gets_its_one_complete_by_its_true_end(tmp_path: Path) -> None:
+async def test_a_run_whose_gateway_died_gets_one_complete_at_its_real_end(tmp_path: Path) -> None:
     killed = await CoreHarness(tmp_path).start()
     agent = await killed.working()
     await agent.text("Working.", "m1")
@@ -182,15 +183,15 @@ async def test_a_run_whose_gateway_died_gets_its_one_complete_by_its_true_end(tm
 
 
 @pytest.mark.rules("S003-067")
-async def test_a_place_that_this_log_never_had_is_told_as_a_gap(chats: ChatHarness) -> None:
+async def test_a_sequence_number_that_never_existed_is_reported_as_a_gap(chats: ChatHarness) -> None:
     name = await chats.session()
     agent = await turn(chats, name)
     async with chats.peer() as peer:
         await peer.subscribe(name, 10**9)
-        told = await peer.until("protocol_error")
-        assert (told["code"], told["sessionId"]) == ("REPLAY_GAP", name)
+        error = await peer.until("protocol_error")
+        assert (error["code"], error["sessionId"]) == ("REPLAY_GAP", name)
         assert peer.client.sessions[name].gaps == 1
-        # It hears what follows, and REST has all that it lacks.
+        # The socket receives the following frames, and REST has everything that it missed.
         await chats.rig.send("more", name)
         await agent.prompted()
         await agent.text("next", "m2")
@@ -216,8 +217,8 @@ async def test_a_connection_may_end_between_two_frames_of_one_event(chats: ChatH
             assert _rows(name, *whole[:cut], *back.run()) == _rows(name, *whole)
 
 
-async def test_who_subscribes_again_after_a_run_hears_once_that_the_session_changed(chats: ChatHarness) -> None:
-    """The app reads history again then, and only now drops its own rows of what it saw streamed."""
+async def test_subscribing_again_after_a_run_reports_the_changed_session_once(chats: ChatHarness) -> None:
+    """On this frame the app reads history again, and only then drops its own rows of the streamed text."""
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "go")
@@ -229,15 +230,15 @@ async def test_who_subscribes_again_after_a_run_hears_once_that_the_session_chan
         await agent.result()
         await peer.until("complete")
         await peer.subscribe(name)
-        told = await peer.until("session_upserted")
-        assert told["sessionId"] == name
+        update = await peer.until("session_upserted")
+        assert update["sessionId"] == name
         await peer.subscribe(name)
         await peer.settled()
         assert peer.kinds()[-2:] == ["chat_subscribed", "protocol_error"], "and not again"
 
 
-async def test_subscribing_again_on_the_same_socket_tells_nothing_twice(chats: ChatHarness) -> None:
-    """The app does so two or three times for each page that it opens, and would add up the pieces of a text."""
+async def test_subscribing_again_on_the_same_socket_sends_nothing_twice(chats: ChatHarness) -> None:
+    """The app subscribes two or three times for each page that it opens, and would append repeated pieces of a text."""
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "go")
@@ -262,7 +263,7 @@ async def test_sessions_do_not_mix(chats: ChatHarness) -> None:
         second = await chats.agent(2)
         await first.text("1", "m1")
         await second.text("2", "m2")
-        # What one asks wrongly is an answer to it alone.
+        # An error is sent only to the socket that caused it.
         await peer.send("99999999-9999-4999-8999-999999999999", "nobody")
         assert (await peer.until("protocol_error"))["code"] == "SESSION_NOT_FOUND"
         await first.result()
@@ -287,7 +288,7 @@ async def test_sessions_do_not_mix(chats: ChatHarness) -> None:
 
 
 @pytest.mark.rules("S003-048")
-async def test_a_subscribe_at_any_moment_of_a_stream_misses_nothing_and_doubles_nothing(chats: ChatHarness) -> None:
+async def test_a_subscribe_at_any_moment_of_a_stream_neither_misses_nor_repeats_frames(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "go")
@@ -298,7 +299,7 @@ async def test_a_subscribe_at_any_moment_of_a_stream_misses_nothing_and_doubles_
 
         async def talk() -> None:
             number = 0
-            # It goes on until all have come, however slow they are: none is late for the run.
+            # The stream continues until all subscribers have joined, however slow they are.
             while number < 40 or not all_there.is_set():
                 await stream(agent, f"a{number} ", f"b{number}", message=f"m{number}")
                 number += 1
@@ -330,8 +331,9 @@ async def test_a_subscribe_at_any_moment_of_a_stream_misses_nothing_and_doubles_
 
 
 @pytest.mark.rules("S003-064")
-async def test_a_reader_that_does_not_read_costs_the_others_nothing_and_little_memory(chats: ChatHarness) -> None:
-    """5,000 events of 100 kB are half a gigabyte: the original keeps them all, here nothing waits for anybody."""
+async def test_a_stalled_reader_does_not_delay_the_others_and_costs_little_memory(chats: ChatHarness) -> None:
+    """5,000 events of 100 kB are half a gigabyte: the original keeps them all in memory, this gateway does not queue
+    them for a slow reader."""
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "go")
@@ -354,13 +356,13 @@ async def test_a_reader_that_does_not_read_costs_the_others_nothing_and_little_m
             ]
 
 
-def test_a_run_has_room_for_its_numbers() -> None:
-    """The k-th number of an entry is one that JavaScript holds exactly, after 10**13 entries too."""
+def test_sequence_numbers_fit_into_a_javascript_number() -> None:
+    """JavaScript represents every frame number of an entry exactly, even after 10**13 entries."""
     assert 10**13 * FRAMES < 2**53
 
 
-async def test_pieces_come_of_the_session_that_is_looked_at_and_whole_texts_of_the_others(chats: ChatHarness) -> None:
-    """The app joins all pieces that come into one text, whatever session they are of."""
+async def test_only_the_viewed_session_is_streamed_and_the_others_send_whole_texts(chats: ChatHarness) -> None:
+    """The app joins all pieces that it receives into one text, regardless of their session."""
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer:
         await peer.send(one, "a")
@@ -380,7 +382,7 @@ async def test_pieces_come_of_the_session_that_is_looked_at_and_whole_texts_of_t
         seen = next(frame["seq"] for frame in peer.run(one) if frame.get("content") == "Half")
         after = [frame["kind"] for frame in peer.run(one) if frame["seq"] > seen]
         assert after == ["text", "text", "complete"]
-        # It is looked at again: from the next run on it is streamed again.
+        # The session is viewed again: it is streamed again from the next run on.
         await peer.send(one, "c")
         await first.prompted()
         await chats.rig.all_live()
@@ -392,7 +394,7 @@ async def test_pieces_come_of_the_session_that_is_looked_at_and_whole_texts_of_t
         assert numbers == sorted(set(numbers))
 
 
-async def test_a_client_that_shows_several_sessions_says_so(chats: ChatHarness) -> None:
+async def test_a_client_may_request_streams_of_several_sessions(chats: ChatHarness) -> None:
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer, chats.peer() as quiet:
         await peer.say("chat.subscribe", sessions=[{"sessionId": one, "stream": True}])

@@ -1,4 +1,4 @@
-"""Permissions over /ws: asked, answered, told to all; who may answer, what is remembered, what a rule really allows."""
+"""Permissions over /ws: requests, answers, reports to all sockets, needed scopes, remembered rules and their effect."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from sessions.harness import BOB, FakeAgent
 
 
 async def asking(chats: ChatHarness, peer: Peer, tool: str = "Bash", **given: Any) -> tuple[SessionId, FakeAgent, str]:
-    """A run that waits for a person."""
+    """A run that waits for the answer to a permission request."""
     name = await chats.session()
     await peer.send(name, "go")
     agent = await chats.agent()
@@ -43,7 +43,7 @@ async def only_in_the_sessions_folder(agent: FakeAgent, tool: str) -> None:
 
 @pytest.mark.rules("S003-049", "S003-069")
 @pytest.mark.rules("S003-026", "S003-027")
-async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: ChatHarness) -> None:
+async def test_an_approval_is_requested_from_all_answered_once_and_reported_to_all(chats: ChatHarness) -> None:
     async with chats.peer() as one, chats.peer() as two:
         name, agent, request = await asking(chats, one)
         asked = one.run()[-1]
@@ -60,8 +60,8 @@ async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: 
         assert request in two.client.sessions[name].requests
         await two.say("chat.permission-response", requestId=request, allow=True, rememberEntry=None)
         for peer in (one, two):
-            told = await peer.until("permission_cancelled")
-            assert (told["requestId"], told["reason"], told["allow"], told["by"]) == (
+            settled = await peer.until("permission_cancelled")
+            assert (settled["requestId"], settled["reason"], settled["allow"], settled["by"]) == (
                 request,
                 "answered",
                 True,
@@ -70,7 +70,7 @@ async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: 
             assert peer.client.sessions[name].requests == {}
         await chats.rig.until(lambda: answered(agent, "req-1"))
         assert answer(agent, "req-1").behavior == "allow"
-        # Who comes too late is told that there is nothing to answer; its run goes on.
+        # The sender of a late answer learns that the request is cancelled; its run continues.
         await one.say("chat.permission-response", requestId=request, allow=False)
         late = await one.until(lambda frame: frame["kind"] == "permission_cancelled" and "seq" not in frame)
         assert (late["requestId"], late["reason"]) == (request, "cancelled")
@@ -79,7 +79,7 @@ async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: 
 
 
 @pytest.mark.rules("S003-049")
-async def test_a_denial_with_words_and_a_changed_input_reach_the_agent(chats: ChatHarness) -> None:
+async def test_a_denial_with_a_message_and_a_changed_input_reach_the_agent(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         _, agent, request = await asking(chats, peer)
         await peer.say("chat.permission-response", requestId=request, allow=0, message="not today")
@@ -94,7 +94,7 @@ async def test_a_denial_with_words_and_a_changed_input_reach_the_agent(chats: Ch
         assert answer(agent, "req-2").updated_input == changed
 
 
-async def test_a_question_is_answered_by_its_answers(chats: ChatHarness) -> None:
+async def test_a_question_is_answered_with_the_chosen_answers(chats: ChatHarness) -> None:
     questions = [{"question": "Which?", "options": []}]
     async with chats.peer() as peer:
         _, agent, request = await asking(chats, peer, "AskUserQuestion", questions=questions)
@@ -105,8 +105,8 @@ async def test_a_question_is_answered_by_its_answers(chats: ChatHarness) -> None
         assert answer(agent, "req-1").updated_input == given
 
 
-async def test_an_unanswered_request_waits_for_good(chats: ChatHarness) -> None:
-    """The original denies it in silence after 55 s."""
+async def test_an_unanswered_request_waits_indefinitely(chats: ChatHarness) -> None:
+    """The original silently denies it after 55 s."""
     async with chats.peer() as peer:
         name, agent, request = await asking(chats, peer)
         await chats.rig.clock.advance(24 * 3600)
@@ -115,34 +115,34 @@ async def test_an_unanswered_request_waits_for_good(chats: ChatHarness) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"requestId": 7}, {"requestId": ""}])
-async def test_an_answer_to_nothing_is_passed_over(chats: ChatHarness, given: dict[str, Any]) -> None:
+async def test_an_answer_without_a_request_id_is_ignored(chats: ChatHarness, given: dict[str, Any]) -> None:
     async with chats.peer() as peer:
         await peer.say("chat.permission-response", allow=True, **given)
         await peer.settled()
         assert peer.kinds() == ["protocol_error"]
 
 
-async def test_an_answer_to_what_nobody_asked_takes_the_card_away(chats: ChatHarness) -> None:
+async def test_an_answer_to_an_unknown_request_removes_the_card(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         await peer.say("chat.permission-response", requestId="nothing", allow=True)
-        told = await peer.until("permission_cancelled")
-        assert (told["requestId"], told["reason"], told["sessionId"]) == ("nothing", "cancelled", None)
+        cancelled = await peer.until("permission_cancelled")
+        assert (cancelled["requestId"], cancelled["reason"], cancelled["sessionId"]) == ("nothing", "cancelled", None)
 
 
-async def test_who_may_not_approve_does_not(chats: ChatHarness) -> None:
-    """The original asks nobody who it is that answers."""
+async def test_answering_needs_the_scope_approve(chats: ChatHarness) -> None:
+    """The original does not check who answers."""
     token = await chats.house.token("view", "chat")
     async with chats.peer() as peer, chats.peer(token=token) as other:
         _, agent, request = await asking(chats, peer)
         await other.say("chat.permission-response", requestId=request, allow=True)
-        told = await other.until("protocol_error")
-        assert told["code"] == "INTERNAL_ERROR" and "scope approve" in told["error"]
+        error = await other.until("protocol_error")
+        assert error["code"] == "INTERNAL_ERROR" and "scope approve" in error["error"]
         assert agent.answers == []
 
 
 @pytest.mark.rules("S003-049")
-async def test_a_remembered_rule_allows_what_it_says_and_not_what_is_chained_to_it(chats: ChatHarness) -> None:
-    """In the original `Bash(echo:*)` allowed `echo hi; touch chained.txt` with no question."""
+async def test_a_remembered_rule_does_not_allow_commands_chained_to_its_command(chats: ChatHarness) -> None:
+    """In the original `Bash(echo:*)` allowed `echo hi; touch chained.txt` without a request."""
     async with chats.peer() as peer:
         _, agent, request = await asking(chats, peer, command="echo one")
         entry = "Bash(echo:*)"
@@ -154,7 +154,7 @@ async def test_a_remembered_rule_allows_what_it_says_and_not_what_is_chained_to_
             assert (await agent.check("toolu_3", command=command)).behavior == "ask", command
 
 
-async def test_a_rule_that_cannot_be_remembered_leaves_the_answer_standing(chats: ChatHarness) -> None:
+async def test_an_answer_stays_valid_when_its_rule_cannot_be_remembered(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name, agent, request = await asking(chats, peer)
         await peer.say("chat.permission-response", requestId=request, allow=True, rememberEntry="((")
@@ -166,7 +166,7 @@ async def test_a_rule_that_cannot_be_remembered_leaves_the_answer_standing(chats
         assert note.startswith("Your answer counts this once and is not remembered. The rule '((' does not begin with")
 
 
-async def test_a_file_tool_that_is_remembered_by_its_name_is_allowed_in_the_sessions_folder(chats: ChatHarness) -> None:
+async def test_a_file_tool_remembered_by_name_is_allowed_only_in_the_sessions_folder(chats: ChatHarness) -> None:
     """The app's *Allow & remember* sends the bare name of every tool but Bash."""
     token = await chats.house.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
@@ -179,7 +179,7 @@ async def test_a_file_tool_that_is_remembered_by_its_name_is_allowed_in_the_sess
         await only_in_the_sessions_folder(agent, "Write")
 
 
-async def test_a_request_that_ends_with_its_run_goes_with_it(chats: ChatHarness) -> None:
+async def test_a_request_is_cancelled_when_its_run_ends(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name, agent, _ = await asking(chats, peer)
         await peer.say("chat.abort", sessionId=name)
@@ -192,8 +192,8 @@ async def test_a_request_that_ends_with_its_run_goes_with_it(chats: ChatHarness)
         assert peer.client.sessions[name].requests == {}
 
 
-async def test_rules_that_the_app_keeps_are_the_sessions_while_it_brings_them(chats: ChatHarness) -> None:
-    """The app sends its whole list with each prompt; what is no longer in it is no longer allowed."""
+async def test_rules_of_the_app_apply_to_the_session_while_the_app_sends_them(chats: ChatHarness) -> None:
+    """The app sends its whole list with each prompt; rules that are no longer in it no longer apply."""
     name = await chats.session()
     token = await chats.house.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
@@ -216,7 +216,7 @@ async def test_rules_that_the_app_keeps_are_the_sessions_while_it_brings_them(ch
         assert (await agent.check("t6", "WebFetch", url="https://example.org")).behavior == "ask"
 
 
-async def test_who_may_not_approve_brings_no_rules_along_and_may_send_all_the_same(chats: ChatHarness) -> None:
+async def test_without_the_scope_approve_rules_are_ignored_and_the_prompt_is_sent(chats: ChatHarness) -> None:
     name = await chats.session()
     token = await chats.house.token("view", "chat")
     async with chats.peer(token=token) as peer:
@@ -230,10 +230,10 @@ async def test_who_may_not_approve_brings_no_rules_along_and_may_send_all_the_sa
         assert "Bash(make:*): " in note and "scope approve" in note
 
 
-async def test_a_file_tool_that_the_app_allows_by_its_name_is_allowed_in_the_sessions_folder(
+async def test_a_file_tool_allowed_by_name_in_the_app_is_allowed_only_in_the_sessions_folder(
     chats: ChatHarness,
 ) -> None:
-    """Names are what the app's list of tools has."""
+    """The app's list of tools contains bare names."""
     name = await chats.session()
     token = await chats.house.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
@@ -246,7 +246,7 @@ async def test_a_file_tool_that_the_app_allows_by_its_name_is_allowed_in_the_ses
         assert peer.client.sessions[name].notes == []
 
 
-async def test_what_the_app_allows_and_may_not_is_told_in_words_and_once(chats: ChatHarness) -> None:
+async def test_rejected_tool_permissions_are_explained_once(chats: ChatHarness) -> None:
     name = await chats.session()
     token = await chats.house.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
@@ -271,7 +271,7 @@ async def test_what_the_app_allows_and_may_not_is_told_in_words_and_once(chats: 
         assert shown.notes[1].endswith("And 20 more.")
 
 
-async def test_what_a_session_may_have_of_rules_is_told(chats: ChatHarness) -> None:
+async def test_rejected_and_narrowed_rules_are_reported(chats: ChatHarness) -> None:
     name = await chats.session()
     many = tuple(f"Bash(make {number}:*)" for number in range(MOST_REQUESTED_RULES + 1))
     reply = await chats.rig.do(cmd.SetRules(session=name, allow=("Bash", "Bash(ls:*)"), deny=many), BOB)

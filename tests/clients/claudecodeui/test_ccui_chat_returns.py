@@ -1,4 +1,4 @@
-"""A session under its agent's own id and in its next process; a run whose socket is lost."""
+"""A session under its agent's id and in the agent's next process; a run whose socket is lost."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from fairlead.model.agents import Exit
 
 
 @pytest.mark.rules("S003-005", "S003-031", "S003-033", "S003-034", "S003-061")
-async def test_a_session_is_known_by_its_agents_own_id_too_and_answers_by_ours(chats: ChatHarness) -> None:
+async def test_a_session_is_also_found_by_its_agents_id_and_answers_with_ours(chats: ChatHarness) -> None:
     name = await chats.session()
     native = "0a0a0a0a-0000-4000-8000-00000000000a"
     async with chats.peer() as live:
@@ -24,7 +24,7 @@ async def test_a_session_is_known_by_its_agents_own_id_too_and_answers_by_ours(c
             end = await peer.until("complete")
             assert end["actualSessionId"] == name
             assert peer.run() == live.run() and native not in str(peer.run())
-        # The agent's next process is given its own id, whatever ours is.
+        # The agent's next process gets the agent's id, independent of ours.
         await agent.die(Exit(code=0))
         await live.send(name, "more")
         again = await chats.rig.kind.launched(2)
@@ -36,7 +36,7 @@ async def test_a_session_is_known_by_its_agents_own_id_too_and_answers_by_ours(c
 
 
 @pytest.mark.rules("S003-135", "S003-046")
-async def test_a_run_whose_socket_is_lost_goes_on_and_streams_to_the_next_one(chats: ChatHarness) -> None:
+async def test_a_run_continues_after_its_socket_is_lost_and_streams_to_the_next_one(chats: ChatHarness) -> None:
     name = await chats.session()
     async with chats.peer() as there:
         await there.subscribe(name)

@@ -1,4 +1,4 @@
-"""Sessions that another program writes: told when their file changes, read from its end, followed like any other."""
+"""Sessions that another program writes: reported when their file changes, read from its end, followed like others."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ HEAD = Head(method="GET", path="/")
 
 @pytest.mark.process
 @pytest.mark.rules("S003-007", "S003-030", "S003-130")
-async def test_what_another_program_writes_is_told_at_once_and_is_history(tmp_path: Path) -> None:
+async def test_rows_written_by_another_program_are_reported_at_once_and_appear_in_history(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.write(row(1), row(2))
     async with gateway(home, tmp_path) as served:
@@ -40,10 +40,10 @@ async def test_what_another_program_writes_is_told_at_once_and_is_history(tmp_pa
         ):
             await peer.settled()
             await other.settled()
-            # Nobody has opened it yet: its file alone is known.
+            # No client has opened the session yet: only its file is known.
             home.write(row(3), row(4))
-            told = await other.until("session_upserted")
-            assert (told["sessionId"], told["project"]["path"]) == (SESSION, "/srv")
+            update = await other.until("session_upserted")
+            assert (update["sessionId"], update["project"]["path"]) == (SESSION, "/srv")
             assert (await peer.subscribe(SESSION))["sessionId"] == SESSION
             home.write(row(5), row(6))
             live = await peer.until(lambda frame: frame["kind"] == "text" and frame["content"] == "answer 6")
@@ -57,7 +57,7 @@ async def test_what_another_program_writes_is_told_at_once_and_is_history(tmp_pa
 
 
 @pytest.mark.process
-async def test_a_session_that_appears_is_told(tmp_path: Path) -> None:
+async def test_a_new_transcript_is_reported(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.write(row(1), row(2))
     async with gateway(home, tmp_path) as served, peer_at(served.url, served.token) as peer:
@@ -65,8 +65,8 @@ async def test_a_session_that_appears_is_told(tmp_path: Path) -> None:
         name = "7afc3e49-0000-4000-8000-000000000002"
         fresh = home.folder / f"{name}.jsonl"
         fresh.write_text("".join(json.dumps(row(number, sessionId=name)) + "\n" for number in (1, 2)))
-        told = await peer.until(lambda frame: frame["kind"] == "session_upserted" and frame["sessionId"] == name)
-        assert told["session"]["summary"] == "prompt 1"
+        update = await peer.until(lambda frame: frame["kind"] == "session_upserted" and frame["sessionId"] == name)
+        assert update["session"]["summary"] == "prompt 1"
 
 
 def text(number: int) -> msgspec.Raw:
@@ -78,8 +78,8 @@ def asked(query: dict[str, str]) -> Any:
     return messages(Request(head=HEAD, who=WHO, fresh="", params={"session": SESSION}, query=query))
 
 
-def test_the_end_of_a_long_file_is_shown_while_it_is_still_being_read() -> None:
-    """The original reads and interprets all of it for every page."""
+def test_the_end_of_a_long_file_is_shown_while_the_file_is_still_being_read() -> None:
+    """The original reads and interprets the whole file for every page."""
     steps = asked({"limit": "20"})
     assert next(steps) == q.WaitLoaded(SessionId(SESSION), wait=False)
     assert steps.send(False) == q.PreviewTranscript(SessionId(SESSION), 100)
@@ -92,13 +92,13 @@ def test_the_end_of_a_long_file_is_shown_while_it_is_still_being_read() -> None:
 
 
 @pytest.mark.parametrize("query", [{"limit": "20", "offset": "20"}, {}, {"limit": "0"}])
-def test_other_pages_wait_until_all_of_it_is_there(query: dict[str, str]) -> None:
+def test_other_pages_wait_until_the_file_is_loaded(query: dict[str, str]) -> None:
     steps = asked(query)
     assert next(steps) == q.WaitLoaded(SessionId(SESSION))
     assert isinstance(steps.send(True), q.ReadRows)
 
 
-def test_a_glance_that_does_not_reach_far_enough_is_none() -> None:
+def test_a_preview_that_is_too_short_is_not_used() -> None:
     steps = asked({"limit": "20"})
     next(steps)
     steps.send(False)
@@ -106,15 +106,15 @@ def test_a_glance_that_does_not_reach_far_enough_is_none() -> None:
     assert steps.send(few) == q.WaitLoaded(SessionId(SESSION))
 
 
-def test_who_subscribes_while_a_file_is_read_is_not_told_its_past_as_if_it_happened_now() -> None:
+def test_a_subscription_waits_until_the_file_is_loaded() -> None:
     talk = ChatConversation(Handshake(head=HEAD, who=WHO, version="1", fresh=lambda: "f"))
-    said = {"type": "chat.subscribe", "sessions": [{"sessionId": SESSION}]}
-    (step,) = talk.received(json.dumps(said).encode(), True)
+    message = {"type": "chat.subscribe", "sessions": [{"sessionId": SESSION}]}
+    (step,) = talk.received(json.dumps(message).encode(), True)
     assert isinstance(step, Perform) and step.step == q.WaitLoaded(SessionId(SESSION))
 
 
 @pytest.mark.process
-async def test_a_page_that_was_glanced_at_is_the_page_of_the_whole(
+async def test_a_previewed_page_equals_the_page_of_the_loaded_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", 0)

@@ -1,6 +1,6 @@
-"""Errors on this protocol's door: whatever is wrong, and whoever notices it, `error` is a line of text.
+"""Errors on this protocol's door: for every error, from every part of the server, `error` is a line of text.
 
-Its app renders what stands there; an object kills the page."""
+The app renders the value of `error`; an object there crashes the page."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ WRONG = (
 
 
 @pytest.mark.parametrize("static", [False, True], ids=["bare", "with an app's files"])
-async def test_every_error_of_the_door_is_a_line_of_text(tmp_path: Path, cheap_passwords: None, static: bool) -> None:
+async def test_every_error_on_the_door_is_a_line_of_text(tmp_path: Path, cheap_passwords: None, static: bool) -> None:
     app = tmp_path / "app"
     app.mkdir()
     (app / "index.html").write_text("<p>hello</p>")
@@ -32,15 +32,15 @@ async def test_every_error_of_the_door_is_a_line_of_text(tmp_path: Path, cheap_p
     async with signed_gateway(tmp_path, door=door) as signed:
         for method, path, status in WRONG:
             answer = await signed.http.request(method, path)
-            told = answer.json()
-            # Where there are files, a GET of any path means one of them.
+            body = answer.json()
+            # When static files are served, a GET of any path refers to one of them.
             expected = {404, 405} if static and status in (404, 405) else {status}
-            assert answer.status_code in expected and isinstance(told["error"], str), (method, path, answer.text)
-            assert told["error"] and isinstance(told["code"], str)
+            assert answer.status_code in expected and isinstance(body["error"], str), (method, path, answer.text)
+            assert body["error"] and isinstance(body["code"], str)
             assert "x-auth-error" not in answer.headers, "the app would sign out"
 
 
-async def test_what_the_server_refuses_before_a_handler_runs_is_a_line_of_text_too(signed: SignedGateway) -> None:
+async def test_errors_before_a_handler_runs_are_a_line_of_text_too(signed: SignedGateway) -> None:
     large = await signed.http.post("/api/commands/list", content=b" " * (1 << 20))
     assert (large.status_code, type(large.json()["error"])) == (413, str)
     broken = await signed.http.post(SESSIONS, content=b"{")

@@ -1,4 +1,4 @@
-"""A page's calls to its plugin's server, before a real server with a real plugin behind it."""
+"""A page's calls to its plugin's server, through a real server to a real plugin."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -52,12 +52,12 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
-async def test_a_call_comes_to_the_server_as_it_was_without_who_made_it(house: House, method: str) -> None:
+async def test_a_call_reaches_the_plugin_unchanged_but_without_credentials(house: House, method: str) -> None:
     body = "" if method == "GET" else '{"a":1}'
     async with house.served.client(cookie="a=b", **{"x-plugin-a": "1"}) as http:
         got = await http.request(method, f"{RPC}/stats/a%20b?x=1&token=secret", content=body)
-    command, path, said, headers = got.json()
-    assert (command, path, said) == (method, "/stats/a%20b?x=1", body)
+    command, path, content, headers = got.json()
+    assert (command, path, content) == (method, "/stats/a%20b?x=1", body)
     names = {name.lower() for name in headers}
     assert names <= {"host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length"}
     assert house.served.admin not in str(headers)
@@ -65,22 +65,22 @@ async def test_a_call_comes_to_the_server_as_it_was_without_who_made_it(house: H
     assert got.headers["content-security-policy"].startswith("default-src 'none'"), "ours, not the plugin's"
 
 
-async def test_what_the_server_says_of_the_call_is_passed_on(house: House) -> None:
+async def test_the_plugins_status_is_forwarded_but_not_its_redirect(house: House) -> None:
     async with house.served.client() as http:
         assert (await http.get(f"{RPC}/broken")).status_code == 500
         elsewhere = await http.get(f"{RPC}/elsewhere")
         assert elsewhere.status_code == 302 and "location" not in elsewhere.headers, "nobody is sent elsewhere"
 
 
-async def test_a_server_that_does_not_answer_well_is_told(house: House) -> None:
+async def test_an_invalid_answer_of_the_plugin_is_an_error(house: House) -> None:
     async with house.served.client() as http:
         for path in ("large", "hang-up"):
-            told = await http.get(f"{RPC}/{path}")
-            assert told.status_code == 502 and told.json()["code"] == "PLUGIN_FAILED", path
+            response = await http.get(f"{RPC}/{path}")
+            assert response.status_code == 502 and response.json()["code"] == "PLUGIN_FAILED", path
         assert (await http.get(f"{RPC}/well")).status_code == 200
 
 
-async def test_who_may_call_and_whom(house: House) -> None:
+async def test_calls_need_a_scope_and_a_known_plugin(house: House) -> None:
     async with house.served.client(await house.served.token("view", "chat")) as guest:
         assert (await guest.get(f"{RPC}/x")).status_code == 403
     async with house.served.client() as http:

@@ -1,4 +1,4 @@
-"""The whole gateway: a plugin on its main port and on claudecodeui's door, for somebody who signed in there."""
+"""The whole gateway: a plugin on its main port and on claudecodeui's door, for a user who signed in there."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 async def signed(tmp_path: Path) -> AsyncIterator[SignedGateway]:
-    """The sample runs."""
+    """A gateway on which the sample plugin runs."""
     shutil.copytree(BOARD, tmp_path / "plugins" / "board", ignore=shutil.ignore_patterns("__pycache__"))
     async with signed_gateway(tmp_path, plugins=str(tmp_path / "plugins")) as made:
         (shown,) = (await made.admin.get("/v1/plugins")).json()["plugins"]
@@ -50,7 +50,7 @@ async def hear(socket: ClientConnection) -> Any:
 
 
 @pytest.mark.rules("S003-003", "S003-021")
-async def test_one_board_on_both_ports_and_its_page_for_the_app(signed: SignedGateway) -> None:
+async def test_the_sample_plugin_works_on_both_ports_and_serves_its_page(signed: SignedGateway) -> None:
     async with (
         joined(signed.gateway.url, "/plugin-ws/board", signed.gateway.token) as owner,
         joined(signed.door, "/plugin-ws/board", signed.token) as ann,
@@ -67,7 +67,7 @@ async def test_one_board_on_both_ports_and_its_page_for_the_app(signed: SignedGa
 
 @pytest.mark.rules("S003-001", "S003-002", "S003-003", "S003-004", "S003-019", "S003-020", "S003-021")
 @pytest.mark.parametrize("where", ["door", "main"])
-async def test_the_three_sockets_are_on_the_port_of_http_and_each_speaks_its_own_way(
+async def test_the_three_sockets_share_the_http_port_and_each_has_its_own_protocol(
     signed: SignedGateway, where: str
 ) -> None:
     url = {"door": signed.door, "main": signed.gateway.url}[where]
@@ -81,13 +81,13 @@ async def test_the_three_sockets_are_on_the_port_of_http_and_each_speaks_its_own
         for socket in (chat, shell, plugin):
             await socket.send("no object")
         assert json.loads(await hear(chat))["kind"] == "protocol_error"
-        told = json.loads(await hear(shell))
-        assert (told["type"], "Invalid websocket payload" in told["data"]) == ("output", True)
+        output = json.loads(await hear(shell))
+        assert (output["type"], "Invalid websocket payload" in output["data"]) == ("output", True)
         assert await hear(plugin) == "no object"
 
 
 @pytest.mark.rules("S003-125")
-async def test_terminals_and_plugins_hear_no_broadcast(signed: SignedGateway) -> None:
+async def test_terminals_and_plugins_receive_no_broadcast(signed: SignedGateway) -> None:
     async with (
         signed.chat() as chat,
         joined(signed.door, "/shell", signed.token) as shell,
@@ -110,7 +110,7 @@ class AskNeighbour(ServiceCall, frozen=True):
 
 
 class Newcomer:
-    """A handler from outside: all that it needs is handed to it by whoever performs what it asks for."""
+    """An external handler: it gets everything it needs from the handlers of the steps that it requests."""
 
     def __init__(self, opening: Handshake) -> None:
         self._asked = AskNeighbour()
@@ -132,7 +132,7 @@ class Newcomer:
 
 
 @pytest.mark.rules("S003-139", "S003-140")
-async def test_a_route_from_outside_takes_one_handler_and_one_path_and_leaves_the_others_alone() -> None:
+async def test_an_external_route_adds_one_handler_on_one_path_and_leaves_the_others_unchanged() -> None:
     async def answer(who: Any, action: AskNeighbour) -> str:
         return "from the wiring"
 

@@ -1,4 +1,4 @@
-"""REST about plugins: the list as its app reads it, switching off, and the files of pages."""
+"""REST about plugins: the list as the app reads it, disabling a plugin, and the files of pages."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,22 +15,27 @@ LIST = "/claudecodeui/api/plugins"
 
 @pytest.fixture
 async def board(tmp_path: Path) -> AsyncIterator[House]:
-    """With the sample, not yet enabled."""
+    """A server with the sample plugin, not yet enabled."""
     (tmp_path / "board").symlink_to(BOARD)
     async with house_of(tmp_path) as made:
         yield made
 
 
-async def test_the_list_says_what_the_manifests_say_and_how_they_do(board: House) -> None:
+async def test_the_list_shows_manifests_and_the_state_of_each_plugin(board: House) -> None:
     async with board.served.client() as http:
-        (told,) = (await http.get(LIST)).json()["plugins"]
-        assert told["name"] == "board" and told["displayName"] == "Board" and told["entry"] == "index.js"
-        assert (told["icon"], told["slot"], told["type"], told["version"]) == ("icon.svg", "tab", "module", "1.0.0")
-        assert told["server"].endswith(" server.py")
-        assert (told["enabled"], told["serverRunning"], told["state"]) == (False, False, "disabled")
+        (plugin,) = (await http.get(LIST)).json()["plugins"]
+        assert plugin["name"] == "board" and plugin["displayName"] == "Board" and plugin["entry"] == "index.js"
+        assert (plugin["icon"], plugin["slot"], plugin["type"], plugin["version"]) == (
+            "icon.svg",
+            "tab",
+            "module",
+            "1.0.0",
+        )
+        assert plugin["server"].endswith(" server.py")
+        assert (plugin["enabled"], plugin["serverRunning"], plugin["state"]) == (False, False, "disabled")
         await board.desk.runs("board")
-        (told,) = (await http.get(LIST)).json()["plugins"]
-        assert (told["enabled"], told["serverRunning"], told["healthy"]) == (True, True, True)
+        (plugin,) = (await http.get(LIST)).json()["plugins"]
+        assert (plugin["enabled"], plugin["serverRunning"], plugin["healthy"]) == (True, True, True)
 
 
 async def test_a_plugin_that_has_changed_is_off(tmp_path: Path) -> None:
@@ -40,13 +45,15 @@ async def test_a_plugin_that_has_changed_is_off(tmp_path: Path) -> None:
         asset = f"{LIST}/strange/assets/index.js"
         assert (await http.get(asset)).status_code == 200
         (made / "index.js").write_text("alert('another')")
-        (told,) = (await http.get(LIST)).json()["plugins"]
-        assert (told["enabled"], told["state"]) == (False, "changed") and "fairlead plugins enable" in told["problem"]
+        (plugin,) = (await http.get(LIST)).json()["plugins"]
+        assert (plugin["enabled"], plugin["state"]) == (False, "changed") and "fairlead plugins enable" in plugin[
+            "problem"
+        ]
         refused = await http.get(asset)
         assert refused.status_code == 409 and "changed" in refused.json()["error"]
 
 
-async def test_it_is_switched_off_here_and_on_where_a_person_sees_what_runs(board: House) -> None:
+async def test_a_plugin_can_be_disabled_here_but_enabled_only_by_command(board: House) -> None:
     await board.desk.runs("board")
     path = f"{LIST}/board/enable"
     async with board.served.client() as http, board.served.client(await board.served.token("terminal")) as guest:
@@ -59,7 +66,7 @@ async def test_it_is_switched_off_here_and_on_where_a_person_sees_what_runs(boar
     assert (await board.desk.view("board")).state == "disabled"
 
 
-async def test_files_of_a_page_are_for_those_with_a_credential_and_in_a_sandbox(board: House) -> None:
+async def test_files_of_a_page_need_a_credential_and_are_sandboxed(board: House) -> None:
     path = f"{LIST}/board/assets/index.js"
     async with board.served.client() as http, board.served.client(None) as stranger:
         assert (await http.get(path)).status_code == 404, "not before it is enabled"
@@ -107,7 +114,7 @@ async def test_nothing_else_of_the_folder_is_served(tmp_path: Path, path: str) -
         assert (await http.get(f"{LIST}/strange/assets/{path}")).status_code == 404
 
 
-async def test_a_servers_own_file_is_not_served(tmp_path: Path) -> None:
+async def test_the_file_of_the_plugins_server_is_not_served(tmp_path: Path) -> None:
     made = write_plugin(tmp_path, server="dist/server.js")
     (made / "dist").mkdir()
     (made / "dist" / "server.js").write_text("const key = 1;")

@@ -1,4 +1,4 @@
-"""Who does not read, a client or a plugin: what waits is bounded, nobody else is delayed, and nothing is lost."""
+"""A client or a plugin that does not read: queued data is bounded, no other connection is delayed, nothing is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,9 +15,9 @@ from plugins.harness import ends, until, write_plugin
 pytestmark = pytest.mark.process
 
 COUNT, SIZE = 600, 100_000
-"""60 MB: more than the system's buffers on the way hold."""
+"""60 MB: more than the system's buffers between both ends hold."""
 READ = 256 * 1024
-"""What one read of a socket may bring after it was paused."""
+"""The number of bytes that one read of a socket may still return after it was paused."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def house(tmp_path: Path, clock: ManualClock) -> AsyncIterator[House]:
         try:
             yield made
         finally:
-            # Else it would not end, and this clock stands still.
+            # Without this the plugin would not end, and the manual clock does not advance.
             (made.plugin / "hear").touch()
 
 
@@ -82,7 +82,7 @@ async def test_a_plugin_that_does_not_read(house: House) -> None:
         await talking
 
 
-async def test_a_client_that_leaves_a_plugin_that_does_not_read_is_forgotten_after_a_while(
+async def test_a_client_that_leaves_a_stalled_plugin_is_dropped_after_a_timeout(
     house: House, clock: ManualClock
 ) -> None:
     async with house.join() as socket:
@@ -91,7 +91,7 @@ async def test_a_client_that_leaves_a_plugin_that_does_not_read_is_forgotten_aft
         await until(lambda: bridge.waiting > PLUGIN_BACKLOG_BYTES)
         talking.cancel()
         socket.transport.abort()
-    # A paused socket shows its end when it is written to: here the keepalive's ping is the test's own.
+    # A paused socket notices its end only when it is written to: here the test replaces the keepalive ping.
     wire = bridge._wire
     if wire is not None:
         wire.hang_up(1011, "no answer to a ping")
@@ -101,7 +101,7 @@ async def test_a_client_that_leaves_a_plugin_that_does_not_read_is_forgotten_aft
     await until(lambda: not house.desk.plugins._bridges)
 
 
-async def test_the_gateway_stops_though_nobody_reads(tmp_path: Path) -> None:
+async def test_the_gateway_stops_although_neither_side_reads(tmp_path: Path) -> None:
     made = write_plugin(tmp_path)
     async with house_of(tmp_path) as house:
         await house.desk.runs()
@@ -115,7 +115,7 @@ async def test_the_gateway_stops_though_nobody_reads(tmp_path: Path) -> None:
 
 
 async def deafen(house: House, socket: ClientConnection) -> "asyncio.Task[None]":
-    """The plugin reads no more, and the client says much."""
+    """Stop the plugin from reading, and start a task in which the client sends a lot of data."""
     await socket.send("deaf")
     await until((house.plugin / "deaf").exists)
 

@@ -1,4 +1,4 @@
-"""The socket /plugin-ws/NAME before a real server, with a real plugin behind it."""
+"""The socket /plugin-ws/NAME of a real server with a real plugin behind it."""
 
 import asyncio
 import contextlib
@@ -61,9 +61,9 @@ async def end(socket: ClientConnection) -> tuple[int | None, str | None]:
 
 
 @contextlib.asynccontextmanager
-async def house_of(folder: Path, **desk: Any) -> AsyncIterator[House]:
+async def house_of(folder: Path, **options: Any) -> AsyncIterator[House]:
     async with (
-        desk_of(folder, **desk) as made,
+        desk_of(folder, **options) as made,
         serving(performers={**made.plugins.performers(), **page_handlers(made.plugins)}) as served,
     ):
         yield House(served, made, folder)
@@ -71,7 +71,7 @@ async def house_of(folder: Path, **desk: Any) -> AsyncIterator[House]:
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
-    """With a plugin that runs."""
+    """A server with a running plugin."""
     write_plugin(tmp_path)
     async with house_of(tmp_path) as made:
         await made.desk.runs()
@@ -80,30 +80,30 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 @pytest.mark.rules("S003-003", "S003-021", "S003-118", "S003-119", "S003-120")
 @pytest.mark.rules("S003-116")
-async def test_what_one_says_the_other_hears_as_it_was_said(house: House) -> None:
+async def test_messages_reach_the_other_side_unchanged(house: House) -> None:
     async with house.join() as socket:
-        said: list[str | bytes] = ["text", b"bytes", "", b"", "é\n", b"\xff\x00", "x" * 200_000, bytes(300_000)]
-        for message in said:
+        messages: list[str | bytes] = ["text", b"bytes", "", b"", "é\n", b"\xff\x00", "x" * 200_000, bytes(300_000)]
+        for message in messages:
             await socket.send(message)
-        assert [await hear(socket) for _ in said] == said
+        assert [await hear(socket) for _ in messages] == messages
         await socket.send(["in ", "three ", "pieces"])
         assert await hear(socket) == "in three pieces"
 
 
 @pytest.mark.rules("S003-119")
-async def test_what_is_said_at_once_is_not_lost_though_the_plugin_is_slow(tmp_path: Path) -> None:
-    """A client is let in when its plugin's socket is open, so that there is no word that comes too early."""
+async def test_early_messages_are_not_lost_when_the_plugin_is_slow(tmp_path: Path) -> None:
+    """A client is accepted only when its plugin's socket is open, so that no message arrives too early."""
     write_plugin(tmp_path, how="slow")
     async with house_of(tmp_path) as house:
         await house.desk.runs()
 
-        async def first_words() -> list[Any]:
+        async def first_messages() -> list[Any]:
             async with house.join() as socket:
                 for word in ("one", "two", "three"):
                     await socket.send(word)
                 return [await hear(socket) for _ in range(3)]
 
-        talking = asyncio.create_task(first_words())
+        talking = asyncio.create_task(first_messages())
         await until((house.plugin / "asked").exists)
         assert not talking.done()
         (house.plugin / "hear").touch()
@@ -130,9 +130,9 @@ async def test_a_client_that_leaves_before_its_plugin_has_answered_leaves_nothin
 
 @pytest.mark.rules("S003-113", "S003-114", "S003-115", "S003-008")
 @pytest.mark.parametrize("name", ["bad!name", "", "a/b", "bad%20name", "%2e%2e", "strange/"])
-async def test_what_is_no_name_is_told_and_nobody_is_asked(name: str) -> None:
+async def test_an_invalid_plugin_name_is_rejected_without_a_lookup(name: str) -> None:
     async with serving(performers={JoinPlugin: _never}) as served:
-        house = House(served, None, Path())  # type: ignore[arg-type]  # nobody asks it
+        house = House(served, None, Path())  # type: ignore[arg-type]  # never used
         assert await house.end_of(name) == (4400, "Invalid plugin name")
 
 
@@ -141,7 +141,7 @@ async def _never(who: Any, action: Any) -> None:
 
 
 @pytest.mark.rules("S003-116", "S003-117")
-async def test_a_plugin_that_does_not_run_is_told(tmp_path: Path) -> None:
+async def test_a_plugin_that_does_not_run_is_reported(tmp_path: Path) -> None:
     write_plugin(tmp_path)
     write_plugin(tmp_path, "fails", how="fails")
     async with house_of(tmp_path) as house:
@@ -152,7 +152,7 @@ async def test_a_plugin_that_does_not_run_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.rules("S003-123")
-async def test_a_plugin_that_opens_no_socket_is_told(tmp_path: Path) -> None:
+async def test_a_plugin_that_opens_no_socket_is_reported(tmp_path: Path) -> None:
     line = json.dumps({"ready": True, "port": 1})
     write_plugin(tmp_path, server=["sh", "-c", f"echo '{line}'; cat"])
     write_plugin(tmp_path, "elsewhere", how="elsewhere")
@@ -165,7 +165,7 @@ async def test_a_plugin_that_opens_no_socket_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.rules("S003-123")
 @pytest.mark.parametrize("order", ["die", "hang-up"])
-async def test_a_plugin_that_is_lost_is_told(house: House, order: str) -> None:
+async def test_a_lost_plugin_is_reported(house: House, order: str) -> None:
     async with house.join() as socket:
         await socket.send(order)
         assert await end(socket) == (4502, "Upstream error")
@@ -176,7 +176,9 @@ async def test_a_plugin_that_is_lost_is_told(house: House, order: str) -> None:
     ("order", "seen"),
     [("close 4001 that is enough", (4001, "that is enough")), ("close 1000", (1000, "")), ("close 1013 later", None)],
 )
-async def test_the_plugins_end_is_the_clients(house: House, order: str, seen: tuple[int, str] | None) -> None:
+async def test_the_plugins_close_is_forwarded_to_the_client(
+    house: House, order: str, seen: tuple[int, str] | None
+) -> None:
     async with house.join() as socket:
         await socket.send("last words")
         await socket.send(order)
@@ -185,7 +187,7 @@ async def test_the_plugins_end_is_the_clients(house: House, order: str, seen: tu
 
 
 @pytest.mark.rules("S003-122")
-async def test_the_clients_end_is_the_plugins_after_all_that_it_said(house: House) -> None:
+async def test_the_clients_close_reaches_the_plugin_after_all_its_messages(house: House) -> None:
     async with house.join() as socket:
         for number in range(10):
             await socket.send(f"{number}")
@@ -198,7 +200,7 @@ async def test_the_clients_end_is_the_plugins_after_all_that_it_said(house: Hous
     assert ends(house.plugin) == [[4321, "good night"], [1001, "the client is gone"]]
 
 
-async def test_an_end_without_a_code_has_none_on_either_side(house: House) -> None:
+async def test_a_close_without_a_code_is_forwarded_without_a_code(house: House) -> None:
     async with house.join() as socket:
         await socket.send("close")
         assert await end(socket) == (1005, "")
@@ -211,15 +213,15 @@ async def test_the_subprotocol_is_the_one_that_the_plugin_chose(house: House) ->
     async with house.join(offers=("first", "second")) as socket:
         assert socket.subprotocol == "second"
         await socket.send("about")
-        told = json.loads(await hear(socket))
-        assert told["subprotocol"] == "second"
-        assert ["sec-websocket-protocol", "first, second"] in told["headers"]
+        opened = json.loads(await hear(socket))
+        assert opened["subprotocol"] == "second"
+        assert ["sec-websocket-protocol", "first, second"] in opened["headers"]
     async with house.join(offers=("first",)) as socket:
         assert socket.subprotocol is None
 
 
 @pytest.mark.rules("S003-118")
-async def test_the_plugin_gets_the_query_and_some_headers_and_never_who_the_client_is(house: House) -> None:
+async def test_the_plugin_gets_the_query_and_some_headers_but_no_credentials(house: House) -> None:
     token = house.served.admin
     async with house.join(
         query=f"&a=1&a=%20b&%74oken={token}&TICKET=x&flag",
@@ -232,16 +234,16 @@ async def test_the_plugin_gets_the_query_and_some_headers_and_never_who_the_clie
         x_forwarded_for="10.0.0.1",
     ) as socket:
         await socket.send("about")
-        told = json.loads(await hear(socket))
-    assert told["path"] == "/ws?a=1&a=%20b&flag"
-    headers = dict(told["headers"])
+        opened = json.loads(await hear(socket))
+    assert opened["path"] == "/ws?a=1&a=%20b&flag"
+    headers = dict(opened["headers"])
     assert headers["accept-language"] == "de" and headers["x-plugin-colour"] == "red"
     assert "websockets" in headers["user-agent"], "the client's own"
     assert not {"authorization", "cookie", "origin", "x-api-key", "x-forwarded-for"} & set(headers)
-    assert token not in json.dumps(told)
+    assert token not in json.dumps(opened)
 
 
-async def test_what_is_passed_on_is_said_in_one_place() -> None:
+async def test_forwarded_query_headers_and_subprotocols() -> None:
     assert passed_query("") == passed_query("token=1") == passed_query("&&") == ""
     assert passed_query("x=%26token%3d1&token&ToKeN=2&+token=3") == "x=%26token%3d1&+token=3"
     head = Head(
@@ -253,7 +255,7 @@ async def test_what_is_passed_on_is_said_in_one_place() -> None:
 
 
 @pytest.mark.parametrize("scopes", [("view",), ("chat", "approve"), ()])
-async def test_a_plugins_socket_asks_for_the_scope_of_a_terminal(house: House, scopes: tuple[str, ...]) -> None:
+async def test_a_plugins_socket_needs_the_scope_terminal(house: House, scopes: tuple[str, ...]) -> None:
     token = await house.served.token(*scopes) if scopes else "fl_wrong"
     with pytest.raises(InvalidStatus) as refused:
         async with connect(f"{house.served.ws}/plugin-ws/strange?token={token}", proxy=None):
@@ -272,7 +274,7 @@ async def test_a_revoked_token_ends_its_sockets_and_the_plugins(house: House) ->
     assert ends(house.plugin)[0][0] == 4401
 
 
-async def test_a_message_that_is_too_large_ends_the_socket_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_too_large_message_closes_only_its_socket(tmp_path: Path) -> None:
     write_plugin(tmp_path)
     async with house_of(tmp_path, message_bytes=10_000) as house:
         await house.desk.runs()
@@ -283,7 +285,7 @@ async def test_a_message_that_is_too_large_ends_the_socket_and_nothing_else(tmp_
             assert await hear(other) == "x"
 
 
-async def test_the_sample_shows_everybody_what_one_writes(tmp_path: Path) -> None:
+async def test_the_sample_shows_each_message_to_every_client(tmp_path: Path) -> None:
     (tmp_path / "board").symlink_to(BOARD)
     async with house_of(tmp_path) as house:
         await house.desk.runs("board")

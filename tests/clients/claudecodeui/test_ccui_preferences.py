@@ -1,4 +1,4 @@
-"""What newer and older versions of the app ask for: settings, drafts, messages for later, the paths of 1.36."""
+"""Requests of newer and older versions of the app: settings, drafts, scheduled messages, the paths of 1.36."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ async def bearer(signed: SignedGateway, name: str) -> str:
     return f"Bearer {await signed.sign_in(name)}"
 
 
-async def test_settings_are_kept_for_the_user_who_made_them(signed: SignedGateway) -> None:
+async def test_settings_are_stored_per_user(signed: SignedGateway) -> None:
     assert await kept(signed) == {}
     await signed.http.patch(PREFERENCES, json={"theme": "dark", "claudePermissions": TOOLS})
     saved = await signed.http.patch(PREFERENCES, json={"theme": "light"})
@@ -33,8 +33,8 @@ async def test_settings_are_kept_for_the_user_who_made_them(signed: SignedGatewa
     assert await kept(signed) == saved.json()["preferences"]
 
 
-async def test_who_may_not_approve_does_not_change_settings_that_approve(signed: SignedGateway) -> None:
-    """The app brings the rules that are among them along with every prompt of the user."""
+async def test_settings_that_approve_need_the_scope_approve(signed: SignedGateway) -> None:
+    """The settings contain permission rules, which the app sends with every prompt of the user."""
     await signed.add("cyd", scopes=["view", "chat"])
     cyd = {"authorization": await bearer(signed, "cyd")}
     refused = await signed.http.patch(PREFERENCES, json={"claudePermissions": TOOLS}, headers=cyd)
@@ -43,13 +43,13 @@ async def test_who_may_not_approve_does_not_change_settings_that_approve(signed:
 
 
 @pytest.mark.parametrize("body", [b"[]", b"7", b"{", b'{"theme": '])
-async def test_what_are_no_settings_is_refused_and_changes_nothing(signed: SignedGateway, body: bytes) -> None:
+async def test_invalid_settings_are_refused_and_change_nothing(signed: SignedGateway, body: bytes) -> None:
     await signed.http.patch(PREFERENCES, json={"theme": "dark"})
     assert (await signed.http.patch(PREFERENCES, content=body)).status_code == 400
     assert await kept(signed) == {"theme": "dark"}
 
 
-async def test_settings_have_a_size_that_small_changes_cannot_go_around(signed: SignedGateway) -> None:
+async def test_the_size_limit_of_settings_also_holds_for_many_small_changes(signed: SignedGateway) -> None:
     answers = [
         (await signed.http.patch(PREFERENCES, json={f"part {number}": "x" * 30_000})).status_code for number in range(3)
     ]
@@ -57,7 +57,7 @@ async def test_settings_have_a_size_that_small_changes_cannot_go_around(signed: 
     assert list(await kept(signed)) == ["part 0", "part 1"]
 
 
-async def test_settings_of_one_who_was_removed_are_nobodys(signed: SignedGateway) -> None:
+async def test_a_new_user_with_a_reused_name_does_not_get_the_old_settings(signed: SignedGateway) -> None:
     await signed.add("bob")
     await signed.http.patch(PREFERENCES, json={"theme": "dark"}, headers={"authorization": await bearer(signed, "bob")})
     assert (await signed.admin.delete("/v1/users/bob")).status_code == 200
@@ -66,7 +66,7 @@ async def test_settings_of_one_who_was_removed_are_nobodys(signed: SignedGateway
 
 
 async def test_drafts_stay_in_the_browser_and_nothing_is_sent_later(signed: SignedGateway) -> None:
-    """The app takes a list for all there is, and keeps its own drafts where it gets none."""
+    """The app takes a list as complete, and keeps its local drafts when it gets no list."""
     body = {"scope": "s", "text": "hello"}
     for answer in (
         await signed.http.get("/api/user/drafts"),

@@ -1,7 +1,7 @@
-"""REST handlers as pure functions, against recorded cases: what they ask the gateway, and what they answer.
+"""REST handlers as pure functions, against recorded cases: the steps that they request, and their responses.
 
-A case is a file of `tests/golden/claudecodeui-rest`: the request, the answer to each step in its order, the response.
-With FAIRLEAD_WRITE=1 the steps' names and the response are written anew.
+A case is a file of `tests/golden/claudecodeui-rest`: the request, the answer to each step in order, the response.
+With FAIRLEAD_WRITE=1 the steps' names and the response are rewritten.
 """
 
 import json
@@ -74,8 +74,8 @@ def request_of(case: dict[str, Any]) -> tuple[Any, Request]:
     return match.route, asked
 
 
-def told(step: Any) -> dict[str, Any]:
-    """A step as the case has it: its name and its fields, without what is bytes."""
+def described(step: Any) -> dict[str, Any]:
+    """A step as it stands in the case: its name and its fields, without `frames`, `password` and `command`."""
     fields = msgspec.to_builtins(step, enc_hook=str)
     shown = {name: value for name, value in fields.items() if name not in ("frames", "password", "command")}
     return {"step": type(step).__name__, **shown}
@@ -89,7 +89,7 @@ def answered(case: dict[str, Any]) -> tuple[list[dict[str, Any]], Response]:
     try:
         step = next(steps)
         while True:
-            seen.append(told(step))
+            seen.append(described(step))
             answer = next(answers)
             if isinstance(answer, str) and answer.startswith("raise "):
                 step = steps.throw(ERRORS[answer.removeprefix("raise ")])
@@ -118,8 +118,9 @@ def test_the_case_is_answered_as_it_was_recorded(path: Path) -> None:
     assert {name: case.get(name) for name in result} == result
 
 
-def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
-    """Theirs looks at every project again (fault 21). Ours asks the index, by the thousand, and opens no session."""
+def test_a_long_list_of_projects_is_requested_in_a_few_steps() -> None:
+    """The original reads every project again (fault 21). This gateway queries the index by the thousand, and opens no
+    session."""
     found = [
         {"session": f"{number:08x}-1111-4111-8111-111111111111", "cwd": f"/home/ann/{number % 101}"}
         for number in range(3001)
@@ -131,13 +132,13 @@ def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
     case = {"request": "GET /api/projects", "answers": [0, *pages, {"roots": ["/home/ann"]}, 0]}
     seen, response = answered(case)
     assert [step["step"] for step in seen] == ["Broadcast", *["ListSessions"] * 4, "ReadSessionChoices", "Broadcast"]
-    told = json.loads(response.body)
-    assert (len(told), sum(project["sessionMeta"]["total"] for project in told)) == (102, 3001)
-    assert max(len(project["sessions"]) for project in told) == 20
+    listed = json.loads(response.body)
+    assert (len(listed), sum(project["sessionMeta"]["total"] for project in listed)) == (102, 3001)
+    assert max(len(project["sessions"]) for project in listed) == 20
 
 
-def glanced(*tokens: int) -> TranscriptPreview:
-    """The end of a file in which the agent said several things, and what the context held then."""
+def preview_with(*tokens: int) -> TranscriptPreview:
+    """The end of a file with several texts of the agent, each with the size of its context."""
     events = [
         ev.Text(id=EventId(f"{n}"), message=MessageId("m"), block=0, text="x", tokens=ev.TokenCount(input=n))
         for n in tokens
@@ -145,18 +146,18 @@ def glanced(*tokens: int) -> TranscriptPreview:
     return TranscriptPreview(session=SessionId(FRESH), events=tuple(Raw(ev.encode(event)) for event in events))
 
 
-def test_what_the_context_of_a_long_file_holds_is_read_from_its_end() -> None:
-    """It is still being read: nobody waits for that."""
+def test_the_context_size_of_a_long_file_is_read_from_its_end() -> None:
+    """The file is still being read: the request does not wait for it."""
     route, asked = request_of({"request": f"GET /api/providers/sessions/{FRESH}/token-usage"})
     steps = route.handle(asked)
     assert next(steps) == WaitLoaded(SessionId(FRESH), wait=False)
     assert isinstance(steps.send(False), PreviewTranscript)
     with pytest.raises(StopIteration) as end:
-        steps.send(glanced(100, 200, 0))
+        steps.send(preview_with(100, 200, 0))
     assert json.loads(end.value.value.body)["data"]["used"] == 200
 
 
-def test_a_file_that_is_being_read_is_no_run() -> None:
+def test_a_session_whose_file_is_still_loading_does_not_count_as_running() -> None:
     route, asked = request_of({"request": "GET /api/providers/sessions/running"})
     steps = route.handle(asked)
     next(steps)

@@ -1,4 +1,4 @@
-"""Sessions, projects and the composer's furniture over REST, as the original's app reads them."""
+"""Sessions, projects and the composer's data over REST, as the original's app reads them."""
 
 import asyncio
 import json
@@ -22,9 +22,9 @@ UNKNOWN = "99999999-9999-4999-8999-999999999999"
 async def projects(signed: SignedGateway) -> dict[str, Any]:
     answer = await signed.http.get("/api/projects")
     assert answer.status_code == 200
-    told = answer.json()
-    assert isinstance(told, list)
-    return {project["path"]: project for project in told}
+    body = answer.json()
+    assert isinstance(body, list)
+    return {project["path"]: project for project in body}
 
 
 @pytest.mark.process
@@ -33,12 +33,12 @@ async def test_a_session_has_its_id_before_its_first_message_and_keeps_it(signed
     body = {"provider": "claude", "projectPath": str(signed.project), "initialMessage": "  Say   hello to the world"}
     answer = await signed.http.post(SESSIONS, json=body)
     assert answer.status_code == 201
-    told = answer.json()
-    session = told["data"].pop("sessionId")
+    created = answer.json()
+    session = created["data"].pop("sessionId")
     assert is_uuid(session)
     project = str(signed.project)
     expected = {"provider": "claude", "projectPath": project, "sessionName": "Say hello to the"}
-    assert told == {"success": True, "data": expected}
+    assert created == {"success": True, "data": expected}
     frames = await signed.run(session, "SCRIPT:text hello there")
     assert {frame["sessionId"] for frame in frames if "sessionId" in frame} == {session}
     assert frames[-1]["actualSessionId"] == session
@@ -63,14 +63,14 @@ async def test_a_session_has_its_id_before_its_first_message_and_keeps_it(signed
         ({"provider": "claude", "projectPath": 7}, 400, "BAD_REQUEST"),
     ],
 )
-async def test_what_cannot_be_made_is_refused_with_a_code(
+async def test_invalid_sessions_are_refused_with_a_code(
     signed: SignedGateway, body: Any, status: int, code: str
 ) -> None:
     answer = await signed.http.post(SESSIONS, json=body)
     assert answer.status_code == status
-    told = answer.json()
-    assert (told["success"], told["code"]) == (False, code)
-    assert isinstance(told["error"], str)
+    refusal = answer.json()
+    assert (refusal["success"], refusal["code"]) == (False, code)
+    assert isinstance(refusal["error"], str)
     assert (await signed.data(f"{SESSIONS}/recent"))["total"] == 0
 
 
@@ -81,7 +81,7 @@ async def test_a_session_without_a_message_is_untitled(signed: SignedGateway) ->
 
 
 @pytest.mark.process
-async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signed: SignedGateway) -> None:
+async def test_the_agents_id_is_returned_by_one_call_and_finds_the_session(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     early = await signed.http.get(f"{SESSIONS}/{session}/provider-id")
     native = ""
@@ -101,7 +101,7 @@ async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signe
 
 @pytest.mark.process
 @pytest.mark.rules("S003-063")
-async def test_what_runs_is_listed_while_it_runs(signed: SignedGateway) -> None:
+async def test_running_sessions_are_listed_while_they_run(signed: SignedGateway) -> None:
     session = await signed.create("slow")
     assert await signed.data(f"{SESSIONS}/running") == {"sessions": []}
     async with signed.chat() as socket:
@@ -118,7 +118,7 @@ async def test_what_runs_is_listed_while_it_runs(signed: SignedGateway) -> None:
 
 
 @pytest.mark.process
-async def test_renamed_archived_brought_back_and_deleted(signed: SignedGateway) -> None:
+async def test_a_session_is_renamed_archived_restored_and_deleted(signed: SignedGateway) -> None:
     session, other = await signed.create("one"), await signed.create("two")
     one = f"{SESSIONS}/{session}"
     renamed = await signed.http.put(one, json={"summary": " Better "})
@@ -146,12 +146,12 @@ async def test_renamed_archived_brought_back_and_deleted(signed: SignedGateway) 
 
 
 async def names(signed: SignedGateway, which: str) -> list[str]:
-    told = await signed.data(f"{SESSIONS}/{which}")
-    return [one["sessionId"] for one in told["conversations"]]
+    page = await signed.data(f"{SESSIONS}/{which}")
+    return [one["sessionId"] for one in page["conversations"]]
 
 
 @pytest.mark.process
-async def test_recent_ones_come_page_by_page(signed: SignedGateway) -> None:
+async def test_recent_sessions_are_paginated(signed: SignedGateway) -> None:
     made = [await signed.create(str(number)) for number in range(5)]
     first = await signed.data(f"{SESSIONS}/recent?limit=2&offset=0")
     second = await signed.data(f"{SESSIONS}/recent?limit=2&offset=2")
@@ -165,7 +165,7 @@ async def test_recent_ones_come_page_by_page(signed: SignedGateway) -> None:
 
 
 @pytest.mark.process
-async def test_token_usage_is_what_the_last_status_told(signed: SignedGateway) -> None:
+async def test_token_usage_equals_the_last_status(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     assert (await signed.data(f"{SESSIONS}/{session}/token-usage"))["used"] == 0
     frames = await signed.run(session, "SCRIPT:text hello")
@@ -178,7 +178,7 @@ async def test_token_usage_is_what_the_last_status_told(signed: SignedGateway) -
 
 @pytest.mark.process
 @pytest.mark.rules("S003-030")
-async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_path: Path) -> None:
+async def test_a_session_of_another_program_works_like_any_other(tmp_path: Path) -> None:
     program = tmp_path / "claude"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fairlead.agents.demo "$@"\n')
     program.chmod(0o755)
@@ -189,7 +189,7 @@ async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_pa
         native = (await another.data(f"{SESSIONS}/{session}/provider-id"))["sessionId"]
     async with signed_gateway(tmp_path, data=str(tmp_path / "fresh"), **given) as signed:
         async with asyncio.timeout(PATIENCE):
-            # What only the agent's own files know is the owner's, who shares it.
+            # A session that is known only from the agent's files belongs to the owner, who shares it.
             while not (found := (await signed.admin.get("/v1/sessions")).json()["sessions"]):
                 await asyncio.sleep(0.01)
             await signed.admin.post(f"/v1/sessions/{found[0]['session']}/share", json={"everybody": True})
@@ -203,7 +203,7 @@ async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_pa
         history = (await signed.http.get(f"{SESSIONS}/{app}/messages")).json()
         assert [row["content"] for row in history["messages"] if row.get("role") == "user"] == ["SCRIPT:text first"]
         async with asyncio.timeout(PATIENCE):
-            # That its last turn is over is known when its file has been quiet for a while.
+            # Its last turn counts as ended when its file has not changed for a while.
             while (await signed.data(f"{SESSIONS}/running"))["sessions"]:
                 await asyncio.sleep(0.05)
         async with signed.chat() as socket:
@@ -214,18 +214,18 @@ async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_pa
         assert frames[-1]["success"] is True
         assert frames[-1]["actualSessionId"] == app
         again = (await signed.http.get(f"{SESSIONS}/{app}/messages")).json()["messages"]
-        said = [row["content"] for row in again if row.get("role") == "user"]
-        assert said == ["SCRIPT:text first", "SCRIPT:text second"]
+        prompts = [row["content"] for row in again if row.get("role") == "user"]
+        assert prompts == ["SCRIPT:text first", "SCRIPT:text second"]
 
 
 @pytest.mark.process
-async def test_search_finds_titles_and_words_and_takes_the_token_from_the_query(signed: SignedGateway) -> None:
+async def test_search_finds_titles_and_text_and_accepts_the_token_in_the_query(signed: SignedGateway) -> None:
     session = await signed.create("hunting the snark")
     await signed.run(session, "SCRIPT:text boojum")
     url = f"/api/providers/search/sessions?limit=50&token={signed.token}"
     events: dict[str, Any] = {}
     async with asyncio.timeout(PATIENCE):
-        while '"assistant"' not in json.dumps(events.get("result")):  # the index is a moment behind the log
+        while '"assistant"' not in json.dumps(events.get("result")):  # the index lags behind the log
             answer = await signed.http.get(f"{url}&q=boojum", headers={"authorization": ""})
             assert answer.headers["content-type"] == "text/event-stream"
             events = streamed(answer.text)
@@ -310,8 +310,8 @@ async def test_a_fresh_gateway_offers_its_roots_and_folders_that_were_listed(sig
 
 @pytest.mark.process
 @pytest.mark.rules("S003-126", "S003-129")
-async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: SignedGateway) -> None:
-    """Theirs tells every project to every socket."""
+async def test_a_project_list_of_any_length_sends_two_progress_frames(signed: SignedGateway) -> None:
+    """The original sends a frame for every project to every socket."""
     for number in range(12):
         folder = signed.project / str(number)
         folder.mkdir()
@@ -319,20 +319,20 @@ async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: Signe
     async with signed.chat() as socket:
         await socket.send(json.dumps({"type": "chat.subscribe", "sessions": [{"sessionId": UNKNOWN}]}))
         await frames_until(socket, lambda frame: frame["kind"] == "chat_subscribed")
-        told = await projects(signed)
+        listed = await projects(signed)
         frames = await frames_until(socket, lambda frame: frame.get("phase") == "complete")
     progress = [frame for frame in frames if frame["kind"] == "loading_progress"]
     assert progress == [
         {"kind": "loading_progress", "phase": "loading", "current": 0, "total": 1},
-        {"kind": "loading_progress", "phase": "complete", "current": len(told), "total": len(told)},
+        {"kind": "loading_progress", "phase": "complete", "current": len(listed), "total": len(listed)},
     ]
 
 
-# --- what surrounds the composer
+# --- data of the composer
 
 
 @pytest.mark.process
-async def test_the_furniture_has_the_shapes_that_the_app_reads(signed: SignedGateway) -> None:
+async def test_composer_data_has_the_shapes_that_the_app_reads(signed: SignedGateway) -> None:
     models = (await signed.data("/api/providers/claude/models"))["models"]
     assert models["DEFAULT"] in [option["value"] for option in models["OPTIONS"]]
     (claude,) = (await signed.data("/api/providers/capabilities"))["providers"]
@@ -362,7 +362,7 @@ async def test_bypass_is_offered_where_the_settings_allow_it(tmp_path: Path) -> 
 
 
 @pytest.mark.process
-async def test_a_sessions_model_and_effort_are_its_own(signed: SignedGateway) -> None:
+async def test_model_and_effort_are_set_per_session(signed: SignedGateway) -> None:
     session = await signed.create("hello")
     path = f"/api/providers/claude/sessions/{session}"
     before = await signed.data(f"{path}/active-model")

@@ -1,4 +1,4 @@
-"""Signing in on the door: by password, by invitation, and never by being the first; what a dead token is told."""
+"""Signing in on the door: by password or by invitation, never by being the first visitor; answers to invalid tokens."""
 
 import asyncio
 import base64
@@ -35,7 +35,7 @@ SOCKETS: dict[str, int | str] = {
     **dict.fromkeys(("/plugin-ws/", "/plugin-ws/a/b"), 4400),
     **dict.fromkeys(("/nosuch", "/ws/x", "/wsx", "/shell/x", "/plugin-ws", "/x/ws"), 1005),
 }
-"""What becomes of each path with a good token: only the whole pathname counts."""
+"""The result for each socket path with a valid token: the whole path must match."""
 
 
 def stranger(signed: SignedGateway) -> httpx.AsyncClient:
@@ -43,31 +43,31 @@ def stranger(signed: SignedGateway) -> httpx.AsyncClient:
 
 
 async def handshake(signed: SignedGateway, path: str, token: str = "", base: str = "", **options: Any) -> int | str:
-    """The status that it is refused with, or the code that it is closed with at once, or `open`."""
+    """The status of a refused handshake, or the code of an immediate close, or `open`."""
     query = f"?token={token}" if token else ""
     url = f"{(base or signed.door).replace('http', 'ws', 1)}{path}{query}"
     try:
         async with connect(url, proxy=None, open_timeout=PATIENCE, **options) as socket:
             try:
-                # Answered only by one that was not closed before.
+                # Only a socket that has not been closed answers.
                 await asyncio.wait_for(await socket.ping(), PATIENCE)
             except ConnectionClosed:
                 return socket.close_code or 0
             return "open"
     except InvalidStatus as error:
         refused = error.response
-    said = refused.body if refused.status_code == 401 and not base else b"Unauthorized"
-    assert said == b"Unauthorized"
+    body = refused.body if refused.status_code == 401 and not base else b"Unauthorized"
+    assert body == b"Unauthorized"
     return refused.status_code
 
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """It is so much later, for everybody."""
+    """Move the system clock forward by `seconds`."""
     now = SystemClock.now_ms
     monkeypatch.setattr(SystemClock, "now_ms", lambda self: now(self) + round(seconds * 1000))
 
 
-# --- who may come in
+# --- registration and login
 
 
 @pytest.mark.process
@@ -101,10 +101,10 @@ async def test_even_the_first_visitor_of_a_fresh_gateway_cannot_register(tmp_pat
 @pytest.mark.process
 async def test_login_answers_as_the_original_does(signed: SignedGateway) -> None:
     answer = await signed.login(" Ann ")
-    told = answer.json()
-    assert set(told) == {"success", "user", "token"}
-    assert told["user"] == {"id": 1, "username": "ann"}
-    claims = jwt.decode(told["token"], options={"verify_signature": False})
+    body = answer.json()
+    assert set(body) == {"success", "user", "token"}
+    assert body["user"] == {"id": 1, "username": "ann"}
+    claims = jwt.decode(body["token"], options={"verify_signature": False})
     assert set(claims) == {"userId", "username", "iat", "exp"}
     assert claims["exp"] - claims["iat"] == LIFETIME_S
     assert (await signed.http.get("/api/auth/user")).json() == {"user": {"id": 1, "username": "ann"}}
@@ -126,7 +126,7 @@ async def test_login_answers_as_the_original_does(signed: SignedGateway) -> None
         ([], 400),
     ],
 )
-async def test_a_login_that_fails_is_a_line_of_text_and_signs_nobody_out(
+async def test_a_failed_login_is_a_line_of_text_and_does_not_sign_the_user_out(
     signed: SignedGateway, body: Any, status: int
 ) -> None:
     answer = await signed.http.post("/api/auth/login", json=body)
@@ -136,7 +136,7 @@ async def test_a_login_that_fails_is_a_line_of_text_and_signs_nobody_out(
 
 
 @pytest.mark.process
-async def test_who_guesses_has_to_wait(signed: SignedGateway) -> None:
+async def test_repeated_failed_logins_are_throttled(signed: SignedGateway) -> None:
     for _ in range(PER_PAIR):
         assert (await signed.login("ann", "wrong horse")).status_code == 401
     answer = await signed.login("ann")
@@ -150,7 +150,7 @@ async def test_who_guesses_has_to_wait(signed: SignedGateway) -> None:
 
 
 @pytest.mark.process
-async def test_a_link_makes_the_account_and_the_apps_own_token(signed: SignedGateway) -> None:
+async def test_a_link_creates_the_account_and_a_token_of_the_app(signed: SignedGateway) -> None:
     link = (await signed.admin.post("/v1/invitations", json={})).json()["url"]
     page, _, code = link.partition("#")
     assert page == f"{signed.door}/invite"
@@ -170,7 +170,7 @@ async def test_a_link_makes_the_account_and_the_apps_own_token(signed: SignedGat
     assert (await signed.login("bob")).status_code == 200
 
 
-def test_the_link_is_on_the_door_as_browsers_know_it_else_on_the_main_port() -> None:
+def test_the_link_uses_the_doors_public_url_or_else_the_main_port() -> None:
     main = "https://gateway.example.org/"
     assert invitations_page([PROTOCOL], [], main) == "https://gateway.example.org/claudecodeui/invite"
     assert invitations_page([], [], main) == ""
@@ -217,7 +217,7 @@ async def test_no_socket_opens_without_a_good_token(signed: SignedGateway, monke
 
 @pytest.mark.process
 @pytest.mark.rules("S003-013", "S003-014", "S003-018", "S003-022")
-async def test_the_querys_token_counts_before_the_headers(signed: SignedGateway) -> None:
+async def test_the_token_in_the_query_takes_precedence_over_the_header(signed: SignedGateway) -> None:
     good, bad = {"Authorization": f"Bearer {signed.token}"}, {"Authorization": "Bearer a.b.c"}
     assert await handshake(signed, "/nosuch", signed.token, additional_headers=bad) == 1005
     assert await handshake(signed, "/nosuch", "a.b.c", additional_headers=good) == 401
@@ -226,7 +226,7 @@ async def test_the_querys_token_counts_before_the_headers(signed: SignedGateway)
 
 
 @pytest.mark.process
-async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_else(signed: SignedGateway) -> None:
+async def test_on_the_main_port_a_users_token_opens_only_this_protocol(signed: SignedGateway) -> None:
     own = {"authorization": f"Bearer {signed.token}"}
     for path in ("/v1/me", "/v1/sessions", "/v1/users", "/cognova/api/conversations", "/api/projects", "/nosuch"):
         assert (await signed.admin.get(path, headers=own)).status_code == 401, path
@@ -241,16 +241,16 @@ async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_els
 
 @pytest.mark.process
 @pytest.mark.rules("S003-015")
-async def test_a_socket_is_the_users_of_its_token(signed: SignedGateway) -> None:
+async def test_a_socket_belongs_to_the_user_of_its_token(signed: SignedGateway) -> None:
     await signed.add("bob")
     bob = await signed.sign_in("bob")
     session = await signed.create("ann's own")
     await signed.run(session, "SCRIPT:text hello")
-    said = json.dumps({"type": "chat.subscribe", "sessions": [{"sessionId": session}]})
+    subscribe = json.dumps({"type": "chat.subscribe", "sessions": [{"sessionId": session}]})
     places = {}
     for name, token in (("ann", signed.token), ("bob", bob)):
         async with signed.chat(token) as socket:
-            await socket.send(said)
+            await socket.send(subscribe)
             *_, ack = await frames_until(socket, lambda frame: frame["kind"] == "chat_subscribed")
             places[name] = ack["lastSeq"]
             await socket.send(json.dumps({"type": "chat.send", "sessionId": session, "content": "SCRIPT:text more"}))
@@ -261,7 +261,7 @@ async def test_a_socket_is_the_users_of_its_token(signed: SignedGateway) -> None
 
 @pytest.mark.process
 @pytest.mark.rules("S003-015")
-async def test_what_a_user_may_is_said_by_their_scopes(signed: SignedGateway) -> None:
+async def test_a_users_scopes_limit_their_requests(signed: SignedGateway) -> None:
     await signed.add("viewer", scopes=["view"])
     viewer = {"authorization": f"Bearer {await signed.sign_in('viewer')}"}
     assert (await signed.http.get("/api/projects", headers=viewer)).status_code == 200
@@ -276,7 +276,7 @@ async def test_what_a_user_may_is_said_by_their_scopes(signed: SignedGateway) ->
 
 
 @pytest.mark.process
-async def test_a_token_that_is_over_is_told_so(signed: SignedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expired_token_is_reported_as_expired(signed: SignedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     later(monkeypatch, LIFETIME_S + 1)
     answer = await signed.http.get("/api/projects")
     assert (answer.status_code, answer.json()["code"]) == (401, "AUTH_TOKEN_EXPIRED")
@@ -284,7 +284,7 @@ async def test_a_token_that_is_over_is_told_so(signed: SignedGateway, monkeypatc
 
 
 @pytest.mark.process
-async def test_a_token_that_never_was_is_told_so(signed: SignedGateway) -> None:
+async def test_an_invalid_token_is_reported_as_invalid(signed: SignedGateway) -> None:
     for token in ("a.b.c", f"{signed.token}x", "fl_aaaaaaaa_" + "a" * 52):
         answer = await signed.http.get("/api/projects", headers={"authorization": f"Bearer {token}"})
         assert (answer.status_code, answer.json()["code"]) == (401, "AUTH_TOKEN_INVALID")
@@ -292,7 +292,7 @@ async def test_a_token_that_never_was_is_told_so(signed: SignedGateway) -> None:
 
 
 @pytest.mark.process
-async def test_past_its_half_life_every_answer_brings_a_new_token(
+async def test_after_half_of_its_lifetime_every_answer_has_a_new_token(
     signed: SignedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = ("/api/projects", "/api/auth/user", "/api/providers/sessions/nosuch", "/api/providers/capabilities")
@@ -309,7 +309,9 @@ async def test_past_its_half_life_every_answer_brings_a_new_token(
 @pytest.mark.process
 @pytest.mark.rules("S003-015")
 @pytest.mark.parametrize("how", ["password", "removed"])
-async def test_what_a_user_has_open_ends_with_the_password_or_the_user(signed: SignedGateway, how: str) -> None:
+async def test_open_sockets_close_when_the_password_changes_or_the_user_is_removed(
+    signed: SignedGateway, how: str
+) -> None:
     await signed.add("bob")
     bob = await signed.sign_in("bob")
     async with signed.chat() as ann_chat, signed.chat(bob) as bob_chat:

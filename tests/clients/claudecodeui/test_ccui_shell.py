@@ -1,4 +1,4 @@
-"""claudecodeui's terminal with real shells: what is wanted, what is typed and seen, who shares it, how it ends."""
+"""claudecodeui's terminal with real shells: init, input and output, sharing, sizes, several inits."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
         yield house
 
 
-# --- the beginning
+# --- init
 
 
 @pytest.mark.rules("S003-002", "S003-020", "S003-079", "S003-080", "S003-086", "S003-089", "S003-097", "S003-105")
@@ -59,11 +59,11 @@ async def test_nothing_happens_before_an_init(house: ShellHarness, tmp_path: Pat
 
 @pytest.mark.rules("S003-081")
 @pytest.mark.parametrize("frame", ["what?", b"\xff\xfe", "[1]", "7", "", '"init"', "{}", '{"type":7}', "[" * 100_000])
-async def test_what_is_no_frame_is_told_in_red(house: ShellHarness, tmp_path: Path, frame: str | bytes) -> None:
+async def test_an_invalid_frame_is_reported_in_red(house: ShellHarness, tmp_path: Path, frame: str | bytes) -> None:
     async with house.sit() as client:
         await client.socket.send(frame)
-        told = await client.hear()
-        assert told == {"type": "output", "data": "\r\n\x1b[31mError: Invalid websocket payload\x1b[0m\r\n"}
+        answer = await client.hear()
+        assert answer == {"type": "output", "data": "\r\n\x1b[31mError: Invalid websocket payload\x1b[0m\r\n"}
         assert house.terminals.names() == ()
         await client.begin(tmp_path)
         await client.type("echo on $((40 + 2))\r")
@@ -71,7 +71,9 @@ async def test_what_is_no_frame_is_told_in_red(house: ShellHarness, tmp_path: Pa
 
 
 @pytest.mark.rules("S003-081", "S003-082", "S003-083", "S003-084", "S003-085", "S003-138")
-async def test_an_error_is_told_twice_and_the_next_init_works(house: ShellHarness, tmp_path: Path) -> None:
+async def test_an_error_is_sent_as_error_and_as_output_and_the_next_init_works(
+    house: ShellHarness, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "away").symlink_to("/etc")
     path, session = "Invalid project path", "Invalid session ID"
@@ -93,10 +95,10 @@ async def test_an_error_is_told_twice_and_the_next_init_works(house: ShellHarnes
         ({"provider": "nobody", "isPlainShell": False}, "There is no configured program nobody."),
     ]
     async with house.sit() as client:
-        for fields, told in bad:
+        for fields, message in bad:
             await client.begin(tmp_path, **fields)
-            assert await client.hear() == {"type": "error", "message": told}
-            assert await client.hear() == {"type": "output", "data": f"\r\n\x1b[31mError: {told}\x1b[0m\r\n"}
+            assert await client.hear() == {"type": "error", "message": message}
+            assert await client.hear() == {"type": "output", "data": f"\r\n\x1b[31mError: {message}\x1b[0m\r\n"}
         assert house.terminals.names() == ()
         await client.begin(tmp_path)
         await client.type("echo on $((40 + 2))\r")
@@ -104,7 +106,7 @@ async def test_an_error_is_told_twice_and_the_next_init_works(house: ShellHarnes
 
 
 @pytest.mark.rules("S003-138")
-async def test_a_program_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_that_cannot_start_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> Any:
         raise OSError(28, os.strerror(28))
 
@@ -126,18 +128,18 @@ async def test_a_program_that_cannot_start_is_told(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.rules("S003-102")
-async def test_without_a_path_it_is_the_first_root(house: ShellHarness, tmp_path: Path) -> None:
+async def test_without_a_path_the_shell_starts_in_the_first_root(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.say(type="init", isPlainShell=True)
         await client.type("pwd\r")
         await client.said(str(tmp_path))
 
 
-# --- who finds what
+# --- returning and sharing
 
 
 @pytest.mark.rules("S003-071", "S003-073", "S003-076", "S003-077", "S003-078", "S003-088", "S003-092")
-async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_returning_client_finds_its_shell_unchanged(house: ShellHarness, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     async with house.sit() as client:
         await client.begin(tmp_path)
@@ -152,7 +154,7 @@ async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, t
         await back.hear()
         replay = (await back.hear())["data"]
         assert back.outputs[0] == RECONNECTED
-        # All of it in one piece, as it was printed: the size is the same.
+        # The whole output in one frame, as it was printed, because the size is the same.
         assert CLEAN not in replay and "before\r\n" in replay and "after\r\n" in replay
         await back.type("echo $kept is kept\r")
         await back.said("here is kept")
@@ -162,7 +164,7 @@ async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, t
         narrow.screen.resize(60, 20)
         await narrow.begin(tmp_path)
         await narrow.hear()
-        # Drawn, for a screen of another size.
+        # Redrawn, because the screen has another size.
         assert (await narrow.hear())["data"].startswith(CLEAN)
         await narrow.type("echo still $kept\r")
         await narrow.said("still here")
@@ -170,7 +172,7 @@ async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, t
 
 @pytest.mark.rules("S003-072", "S003-074", "S003-098")
 async def test_folder_session_command_and_user_make_the_key(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 17: commands with the same beginning are two commands."""
+    """Fault 17: commands with the same prefix are two commands."""
     (inner,) = folders(tmp_path, "inner")
     long = "read answer; : 0123456789"
     wishes: list[tuple[Path, dict[str, Any]]] = [
@@ -180,7 +182,7 @@ async def test_folder_session_command_and_user_make_the_key(house: ShellHarness,
         (tmp_path, {"sessionId": "two"}),
         (tmp_path, {"initialCommand": f"{long} first"}),
         (tmp_path, {"initialCommand": f"{long} second"}),
-        # Joined by underscores these would be the same as others.
+        # With parts joined by underscores, this key would equal another one.
         (tmp_path, {"sessionId": "default"}),
     ]
     async with contextlib.AsyncExitStack() as stack:
@@ -200,8 +202,10 @@ async def test_folder_session_command_and_user_make_the_key(house: ShellHarness,
 
 
 @pytest.mark.rules("S003-077")
-async def test_all_viewers_see_and_a_stale_close_detaches_nobody(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 4, for terminals: a second browser silences none."""
+async def test_all_viewers_see_the_output_and_a_stale_close_detaches_no_other_viewer(
+    house: ShellHarness, tmp_path: Path
+) -> None:
+    """Fault 4, for terminals: a second browser does not cut off the first."""
     async with house.sit() as second:
         async with house.sit() as first:
             await first.begin(tmp_path)
@@ -221,7 +225,7 @@ async def test_all_viewers_see_and_a_stale_close_detaches_nobody(house: ShellHar
         assert house.program().watched
 
 
-async def test_many_that_come_at_once_start_one_shell(house: ShellHarness, tmp_path: Path) -> None:
+async def test_simultaneous_clients_start_one_shell(house: ShellHarness, tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(house.sit()) for _ in range(8)]
         await asyncio.gather(*(client.begin(tmp_path) for client in clients))
@@ -234,7 +238,7 @@ async def test_many_that_come_at_once_start_one_shell(house: ShellHarness, tmp_p
 
 @pytest.mark.rules("S003-087")
 async def test_sizes(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 17: the size in an init that reconnects counts."""
+    """Fault 17: the size in an init that reconnects is applied."""
     async with house.sit() as client:
         await client.begin(tmp_path, cols=90, rows=20)
         await client.type("stty size\r")
@@ -265,7 +269,7 @@ async def test_sizes(house: ShellHarness, tmp_path: Path) -> None:
 
 @pytest.mark.rules("S003-091")
 async def test_two_inits_on_one_socket_do_not_mix(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 15: the end of the first takes nothing from the second, and neither is left without an owner."""
+    """Fault 15: the exit of the first program does not affect the second, and neither is left without an owner."""
     first, second = folders(tmp_path, "first", "second")
     async with house.sit() as client:
         await client.begin(first)
@@ -273,7 +277,7 @@ async def test_two_inits_on_one_socket_do_not_mix(house: ShellHarness, tmp_path:
         await client.seen("sleep")
         one = house.program()
         await client.begin(second)
-        # Not the whole path: it may be wider than the screen.
+        # Only the last part of the path: the whole path may be wider than the screen.
         await client.type("echo in ${PWD##*/}\r")
         await client.said("in second")
         (first / "go").touch()
@@ -292,7 +296,7 @@ async def test_two_inits_on_one_socket_do_not_mix(house: ShellHarness, tmp_path:
         assert client.exit_codes == [4]
 
 
-async def test_keys_go_to_the_program_that_was_wanted_last(house: ShellHarness, tmp_path: Path) -> None:
+async def test_keys_go_to_the_last_requested_program(house: ShellHarness, tmp_path: Path) -> None:
     first, second = folders(tmp_path, "first", "second")
     async with house.sit() as client:
         await client.begin(first)

@@ -1,4 +1,4 @@
-"""claudecodeui's terminal: how it ends, who may, and what goes wrong."""
+"""claudecodeui's terminal: exits, timeouts, needed scopes, and errors."""
 
 import asyncio
 import contextlib
@@ -33,11 +33,11 @@ async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
         yield house
 
 
-# --- how it ends
+# --- exits and timeouts
 
 
 @pytest.mark.rules("S003-080", "S003-091")
-async def test_the_end_is_told_and_the_socket_stays(house: ShellHarness, tmp_path: Path) -> None:
+async def test_the_exit_is_reported_and_the_socket_stays_open(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client, house.sit() as other:
         await client.begin(tmp_path)
         await client.seen("$")
@@ -56,14 +56,14 @@ async def test_the_end_is_told_and_the_socket_stays(house: ShellHarness, tmp_pat
 
 
 @pytest.mark.rules("S003-093", "S003-094", "S003-095", "S003-096")
-async def test_one_that_nobody_watches_is_ended_after_half_an_hour(tmp_path: Path) -> None:
+async def test_an_unwatched_shell_is_stopped_after_half_an_hour(tmp_path: Path) -> None:
     clock = ManualClock()
     async with open_desk_house(tmp_path, clock) as house:
         async with house.sit() as client:
             await client.begin(tmp_path)
             await client.type("echo old words\r")
             await client.said("old words")
-            # However long somebody is there who does nothing.
+            # An attached client keeps the shell alive, however long it is idle.
             await clock.advance(3 * 60 * 60)
             shell = house.program()
         await until(lambda: not shell.watched)
@@ -90,7 +90,7 @@ async def test_one_that_nobody_watches_is_ended_after_half_an_hour(tmp_path: Pat
 
 
 @pytest.mark.rules("S003-107")
-async def test_a_long_replay_is_one_bounded_piece(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_long_replay_is_one_bounded_frame(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.begin(tmp_path)
         await client.type("i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); echo line $i; done; echo do''ne\r")
@@ -110,7 +110,7 @@ async def test_a_long_replay_is_one_bounded_piece(house: ShellHarness, tmp_path:
         assert "line 1\r" not in replay and "finished" in replay, "the oldest went, the newest is there"
 
 
-# --- who may
+# --- scopes, limits and errors
 
 
 @pytest.mark.rules("S003-016")
@@ -125,7 +125,7 @@ async def test_the_scope_terminal_is_needed(house: ShellHarness) -> None:
 
 
 async def test_the_environment_holds_no_secret(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 13: neither keys of the gateway nor folders outside the roots."""
+    """Fault 13: it contains neither keys of the gateway nor folders outside the roots."""
     async with house.sit() as client:
         await client.begin(tmp_path)
         await client.type("env > found; echo wr''itten\r")
@@ -135,7 +135,7 @@ async def test_the_environment_holds_no_secret(house: ShellHarness, tmp_path: Pa
     assert not [word for word in (*SECRETS, "secret") if word in found]
 
 
-async def test_a_frame_that_is_too_large_ends_that_socket_alone(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_too_large_frame_closes_only_its_socket(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client, house.sit() as other:
         await other.begin(tmp_path)
         await other.seen("$")
@@ -148,19 +148,19 @@ async def test_a_frame_that_is_too_large_ends_that_socket_alone(house: ShellHarn
         await other.said("on 42")
 
 
-async def test_what_is_typed_while_it_starts_is_kept_in_order(house: ShellHarness, tmp_path: Path) -> None:
+async def test_keys_typed_during_the_start_are_kept_in_order(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.begin(tmp_path)
         for number in range(200):
             await client.type(f"echo {number} >> typed\r")
         await client.type("echo all''typed\r")
         await client.until(lambda: "alltyped" in client.text)
-    # Not from the screen: the terminal's echo of later lines may stand in the midst of what a command prints.
+    # Not from the screen: the terminal's echo of later lines may appear within the output of a command.
     assert [int(line) for line in (tmp_path / "typed").read_text().split()] == list(range(200))
 
 
 class FullWire:
-    """A client that does not read: what is sent to it stays."""
+    """The socket of a client that does not read: sent data stays in its backlog."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
@@ -182,31 +182,33 @@ class FullWire:
         self.ended = True
 
 
-async def test_one_that_does_not_read_slows_nobody_and_costs_little(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 7, for terminals: what waits for it is bounded, and it is drawn anew when it reads again."""
+async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory(
+    house: ShellHarness, tmp_path: Path
+) -> None:
+    """Fault 7, for terminals: its queued data is bounded, and its screen is redrawn when it reads again."""
     async with house.sit() as client:
         await client.begin(tmp_path)
         await client.seen("$")
         owner = Identity("c", house.program().name.split("/")[1], "n", frozenset({"terminal"}))
-        desk = await house.desks.open(owner, OpenLauncher(codec=ShellCodec()))
+        switch = await house.desks.open(owner, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
-        desk.attached(wire)
-        desk.received(json.dumps(client.init(str(tmp_path))).encode())
+        switch.attached(wire)
+        switch.received(json.dumps(client.init(str(tmp_path))).encode())
         await until(lambda: len(wire.sent) == 2)
         await client.type("i=0; while [ $i -lt 9000 ]; do i=$((i + 1)); echo a line that is as long as one $i; done\r")
         await client.until(lambda: "as one 9000\r\n" in "".join(client.outputs[-3:]))
-        # The marker and the first of it: nothing more, however much was printed.
+        # The marker and the first output: nothing more, however much was printed.
         assert len(wire.sent) == 2
         wire.full = False
-        desk.drained()
+        switch.drained()
         await until(lambda: b"as one 9000" in b"".join(wire.sent))
         assert CLEAN.encode() in b"".join(wire.sent).replace(b"\\u001b", b"\x1b") and len(b"".join(wire.sent)) < 600_000
-        desk.detached(1000)
+        switch.detached(1000)
         await client.type("echo on $((40 + 2))\r")
         await client.said("on 42")
 
 
-async def test_there_are_only_so_many(tmp_path: Path) -> None:
+async def test_the_number_of_terminals_is_limited(tmp_path: Path) -> None:
     async with open_desk_house(tmp_path, most=1) as house, house.sit() as one, house.sit() as two:
         await one.begin(tmp_path)
         await one.seen("$")
@@ -217,7 +219,7 @@ async def test_there_are_only_so_many(tmp_path: Path) -> None:
         await one.until(lambda: one.reconnects)
 
 
-async def test_a_fault_of_ours_is_told_without_its_words(
+async def test_an_internal_error_is_reported_without_its_text(
     house: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with house.sit() as client:
@@ -232,7 +234,7 @@ async def test_a_fault_of_ours_is_told_without_its_words(
         await client.said("on 42")
 
 
-async def test_a_folder_that_is_gone_keeps_nobody_from_its_shell(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_shell_whose_folder_was_removed_can_still_be_attached(house: ShellHarness, tmp_path: Path) -> None:
     (inner,) = folders(tmp_path, "inner")
     async with house.sit() as client:
         await client.begin(inner)
@@ -242,8 +244,8 @@ async def test_a_folder_that_is_gone_keeps_nobody_from_its_shell(house: ShellHar
         await client.until(lambda: client.reconnects)
 
 
-async def test_a_change_of_seats_after_keys_that_nobody_reads_goes_on(house: ShellHarness, tmp_path: Path) -> None:
-    """A socket that was not read any more, because its program did not read, is read again for the next."""
+async def test_switching_programs_works_after_unread_keys(house: ShellHarness, tmp_path: Path) -> None:
+    """A socket that was paused because its program did not read is resumed for the next program."""
     first, second = folders(tmp_path, "first", "second")
     async with house.sit() as client:
         await client.begin(first)
@@ -259,7 +261,7 @@ async def test_a_change_of_seats_after_keys_that_nobody_reads_goes_on(house: She
         await client.said("on 42")
 
 
-async def test_one_whose_terminal_cannot_be_shown_is_told_to_come_again(
+async def test_a_client_whose_terminal_cannot_be_shown_is_closed_with_1011(
     house: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(terminal: PtySession, who: str, raw: bool) -> AsyncIterator[TerminalOutput]:
@@ -284,22 +286,22 @@ async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: S
     who = Identity("c", "ann", "n", frozenset({"terminal"}))
     wish = json.dumps({"type": "init", "projectPath": str(tmp_path), "isPlainShell": True, "cols": 30}).encode()
     for rounds in range(12):
-        desk = await house.desks.open(who, OpenLauncher(codec=ShellCodec()))
+        switch = await house.desks.open(who, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
-        # Its first words may come before it is given the socket.
-        desk.received(wish)
-        desk.attached(wire)
+        # The first frame may arrive before the socket is attached.
+        switch.received(wish)
+        switch.attached(wire)
         for _ in range(rounds):
             await asyncio.sleep(0)
-        desk.detached(1000)
-        told = len(wire.sent)
-        desk.received(b'{"type":"input","data":"x"}')
-        desk.drained()
+        switch.detached(1000)
+        count = len(wire.sent)
+        switch.received(b'{"type":"input","data":"x"}')
+        switch.drained()
         await asyncio.sleep(0)
-        assert len(wire.sent) == told
+        assert len(wire.sent) == count
     await until(lambda: not any(program.watched for program in house.programs()))
     async with house.sit(token=await house.token_of("ann")) as client:
         await client.begin(tmp_path)
         await client.type("stty size\r")
-        # None of them counts any more.
+        # The sizes of the clients that left no longer count.
         await client.seen("24 80")

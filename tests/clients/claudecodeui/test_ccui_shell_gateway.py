@@ -1,4 +1,4 @@
-"""claudecodeui's terminal on a whole gateway: on its door and on the main port, for somebody who has signed in."""
+"""claudecodeui's terminal on a whole gateway: on its door and on the main port, for a signed-in user."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -57,13 +57,13 @@ async def test_a_session_whose_agent_has_no_terminal_is_refused(signed: SignedGa
         await client.begin(signed.project, **fields)
         await client.until(lambda: client.errors)
         assert "has no terminals here" in client.errors[0]
-    # It is as it was.
+    # The session still works as before.
     frames = await signed.run(session, "SCRIPT:text one")
     assert frames[-1]["success"] is True
 
 
-async def test_who_may_not_is_refused_before_the_upgrade(signed: SignedGateway) -> None:
-    """Fault 14, for this socket: origin, token and scope are looked at, and a token is looked at again."""
+async def test_unauthorized_clients_are_refused_before_the_upgrade(signed: SignedGateway) -> None:
+    """Fault 14, for this socket: origin, token and scope are checked, and a token is checked again later."""
     await signed.add("bob", scopes=["view", "chat"])
     refused = [
         (signed.token, "http://evil.example", 403),

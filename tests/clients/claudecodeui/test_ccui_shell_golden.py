@@ -1,7 +1,7 @@
-"""Frames of /shell by case: tests/golden/claudecodeui-shell/<case>/in.jsonl is what happens, one a line (`say`: a
-client's frame, `seated`, `print`, `redraw`, `exit`, `refuse`, `fail`); out.jsonl what the gateway makes of it: what is
-wanted (`wanted`), what goes to the program (`keys`, `size`) and to the client (`frame`). FAIRLEAD_WRITE=1 writes them
-anew: then read the difference.
+"""Golden cases of /shell frames: tests/golden/claudecodeui-shell/<case>/in.jsonl has one input a line (`say`: a frame
+of the client, `seated`, `print`, `redraw`, `exit`, `refuse`, `fail`); out.jsonl has the results: the requested program
+(`wanted`), the input to the program (`keys`, `size`) and the frames to the client (`frame`). FAIRLEAD_WRITE=1 rewrites
+them: then review the diff.
 """
 
 import json
@@ -55,8 +55,8 @@ def frames(data: bytes) -> list[dict[str, Any]]:
 def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
     urls = tuple(FoundUrl(**one) for one in line.get("urls", ()))
     match line:
-        case {"say": said}:
-            match codec.read((said if isinstance(said, str) else json.dumps(said)).encode()):
+        case {"say": sent}:
+            match codec.read((sent if isinstance(sent, str) else json.dumps(sent)).encode()):
                 case ProgramRequest() as wanted:
                     return [{"wanted": msgspec.to_builtins(wanted)}]
                 case TypedKeys(data=keys):
@@ -65,8 +65,8 @@ def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
                     return [{"size": [columns, rows]}]
                 case TerminalReply(frames=data):
                     return frames(data)
-        case {"seated": seated}:
-            return frames(codec.attached(ProgramAttached(**seated)))
+        case {"seated": attached}:
+            return frames(codec.attached(ProgramAttached(**attached)))
         case {"print": text}:
             return frames(codec.output(TerminalOutput(text.encode(), urls=urls)))
         case {"redraw": text}:
@@ -114,18 +114,18 @@ FIELDS = (
     st.fixed_dictionaries({"type": st.sampled_from(["init", "input", "resize"])}, optional=dict.fromkeys(FIELDS, JSON))
     | JSON
 )
-def test_no_frame_is_an_accident(frame: Any) -> None:
-    """Whatever comes is a wish, keys, a size, or an answer; a wish has a session id that is one plain word, and a path
-    that is absolute."""
-    said = ShellCodec().read(json.dumps(frame).encode())
-    assert isinstance(said, ProgramRequest | TypedKeys | Size | TerminalReply)
-    if isinstance(said, ProgramRequest):
-        assert re.fullmatch(r"[a-zA-Z0-9_.:-]*", said.session) and said.folder[:1] in ("", "/")
-        assert not (said.command and said.provider) and (said.session or not said.resume)
+def test_every_frame_is_decoded_to_a_valid_input(frame: Any) -> None:
+    """Every frame is a program request, keys, a size, or a reply; a program request has a session id of safe
+    characters, and an absolute path."""
+    decoded = ShellCodec().read(json.dumps(frame).encode())
+    assert isinstance(decoded, ProgramRequest | TypedKeys | Size | TerminalReply)
+    if isinstance(decoded, ProgramRequest):
+        assert re.fullmatch(r"[a-zA-Z0-9_.:-]*", decoded.session) and decoded.folder[:1] in ("", "/")
+        assert not (decoded.command and decoded.provider) and (decoded.session or not decoded.resume)
 
 
 @given(st.text(alphabet="ab-$`;| \n\"'\\\\{}()/.:", max_size=20), st.sampled_from(sorted(PROVIDERS)))
-def test_no_id_adds_a_word_or_an_option(session: str, provider: str) -> None:
+def test_no_session_id_adds_an_argument_or_an_option(session: str, provider: str) -> None:
     frame = {"type": "init", "projectPath": "/p", "provider": provider, "sessionId": session, "hasSession": True}
     wanted = ShellCodec().read(json.dumps(frame).encode())
     if not isinstance(wanted, ProgramRequest):
@@ -140,15 +140,15 @@ def test_no_id_adds_a_word_or_an_option(session: str, provider: str) -> None:
     assert [word.startswith("-") for word in found] == [word.startswith("-") for word in expected]
 
 
-def test_a_url_is_remembered_as_told_within_bounds() -> None:
+def test_the_memory_of_announced_urls_is_bounded() -> None:
     codec = ShellCodec()
     for number in range(5000):
-        told = codec.output(TerminalOutput(b"", urls=(FoundUrl(f"https://a.example/{number}"),)))
-        assert b"auth_url" in told
+        output = codec.output(TerminalOutput(b"", urls=(FoundUrl(f"https://a.example/{number}"),)))
+        assert b"auth_url" in output
 
 
 @pytest.mark.rules("S003-008")
-def test_what_comes_before_somebody_holds_the_socket_is_bounded() -> None:
+def test_input_before_the_socket_has_an_owner_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     talk = ShellConversation(Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
     assert [type(thing) for thing in talk.opened()] == [Perform]
@@ -163,8 +163,8 @@ def test_what_comes_before_somebody_holds_the_socket_is_bounded() -> None:
 
     talk.answered(None, Holder())
     assert len(heard) == 3
-    (told,) = talk.failed(None, BadRequest("No."))
-    assert isinstance(told, Write) and b"Error: No." in told.frames
+    (error,) = talk.failed(None, BadRequest("No."))
+    assert isinstance(error, Write) and b"Error: No." in error.frames
 
 
 # --- programs
@@ -179,13 +179,13 @@ def test_what_comes_before_somebody_holds_the_socket_is_bounded() -> None:
         ("opencode", ("opencode",), ("opencode", "--session", "s:1")),
     ],
 )
-def test_the_words_of_each_program(provider: str, fresh: tuple[str, ...], resumed: tuple[str, ...]) -> None:
+def test_the_command_line_of_each_program(provider: str, fresh: tuple[str, ...], resumed: tuple[str, ...]) -> None:
     assert words(PROVIDERS, ProgramRequest(provider=provider)) == fresh
     assert words(PROVIDERS, ProgramRequest(provider=provider, session="s:1")) == fresh
     assert words(PROVIDERS, ProgramRequest(provider=provider, session="s:1", resume=True)) == resumed
 
 
-def test_an_id_is_never_an_option_and_what_cannot_resume_begins_anew() -> None:
+def test_an_id_is_never_an_option_and_a_program_that_cannot_resume_starts_fresh() -> None:
     with pytest.raises(BadId):
         words(PROVIDERS, ProgramRequest(provider="codex", session="--config=x", resume=True))
     with pytest.raises(NotFound):
@@ -197,7 +197,7 @@ def test_an_id_is_never_an_option_and_what_cannot_resume_begins_anew() -> None:
 
 @pytest.mark.rules("S003-072", "S003-074")
 def test_keys_do_not_collide() -> None:
-    """Fault 17."""
+    """Fault 17: different requests have different keys."""
     wishes = [
         ("u", "/p", ProgramRequest()),
         ("v", "/p", ProgramRequest()),

@@ -26,12 +26,12 @@ async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
 
 
 @pytest.mark.rules("S003-101", "S003-102")
-async def test_a_command_is_typed_into_the_shell_and_its_end_is_told(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_command_is_typed_into_the_shell_and_its_exit_is_reported(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         command = "read name # a comment; 'with a quote'\necho hello $name\nfalse"
         await client.begin(tmp_path, initialCommand=command, provider="claude", isPlainShell=False)
         await client.seen("read name")
-        # What is typed now is for the command, and no word of ours.
+        # Keys typed now are input of the command, not a part of the typed command.
         await client.type("you\r")
         await client.until(lambda: "hello you\r\n" in client.text)
         await client.until(lambda: client.exit_codes)
@@ -40,7 +40,7 @@ async def test_a_command_is_typed_into_the_shell_and_its_end_is_told(house: Shel
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/dash"])
-async def test_a_command_in_the_background_or_unfinished_is_the_shells_affair(tmp_path: Path, shell: str) -> None:
+async def test_background_and_unfinished_commands_are_left_to_the_shell(tmp_path: Path, shell: str) -> None:
     async with open_desk_house(tmp_path, program=shell) as house, house.sit() as client:
         await client.begin(tmp_path, initialCommand="while [ ! -e go ]; do sleep 0.02; done &")
         await client.until(lambda: client.exit_codes)
@@ -55,7 +55,9 @@ async def test_a_command_in_the_background_or_unfinished_is_the_shells_affair(tm
 
 @pytest.mark.rules("S003-103", "S003-104")
 @pytest.mark.parametrize("command", ["true setup-token", "true cursor-agent login", "true auth login --now", ""])
-async def test_a_login_or_a_forced_restart_begins_anew(house: ShellHarness, tmp_path: Path, command: str) -> None:
+async def test_a_login_or_a_forced_restart_starts_a_new_program(
+    house: ShellHarness, tmp_path: Path, command: str
+) -> None:
     fields: dict[str, Any] = {"initialCommand": f"{command}; cat"} if command else {}
     async with house.sit() as watching, house.sit() as client:
         await watching.begin(tmp_path, **fields)
@@ -72,7 +74,7 @@ async def test_a_login_or_a_forced_restart_begins_anew(house: ShellHarness, tmp_
 
 
 @pytest.mark.rules("S003-076", "S003-101")
-async def test_other_commands_are_found_again(house: ShellHarness, tmp_path: Path) -> None:
+async def test_other_commands_are_attached_again(house: ShellHarness, tmp_path: Path) -> None:
     command = "echo lo''gin; cat"
     async with house.sit() as first, house.sit() as second:
         await first.begin(tmp_path, initialCommand=command)
@@ -80,7 +82,7 @@ async def test_other_commands_are_found_again(house: ShellHarness, tmp_path: Pat
         await second.begin(tmp_path, initialCommand=command)
         await second.until(lambda: second.reconnects)
         await second.type("go on\r")
-        # Once as it is typed, once by the program.
+        # Once from the echo of the typed command, once from the program.
         await first.until(lambda: first.text.count("go on") == 2)
         assert first.text.count(command) == 1, "what runs is not typed again"
 
@@ -94,11 +96,11 @@ async def test_a_command_is_typed_although_its_client_has_left(house: ShellHarne
     await until((tmp_path / "made").exists)
 
 
-async def test_a_program_without_a_prompt_gets_its_command_all_the_same(tmp_path: Path) -> None:
+async def test_a_program_without_a_prompt_still_gets_its_command(tmp_path: Path) -> None:
     clock = ManualClock()
     async with open_desk_house(tmp_path, clock, program="/bin/cat") as house, house.sit() as client:
         await client.begin(tmp_path, initialCommand="hello")
-        # One timer minds the program, the other waits for its prompt.
+        # One timer watches the program, the other waits for its prompt.
         await until(lambda: clock.waiting == 2)
         await clock.advance(PROMPT_SECONDS)
         await client.said("hello")
@@ -111,8 +113,8 @@ FAILS = "echo resumed $1; sleep 0.1; exit 7"
 
 
 @pytest.mark.rules("S003-099", "S003-100")
-async def test_a_configured_program_resumes_and_else_begins_anew(tmp_path: Path) -> None:
-    """The fall-back is ours, and no shell's."""
+async def test_a_configured_program_resumes_or_else_starts_fresh(tmp_path: Path) -> None:
+    """The gateway implements the fallback, not a shell."""
     clock = ManualClock()
     works = Provider(
         command=("/bin/sh", "-c", "echo new; cat"), resume=("/bin/sh", "-c", "echo old $1; cat", "x", "{session}")
@@ -150,8 +152,9 @@ async def test_a_configured_program_resumes_and_else_begins_anew(tmp_path: Path)
 
 
 @pytest.mark.rules("S003-090", "S003-110", "S003-111", "S003-112")
-async def test_urls_are_announced_once_and_again_to_who_comes_back(house: ShellHarness, tmp_path: Path) -> None:
-    """Fault 16: also the last thing printed, also wrapped, also wanted; never glued to what follows."""
+async def test_urls_are_announced_once_and_again_to_a_returning_client(house: ShellHarness, tmp_path: Path) -> None:
+    """Fault 16: also a URL at the end of the output, a wrapped URL, and a URL that should be opened; never joined with
+    the text that follows."""
     url = "https://example.com/login?x=1"
     wrapped = "https://example.com/" + "0123456789" * 9
     async with house.sit() as client:
@@ -168,11 +171,11 @@ async def test_urls_are_announced_once_and_again_to_who_comes_back(house: ShellH
     async with house.sit() as back:
         await back.begin(tmp_path)
         await back.until(lambda: len(back.urls) == 4)
-        # It was opened when it was asked for, and is not again.
+        # The URL was opened when it was printed, and is not opened again.
         assert back.urls == [(url, False), (f"{url}a", False), (wrapped, False), ("https://example.com/other", False)]
     async with house.sit() as narrow:
         narrow.screen.resize(60, 20)
         await narrow.begin(tmp_path)
-        # Drawn, with the edge in the middle of one.
+        # Redrawn, with the edge of the screen in the middle of a URL.
         await narrow.until(lambda: len(narrow.urls) == 4)
         assert narrow.urls == back.urls

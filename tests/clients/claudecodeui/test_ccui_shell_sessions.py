@@ -1,4 +1,4 @@
-"""Sessions of ours on claudecodeui's terminal: handed over to it and back, never with a second writer."""
+"""Fairlead's sessions on claudecodeui's terminal: handed over to it and back, never with a second writer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ async def test_a_session_is_handed_over_to_the_terminal_and_back(house: ShellHar
         await client.seen(f"agent of {SESSION}")
         assert client.outputs[0] == f"\x1b[36mResuming Claude session {SESSION} in: /home/somebody\x1b[0m\r\n"
         (asked,) = house.gateway.said(cmd.StartHandover)
-        # It is not taken out of a turn.
+        # The handover waits for the end of a turn.
         assert (asked.link, asked.when, asked.wait) == ("terminal", "turn_end", False)
         await client.type("hello\r")
         await client.seen("agent got hello")
@@ -49,7 +49,7 @@ async def test_a_session_is_handed_over_to_the_terminal_and_back(house: ShellHar
     await until(lambda: house.gateway.documents.spaces == {LINKS: {}})
 
 
-async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(
+async def test_a_session_whose_terminal_ended_with_its_gateway_is_handed_back_too(
     house: ShellHarness, tmp_path: Path
 ) -> None:
     async with house.sit() as client:
@@ -57,22 +57,22 @@ async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(
         await client.seen("agent of")
     documents = house.gateway.documents
     assert await documents.list(LINKS) == {SESSION: "stdio"}
-    # The next gateway, on the same data: it has none of these terminals.
+    # The next gateway on the same data has none of these terminals.
     await documents.put(LINKS, OTHER, "dial-in")
     await documents.put(LINKS, "a session that was deleted", "stdio")
     house.gateway.links[OTHER] = "terminal"
     await house.terminals.close()
     clock = SystemClock()
     shells = UserShells(house.terminals, clock, ShellSettings(program="/bin/sh", env={}), lambda path: path)
-    desks = ProgramLauncher(house.terminals, shells, {}, house.gateway, documents, clock, lambda path: path)
-    await desks.start()
+    launcher = ProgramLauncher(house.terminals, shells, {}, house.gateway, documents, clock, lambda path: path)
+    await launcher.start()
     await until(lambda: documents.spaces == {LINKS: {}})
     assert (house.gateway.links[SESSION], house.gateway.links[OTHER]) == ("stdio", "dial-in")
-    await desks.close()
+    await launcher.close()
     await shells.close()
 
 
-async def test_it_is_found_again_and_shared(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_sessions_terminal_is_attached_again_and_shared(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as second:
         async with house.sit() as first:
             await claude(first, tmp_path)
@@ -90,8 +90,8 @@ async def test_it_is_found_again_and_shared(house: ShellHarness, tmp_path: Path)
         assert len(house.gateway.said(cmd.StartHandover)) == 1
 
 
-async def test_one_that_is_on_a_terminal_already_stays_there(house: ShellHarness, tmp_path: Path) -> None:
-    """Somebody else put it there: it is joined, and left there."""
+async def test_a_session_that_is_already_on_a_terminal_stays_there(house: ShellHarness, tmp_path: Path) -> None:
+    """Another client put it there: the new client joins it, and it stays there."""
     await house.gateway.command(_who(), cmd.StartHandover(session=SESSION, link="terminal"))
     terminal = house.program()
     async with house.sit() as client:
@@ -105,14 +105,14 @@ async def test_one_that_is_on_a_terminal_already_stays_there(house: ShellHarness
     assert house.gateway.said(cmd.Configure) == []
 
 
-async def test_while_a_turn_runs_it_is_refused(house: ShellHarness, tmp_path: Path) -> None:
-    told = "It cannot be handed over now, there is a running turn."
-    house.gateway.errors[cmd.StartHandover] = Busy(told)
+async def test_a_handover_during_a_turn_is_refused(house: ShellHarness, tmp_path: Path) -> None:
+    message = "It cannot be handed over now, there is a running turn."
+    house.gateway.errors[cmd.StartHandover] = Busy(message)
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.until(lambda: client.errors)
         await client.settled()
-        assert client.errors == [told] and f"\r\n\x1b[31mError: {told}\x1b[0m\r\n" in client.outputs
+        assert client.errors == [message] and f"\r\n\x1b[31mError: {message}\x1b[0m\r\n" in client.outputs
         assert house.terminals.names() == () and house.gateway.said(cmd.Create) == []
         del house.gateway.errors[cmd.StartHandover]
         await claude(client, tmp_path)
@@ -122,7 +122,7 @@ async def test_while_a_turn_runs_it_is_refused(house: ShellHarness, tmp_path: Pa
 @pytest.mark.parametrize(
     "error", [NotAllowed("This needs the scope chat."), BadRequest("The agent demo has no terminals.")]
 )
-async def test_what_is_not_allowed_is_no_reason_for_another_session(
+async def test_a_refused_handover_does_not_create_another_session(
     house: ShellHarness, tmp_path: Path, error: Exception
 ) -> None:
     house.gateway.errors[cmd.StartHandover] = error
@@ -156,14 +156,14 @@ async def test_a_resume_that_fails_on_the_terminal_becomes_a_new_session(house: 
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.seen("a new one:")
-        # What the first said is not the end of what was wanted.
+        # The exit of the first program is not reported as the exit of the requested one.
         assert client.exit_codes == [] and "could not be resumed: No conversation found" in client.text
         (made,) = house.gateway.said(cmd.Create)
         assert house.program().name == session_terminal(made.session)
 
 
 @pytest.mark.rules("S003-100")
-async def test_without_a_session_a_new_one_begins(house: ShellHarness, tmp_path: Path) -> None:
+async def test_without_a_session_id_a_new_session_starts(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client, house.sit() as other:
         await claude(client, tmp_path, None)
         await client.seen("agent of")
@@ -173,13 +173,13 @@ async def test_without_a_session_a_new_one_begins(house: ShellHarness, tmp_path:
         assert house.gateway.said(cmd.StartHandover)[0].session == made.session
         assert SESSION not in [one.session for one in house.gateway.said(cmd.StartHandover)]
         assert len(house.gateway.said(cmd.Create)) == 2
-        # And a shell of the same folder is no session.
+        # A shell in the same folder is not a session.
         await other.begin(tmp_path)
         await other.type("echo a shell $((1 + 1))\r")
         await other.said("a shell 2")
 
 
-async def test_a_new_session_that_cannot_start_leaves_nothing(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_new_session_that_cannot_start_is_deleted(house: ShellHarness, tmp_path: Path) -> None:
     house.gateway.errors[cmd.StartHandover] = AgentMissing("Claude Code is not installed.")
     async with house.sit() as client:
         await claude(client, tmp_path, None)
@@ -206,7 +206,7 @@ async def test_a_forced_restart_ends_the_process_through_the_core(house: ShellHa
     assert house.gateway.links[SESSION] == "stdio"
 
 
-async def test_who_leaves_while_it_is_handed_over_stops_nothing(house: ShellHarness, tmp_path: Path) -> None:
+async def test_leaving_during_a_handover_does_not_stop_it(house: ShellHarness, tmp_path: Path) -> None:
     house.gateway.hold.add(cmd.StartHandover)
     async with house.sit() as client:
         await claude(client, tmp_path)
@@ -222,7 +222,7 @@ async def test_who_leaves_while_it_is_handed_over_stops_nothing(house: ShellHarn
         assert terminal is not None
         await client.type("\x04")
         await client.until(lambda: client.exit_codes)
-    # It goes back although nobody waited for it.
+    # The session is handed back although no client waited for it.
     await until(lambda: house.gateway.links[SESSION] == "stdio")
 
 
@@ -234,7 +234,7 @@ async def test_the_path_is_checked_for_sessions_too(house: ShellHarness) -> None
         assert house.gateway.commands == [] and house.gateway.queries == []
 
 
-async def test_a_session_that_cannot_be_put_back_is_only_logged(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_session_that_cannot_be_handed_back_is_only_logged(house: ShellHarness, tmp_path: Path) -> None:
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.seen("agent of")

@@ -1,4 +1,4 @@
-"""Files, changes, projects' marks and the agent's commands over REST, as the original's app asks for them."""
+"""Files, changes, project marks and the agent's commands over REST, as the original's app requests them."""
 
 import subprocess
 from pathlib import Path
@@ -55,8 +55,8 @@ async def test_files_are_listed_and_read_and_never_changed(signed: SignedGateway
 
 
 @pytest.mark.process
-async def test_no_conversation_is_read_around_its_owner_from_the_agents_own_files(signed: SignedGateway) -> None:
-    """A home folder that is a root has them in it; a session is its owner's there too."""
+async def test_the_agents_files_do_not_leak_conversations_to_other_users(signed: SignedGateway) -> None:
+    """A home folder that is a root contains these files; a session in them still belongs only to its owner."""
     home = signed.project.parent
     own = (".claude/projects/-project/s.jsonl", ".claude/.credentials.json", ".claude.json", ".claude.json.backup")
     for name in own:
@@ -71,7 +71,7 @@ async def test_no_conversation_is_read_around_its_owner_from_the_agents_own_file
         await get(signed, f"{tree}/file?filePath={name}", 404)
     shown = {one["name"]: one for one in await get(signed, f"{tree}/files")}
     assert not {".claude", ".claude.json", ".claude.json.backup"} & shown.keys()
-    # What a project has for its agents is a part of the project.
+    # A project's settings for its agents are a part of the project.
     assert (await get(signed, f"{tree}/file?filePath=project/.claude/settings.json"))["content"] == "{}"
     run(home, "init", "-b", "main")
     run(home, "add", "-f", ".claude", ".claude.json", "project")
@@ -98,7 +98,7 @@ async def test_folders_are_browsed_inside_the_roots(signed: SignedGateway) -> No
 
 
 @pytest.mark.process
-async def test_changes_are_shown_as_git_tells_them(signed: SignedGateway, project: str) -> None:
+async def test_changes_are_shown_as_git_reports_them(signed: SignedGateway, project: str) -> None:
     none = await get(signed, f"/api/git/status?project={project}")
     assert none["notGitRepository"] is True and isinstance(none["error"], str)
     run(signed.project, "init", "-b", "main")
@@ -127,7 +127,7 @@ async def test_changes_are_shown_as_git_tells_them(signed: SignedGateway, projec
     assert (refused.status_code, refused.json()["code"]) == (403, "READ_ONLY")
 
 
-def test_what_git_prints_is_read_whatever_the_names_are() -> None:
+def test_git_output_is_parsed_for_all_file_names() -> None:
     head = "# branch.oid abc\0# branch.head feature/x\0"
     lines = (
         "1 .M N... 100644 100644 100644 a a with space.txt",
@@ -138,10 +138,10 @@ def test_what_git_prints_is_read_whatever_the_names_are() -> None:
         "u UU N... 100644 100644 100644 100644 a b c both sides",
         "? ö",
     )
-    told = status_of((head + "\0".join(lines) + "\0").encode())
-    assert told["branch"] == "feature/x"
-    assert told["modified"] == ["with space.txt", "new name", "both sides"]
-    assert (told["added"], told["deleted"], told["untracked"]) == (["added\nline"], ["gone"], ["ö"])
+    status = status_of((head + "\0".join(lines) + "\0").encode())
+    assert status["branch"] == "feature/x"
+    assert status["modified"] == ["with space.txt", "new name", "both sides"]
+    assert (status["added"], status["deleted"], status["untracked"]) == (["added\nline"], ["gone"], ["ö"])
     assert commits_of(b"") == []
     assert branches_of(b"refs/heads/a\0*\nrefs/remotes/o/HEAD\0 \nrefs/remotes/o/b\0 \n") == {
         "branches": ["a", "b"],
@@ -151,9 +151,7 @@ def test_what_git_prints_is_read_whatever_the_names_are() -> None:
 
 
 @pytest.mark.process
-async def test_a_project_is_starred_renamed_and_archived_for_the_user_who_did_it(
-    signed: SignedGateway, project: str
-) -> None:
+async def test_projects_are_starred_renamed_and_archived_per_user(signed: SignedGateway, project: str) -> None:
     path = f"/api/projects/{project}"
     assert (await signed.http.post(f"{path}/toggle-star")).json() == {"success": True, "isStarred": True}
     assert (await signed.http.put(f"{path}/rename", json={"displayName": " My  app "})).status_code == 200
@@ -177,7 +175,7 @@ async def test_a_project_is_starred_renamed_and_archived_for_the_user_who_did_it
 
 
 @pytest.mark.process
-async def test_what_the_app_asks_for_and_is_not_here_is_answered_so_that_it_hides_it(signed: SignedGateway) -> None:
+async def test_unsupported_features_are_answered_so_that_the_app_hides_them(signed: SignedGateway) -> None:
     assert await get(signed, "/api/voice/health") == {"configured": False}
     assert (await signed.data("/api/providers/claude/auth/status"))["authenticated"] is True
     assert (await signed.data("/api/providers/codex/auth/status"))["authenticated"] is False
@@ -192,8 +190,8 @@ async def test_the_agents_commands_are_offered(signed: SignedGateway) -> None:
     body = {"projectPath": str(signed.project)}
     assert (await signed.http.post("/api/commands/list", json=body)).json()["count"] == 0
     await signed.run(await signed.create("hello"), "SCRIPT:text hello")
-    told = (await signed.http.post("/api/commands/list", json=body)).json()
-    assert told["count"] == len(told["custom"]) > 0
-    assert all(command["name"].startswith("/") for command in told["custom"])
+    offered = (await signed.http.post("/api/commands/list", json=body)).json()
+    assert offered["count"] == len(offered["custom"]) > 0
+    assert all(command["name"].startswith("/") for command in offered["custom"])
     done = await signed.http.post("/api/commands/execute", json={"commandName": "/compact", "args": ["now"]})
     assert done.json()["content"] == "/compact now"

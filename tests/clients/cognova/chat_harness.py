@@ -1,4 +1,4 @@
-"""Chat clients on real sockets, before a gateway on a real core; what the agent says is said by the test."""
+"""Chat clients on real sockets to a gateway with a real core; the test plays the agent."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ CHAT = ClientProtocol(
     sockets=(chat.SOCKET,),
     views=(MessageProjection(),),
 )
-"""The chat alone: the other parts need more of a gateway."""
+"""Only the chat: the other parts of the protocol need more of a gateway."""
 
 
 class Peer(ChatPeer[CognovaClient]):
@@ -37,17 +37,17 @@ class Peer(ChatPeer[CognovaClient]):
         await self.say("chat:send", message=message, **where, **more)
 
     async def begin(self, message: str, **more: Any) -> SessionId:
-        """A new conversation; its id."""
+        """Begin a new conversation and return its id."""
         await self.send(message, **more)
         return SessionId((await self.until("session_created"))["conversationId"])
 
     async def settled(self) -> None:
-        """Whatever was asked before is answered: answers of one socket to pings come in their order."""
+        """Wait until all earlier messages are answered: a socket answers pings in order."""
         await self.say("ping")
         await self.until(lambda frame: frame["type"] == "pong")
 
     def stream(self) -> list[Frame]:
-        """What came of conversations, not of this connection."""
+        """The frames of conversations, without those of the connection itself."""
         return [frame for frame in self.frames if "seq" in frame]
 
 
@@ -80,7 +80,7 @@ class ChatHarness:
             yield peer
 
     async def agent(self, number: int = 1) -> FakeAgent:
-        """The n-th process, with the prompt that it was started for."""
+        """The n-th process, after it has received the prompt that it was started for."""
         agent = await self.rig.kind.launched(number)
         await agent.prompted()
         await agent.ready()
@@ -88,7 +88,7 @@ class ChatHarness:
         return agent
 
     async def interrupted(self, agent: FakeAgent, times: int = 1) -> None:
-        """The agent was told, so often, and does as it was told."""
+        """Wait until the agent has received this number of interrupts, and let it obey."""
         await self.rig.until(lambda: agent.told.count(("interrupt", None)) == times)
         await agent.result(subtype="error_during_execution", is_error=True, result=None)
 
@@ -98,7 +98,7 @@ class ChatHarness:
 
 
 async def stream(agent: FakeAgent, *pieces: str, message: str = "m1", whole: bool = True) -> None:
-    """A streamed text; with `whole` to its end."""
+    """Stream a text; with `whole` also its end."""
 
     async def event(**fields: Any) -> None:
         body = {"type": "stream_event", "uuid": agent._uuid("stream"), "session_id": agent.launch.session}

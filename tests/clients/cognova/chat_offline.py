@@ -1,7 +1,7 @@
-"""Cognova's chat without a server: inputs in, what peers are sent out, live, resumed and as stored messages.
+"""Cognova's chat without a server: turns inputs into the frames for peers, live, resumed and as stored messages.
 
 An input is one of the interpreter's (`agent`, `gateway`, `transcript`, `interrupt`, `exit`; see golden_claude), or
-`{"event": {...}}` for what the core tells without a record.
+`{"event": {...}}` for an event that the core emits without a record.
 """
 
 import json
@@ -40,7 +40,8 @@ def unframed(data: bytes) -> list[Frame]:
 
 
 class ChatRecorder:
-    """One session as the core would log it. `published` is every entry; `gone` says after how many one left the log."""
+    """One session as the core would log it. `published` is every entry; `gone` maps a dropped entry to the number of
+    published entries after which it left the log."""
 
     def __init__(self) -> None:
         self.interpreter = ClaudeInterpreter(SESSION)
@@ -72,22 +73,22 @@ class ChatRecorder:
             self.gone.setdefault(seq, len(self.published))
 
     def log(self, moment: int | None = None) -> list[Entry]:
-        """What the log holds after so many entries were published."""
+        """The entries of the log after `moment` published entries."""
         moment = len(self.published) if moment is None else moment
         return [entry for entry in self.published[:moment] if self.gone.get(entry.seq, moment + 1) > moment]
 
     def live(self, first: int = 0, last: int | None = None) -> list[Frame]:
-        """What one who is there is sent of the entries published between two moments."""
+        """The frames for a connected peer of the published entries from `first` to `last`."""
         return [frame for entry in self.published[first:last] for frame in unframed(ENCODER.encode(SESSION, entry))]
 
     def read(self, position: int, moment: int | None = None) -> list[Frame]:
-        """What one who reads the log from a place is sent, at a moment."""
+        """The frames for a peer that reads the log from `position`, after `moment` published entries."""
         reading = ENCODER.catch_up(position, 0)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
         return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
 
     def resumed(self, last: int, moment: int) -> list[Frame]:
-        """What one who has the frame `last` is sent when it comes back: the rest of its entry, then the log."""
+        """The frames for a peer that returns and already has the frame `last`: the rest of its entry, then the log."""
         seq = last // FRAMES
         rest = [
             frame
@@ -99,11 +100,11 @@ class ChatRecorder:
         return [*rest, *self.read(seq, moment)]
 
     def messages(self, moment: int | None = None) -> Frame:
-        """The conversation as REST tells it."""
+        """The conversation as REST returns it."""
         renderer = MessageRenderer(SESSION, {"id": SESSION})
         data = renderer.begin() + b"".join(renderer.entry(entry) for entry in self.log(moment)) + renderer.end()
-        told: Frame = json.loads(data)["data"]
-        return told
+        conversation: Frame = json.loads(data)["data"]
+        return conversation
 
     def counted(self, moment: int | None = None) -> MessageCount:
         fold = MessageReducer()
@@ -116,7 +117,7 @@ class ChatRecorder:
 
 
 def shown(*parts: Iterable[Frame]) -> Shown:
-    """What the reference client shows of these frames."""
+    """The conversation as the reference client shows it after these frames."""
     client = CognovaClient()
     client.apply({"type": "chat:session_created", "conversationId": SESSION})
     for part in parts:

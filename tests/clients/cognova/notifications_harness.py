@@ -1,4 +1,5 @@
-"""Peers of /notifications and REST calls on a real server, before a real room on a real core; time stands still."""
+"""Peers of /notifications and REST calls on a real server with a real NotificationService and core; the clock is
+manual."""
 
 import asyncio
 import contextlib
@@ -32,7 +33,7 @@ Frame = dict[str, Any]
 
 
 class Listener:
-    """One socket of the feed and the frames it got."""
+    """One socket of the feed and the frames it received."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -53,13 +54,13 @@ class Listener:
         await self.socket.send(frame if isinstance(frame, str | bytes) else json.dumps(frame))
 
     async def until(self, number: int) -> list[Frame]:
-        """So many frames."""
+        """Wait until `number` frames have arrived."""
         async with self._news, asyncio.timeout(PATIENCE):
             await self._news.wait_for(lambda: len(self.frames) >= number)
         return self.frames
 
     async def change(self, resource: str, action: str) -> Frame:
-        """The last change of this kind, when it has come."""
+        """Wait for a change of this kind and return the last one."""
 
         def found() -> list[Frame]:
             return [one for one in self.frames if (one.get("resource"), one.get("action")) == (resource, action)]
@@ -73,7 +74,7 @@ class Listener:
         return found()[-1]
 
     async def settled(self) -> list[Frame]:
-        """All that came before the answer to a ping, which is left out: what has not come by then never does."""
+        """All frames before the answer to a ping, without that answer: no other frame is still on its way."""
         await self.say({"type": "ping"})
         async with self._news, asyncio.timeout(PATIENCE):
             await self._news.wait_for(lambda: self._pongs() == self._pings)

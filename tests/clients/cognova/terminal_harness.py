@@ -1,4 +1,4 @@
-"""Shells behind Cognova's terminal sockets: real programs on real PTYs, before a real server."""
+"""Shells behind Cognova's terminal sockets: real programs on real PTYs, with a real server."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ class ShellClient(CognovaTerminalClient, OnSocket):
         self.frames: list[dict[str, Any]] = []
 
     async def settled(self) -> None:
-        """All that was sent before the answer to a ping."""
+        """Wait for everything that was sent before the answer to a ping."""
         before = self.pongs
         await self.say(type="ping")
         await self.until(lambda: self.pongs > before)
@@ -73,7 +73,7 @@ async def open_shell_house(
     host = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root)}
     secrets = {"FAIRLEAD_TOKEN": "fl_secret", "ANTHROPIC_API_KEY": "sk-secret", "LD_PRELOAD": ""}
     settings = ShellSettings(program=program, env=shell_environment(host | secrets) | {"PS1": "$ "})
-    # A shell that is being interrupted by its own hang-up may need longer on a busy machine; a kill follows anyway.
+    # A shell that is interrupted by its own hang-up may need longer on a busy machine; a kill follows anyway.
     terminals = TerminalRegistry(chosen, most, StopTimeouts(close=5, terminate=1))
 
     def folder(path: str) -> str:

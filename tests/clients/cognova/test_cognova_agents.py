@@ -83,7 +83,7 @@ def data(handler: Callable[[Request], Steps], **query: str) -> Any:
     return json.loads(answer.body)["data"]
 
 
-def test_the_runs_of_an_agent_newest_first_as_many_as_were_asked_for() -> None:
+def test_the_runs_of_an_agent_are_listed_newest_first_up_to_the_limit() -> None:
     assert [one["id"] for one in data(scheduled.list_runs)] == ["r1", "r2", "r3", "r4", "r5", "r6"]
     first, second = data(scheduled.list_runs, limit="2")
     assert first.keys() >= RUN_FIELDS
@@ -92,7 +92,7 @@ def test_the_runs_of_an_agent_newest_first_as_many_as_were_asked_for() -> None:
     assert [one["id"] for one in data(scheduled.list_runs, period="24h")] == ["r1", "r2", "r3"]
 
 
-def test_the_numbers_of_an_agent_are_those_of_the_period() -> None:
+def test_the_stats_of_an_agent_cover_the_period() -> None:
     week = data(scheduled.agent_stats)
     assert (week["totalRuns"], week["successRate"], week["totalCostUsd"]) == (4, 25, 2.0)
     assert week["avgDurationMs"] == round((4000 + 48000 + 98000) / 3)
@@ -105,7 +105,7 @@ def test_the_numbers_of_an_agent_are_those_of_the_period() -> None:
     assert data(scheduled.agent_stats, period="30d")["totalRuns"] == 5
 
 
-def test_an_agent_that_never_ran_has_zeros_and_no_last_run() -> None:
+def test_an_agent_that_never_ran_has_zero_stats_and_no_last_run() -> None:
     assert json.loads(called(scheduled.agent_stats, runs=()).body)["data"] == {
         "totalRuns": 0,
         "successRate": 0,
@@ -116,14 +116,14 @@ def test_an_agent_that_never_ran_has_zeros_and_no_last_run() -> None:
     }
 
 
-def test_the_numbers_of_all_agents_together() -> None:
-    told = data(scheduled.all_stats, period="24h")
-    assert (told["totalAgents"], told["activeAgents"], told["runsInPeriod"]) == (1, 1, 4)
-    assert (told["runningAgentIds"], told["successRate"], told["totalCostUsd"]) == (["a"], 50, 1.5)
+def test_the_stats_of_all_agents_together() -> None:
+    stats = data(scheduled.all_stats, period="24h")
+    assert (stats["totalAgents"], stats["activeAgents"], stats["runsInPeriod"]) == (1, 1, 4)
+    assert (stats["runningAgentIds"], stats["successRate"], stats["totalCostUsd"]) == (["a"], 50, 1.5)
 
 
 @pytest.mark.parametrize("handler", [scheduled.list_runs, scheduled.agent_stats])
-def test_an_agent_that_is_not_there_and_a_period_that_is_none(handler: Callable[[Request], Steps]) -> None:
+def test_an_unknown_agent_and_an_invalid_period_are_errors(handler: Callable[[Request], Steps]) -> None:
     gone = called(handler, agent="nobody")
     assert (gone.status, json.loads(gone.body)["message"]) == (404, "Agent not found")
     bad = called(handler, {"period": "1y"})

@@ -1,4 +1,4 @@
-"""One client of the chat: its frames and their order, errors, interrupts, the queue, what it may attach."""
+"""One client of the chat: its frames and their order, errors, interrupts, the queue, and attachments."""
 
 import json
 from typing import Any
@@ -27,14 +27,14 @@ async def test_the_first_frame_says_that_it_is_connected(chats: ChatHarness) -> 
 
 
 @pytest.mark.rules("S002-004")
-async def test_chat_is_free_for_a_page(chats: ChatHarness) -> None:
+async def test_the_path_chat_is_not_taken(chats: ChatHarness) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with chats.peer(path="/chat"):
             pass
     assert refused.value.response.status_code == 404
 
 
-async def test_nobody_comes_in_without_a_token_and_the_originals_header_carries_one(chats: ChatHarness) -> None:
+async def test_a_connection_needs_a_token_and_the_originals_header_carries_one(chats: ChatHarness) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with chats.peer(token="wrong"):
             pass
@@ -62,7 +62,7 @@ async def test_a_message_without_a_conversation_begins_one(chats: ChatHarness, n
 
 
 @pytest.mark.rules("S002-013", "S002-015", "S002-023", "S002-029", "S002-055")
-async def test_further_messages_go_on_with_the_conversation(chats: ChatHarness) -> None:
+async def test_further_messages_continue_the_conversation(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -104,18 +104,18 @@ BAD = [
 
 
 @pytest.mark.rules("S002-012", "S002-052", "S002-054")
-async def test_a_bad_frame_is_answered_and_the_connection_lives_on(chats: ChatHarness) -> None:
+async def test_a_bad_frame_is_answered_and_the_connection_stays_open(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         await peer.until("connected")
         for frame, message, conversation in BAD:
             await peer.socket.send(json.dumps(frame))
-            told = {} if conversation is None else {"conversationId": conversation}
-            assert await peer.until(lambda one: True) == {"type": "chat:error", **told, "message": message}, frame
+            named = {} if conversation is None else {"conversationId": conversation}
+            assert await peer.until(lambda one: True) == {"type": "chat:error", **named, "message": message}, frame
         assert peer.client.errors.count("Invalid conversation id") == 4
         await peer.settled()
 
 
-async def test_what_is_not_json_is_answered_and_what_is_not_known_is_passed_over(chats: ChatHarness) -> None:
+async def test_invalid_json_is_answered_and_unknown_messages_are_ignored(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         await peer.until("connected")
         for junk in ("not json", "{", b"\xff\xfe", "[" * 100_000):
@@ -144,7 +144,7 @@ ATTACHED = [
 
 
 @pytest.mark.parametrize(("given", "message", "kinds", "title"), ATTACHED)
-async def test_images_and_documents_go_to_the_agent_before_the_words(
+async def test_images_and_documents_go_to_the_agent_before_the_text(
     chats: ChatHarness, given: dict[str, Any], message: str, kinds: list[str], title: str
 ) -> None:
     async with chats.peer() as peer:
@@ -180,7 +180,9 @@ async def test_images_and_documents_go_to_the_agent_before_the_words(
         {"documents": [None]},
     ],
 )
-async def test_a_bad_attachment_is_refused_and_begins_nothing(chats: ChatHarness, given: dict[str, Any]) -> None:
+async def test_a_bad_attachment_is_refused_and_starts_no_conversation(
+    chats: ChatHarness, given: dict[str, Any]
+) -> None:
     async with chats.peer() as peer:
         await peer.send("look", **given)
         assert (await peer.until("error"))["message"].startswith(("Invalid attachment", "Invalid document"))
@@ -205,15 +207,15 @@ async def test_an_interrupt_ends_the_conversation_that_it_names_and_keeps_its_te
         await peer.until(lambda frame: frame.get("delta") == "upon")
         await peer.say("chat:interrupt", conversationId=one)
         await chats.interrupted(first)
-        told = await peer.until("interrupted")
-        assert (tuple(told), told["conversationId"]) == (("type", "conversationId", "seq"), one)
+        interrupted = await peer.until("interrupted")
+        assert (tuple(interrupted), interrupted["conversationId"]) == (("type", "conversationId", "seq"), one)
         assert second.told == []
         await second.text("done")
         await second.result()
         assert (await peer.until("stream_end"))["conversationId"] == two
         await peer.say("chat:interrupt", conversationId=one)
-        said = await peer.until("error")
-        assert said == {
+        error = await peer.until("error")
+        assert error == {
             "type": "chat:error",
             "conversationId": one,
             "message": "No active session to interrupt",
@@ -225,7 +227,7 @@ async def test_an_interrupt_ends_the_conversation_that_it_names_and_keeps_its_te
 
 
 async def test_an_interrupt_reaches_the_agent_while_it_is_silent(chats: ChatHarness) -> None:
-    """A long tool says nothing: the interrupt does not wait for a next word."""
+    """A long tool call produces no output: the interrupt does not wait for the agent's next message."""
     async with chats.peer() as peer:
         name = await peer.begin("sleep")
         agent = await chats.agent()
@@ -252,7 +254,7 @@ async def test_an_interrupt_of_background_work_alone_is_answered(chats: ChatHarn
         await chats.rig.until(lambda: ("interrupt", None) in agent.told)
 
 
-async def test_a_message_whose_agent_is_still_being_started_is_taken_back(chats: ChatHarness) -> None:
+async def test_an_interrupt_during_the_agents_start_withdraws_the_message(chats: ChatHarness) -> None:
     chats.rig.kind.launch_when.clear()
     async with chats.peer() as peer:
         name = await peer.begin("hello")
@@ -289,7 +291,7 @@ async def test_a_second_message_waits_for_its_turn_and_starts_no_second_run(chat
 
 @pytest.mark.rules("S002-041", "S002-042")
 @pytest.mark.parametrize("length", [0, 1, 4999, 5000, 5001, 100_000])
-async def test_a_result_is_cut_on_the_wire_and_whole_in_the_log(chats: ChatHarness, length: int) -> None:
+async def test_a_result_is_truncated_in_the_frame_and_complete_in_the_log(chats: ChatHarness, length: int) -> None:
     result = "😀" * length
     async with chats.peer() as peer:
         name = await peer.begin("read")
@@ -329,7 +331,7 @@ async def test_an_agent_that_dies_leaves_no_conversation_streaming(chats: ChatHa
 
 
 @pytest.mark.rules("S002-053")
-async def test_an_agent_that_cannot_be_started_is_told_once(chats: ChatHarness) -> None:
+async def test_an_agent_that_cannot_be_started_is_reported_once(chats: ChatHarness) -> None:
     chats.rig.kind.failures.append(AgentMissing("There is no claude here: install it."))
     async with chats.peer() as peer:
         name = await peer.begin("one")
@@ -367,7 +369,7 @@ async def test_a_permission_is_answered_here_or_elsewhere_once(chats: ChatHarnes
         assert len(agent.answers) == 1
 
 
-async def test_who_may_only_look_begins_nothing_and_sends_nothing(chats: ChatHarness) -> None:
+async def test_the_scope_view_is_not_enough_to_begin_or_send(chats: ChatHarness) -> None:
     view = await chats.house.token("view")
     async with chats.peer() as peer, chats.peer(token=view) as guest:
         name = await peer.begin("one")
@@ -399,7 +401,7 @@ async def test_two_messages_at_once_keep_their_order_and_an_interrupt_ends_the_f
         assert peer.kinds()[1:] == ["stream_start", "interrupted", "stream_start", "stream_end"]
 
 
-async def test_too_many_frames_are_told_and_too_large_ones_end_only_their_sender(chats: ChatHarness) -> None:
+async def test_too_many_frames_are_reported_and_too_large_ones_close_only_their_sender(chats: ChatHarness) -> None:
     folder = chats.rig.folder / "second"
     folder.mkdir()
     async with chat_house(folder, ServerLimits(commands_per_s=1, message_bytes=10_000)) as few, few.peer() as other:

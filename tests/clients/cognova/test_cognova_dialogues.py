@@ -1,6 +1,6 @@
-"""Whole dialogues on a real socket, by case: tests/golden/cognova-dialogues/<case>.jsonl.
+"""Golden cases of whole dialogues on a real socket: tests/golden/cognova-dialogues/<case>.jsonl.
 
-A line is what the client sends (`send`, or `raw`), what the agent does (`agent`), or the next frame that must come. `C`
+A line is a message of the client (`send`, or `raw`), an action of the agent (`agent`), or the next expected frame. `C`
 is the conversation that was begun; `seq` and `logId` are left out.
 """
 
@@ -45,8 +45,8 @@ class Dialogue:
         came = await self.peer.until(lambda one: True)
         if came["type"] == "chat:session_created":
             self.name = came["conversationId"]
-        told = {key: value for key, value in came.items() if key not in ("seq", "logId")}
-        assert told == self._named(frame)
+        received = {key: value for key, value in came.items() if key not in ("seq", "logId")}
+        assert received == self._named(frame)
 
     async def _agent(self, what: str, args: list[Any], fields: dict[str, Any]) -> None:
         match what:
@@ -68,7 +68,7 @@ class Dialogue:
 @pytest.mark.rules("S002-028", "S002-029", "S002-030", "S002-033", "S002-034", "S002-037", "S002-045", "S002-049")
 @pytest.mark.rules("S002-051", "S002-052", "S002-054")
 @pytest.mark.parametrize("case", sorted(path.stem for path in CASES.iterdir()))
-async def test_a_dialogue_goes_as_written(chats: ChatHarness, case: str) -> None:
+async def test_a_dialogue_matches_its_case(chats: ChatHarness, case: str) -> None:
     async with chats.peer() as peer:
         dialogue = Dialogue(chats, peer)
         for line in (CASES / f"{case}.jsonl").read_text().splitlines():

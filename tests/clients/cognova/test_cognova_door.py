@@ -1,4 +1,4 @@
-"""The whole gateway with the demo agent: Cognova's chat on a door of its own, and beside the native protocol."""
+"""The whole gateway with the demo agent: Cognova's chat on its door, and next to the native protocol."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from patience import PATIENCE
 pytestmark = pytest.mark.process
 
 
-async def test_on_its_door_the_chat_and_its_rest_are_at_the_root(tmp_path: Path) -> None:
+async def test_on_its_door_the_chat_and_its_rest_api_are_at_the_root(tmp_path: Path) -> None:
     given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo"}
     config = load({"HOME": str(tmp_path)}, {**given, "door": {"cognova": {"port": 0}}}).config
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
@@ -26,8 +26,8 @@ async def test_on_its_door_the_chat_and_its_rest_are_at_the_root(tmp_path: Path)
             name = await peer.begin("SCRIPT:text hello there")
             await peer.until("stream_end")
             read = (await http.get(f"/api/conversations/{name}")).json()["data"]
-            said = "".join(block["text"] for block in read["messages"][1]["content"])
-            assert said == peer.client.conversations[name].answers[0].text
+            stored = "".join(block["text"] for block in read["messages"][1]["content"])
+            assert stored == peer.client.conversations[name].answers[0].text
             assert [one["id"] for one in (await http.get("/api/conversations")).json()["data"]] == [name]
         async with httpx.AsyncClient(base_url=gateway.url, timeout=PATIENCE, trust_env=False) as http:
             headers = {"Authorization": f"Bearer {gateway.token}"}

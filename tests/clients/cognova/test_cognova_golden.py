@@ -1,5 +1,5 @@
-"""The chat by case: tests/golden/cognova/<case>/in.jsonl gives live.jsonl (what a peer is sent) and messages.json (the
-stored conversation). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""Golden cases of the chat: tests/golden/cognova/<case>/in.jsonl gives live.jsonl (the frames to a peer) and
+messages.json (the stored conversation). FAIRLEAD_WRITE=1 rewrites them: then review the diff.
 """
 
 import json
@@ -41,10 +41,10 @@ def told(case: str) -> ChatRecorder:
     return ChatRecorder().run(lines(case, "in.jsonl"))
 
 
-def write(case: str, telling: ChatRecorder) -> None:
-    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in telling.live()]
+def write(case: str, recorder: ChatRecorder) -> None:
+    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in recorder.live()]
     (CASES / case / "live.jsonl").write_text("".join(frames))
-    text = json.dumps(telling.messages(), ensure_ascii=False, indent=1)
+    text = json.dumps(recorder.messages(), ensure_ascii=False, indent=1)
     (CASES / case / "messages.json").write_text(text + "\n")
 
 
@@ -52,12 +52,12 @@ def write(case: str, telling: ChatRecorder) -> None:
 @pytest.mark.rules("S002-052")
 @pytest.mark.parametrize("case", NAMES)
 def test_a_case_comes_out_as_written(case: str) -> None:
-    telling = told(case)
+    recorder = told(case)
     if os.environ.get("FAIRLEAD_WRITE"):
-        write(case, telling)
-    frames = telling.live()
+        write(case, recorder)
+    frames = recorder.live()
     assert frames == lines(case, "live.jsonl")
-    assert telling.messages() == json.loads((CASES / case / "messages.json").read_text())
+    assert recorder.messages() == json.loads((CASES / case / "messages.json").read_text())
     for frame in frames:
         fields = FIELDS.get(frame["type"])
         if fields is not None:
@@ -89,7 +89,7 @@ def test_text_that_was_not_streamed_is_one_delta() -> None:
 
 
 @pytest.mark.rules("S002-051")
-def test_an_interrupted_answer_has_no_end_after_it_and_its_calls_end_before() -> None:
+def test_an_interrupted_answer_has_no_stream_end_and_its_calls_end_before_it() -> None:
     assert kinds("interrupted-tool") == ["stream_start", "text_delta", "tool_start", "tool_end", "interrupted"]
     (end,) = [frame for frame in lines("interrupted-tool", "live.jsonl") if frame["type"] == "chat:tool_end"]
     assert end["isError"] is True
@@ -101,14 +101,14 @@ def test_the_text_of_an_interrupted_answer_is_kept() -> None:
     assert told("interrupted-text").counted().status == "interrupted"
 
 
-def test_a_call_that_was_never_written_to_its_end_ends_with_the_interrupt() -> None:
+def test_an_incomplete_call_ends_with_the_interrupt() -> None:
     assert kinds("interrupted-input") == ["stream_start", "tool_start", "tool_end", "interrupted"]
     assert told("interrupted-input").counted().messages == 1
 
 
 @pytest.mark.rules("S002-047", "S002-048")
 def test_each_answer_has_its_own_cost_and_duration() -> None:
-    """The agent's own total grows over the turns of a process."""
+    """The agent's total is cumulative over the turns of a process."""
     ends = [frame for frame in lines("two-turns", "live.jsonl") if frame["type"] == "chat:stream_end"]
     assert [(end["costUsd"], end["durationMs"]) for end in ends] == [(0.035, 8200), (0.01, 1500)]
     stored = [message for message in told("two-turns").messages()["messages"] if message["role"] == "assistant"]
@@ -126,18 +126,18 @@ def test_an_error_of_the_api_and_an_agent_that_died() -> None:
         "error",
         "stream_end",
     ]
-    said = [frame["message"] for frame in lines("failed", "live.jsonl") if frame["type"] == "chat:error"]
-    assert said == ["API Error: 529 overloaded", "the agent exited with code 1"]
+    errors = [frame["message"] for frame in lines("failed", "live.jsonl") if frame["type"] == "chat:error"]
+    assert errors == ["API Error: 529 overloaded", "the agent exited with code 1"]
 
 
-def test_a_subagents_calls_are_told_and_its_words_are_not() -> None:
+def test_a_subagents_calls_are_sent_but_not_its_text() -> None:
     frames = lines("subagent", "live.jsonl")
     text = "".join(frame["delta"] for frame in frames if frame["type"] == "chat:text_delta")
     assert text == "Asking. It is done."
     assert [frame["toolName"] for frame in frames if frame["type"] == "chat:tool_start"] == ["Task", "Grep"]
 
 
-def test_a_permission_is_asked_and_settled() -> None:
+def test_a_permission_is_requested_and_settled() -> None:
     frames = lines("permission", "live.jsonl")
     asked = next(frame for frame in frames if frame["type"] == "chat:permission_request")
     assert (asked["requestId"], asked["toolName"], asked["input"]) == ("req-1", "Bash", {"command": "make"})
@@ -149,7 +149,7 @@ def test_a_permission_is_asked_and_settled() -> None:
 
 
 @pytest.mark.rules("S002-040", "S002-043")
-def test_results_are_text_whatever_they_were() -> None:
+def test_results_of_every_type_become_text() -> None:
     ends = [frame for frame in lines("results", "live.jsonl") if frame["type"] == "chat:tool_end"]
     assert [(end["result"], end["isError"]) for end in ends] == [
         ("plain", False),
@@ -161,7 +161,7 @@ def test_results_are_text_whatever_they_were() -> None:
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_a_stored_result_is_the_text_that_was_told_live(case: str) -> None:
+def test_a_stored_result_is_the_text_that_was_sent_live(case: str) -> None:
     frames = lines(case, "live.jsonl")
     ends = {frame["toolUseId"]: frame["result"] for frame in frames if frame["type"] == "chat:tool_end"}
     stored = {

@@ -1,7 +1,7 @@
-"""What Cognova's page asks of its server when it is opened, asked of a door.
+"""The requests that Cognova's page sends when it is opened, sent to a door.
 
-The page itself cannot be fetched on a fresh machine: these are the requests that its composables make, and what each of
-them reads of the answer.
+The page itself cannot be fetched on a fresh machine: these are the requests of its composables, and the fields that
+each of them reads from the answer.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ LISTS = (
 AGENT = {"name": "Tidy", "schedule": "0 9 * * 1", "prompt": "SCRIPT:text tidy"}
 
 
-async def test_every_request_of_its_start_is_answered_in_the_shape_that_it_reads(tmp_path: Path) -> None:
+async def test_every_startup_request_is_answered_in_the_expected_shape(tmp_path: Path) -> None:
     door = DoorConfig(port=0)
     config = Config(port=0, data=str(tmp_path / "data"), agent="demo", roots=(str(tmp_path),), door={"cognova": door})
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:

@@ -1,4 +1,4 @@
-"""Several peers of a conversation, and one that was away: everybody sees all of it, each frame once."""
+"""Several peers of a conversation, and a peer that was away: each peer sees all of it, each frame once."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sessions.harness import ANN, SESSION, CoreHarness, FakeAgent
 
 
 async def all_live(chats: ChatHarness, agent: FakeAgent) -> Any:
-    """The feed, when its three peers have read what was there: one that still reads may find a whole block."""
+    """The session's hub, when its three peers have caught up: a peer that still catches up may get a block whole."""
     feed: Any = chats.rig.registry.feed(agent.launch.session)
     await chats.rig.until(lambda: [watcher.live for watcher in feed._watchers()] == [True] * 3)
     return feed
@@ -26,8 +26,8 @@ async def test_every_peer_sees_the_same_stream_and_a_stranger_nothing(chats: Cha
         name = await sender.begin("one")
         agent = await chats.agent()
         await subscriber.say("chat:subscribe", conversationId=name)
-        told = await subscriber.until("subscribed")
-        assert (told["verdict"], told["status"]) == ("ok", "streaming")
+        ack = await subscriber.until("subscribed")
+        assert (ack["verdict"], ack["status"]) == ("ok", "streaming")
         await second.send("two", name)
         await chats.rig.until(lambda: len(chats.rig.state(name).queue) == 1)
         await all_live(chats, agent)
@@ -65,7 +65,7 @@ async def test_each_entry_is_encoded_once_for_all_peers(chats: ChatHarness) -> N
 
 
 @pytest.mark.parametrize("away", ["in the middle", "until its end"])
-async def test_who_comes_back_gets_exactly_what_it_missed(chats: ChatHarness, away: str) -> None:
+async def test_a_returning_peer_gets_exactly_the_frames_it_missed(chats: ChatHarness, away: str) -> None:
     client = CognovaClient()
     async with chats.peer() as there:
         async with chats.peer(client) as peer:
@@ -100,8 +100,8 @@ async def test_who_comes_back_gets_exactly_what_it_missed(chats: ChatHarness, aw
             sent: list[str] = []
             client.opened(sent.append)
             await peer.socket.send(sent[0])
-            told = await peer.until("subscribed")
-            assert told["verdict"] == "ok"
+            ack = await peer.until("subscribed")
+            assert ack["verdict"] == "ok"
             if away == "in the middle":
                 await peer.until(lambda frame: frame.get("delta") == "a ")
                 await agent.text("Once upon a time", "m1")
@@ -117,7 +117,7 @@ async def test_who_comes_back_gets_exactly_what_it_missed(chats: ChatHarness, aw
 
 
 async def test_the_rest_of_an_entry_follows_its_first_frame(chats: ChatHarness) -> None:
-    """An answer that failed has two last frames; a connection may end between them."""
+    """A failed answer ends with two frames; a connection may end between them."""
     async with chats.peer() as peer:
         name = await peer.begin("fail")
         agent = await chats.agent()
@@ -133,7 +133,7 @@ async def test_the_rest_of_an_entry_follows_its_first_frame(chats: ChatHarness) 
 
 
 @pytest.mark.rules("S002-008", "S002-009")
-async def test_a_conversation_is_there_after_a_restart_and_a_peer_goes_on_in_it(tmp_path: Path) -> None:
+async def test_a_conversation_survives_a_restart_and_a_peer_continues_it(tmp_path: Path) -> None:
     client = CognovaClient()
     rig = CoreHarness(tmp_path)
     async with chat_house(tmp_path, rig=rig) as chats, chats.peer(client) as peer:
@@ -164,7 +164,7 @@ async def test_a_conversation_is_there_after_a_restart_and_a_peer_goes_on_in_it(
         assert (await chats.get(f"/{name}"))["messageCount"] == 4
 
 
-async def test_a_place_that_means_nothing_here_is_a_gap_and_all_is_told_again(chats: ChatHarness) -> None:
+async def test_an_unknown_position_is_a_gap_and_everything_is_sent_again(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -173,14 +173,14 @@ async def test_a_place_that_means_nothing_here_is_a_gap_and_all_is_told_again(ch
         await peer.until("stream_end")
         for place in ({"lastSeq": 10**12}, {"lastSeq": 64, "logId": "another"}):
             await peer.say("chat:subscribe", conversationId=name, **place)
-            told = await peer.until("subscribed")
-            assert (told["verdict"], told["lastSeq"]) == ("gap", 0)
+            ack = await peer.until("subscribed")
+            assert (ack["verdict"], ack["lastSeq"]) == ("gap", 0)
             await peer.until("stream_end")
             (answer,) = peer.client.conversations[name].answers
             assert answer.text == "first"
 
 
-async def test_what_rest_tells_and_what_a_subscription_tells_fit_together(chats: ChatHarness) -> None:
+async def test_a_subscription_continues_where_the_rest_answer_ends(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("tell")
         agent = await chats.agent()
@@ -198,22 +198,22 @@ async def test_what_rest_tells_and_what_a_subscription_tells_fit_together(chats:
             assert [frame["delta"] for frame in late.frames if "delta" in frame] == ["a time"]
 
 
-async def test_subscribing_twice_tells_nothing_twice(chats: ChatHarness) -> None:
+async def test_subscribing_twice_sends_nothing_twice(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
         await stream(agent, "a", "b", whole=False)
         for _ in range(3):
             await peer.say("chat:subscribe", conversationId=name)
-            told = await peer.until("subscribed")
-            assert "lastSeq" not in told
+            ack = await peer.until("subscribed")
+            assert "lastSeq" not in ack
         await agent.text("ab", "m1")
         await agent.result()
         await peer.until("stream_end")
         assert [frame["delta"] for frame in peer.frames if "delta" in frame] == ["a", "b"]
 
 
-async def test_a_deleted_conversation_is_not_found_and_other_peers_live_on(chats: ChatHarness) -> None:
+async def test_a_deleted_conversation_is_not_found_and_other_peers_stay_connected(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         names = []
         for number, text in enumerate(("one", "two"), 1):
@@ -232,7 +232,7 @@ async def test_a_deleted_conversation_is_not_found_and_other_peers_live_on(chats
 
 
 class SlowSink:
-    """A socket that takes nothing while it is full."""
+    """A socket that accepts nothing while it is full."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -250,7 +250,7 @@ class SlowSink:
 
 @pytest.mark.parametrize("read_before", [0, 1, 2, 3])
 async def test_a_slow_reader_misses_nothing_and_gets_nothing_twice(tmp_path: Path, read_before: int) -> None:
-    """It lags in the middle of a text whose pieces are gone from the log when it reads on."""
+    """It falls behind in the middle of a text whose pieces are gone from the log when it reads again."""
     rig = await CoreHarness(tmp_path).start()
     agent = await rig.working()
     sink = SlowSink()

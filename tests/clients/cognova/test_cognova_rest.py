@@ -31,7 +31,7 @@ async def talked(chats: ChatHarness, text: str, number: int, cost: float = 0.25)
     return name
 
 
-async def test_the_newest_come_first_by_their_beginning(chats: ChatHarness) -> None:
+async def test_conversations_are_listed_by_start_time_newest_first(chats: ChatHarness) -> None:
     assert await chats.get("") == []
     names = []
     for number, text in enumerate(("one", "two"), 1):
@@ -60,7 +60,7 @@ async def test_the_newest_come_first_by_their_beginning(chats: ChatHarness) -> N
 
 
 @pytest.mark.rules("S002-009")
-async def test_one_has_its_messages_in_their_order(chats: ChatHarness) -> None:
+async def test_a_conversation_has_its_messages_in_order(chats: ChatHarness) -> None:
     name = await talked(chats, "one", 1)
     one = await chats.get(f"/{name}")
     assert tuple(one) == (*FIELDS, "messages", "lastSeq")
@@ -78,7 +78,7 @@ async def test_one_has_its_messages_in_their_order(chats: ChatHarness) -> None:
     assert asked["createdAt"] < answered["createdAt"]
 
 
-async def test_made_renamed_and_deleted(chats: ChatHarness) -> None:
+async def test_a_conversation_is_created_renamed_and_deleted(chats: ChatHarness) -> None:
     async with chats.house.http() as http:
         made = (await http.post(PATH, json={"title": "Plans"})).json()["data"]
         assert (made["title"], made["messageCount"], made["status"], made["endedAt"]) == ("Plans", 0, "idle", None)
@@ -114,24 +114,24 @@ BAD: list[tuple[str, str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "message"), BAD)
-async def test_errors_have_the_originals_form(
+async def test_errors_have_the_shape_of_the_original(
     chats: ChatHarness, method: str, path: str, body: Any, status: int, message: str
 ) -> None:
     async with chats.house.http() as http:
         answer = await http.request(method, PATH + path, json=body)
-    told = answer.json()
-    assert (answer.status_code, tuple(told)) == (status, ("statusCode", "statusMessage", "message"))
-    assert told["statusCode"] == status and (not message or told["message"] == message)
+    error = answer.json()
+    assert (answer.status_code, tuple(error)) == (status, ("statusCode", "statusMessage", "message"))
+    assert error["statusCode"] == status and (not message or error["message"] == message)
 
 
-async def test_what_is_not_there_is_as_good_as_deleted(chats: ChatHarness) -> None:
+async def test_deleting_an_unknown_conversation_succeeds(chats: ChatHarness) -> None:
     async with chats.house.http() as http:
         for name in (UNKNOWN, "nonsense"):
             answer = await http.delete(f"{PATH}/{name}")
             assert (answer.status_code, answer.json()) == (200, {"data": {"success": True}})
 
 
-async def test_the_originals_header_carries_the_token_and_scopes_hold(chats: ChatHarness) -> None:
+async def test_the_originals_header_carries_the_token_and_scopes_are_checked(chats: ChatHarness) -> None:
     view = await chats.house.token("view")
     name = await talked(chats, "one", 1)
     async with chats.house.http() as http:
@@ -142,7 +142,7 @@ async def test_the_originals_header_carries_the_token_and_scopes_hold(chats: Cha
         assert (await http.get("/api/conversations", headers={"Authorization": f"Bearer {view}"})).status_code == 404
 
 
-async def test_words_into_a_running_answer_come_behind_it(chats: ChatHarness) -> None:
+async def test_a_steering_message_is_stored_after_the_running_answer(chats: ChatHarness) -> None:
     async with chats.peer() as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
@@ -165,7 +165,7 @@ def test_the_chat_is_part_of_the_protocol() -> None:
     assert PROTOCOL.prefix == "/cognova"
 
 
-async def test_nothing_streams_for_ever_when_the_gateway_died(tmp_path: Path) -> None:
+async def test_no_conversation_stays_streaming_after_the_gateway_died(tmp_path: Path) -> None:
     rig = await CoreHarness(tmp_path).start()
     agent = await rig.working()
     await agent.text("Half of it.")

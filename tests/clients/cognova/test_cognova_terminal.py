@@ -1,4 +1,4 @@
-"""Cognova's terminal with real shells: what is typed, what is seen, who shares it, how it ends."""
+"""Cognova's terminal with real shells: input, output, sharing, scopes, start and exit."""
 
 import asyncio
 import contextlib
@@ -42,13 +42,13 @@ async def test_a_first_connection_gets_a_new_shell_on_a_real_terminal(house: She
         await client.said("24 80")
         await client.seen("/dev/pts/")
         assert {frame["type"] for frame in client.frames} == {"output"}
-        # Nothing was there before: nothing is replayed.
+        # A new shell has no output to replay.
         assert CLEAN not in client.text
         assert house.terminals.names() == ("user/owner/default",)
 
 
 @pytest.mark.rules("S002-060", "S002-061", "S002-062")
-async def test_keys_go_in_as_they_are(house: ShellHarness) -> None:
+async def test_keys_are_passed_unchanged(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.seen("$")
         await client.type("stty -echo; cat -v\r")
@@ -98,7 +98,7 @@ async def test_a_ping_is_answered_and_the_shell_does_not_see_it(house: ShellHarn
     ["what?", b"\xff\xfe", "[1]", "7", "{}", '{"type":"paste"}', '{"type":"input"}', '{"type":"input","data":7}',
      '{"type":"input","data":""}', '{"type":["input"]}', '{"type":"input","data":"\\ud800"}', "[" * 100_000],
 )  # fmt: skip
-async def test_what_makes_no_sense_is_ignored(house: ShellHarness, frame: str | bytes) -> None:
+async def test_invalid_frames_are_ignored(house: ShellHarness, frame: str | bytes) -> None:
     async with house.join() as client:
         await client.socket.send(frame)
         await client.settled()
@@ -108,7 +108,7 @@ async def test_what_makes_no_sense_is_ignored(house: ShellHarness, frame: str | 
 
 
 @pytest.mark.rules("S002-075")
-async def test_all_browsers_of_a_person_share_one_shell(house: ShellHarness) -> None:
+async def test_all_browsers_of_a_user_share_one_shell(house: ShellHarness) -> None:
     async with house.join() as first, house.join() as second:
         await first.type("pid=$$; echo pid is $pid\r")
         await second.seen("pid is")
@@ -120,7 +120,7 @@ async def test_all_browsers_of_a_person_share_one_shell(house: ShellHarness) -> 
         assert len(house.terminals.names()) == 1
 
 
-async def test_many_that_come_at_once_start_one_shell(house: ShellHarness) -> None:
+async def test_simultaneous_clients_start_one_shell(house: ShellHarness) -> None:
     async with contextlib.AsyncExitStack() as stack:
         joining = (stack.enter_async_context(house.join()) for _ in range(8))
         clients = await asyncio.gather(*joining)
@@ -131,7 +131,7 @@ async def test_many_that_come_at_once_start_one_shell(house: ShellHarness) -> No
 
 
 @pytest.mark.rules("S002-058", "S002-059", "S002-069", "S002-076", "S002-080")
-async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_returning_client_finds_its_shell_unchanged(house: ShellHarness, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     async with house.join() as client:
         await client.type("echo before; (while [ -e gate ]; do sleep 0.02; done; echo aft''er) &\r")
@@ -153,8 +153,8 @@ async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHarness, t
         assert CLEAN not in first["data"] and "before\r\n" in first["data"] and "after\r\n" in first["data"]
 
 
-async def test_the_size_stays_when_the_last_one_leaves(house: ShellHarness) -> None:
-    """Else a long line would be cut by a reload of the page."""
+async def test_the_size_stays_when_the_last_client_leaves(house: ShellHarness) -> None:
+    """Otherwise a reload of the page would cut a long line."""
     line = "0123456789" * 11
     async with house.join() as client:
         await client.fit(120, 30)
@@ -168,7 +168,7 @@ async def test_the_size_stays_when_the_last_one_leaves(house: ShellHarness) -> N
 
 
 @pytest.mark.rules("S002-077", "S002-078")
-async def test_a_replay_and_what_follows_have_no_gap_and_nothing_twice(house: ShellHarness) -> None:
+async def test_a_replay_and_the_following_output_have_no_gap_and_no_overlap(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.type("i=0; while :; do i=$((i + 1)); echo n$i; done\r")
         await client.until(lambda: "n500\r" in client.text)
@@ -202,7 +202,7 @@ async def test_a_redraw_in_the_middle_of_yes_ends_at_the_same_screen(house: Shel
 
 
 @pytest.mark.rules("S002-078")
-async def test_ten_megabytes_come_whole(house: ShellHarness, tmp_path: Path) -> None:
+async def test_ten_megabytes_of_output_arrive_completely(house: ShellHarness, tmp_path: Path) -> None:
     lines = [f"{number:08d} {'é' if number % 100 == 0 else '.' * 110}" for number in range(85_000)]
     (tmp_path / "long").write_text("\n".join(lines) + "\n")
     async with house.join() as client:
@@ -213,20 +213,20 @@ async def test_ten_megabytes_come_whole(house: ShellHarness, tmp_path: Path) -> 
 
 
 @pytest.mark.rules("S002-079")
-async def test_output_comes_while_its_program_still_runs(house: ShellHarness) -> None:
+async def test_output_arrives_while_its_program_still_runs(house: ShellHarness) -> None:
     async with house.join() as client:
         await client.type("echo fi''rst; read answer; echo got $answer\r")
         await client.said("first")
         for typed in ("o", "on", "one"):
             await client.type(typed[-1])
-            # The terminal echoes each key by itself, before the line is ended.
+            # The terminal echoes each key separately, before the line ends.
             await client.said(typed)
         await client.type("\r")
         await client.said("got one")
 
 
 @pytest.mark.rules("S002-057")
-async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHarness, tmp_path: Path) -> None:
+async def test_one_client_edits_in_vim_and_another_sees_it(house: ShellHarness, tmp_path: Path) -> None:
     async with house.join() as client:
         await client.fit(60, 12)
         await client.type("vim -u NONE -n words\r")
@@ -246,10 +246,10 @@ async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHarness, tmp
     assert (tmp_path / "words").read_text() == "hello from vim, and goodbye\n"
 
 
-# --- who may, and who sees what
+# --- users and scopes
 
 
-async def test_everybody_has_their_own_and_may_have_several(house: ShellHarness) -> None:
+async def test_each_user_has_separate_shells_and_may_have_several(house: ShellHarness) -> None:
     ann, bob = await house.token_of("ann"), await house.token_of("bob")
     async with (
         house.join(token=ann) as first,
@@ -281,9 +281,9 @@ async def test_the_scope_terminal_is_needed(house: ShellHarness) -> None:
 
 
 async def test_a_read_only_viewer_changes_nothing(house: ShellHarness) -> None:
-    async with house.join("?readonly=1") as nobody:
-        await nobody.until(lambda: nobody.errors)
-        assert nobody.errors == ["Failed to start terminal: There is no terminal default.\r\n"]
+    async with house.join("?readonly=1") as early:
+        await early.until(lambda: early.errors)
+        assert early.errors == ["Failed to start terminal: There is no terminal default.\r\n"]
         assert house.terminals.names() == ()
     async with house.join() as writer, house.join("?readonly=1&size=1") as viewer:
         await viewer.seen("$")
@@ -316,10 +316,10 @@ async def test_the_environment_holds_no_secret_and_the_folder_is_the_root(house:
         assert outside.errors[0].startswith("Failed to start terminal: ") and "/etc" in outside.errors[0]
 
 
-# --- how it ends, and how it does not begin
+# --- exits, failed starts and limits
 
 
-async def test_the_end_is_told_and_the_next_one_begins_anew(house: ShellHarness) -> None:
+async def test_the_exit_is_reported_and_the_next_client_gets_a_new_shell(house: ShellHarness) -> None:
     async with house.join() as client, house.join() as other:
         await other.seen("$")
         pid = house.shell().pid
@@ -335,11 +335,11 @@ async def test_the_end_is_told_and_the_next_one_begins_anew(house: ShellHarness)
 
 
 @pytest.mark.rules("S002-070", "S002-071", "S002-072", "S002-073")
-async def test_a_shell_that_is_not_there_is_told_with_its_reason(tmp_path: Path) -> None:
+async def test_a_missing_shell_program_is_reported_with_the_reason(tmp_path: Path) -> None:
     async with open_shell_house(tmp_path, program="/nowhere/bash") as house, house.join() as client:
         await client.type("echo lost\r")
-        told = "Failed to start terminal: spawn /nowhere/bash ENOENT\r\n"
-        assert await client.hear() == {"type": "error", "data": told}
+        message = "Failed to start terminal: spawn /nowhere/bash ENOENT\r\n"
+        assert await client.hear() == {"type": "error", "data": message}
         await client.settled()
         await client.type("echo lost\r")
         await client.settled()
@@ -347,9 +347,7 @@ async def test_a_shell_that_is_not_there_is_told_with_its_reason(tmp_path: Path)
 
 
 @pytest.mark.rules("S002-071", "S002-073")
-async def test_a_system_without_terminals_ends_nothing_that_runs(
-    house: ShellHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lack_of_ptys_does_not_end_running_shells(house: ShellHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -366,14 +364,14 @@ async def test_a_system_without_terminals_ends_nothing_that_runs(
             await again.seen("$")
 
 
-async def test_there_are_only_so_many(tmp_path: Path) -> None:
+async def test_the_number_of_terminals_is_limited(tmp_path: Path) -> None:
     async with open_shell_house(tmp_path, most=1) as house, house.join() as one, house.join("?name=two") as two:
         await one.seen("$")
         await two.until(lambda: two.errors)
         assert "1 terminals are open" in two.errors[0]
 
 
-async def test_ten_megabytes_in_one_frame_end_that_socket_alone(house: ShellHarness) -> None:
+async def test_a_frame_of_ten_megabytes_closes_only_its_socket(house: ShellHarness) -> None:
     async with house.join() as client, house.join() as other:
         await other.seen("$")
         pieces = ('{"type":"input","data":"', *["x" * (1 << 20)] * 10, '"}')
@@ -394,7 +392,7 @@ async def test_ten_megabytes_of_keys_all_arrive(house: ShellHarness) -> None:
 
 
 @pytest.mark.rules("S002-081")
-async def test_an_idle_shell_is_ended_after_a_word(tmp_path: Path) -> None:
+async def test_an_idle_shell_is_stopped_after_a_warning(tmp_path: Path) -> None:
     clock = ManualClock()
     async with open_shell_house(tmp_path, clock) as house, house.join() as client:
         await client.seen("$")
@@ -402,7 +400,7 @@ async def test_an_idle_shell_is_ended_after_a_word(tmp_path: Path) -> None:
         await clock.advance(29 * 60)
         await client.until(lambda: warning(60) in client.text)
         await client.type("echo here $((1 + 1))\r")
-        # With its prompt: what is printed later would count from then.
+        # Wait for the prompt too: output printed later would restart the idle timeout.
         await client.until(lambda: client.text.endswith("here 2\r\n$ "))
         await clock.advance(61)
         assert shell.running
@@ -416,7 +414,7 @@ async def test_an_idle_shell_is_ended_after_a_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.rules("S002-081")
-async def test_one_that_nobody_comes_back_to_is_ended_too(tmp_path: Path) -> None:
+async def test_an_abandoned_shell_is_stopped_too(tmp_path: Path) -> None:
     clock = ManualClock()
     async with open_shell_house(tmp_path, clock) as house:
         async with house.join() as client:
@@ -427,9 +425,9 @@ async def test_one_that_nobody_comes_back_to_is_ended_too(tmp_path: Path) -> Non
             await house.shell().wait()
 
 
-async def test_what_is_said_while_it_starts_is_not_lost(house: ShellHarness) -> None:
+async def test_keys_typed_during_the_start_are_not_lost(house: ShellHarness) -> None:
     async with house.join() as client:
-        # More frames than a socket may give commands in a second: keys are none.
+        # More frames than the limit for commands in a second: keys do not count as commands.
         for number in range(200):
             await client.type(f"echo line $(({number} + 1))\r")
         await client.until(lambda: "line 200\r\n" in client.text)

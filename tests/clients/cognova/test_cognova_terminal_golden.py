@@ -1,6 +1,6 @@
-"""Frames of the terminal by case: tests/golden/cognova-terminal/<case>/in.jsonl is what happens, one a line (`say`:
-a client's frame, `print`, `redraw`, `exit`, `fail`); out.jsonl what the gateway makes of it: what goes to the program
-(`keys`, `size`) and to the client (`frame`). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""Golden cases of terminal frames: tests/golden/cognova-terminal/<case>/in.jsonl has one input a line (`say`: a frame
+of the client, `print`, `redraw`, `exit`, `fail`); out.jsonl has the results: the input to the program (`keys`, `size`)
+and the frames to the client (`frame`). FAIRLEAD_WRITE=1 rewrites them: then review the diff.
 """
 
 import json
@@ -41,8 +41,8 @@ def frames(data: bytes) -> list[dict[str, Any]]:
 def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
     size = Size(*line["size"]) if "size" in line else None
     match line:
-        case {"say": said}:
-            match codec.read((said if isinstance(said, str) else json.dumps(said)).encode()):
+        case {"say": sent}:
+            match codec.read((sent if isinstance(sent, str) else json.dumps(sent)).encode()):
                 case TypedKeys(data=keys):
                     return [{"keys": keys.decode()}]
                 case Size(columns=columns, rows=rows):
@@ -74,7 +74,7 @@ def test_case(case: str) -> None:
     assert found == [json.loads(line) for line in out.read_text().splitlines()]
 
 
-def test_what_waits_for_a_shell_that_is_being_started_is_bounded() -> None:
+def test_input_for_a_starting_shell_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     talk = ShellConversation(Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
     assert [type(thing) for thing in talk.opened()] == [Perform]

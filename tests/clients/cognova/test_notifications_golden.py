@@ -1,6 +1,6 @@
-"""Notifications and their REST calls by case: tests/golden/cognova-notices/<case>/in.jsonl is what is done, one thing a
-line; answers.jsonl what the calls answer and frames.jsonl what a peer of the feed is sent. FAIRLEAD_WRITE=1 writes them
-anew: then read the difference.
+"""Golden cases of notifications and their REST calls: tests/golden/cognova-notices/<case>/in.jsonl has one action a
+line; answers.jsonl has the answers of the calls and frames.jsonl the frames to a peer of the feed. FAIRLEAD_WRITE=1
+rewrites them: then review the diff.
 """
 
 import json
@@ -41,7 +41,7 @@ def write(case: str, name: str, found: list[Any]) -> None:
 
 
 class Play:
-    """Does what a case says; `{id}` is the last thing that was made."""
+    """Plays a case; `{id}` is the id of the last created resource."""
 
     def __init__(self, house: FeedHarness) -> None:
         self._house = house
@@ -71,10 +71,10 @@ class Play:
         method, path = line["call"].replace("{id}", self._id).split(" ", 1)
         body = json.loads(json.dumps(line.get("body")).replace("{id}", self._id))
         answer = await self._house.call(method, path, body)
-        told = answer.json()
-        self.answers.append({"call": line["call"], "status": answer.status_code, "body": told})
-        if method == "POST" and answer.status_code == 200 and "data" in told:
-            made = told["data"].get("document", told["data"])
+        reply = answer.json()
+        self.answers.append({"call": line["call"], "status": answer.status_code, "body": reply})
+        if method == "POST" and answer.status_code == 200 and "data" in reply:
+            made = reply["data"].get("document", reply["data"])
             self._id = made.get("id", self._id)
 
 
@@ -110,8 +110,8 @@ def test_every_frame_has_the_fields_of_the_seed(case: str) -> None:
 @pytest.mark.rules("S002-097", "S002-098")
 def test_a_change_names_the_task_that_was_made() -> None:
     made = next(answer["body"]["data"] for answer in lines("tasks", "answers.jsonl") if answer["status"] == 200)
-    told = _frame("tasks", resource="task", action="create")
-    assert (told["resourceId"], told["resourceName"]) == (made["id"], made["title"])
+    change = _frame("tasks", resource="task", action="create")
+    assert (change["resourceId"], change["resourceName"]) == (made["id"], made["title"])
 
 
 @pytest.mark.rules("S002-088", "S002-093")
@@ -123,8 +123,8 @@ def test_a_ping_is_answered_with_the_time() -> None:
 
 @pytest.mark.rules("S002-095", "S002-096", "S002-099", "S002-100", "S002-101")
 @pytest.mark.rules(*(f"S002-{number}" for number in range(120, 128)))
-def test_every_type_and_action_has_its_words_and_colour() -> None:
-    """By the seed's own table, beside what the case has."""
+def test_every_type_and_action_has_its_text_and_colour() -> None:
+    """Checked against the seed's own table, in addition to the golden files of the case."""
     frames = lines("every-type-and-action", "frames.jsonl")[1:73]
     assert len({(frame["resource"], frame["action"]) for frame in frames}) == 9 * 8
     for frame in frames:
@@ -147,7 +147,7 @@ def test_the_frame_of_the_seed_comes_from_its_call() -> None:
 
 
 @pytest.mark.rules("S002-134")
-def test_a_preference_that_is_off_filters_nothing_here_and_everything_at_the_client() -> None:
+def test_a_disabled_preference_filters_at_the_client_and_not_here() -> None:
     assert _frame("settings", resource="task", action="create")["resourceName"] == "Still told"
     set_off = lines("settings", "answers.jsonl")[1]["body"]["data"]
     for preferences, shown in ((None, 1), (set_off, 0)):
@@ -168,9 +168,9 @@ def test_a_preference_may_leave_out_some_actions() -> None:
     }
 
 
-def test_values_of_secrets_are_in_no_answer_but_their_own_and_in_no_frame() -> None:
-    told = [one for one in lines("secrets", "answers.jsonl") if not one["call"].startswith("GET /api/secrets/")]
-    assert "s3cret" not in json.dumps(told) and "sealed" not in json.dumps(told)
+def test_secret_values_are_only_in_the_answer_to_their_own_request() -> None:
+    answers = [one for one in lines("secrets", "answers.jsonl") if not one["call"].startswith("GET /api/secrets/")]
+    assert "s3cret" not in json.dumps(answers) and "sealed" not in json.dumps(answers)
     assert "s3cret" not in (CASES / "secrets" / "frames.jsonl").read_text()
     deleted = _frame("secrets", action="delete")
     assert "resourceId" not in deleted and deleted["resourceName"] == "API_KEY"

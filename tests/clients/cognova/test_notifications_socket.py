@@ -1,4 +1,4 @@
-"""/notifications on a real server: who is let in, what each peer gets, and what a core makes of its sessions."""
+"""/notifications on a real server: credentials, the frames to each peer, and notices of the core's sessions."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ async def house(tmp_path: Path) -> AsyncIterator[FeedHarness]:
 
 
 @pytest.mark.rules("S002-001", "S002-083", "S002-092")
-async def test_the_socket_needs_no_other_one_and_says_connected_first(house: FeedHarness) -> None:
+async def test_the_socket_needs_no_other_socket_and_sends_connected_first(house: FeedHarness) -> None:
     async with house.listener() as listener:
         (first,) = await listener.until(1)
     assert first == {
@@ -38,7 +38,7 @@ async def test_the_socket_needs_no_other_one_and_says_connected_first(house: Fee
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
-async def test_nobody_is_let_in_without_a_credential(house: FeedHarness, token: str) -> None:
+async def test_a_connection_without_a_credential_is_refused(house: FeedHarness, token: str) -> None:
     address = f"ws://127.0.0.1:{house.port}/notifications" + (f"?token={token}" if token else "")
     with pytest.raises(InvalidStatus) as refused:
         await connect(address, proxy=None).__aenter__()
@@ -64,7 +64,7 @@ async def test_scopes_come_from_the_credential(
     assert (await house.call(method, path, {}, await house.token(*scopes))).status_code == status
 
 
-async def test_one_that_may_only_look_gets_every_change(house: FeedHarness) -> None:
+async def test_a_viewer_gets_every_change(house: FeedHarness) -> None:
     async with house.listener(token=await house.token("view")) as listener:
         await listener.until(1)
         await house.done("POST", "/api/secrets", {"key": "A", "value": "s3cret"})
@@ -75,7 +75,7 @@ async def test_one_that_may_only_look_gets_every_change(house: FeedHarness) -> N
 @pytest.mark.rules("S002-085", "S002-086", "S002-087", "S002-103", "S002-112", "S002-113", "S002-114", "S002-115")
 @pytest.mark.rules("S002-104", "S002-105", "S002-106", "S002-107", "S002-108", "S002-109", "S002-111", "S002-132")
 @pytest.mark.rules("S002-133")
-async def test_every_kind_of_resource_is_told_to_every_peer(house: FeedHarness) -> None:
+async def test_changes_of_every_resource_type_are_sent_to_every_peer(house: FeedHarness) -> None:
     async with house.listener() as first, house.listener() as second:
         await first.until(1)
         await second.until(1)
@@ -90,13 +90,13 @@ async def test_every_kind_of_resource_is_told_to_every_peer(house: FeedHarness) 
         await house.done("POST", "/api/documents/by-path", {"path": "a.md"})
         await house.done("POST", "/api/projects", {"name": "p", "color": "#000000"})
         await house.done("POST", "/api/secrets", {"key": "K", "value": "v"})
-        told = [
+        changes = [
             [(one["resource"], one["action"]) for one in await peer.settled() if one["type"] == "resource_change"]
             for peer in (first, second)
         ]
     assert (
-        told[0]
-        == told[1]
+        changes[0]
+        == changes[1]
         == [
             *[("task", action) for action in ("create", "edit", "delete", "restore")],
             *[(one, "create") for one in ("reminder", "agent", "hook", "memory", "document", "project", "secret")],
@@ -105,7 +105,7 @@ async def test_every_kind_of_resource_is_told_to_every_peer(house: FeedHarness) 
 
 
 @pytest.mark.rules("S002-110")
-async def test_conversations_that_are_made_renamed_and_deleted_are_told(house: FeedHarness) -> None:
+async def test_created_renamed_and_deleted_conversations_are_reported(house: FeedHarness) -> None:
     async with house.listener() as listener:
         await listener.until(1)
         made = (await house.done("POST", "/api/conversations", {"title": "First"}))["id"]
@@ -118,7 +118,7 @@ async def test_conversations_that_are_made_renamed_and_deleted_are_told(house: F
     assert deleted["resourceId"] == made and "resourceName" not in deleted
 
 
-async def test_turns_and_permissions_reach_those_who_ask_and_say_nothing_of_what_was_said(house: FeedHarness) -> None:
+async def test_turns_and_permissions_reach_subscribers_without_any_content(house: FeedHarness) -> None:
     async with house.listener() as asking, house.listener() as silent:
         await asking.say({"type": "subscribe", "topics": ["session", "permission", "turn"]})
         await asking.until(2)
@@ -154,7 +154,7 @@ async def _notices(listener: Any, last: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.rules("S002-105", "S002-116", "S002-118", "S002-119")
-async def test_an_agent_that_is_run_by_hand_is_a_session_of_the_core(house: FeedHarness) -> None:
+async def test_an_agent_started_by_hand_runs_as_a_session_of_the_core(house: FeedHarness) -> None:
     async with house.listener() as listener:
         await listener.until(1)
         made = (await house.done("POST", "/api/agents", AGENT | {"maxTurns": 3}))["id"]
@@ -213,7 +213,7 @@ async def test_an_agent_whose_program_is_missing_fails_with_the_reason(house: Fe
 
 
 @pytest.mark.rules("S002-128")
-async def test_a_change_right_after_connected_always_comes(house: FeedHarness) -> None:
+async def test_a_change_right_after_connected_is_never_missed(house: FeedHarness) -> None:
     for _ in range(20):
         async with house.listener() as listener:
             await listener.until(1)
@@ -222,7 +222,7 @@ async def test_a_change_right_after_connected_always_comes(house: FeedHarness) -
 
 
 @pytest.mark.rules("S002-130", "S002-131")
-async def test_peers_that_left_or_were_cut_off_are_gone(house: FeedHarness) -> None:
+async def test_disconnected_peers_are_removed(house: FeedHarness) -> None:
     for _ in range(20):
         async with house.listener() as listener:
             await listener.until(1)
@@ -232,7 +232,7 @@ async def test_peers_that_left_or_were_cut_off_are_gone(house: FeedHarness) -> N
             await asyncio.sleep(0)
 
 
-async def test_what_a_client_says_at_once_is_heard(house: FeedHarness) -> None:
+async def test_messages_sent_right_after_connecting_are_handled(house: FeedHarness) -> None:
     async with house.listener() as listener:
         await listener.say({"type": "subscribe", "topics": ["turn"]})
         await listener.say({"type": "ping"})
@@ -260,7 +260,7 @@ async def test_a_target_that_is_not_allowed_is_a_clear_error(
     assert await house.done("GET", "/api/targets") == []
 
 
-async def test_a_body_that_is_no_json_or_too_large_is_an_error_and_the_rest_lives_on(house: FeedHarness) -> None:
+async def test_an_invalid_or_too_large_body_is_an_error_and_the_server_keeps_working(house: FeedHarness) -> None:
     assert (await house.call("POST", "/api/tasks", content=b"{")).json()["message"] == "The body is not JSON."
     assert (await house.call("POST", "/api/tasks", content=b"x" * (1 << 20) + b"x")).status_code == 413
     assert (await house.call("POST", "/api/tasks", content=b'{"title":"\\ud800"}')).status_code == 400
