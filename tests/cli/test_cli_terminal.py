@@ -22,7 +22,7 @@ def test_a_permission_is_asked_and_answered(house: CliGateway) -> None:
         assert terminal.end() == 0
 
 
-def test_a_changed_input_is_what_runs(house: CliGateway) -> None:
+def test_changed_input_is_executed(house: CliGateway) -> None:
     editor = "sed -i s/one/two/"
     with on_terminal(house, "run", "SCRIPT:bash echo one", EDITOR=editor) as terminal:
         terminal.wait_for("Allow?")
