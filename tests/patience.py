@@ -1,4 +1,4 @@
-"""How tests wait: for the thing itself, with a patience that only a hang uses up."""
+"""How tests wait: for the condition itself, with a time limit that only a hang reaches."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ PATIENCE = 300.0
 async def settled() -> None:
     """Let all tasks of this loop run until each waits for something from outside: a socket, a thread, a timer.
 
-    One that looks again and again, on a clock whose sleeps take no time, never does: it has had its turns then.
+    A task that polls on a clock whose sleeps take no time never waits: it has had 50 turns when this returns.
     """
     ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
     for _ in range(50):

@@ -1,4 +1,4 @@
-"""The process's logging as it was before, for tests of what configures it."""
+"""Restores the logging of the process after tests of the code that configures it."""
 
 import contextlib
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def restored_logging() -> Iterator[logging.Logger]:
-    """A handler that is left behind would write to a stream that is closed, in the middle of another test."""
+    """Restore the logging: a handler left behind would write to a closed stream in the middle of another test."""
     root, uvicorn = logging.getLogger(), logging.getLogger("uvicorn")
     handlers, level, uvicorn_level = root.handlers[:], root.level, uvicorn.level
     try:

@@ -1,9 +1,9 @@
-"""How many examples the costly laws get: few in `make test`, many in `make test-long`."""
+"""The number of examples of expensive property tests: few in `make test`, many in `make test-long`."""
 
 from hypothesis import settings
 
 LONG = "long"
-"""The profile of hypothesis that `make test-long` names."""
+"""The hypothesis profile that `make test-long` selects."""
 
 
 def examples(few: int, many: int) -> settings:

@@ -1,4 +1,4 @@
-"""Settings: where they come from, which wins, and what is said when one is wrong."""
+"""Settings: their sources, their precedence, and the errors for wrong ones."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from fairlead.config import BadSetting, Config, describe, load, names
 HOME = {"HOME": "/home/ann"}
 
 
-def test_without_anything_the_defaults_count() -> None:
+def test_defaults_apply_without_any_setting() -> None:
     config = load(HOME).config
     assert (config.host, config.port, config.agent) == ("127.0.0.1", 7433, "auto")
     assert config.data == "/home/ann/.local/share/fairlead"
@@ -62,7 +62,7 @@ def test_a_wrong_setting_is_named_with_its_source(env: dict[str, str], words: st
     assert caught.value.code == "bad_setting"
 
 
-def test_a_file_that_is_not_toml_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_toml_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("port = = 1")
     with pytest.raises(BadSetting, match="not TOML"):
@@ -71,7 +71,7 @@ def test_a_file_that_is_not_toml_is_told(tmp_path: Path) -> None:
         load(HOME, file=tmp_path)
 
 
-def test_an_unknown_key_of_the_file_is_told(tmp_path: Path) -> None:
+def test_unknown_key_of_the_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("zzz = 1")
     with pytest.raises(BadSetting, match="no such setting"):
@@ -84,12 +84,14 @@ def test_the_default_file_is_used_if_it_is_there(tmp_path: Path) -> None:
     assert load({**HOME, "XDG_CONFIG_HOME": str(tmp_path)}).config.port == 9
 
 
-def test_variables_that_are_no_settings_are_left_alone() -> None:
+def test_variables_that_are_not_settings_are_ignored() -> None:
     assert load({**HOME, "FAIRLEAD_TOKEN": "x", "FAIRLEAD_URL": "y"}).config == load(HOME).config
     assert isinstance(load(HOME).config, Config)
 
 
-def test_paths_do_not_depend_on_where_the_gateway_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths_are_resolved_against_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     given = {"data": "d", "plugins": "p", "tls_cert": "c", "tls_key": "k", "claude": "bin/claude", "shell": "zsh"}
     loaded = load({"HOME": "/home/me", "FAIRLEAD_CONFIG": "x.toml"}, given, _written(tmp_path / "x.toml"))

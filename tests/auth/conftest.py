@@ -1,4 +1,4 @@
-"""Credentials in memory. Passwords are hashed cheaply here: what is tested is not how slow it is."""
+"""Credentials in memory. Passwords are hashed with cheap parameters, because the tests do not depend on the cost."""
 
 import pytest
 from argon2 import profiles

@@ -1,4 +1,4 @@
-"""Documents in memory, and randomness that repeats: what the tests of credentials and of the server run on."""
+"""Documents in memory and repeatable randomness, for the tests of credentials and of the server."""
 
 import hashlib
 from typing import Any
@@ -32,12 +32,12 @@ class MemoryDocuments:
         return {key: msgspec.json.decode(value) for key, value in self.spaces.get(space, {}).items()}
 
     def everything(self) -> bytes:
-        """All that is stored, to look for what must not be."""
+        """All stored values, so that a test can search them for secrets."""
         return b"\n".join(value for space in self.spaces.values() for value in space.values())
 
 
 class Dice:
-    """`secrets.token_bytes` whose throws are known; no two are equal."""
+    """A `secrets.token_bytes` with predictable results, all different."""
 
     def __init__(self) -> None:
         self.thrown = 0

@@ -1,4 +1,4 @@
-"""Users who sign in: what a token is good for, and what makes it void."""
+"""Users who sign in: what a token is valid for, and what invalidates it."""
 
 import asyncio
 import base64
@@ -63,7 +63,7 @@ async def test_a_token_has_the_originals_claims_and_names_its_user(
     assert credentials.bearer(ann.token) is None
 
 
-async def test_a_token_is_over_after_its_time_and_renewed_after_half_of_it(
+async def test_token_expires_and_is_renewed_after_half_its_lifetime(
     credentials: Credentials, ann: SignedIn, clock: ManualClock
 ) -> None:
     accounts = credentials.accounts
@@ -81,7 +81,7 @@ async def test_a_token_is_over_after_its_time_and_renewed_after_half_of_it(
     assert bearer is not None and accounts.renew(bearer, now=True) is None
 
 
-async def test_another_password_makes_every_token_void_and_closes_what_they_opened(
+async def test_new_password_invalidates_all_tokens_and_closes_their_connections(
     credentials: Credentials, ann: SignedIn
 ) -> None:
     await credentials.accounts.add("bob", PASSWORD, DEFAULT_SCOPES)
@@ -100,7 +100,7 @@ async def test_another_password_makes_every_token_void_and_closes_what_they_open
     assert who(credentials, bob.token).user == "bob"
 
 
-async def test_a_removed_user_is_gone_with_all_that_was_given_to_them(credentials: Credentials, ann: SignedIn) -> None:
+async def test_removing_a_user_revokes_all_their_credentials(credentials: Credentials, ann: SignedIn) -> None:
     laptop = await credentials.create("token", "laptop", ("view",), "ann")
     closed: list[str] = []
     credentials.attach(who(credentials, ann.token), lambda: closed.append("signed in"))
@@ -142,7 +142,9 @@ async def test_a_store_that_fails_does_not_keep_a_user_signed_in(
     assert credentials.account(ann.token) is None
 
 
-async def test_what_is_open_ends_with_its_token(credentials: Credentials, ann: SignedIn, clock: ManualClock) -> None:
+async def test_open_connections_end_with_their_token(
+    credentials: Credentials, ann: SignedIn, clock: ManualClock
+) -> None:
     closed: list[str] = []
     credentials.attach(who(credentials, ann.token), lambda: closed.append("open"))
     left = credentials.attach(who(credentials, ann.token), lambda: closed.append("left before"))
@@ -153,7 +155,7 @@ async def test_what_is_open_ends_with_its_token(credentials: Credentials, ann: S
     assert closed == ["open"]
 
 
-async def test_a_token_outlives_a_restart_and_no_other_gateway_takes_it(
+async def test_token_survives_a_restart_and_no_other_gateway_accepts_it(
     documents: MemoryDocuments, clock: ManualClock, tmp_path: Path
 ) -> None:
     first = Credentials(documents, clock, Dice(), KeyFile(tmp_path))
@@ -174,7 +176,7 @@ async def test_a_token_outlives_a_restart_and_no_other_gateway_takes_it(
         KeyFile(tmp_path)
 
 
-async def test_loading_again_ends_what_another_process_changed(
+async def test_reload_applies_changes_of_another_process(
     credentials: Credentials, ann: SignedIn, documents: MemoryDocuments, clock: ManualClock
 ) -> None:
     closed: list[int] = []
@@ -193,7 +195,7 @@ def forged(token: str, key: bytes, algorithm: str = "HS256", **other: Any) -> st
     return jwt.encode({**claims_of(token), **other}, key, algorithm=algorithm)
 
 
-async def test_no_token_but_ours_is_taken(credentials: Credentials, ann: SignedIn) -> None:
+async def test_only_our_own_tokens_are_accepted(credentials: Credentials, ann: SignedIn) -> None:
     head, body, mark = ann.token.split(".")
     none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').decode().rstrip("=")
     wrong = [
@@ -215,7 +217,7 @@ async def test_no_token_but_ours_is_taken(credentials: Credentials, ann: SignedI
         assert credentials.account(token) is None, token
 
 
-async def test_a_signed_token_with_odd_claims_is_none(credentials: Credentials, ann: SignedIn) -> None:
+async def test_signed_token_with_odd_claims_is_rejected(credentials: Credentials, ann: SignedIn) -> None:
     record = credentials.users.get("ann")
     assert record is not None
     key = credentials.accounts._key_of(record)
@@ -235,7 +237,7 @@ async def test_a_signed_token_with_odd_claims_is_none(credentials: Credentials, 
 
 
 @given(st.text(max_size=60) | st.from_regex(r"[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*", fullmatch=True))
-def test_no_text_upsets_the_gate(text: str) -> None:
+def test_any_text_is_rejected_without_an_exception(text: str) -> None:
     credentials = Credentials(MemoryDocuments(), ManualClock(), Dice())
     assert credentials.account(text) is None
 
@@ -252,21 +254,21 @@ async def test_the_store_has_neither_password_nor_token(
     assert b"$argon2id$" in everything
 
 
-async def test_outside_of_tests_a_password_costs_what_the_rfc_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_default_password_hash_has_the_cost_that_the_rfc_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     kept = await Passwords().hash(PASSWORD)
     assert kept.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
     assert await Passwords().verify(kept, PASSWORD)
 
 
-async def test_everybody_who_is_wrong_hears_the_same(credentials: Credentials, ann: SignedIn) -> None:
+async def test_every_failed_login_gives_the_same_error(credentials: Credentials, ann: SignedIn) -> None:
     for name, password in (("ann", OTHER), ("nobody", PASSWORD), ("owner", ""), ("owner", PASSWORD), ("", "")):
         with pytest.raises(WrongPassword) as refused:
             await credentials.accounts.sign_in(name, password, HERE)
         assert refused.value.message == "Invalid username or password"
 
 
-async def test_somebody_who_is_not_there_costs_as_much_as_somebody_who_is(
+async def test_login_of_an_unknown_user_costs_as_much_as_of_a_known_one(
     credentials: Credentials, ann: SignedIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
@@ -294,7 +296,7 @@ async def test_odd_passwords_are_refused(credentials: Credentials, ann: SignedIn
             await credentials.accounts.add("bob", password, DEFAULT_SCOPES)
 
 
-async def test_a_flood_of_passwords_waits_in_a_short_line() -> None:
+async def test_queue_of_password_checks_is_bounded() -> None:
     passwords = Passwords()
     tried = await asyncio.gather(*(passwords.verify("", "x") for _ in range(60)), return_exceptions=True)
     refused = [found for found in tried if isinstance(found, TooManyAttempts)]
@@ -302,7 +304,7 @@ async def test_a_flood_of_passwords_waits_in_a_short_line() -> None:
     assert not await passwords.verify("", "x"), "and is over afterwards"
 
 
-async def test_a_password_that_is_replaced_while_it_is_checked_opens_nothing(
+async def test_password_that_is_replaced_while_it_is_checked_is_rejected(
     credentials: Credentials, ann: SignedIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Passwords.verify
@@ -333,7 +335,7 @@ async def test_wrong_passwords_from_an_address_do_not_lock_out_the_right_ones(
     assert signing.result().name == "ann"
 
 
-async def test_guessing_at_a_name_is_refused_and_one_failure_is_forgotten_at_a_time(
+async def test_guesses_at_a_name_are_refused_and_failures_expire_one_at_a_time(
     credentials: Credentials, ann: SignedIn, clock: ManualClock
 ) -> None:
     for _ in range(PER_PAIR):
@@ -361,9 +363,7 @@ async def test_an_invitation_makes_one_user_with_its_scopes(credentials: Credent
     assert [user.name for user in credentials.users.list()] == ["ann", "owner"]
 
 
-async def test_what_is_wrong_with_a_name_or_password_does_not_use_an_invitation_up(
-    credentials: Credentials, ann: SignedIn
-) -> None:
+async def test_invalid_name_or_password_does_not_use_up_an_invitation(credentials: Credentials, ann: SignedIn) -> None:
     code = (await credentials.accounts.invite(DEFAULT_SCOPES)).code
     for name, password, error in (
         ("ann", PASSWORD, Stale),
@@ -376,7 +376,7 @@ async def test_what_is_wrong_with_a_name_or_password_does_not_use_an_invitation_
     assert (await credentials.accounts.accept(code, "bob", PASSWORD)).name == "bob"
 
 
-async def test_of_many_who_have_one_invitation_one_gets_in(credentials: Credentials) -> None:
+async def test_only_one_of_many_registrations_with_one_invitation_succeeds(credentials: Credentials) -> None:
     code = (await credentials.accounts.invite(DEFAULT_SCOPES)).code
     tried = await asyncio.gather(
         *(credentials.accounts.accept(code, f"user{number}", PASSWORD) for number in range(5)), return_exceptions=True
@@ -386,7 +386,7 @@ async def test_of_many_who_have_one_invitation_one_gets_in(credentials: Credenti
     assert len(credentials.users.list()) == 2
 
 
-async def test_an_invitation_is_good_for_a_day_and_a_login_code_is_none(
+async def test_invitation_is_valid_for_a_day_and_a_login_code_is_not_an_invitation(
     credentials: Credentials, clock: ManualClock
 ) -> None:
     code = (await credentials.accounts.invite(DEFAULT_SCOPES)).code

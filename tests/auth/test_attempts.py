@@ -1,4 +1,4 @@
-"""How often somebody may guess a password: by name, by address, and by both."""
+"""Limits on password guesses: by name, by address, and by both."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ async def test_guessing_at_one_name_from_everywhere_is_refused_too(clock: Manual
 
 
 async def test_an_address_with_many_failures_is_slow_and_not_locked_out(clock: ManualClock) -> None:
-    """A proxy that does not say for whom it asks is one address for everybody."""
+    """A proxy that does not forward the client's address is one address for all its clients."""
     attempts = LoginThrottle(clock)
     await attempts.begin(HERE, "regular")
     attempts.succeeded(HERE, "regular")
@@ -49,7 +49,7 @@ async def test_an_address_with_many_failures_is_slow_and_not_locked_out(clock: M
     await asyncio.gather(*waiting)
 
 
-async def test_a_success_takes_back_its_own_attempt_and_no_other(clock: ManualClock) -> None:
+async def test_success_removes_only_its_own_attempt(clock: ManualClock) -> None:
     attempts = LoginThrottle(clock)
     for _ in range(PER_PAIR - 1):
         await attempts.begin(HERE, "ann")
@@ -61,7 +61,7 @@ async def test_a_success_takes_back_its_own_attempt_and_no_other(clock: ManualCl
         await attempts.begin(HERE, "ann")
 
 
-async def test_addresses_of_one_network_count_together_and_what_is_kept_is_bounded(clock: ManualClock) -> None:
+async def test_addresses_of_one_network_count_together_and_stored_attempts_are_bounded(clock: ManualClock) -> None:
     attempts = LoginThrottle(clock)
     for number in range(PER_PAIR):
         await attempts.begin(f"2001:db8::{number + 1:x}", "ann")

@@ -1,4 +1,4 @@
-"""Signing in by HTTP Basic: checked once, remembered while it is true, and guessed no more often than elsewhere."""
+"""Sign-in by HTTP Basic: checked once, remembered while it is valid, with the same limit on guesses as elsewhere."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ HERE = "203.0.113.7"
 
 
 class Slow:
-    """Counts the checks that cost something."""
+    """Counts the expensive password checks."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -42,7 +42,7 @@ async def people(credentials: Credentials) -> Credentials:
 
 
 async def signed(people: Credentials, name: str, password: str, peer: str = HERE) -> str:
-    """Whose identity it gives, empty for nobody's."""
+    """The user who is signed in, or an empty string."""
     await people.basic_sign_in.check(name, password, peer)
     found = people.basic(name, password)
     return "" if found is None else found.user
@@ -60,9 +60,7 @@ async def test_a_password_is_checked_once_however_often_it_comes(people: Credent
     assert (found.scopes, found.expires) == (frozenset(DEFAULT_SCOPES), 0)
 
 
-async def test_wrong_ones_open_nothing_and_are_as_slow_for_those_who_are_not_there(
-    people: Credentials, slow: Slow
-) -> None:
+async def test_wrong_passwords_fail_and_unknown_users_take_as_long(people: Credentials, slow: Slow) -> None:
     for name, password in (("ann", OTHER), ("ann", ""), ("nobody", PASSWORD), ("bob", ""), ("", PASSWORD)):
         assert await signed(people, name, password) == ""
     assert slow.count == 5
@@ -83,7 +81,7 @@ async def test_a_repeated_wrong_password_is_one_guess_and_new_ones_are_limited(p
     assert await signed(people, "ann", PASSWORD) == "ann", "and known from then on"
 
 
-async def test_another_password_ends_what_was_remembered_of_the_old_one(people: Credentials) -> None:
+async def test_new_password_discards_the_remembered_old_one(people: Credentials) -> None:
     assert await signed(people, "ann", PASSWORD) == "ann"
     assert await signed(people, "ann", OTHER) == ""
     found = people.basic("ann", PASSWORD)
@@ -97,7 +95,7 @@ async def test_another_password_ends_what_was_remembered_of_the_old_one(people: 
     assert await signed(people, "ann", OTHER) == "ann", "also one that was wrong before"
 
 
-async def test_a_user_who_is_removed_is_signed_in_no_more_nor_is_the_next_of_that_name(people: Credentials) -> None:
+async def test_removed_user_is_no_longer_signed_in_nor_is_a_new_user_of_that_name(people: Credentials) -> None:
     assert await signed(people, "ann", PASSWORD) == "ann"
     await people.remove_user("ann")
     assert people.basic("ann", PASSWORD) is None
@@ -105,7 +103,7 @@ async def test_a_user_who_is_removed_is_signed_in_no_more_nor_is_the_next_of_tha
     assert people.basic("ann", PASSWORD) is None
 
 
-async def test_a_token_is_good_with_any_name_until_it_is_revoked(people: Credentials, slow: Slow) -> None:
+async def test_token_is_accepted_with_any_name_until_it_is_revoked(people: Credentials, slow: Slow) -> None:
     made = await people.create("token", "phone", ("view",))
     for name in ("", "ann", "whatever"):
         await people.basic_sign_in.check(name, made.secret, HERE)
@@ -116,7 +114,7 @@ async def test_a_token_is_good_with_any_name_until_it_is_revoked(people: Credent
     assert slow.count == 0
 
 
-async def test_what_is_remembered_is_bounded(people: Credentials, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_remembered_logins_is_bounded(people: Credentials, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(basic, "KEPT", 4)
     assert await signed(people, "ann", PASSWORD) == "ann"
     for number in range(6):
@@ -125,6 +123,6 @@ async def test_what_is_remembered_is_bounded(people: Credentials, monkeypatch: p
     assert len(people.basic_sign_in) == 4
 
 
-async def test_nothing_that_is_remembered_shows_a_password(people: Credentials) -> None:
+async def test_remembered_logins_contain_no_password(people: Credentials) -> None:
     await signed(people, "ann", PASSWORD)
     assert PASSWORD not in repr(vars(people.basic_sign_in))

@@ -1,4 +1,4 @@
-"""The first admin token: given, or made once and kept for its owner alone."""
+"""The first admin token: configured, or created once in a file that only its owner can read."""
 
 import stat
 from pathlib import Path
@@ -29,7 +29,7 @@ async def test_the_first_start_makes_a_token_that_only_its_owner_can_read(tmp_pa
     assert names(tmp_path) == [FILE]
 
 
-async def test_the_next_start_uses_the_same_one(tmp_path: Path) -> None:
+async def test_the_next_start_uses_the_same_token(tmp_path: Path) -> None:
     documents, dice = MemoryDocuments(), Dice()
     first = await bootstrap_admin(await start(documents, dice), tmp_path, None)
     again = await start(documents, dice)
@@ -50,7 +50,7 @@ async def test_a_revoked_token_is_replaced_at_the_next_start(tmp_path: Path) -> 
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
 
 
-async def test_a_file_that_the_store_does_not_know_lets_nobody_in(tmp_path: Path) -> None:
+async def test_token_file_that_the_store_does_not_know_is_not_accepted(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("fl_abcdefgh_" + "a" * 52)
     credentials = await start(MemoryDocuments(), Dice())
     token = await bootstrap_admin(credentials, tmp_path, None)
@@ -58,14 +58,14 @@ async def test_a_file_that_the_store_does_not_know_lets_nobody_in(tmp_path: Path
     assert credentials.bearer(token) is not None
 
 
-async def test_a_given_token_is_used_and_no_file_is_made(tmp_path: Path) -> None:
+async def test_configured_token_is_used_and_no_file_is_made(tmp_path: Path) -> None:
     credentials = await start(MemoryDocuments(), Dice())
     assert await bootstrap_admin(credentials, tmp_path, " swordfish\n") == "swordfish"
     assert credentials.bearer("swordfish") is not None
     assert names(tmp_path) == []
 
 
-async def test_a_link_in_the_way_is_not_written_through(tmp_path: Path) -> None:
+async def test_existing_symlink_is_not_followed_when_the_token_is_written(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     data = tmp_path / "data"

@@ -1,4 +1,4 @@
-"""Which scopes a command needs, and that each is really asked for."""
+"""The scopes that each command needs, and that each one is checked."""
 
 from typing import get_args
 
@@ -48,7 +48,7 @@ NEEDS: list[tuple[cmd.Command, set[Scope]]] = [
 ]  # fmt: skip
 
 
-def test_every_command_is_here() -> None:
+def test_every_command_is_in_the_table() -> None:
     assert {type(command) for command, _ in NEEDS} == set(get_args(cmd.Command))
 
 

@@ -1,4 +1,4 @@
-"""Credentials: made, looked up, revoked; what is open with one ends with it."""
+"""Credentials: created, looked up, revoked. Open connections end with their credential."""
 
 from functools import partial
 
@@ -46,7 +46,7 @@ async def test_a_secret_that_is_nearly_right_is_wrong(credentials: Credentials) 
         assert credentials.bearer(wrong) is None
 
 
-async def test_revoking_closes_what_is_open_and_nothing_else(credentials: Credentials) -> None:
+async def test_revoking_closes_only_the_connections_of_that_credential(credentials: Credentials) -> None:
     bad = await credentials.create("token", "bad", ("view",))
     good = await credentials.create("token", "good", ("view",))
     closed: list[str] = []
@@ -73,7 +73,7 @@ async def test_a_revoked_token_stays_revoked_after_a_restart_and_stays_in_the_li
     assert [record.revoked > 0 for record in again.list("token")] == [True]
 
 
-async def test_a_store_that_fails_does_not_keep_the_door_open(
+async def test_failing_store_does_not_keep_a_revoked_token_valid(
     credentials: Credentials, documents: MemoryDocuments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await credentials.create("token", "a", ("view",))
@@ -90,7 +90,7 @@ async def test_a_store_that_fails_does_not_keep_the_door_open(
     assert credentials.bearer(made.secret) is None
 
 
-async def test_loading_again_closes_what_another_process_revoked(
+async def test_reload_closes_connections_of_tokens_revoked_by_another_process(
     credentials: Credentials, documents: MemoryDocuments, clock: ManualClock
 ) -> None:
     made = await credentials.create("token", "a", ("view",))
@@ -104,7 +104,7 @@ async def test_loading_again_closes_what_another_process_revoked(
     assert credentials.bearer(made.secret) is None
 
 
-async def test_tickets_and_signed_links_die_with_their_credential(credentials: Credentials) -> None:
+async def test_tickets_and_signed_links_end_with_their_credential(credentials: Credentials) -> None:
     made = await credentials.create("token", "a", ("view",))
     ticket = credentials.tickets.issue(made.credential.id)
     path, _, query = credentials.sign(made.credential.id, "/v1/x", "a=1").url.partition("?")
@@ -135,12 +135,12 @@ async def test_a_token_needs_known_scopes_and_a_known_user(credentials: Credenti
     with pytest.raises(BadRequest):
         await credentials.create("token", "a", ())
     with pytest.raises(BadRequest):
-        await credentials.create("token", "a", ("root",))  # type: ignore[arg-type]  # what the wire might bring
+        await credentials.create("token", "a", ("root",))  # type: ignore[arg-type]  # as a client might send it
     with pytest.raises(NotFound):
         await credentials.create("token", "a", ("view",), "stranger")
 
 
-async def test_the_given_token_is_an_admins_and_is_not_stored(
+async def test_configured_token_is_an_admin_token_and_is_not_stored(
     credentials: Credentials, documents: MemoryDocuments
 ) -> None:
     credentials.accept_environment_token("swordfish")
@@ -154,13 +154,13 @@ async def test_the_given_token_is_an_admins_and_is_not_stored(
     assert documents.spaces.get(SPACE, {}) == {}
 
 
-async def test_a_given_token_in_our_own_form_works_too(credentials: Credentials) -> None:
+async def test_configured_token_in_our_own_form_works_too(credentials: Credentials) -> None:
     token = "fl_abcdefgh_" + "a" * 52
     credentials.accept_environment_token(token)
     assert credentials.bearer(token) is not None
 
 
-async def test_a_given_token_that_no_header_can_carry_is_refused(credentials: Credentials) -> None:
+async def test_configured_token_that_no_header_can_carry_is_refused(credentials: Credentials) -> None:
     for odd in ("two words", "schlüssel", "line\nbreak"):
         with pytest.raises(BadRequest):
             credentials.accept_environment_token(odd)
@@ -194,7 +194,7 @@ async def test_closing_writes_the_last_use(
     assert again.list("token")[0].last_used == clock.now_ms()
 
 
-async def test_writing_down_the_last_use_does_not_undo_what_another_writer_revoked(
+async def test_storing_the_last_use_does_not_undo_a_revocation_by_another_writer(
     credentials: Credentials, documents: MemoryDocuments, clock: ManualClock
 ) -> None:
     made = await credentials.create("token", "a", ("view",))
@@ -210,7 +210,7 @@ async def test_writing_down_the_last_use_does_not_undo_what_another_writer_revok
     assert third.list("token")[0].last_used == clock.now_ms()
 
 
-async def test_a_last_use_that_cannot_be_kept_harms_nobody(
+async def test_failure_to_store_the_last_use_is_ignored(
     credentials: Credentials, documents: MemoryDocuments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await credentials.create("token", "a", ("view",))
@@ -223,9 +223,9 @@ async def test_a_last_use_that_cannot_be_kept_harms_nobody(
     await credentials.close()
 
 
-async def test_ids_that_are_taken_are_not_given_again(documents: MemoryDocuments, clock: ManualClock) -> None:
+async def test_id_that_is_in_use_is_not_issued_again(documents: MemoryDocuments, clock: ManualClock) -> None:
     class Loaded:
-        """Dice that throw the same id twice."""
+        """A random source that gives the same id twice."""
 
         def __init__(self) -> None:
             self.fives = 0

@@ -1,4 +1,4 @@
-"""The gate's decision, as a matrix: host, origin, site, credential and scope, each alone enough to be refused."""
+"""The gate's decision as a matrix of host, origin, site, credential and scope; each alone can cause a refusal."""
 
 import base64
 from typing import Any, Literal
@@ -15,7 +15,7 @@ VIEW = AccessRequirement(access="view")
 
 
 class Ring:
-    """Keys: `good` is a viewer's, `root` an admin's."""
+    """Credentials: `good` is a viewer's, `root` an admin's."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -45,7 +45,7 @@ class Ring:
 
 
 def head(*headers: tuple[str, str], **other: Any) -> Head:
-    """A good request, but for what is given."""
+    """A good request, except for the given headers and fields."""
     names = {name for name, _ in headers}
     good = (("host", "localhost:8787"), ("authorization", "Bearer good"))
     values = tuple(pair for pair in good if pair[0] not in names) + tuple(pair for pair in headers if pair[1] != "-")
@@ -65,7 +65,7 @@ both = pytest.mark.parametrize("socket", [False, True], ids=["http", "websocket"
 
 
 @both
-def test_a_good_request_is_allowed_as_its_credential_says(socket: bool) -> None:
+def test_good_request_is_allowed_with_the_identity_of_its_credential(socket: bool) -> None:
     found = verdict(head(socket=socket))
     assert isinstance(found, AccessAllowed)
     assert found.identity.name == "good"
@@ -113,7 +113,7 @@ def test_two_hosts_are_refused_even_if_both_are_ours(socket: bool) -> None:
         "http://evil/http://localhost:8787",
     ],
 )
-def test_a_foreign_origin_is_refused_whatever_the_credential(socket: bool, origin: str) -> None:
+def test_foreign_origin_is_refused_with_any_credential(socket: bool, origin: str) -> None:
     assert code(head(("origin", origin), socket=socket)) == "foreign_origin"
     assert code(head(("origin", origin), socket=socket), AccessRequirement(access="public")) == "foreign_origin"
 
@@ -125,12 +125,12 @@ def test_two_origins_are_refused(socket: bool) -> None:
 
 
 @both
-def test_our_own_origin_is_welcome(socket: bool) -> None:
+def test_own_origin_is_allowed(socket: bool) -> None:
     for origin in ("http://localhost:8787", "http://127.0.0.1:8787", "http://[::1]:8787"):
         assert code(head(("origin", origin), socket=socket)) == "allowed"
 
 
-def test_a_configured_origin_is_welcome_across_sites() -> None:
+def test_configured_origin_is_allowed_across_sites() -> None:
     friend = (("origin", "https://friend.example"), ("sec-fetch-site", "cross-site"))
     assert code(head(*friend, socket=True)) == "allowed"
 
@@ -142,23 +142,23 @@ def test_a_change_from_another_site_is_refused(method: str, site: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["no-cors", "cors", "navigate", "websocket"])
-def test_no_fetch_mode_makes_a_cross_site_request_good(mode: str) -> None:
+def test_cross_site_request_is_refused_in_every_fetch_mode(mode: str) -> None:
     crossing = (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", mode))
     assert code(head(*crossing, method="POST")) == "cross_site"
     assert code(head(*crossing, socket=True)) == "cross_site"
 
 
-def test_a_change_from_here_or_from_no_page_is_allowed() -> None:
+def test_change_from_the_same_origin_or_from_no_page_is_allowed() -> None:
     for site in ("same-origin", "none"):
         assert code(head(("sec-fetch-site", site), method="POST")) == "allowed"
 
 
 @both
-def test_without_a_credential_nothing_but_public_is_open(socket: bool) -> None:
-    nobody = head(("authorization", "-"), socket=socket)
-    assert code(nobody) == "no_credential"
-    assert code(nobody, AccessRequirement(access="any")) == "no_credential"
-    assert code(nobody, AccessRequirement(access="public")) == "allowed"
+def test_without_a_credential_only_public_routes_are_allowed(socket: bool) -> None:
+    anonymous = head(("authorization", "-"), socket=socket)
+    assert code(anonymous) == "no_credential"
+    assert code(anonymous, AccessRequirement(access="any")) == "no_credential"
+    assert code(anonymous, AccessRequirement(access="public")) == "allowed"
 
 
 @both
@@ -169,7 +169,7 @@ def test_a_bad_credential_is_refused(socket: bool, value: str) -> None:
     assert code(head(("authorization", value), socket=socket)) == "bad_credential"
 
 
-def test_the_schemes_case_does_not_matter() -> None:
+def test_authorization_scheme_is_case_insensitive() -> None:
     assert code(head(("authorization", "bEARER good"))) == "allowed"
 
 
@@ -177,7 +177,7 @@ def test_two_authorizations_are_refused() -> None:
     assert code(head(("authorization", "Bearer good"), ("authorization", "Bearer root"))) == "bad_credential"
 
 
-def test_a_bad_header_is_not_made_good_by_a_good_query() -> None:
+def test_good_token_in_the_query_does_not_excuse_a_bad_header() -> None:
     request = head(("authorization", "Bearer bad"), query="ticket=t1", socket=True)
     assert code(request) == "bad_credential"
 
@@ -188,7 +188,7 @@ def test_no_cookie_authorises_anything(socket: bool) -> None:
     assert code(request) == "no_credential"
 
 
-def test_a_ticket_opens_sockets_only_and_is_handed_on_to_be_spent() -> None:
+def test_ticket_opens_sockets_only_and_is_passed_on_to_be_redeemed() -> None:
     bare = ("authorization", "-")
     found = verdict(head(bare, query="ticket=t1", socket=True))
     assert isinstance(found, AccessAllowed) and found.ticket == "t1"
@@ -196,7 +196,7 @@ def test_a_ticket_opens_sockets_only_and_is_handed_on_to_be_spent() -> None:
     assert code(head(bare, query="ticket=t1")) == "no_credential"
 
 
-def test_a_signature_opens_only_routes_that_say_so() -> None:
+def test_signature_opens_only_routes_that_accept_signatures() -> None:
     request = head(("authorization", "-"), path="/v1/file", query="sig=s1")
     assert code(request, AccessRequirement(access="view", signed=True)) == "allowed"
     assert code(request) == "no_credential"
@@ -245,7 +245,7 @@ AGENT = AccessRequirement(access="agent", token_query="token", session="s1")
 
 
 @both
-def test_an_agents_token_opens_the_door_of_its_session_and_no_other(socket: bool) -> None:
+def test_an_agents_token_opens_the_routes_of_its_session_and_no_other(socket: bool) -> None:
     request = head(("authorization", "Bearer agents"), socket=socket)
     found = verdict(request, AGENT)
     assert isinstance(found, AccessAllowed) and found.identity.scopes == frozenset()
@@ -257,12 +257,12 @@ def test_an_agents_token_opens_the_door_of_its_session_and_no_other(socket: bool
 
 @both
 @pytest.mark.parametrize("secret", ["good", "root"])
-def test_no_persons_token_opens_an_agents_door(socket: bool, secret: str) -> None:
+def test_tokens_of_people_do_not_open_agent_routes(socket: bool, secret: str) -> None:
     assert code(head(("authorization", f"Bearer {secret}"), socket=socket), AGENT) == "not_allowed"
 
 
 @both
-def test_an_agents_token_comes_in_a_header_alone(socket: bool) -> None:
+def test_an_agents_token_is_accepted_in_a_header_only(socket: bool) -> None:
     for query in ("token=agents", "ticket=t1", "sig=s1"):
         assert code(head(("authorization", "-"), query=query, socket=socket), AGENT) == "no_credential"
     for wrong in ("Bearer", "Bearer nonsense", "Basic agents"):
@@ -271,11 +271,11 @@ def test_an_agents_token_comes_in_a_header_alone(socket: bool) -> None:
     assert code(head(*twice, socket=socket), AGENT) == "bad_credential"
 
 
-def test_the_peers_address_is_no_credential() -> None:
+def test_the_peers_address_is_not_a_credential() -> None:
     assert code(head(("authorization", "-"), peer="127.0.0.1")) == "no_credential"
 
 
-def test_no_credential_is_looked_up_before_the_place_is_right() -> None:
+def test_host_and_origin_are_checked_before_any_credential_is_looked_up() -> None:
     ring = Ring()
     for wrong in (("host", "attacker.test"), ("origin", "http://evil"), ("sec-fetch-site", "cross-site")):
         decide(head(wrong, method="POST"), VIEW, HOUSE, ring)
@@ -294,7 +294,7 @@ USERS = AccessRequirement(access="view", token_query="token", accounts=True, que
 
 
 @both
-def test_a_users_token_opens_what_takes_such_tokens_and_nothing_else(socket: bool) -> None:
+def test_a_users_token_opens_only_routes_that_accept_user_tokens(socket: bool) -> None:
     signed = head(("authorization", "Bearer a.b.c"), socket=socket)
     found = verdict(signed, USERS)
     assert isinstance(found, AccessAllowed)
@@ -305,7 +305,7 @@ def test_a_users_token_opens_what_takes_such_tokens_and_nothing_else(socket: boo
     assert code(signed, AccessRequirement(access="agent", session="s1", accounts=True)) == "bad_credential"
 
 
-def test_a_token_that_is_over_is_told_from_one_that_never_was() -> None:
+def test_expired_token_is_distinguished_from_an_unknown_one() -> None:
     assert code(head(("authorization", "Bearer o.l.d")), USERS) == "expired_credential"
     assert code(head(("authorization", "Bearer x.y.z")), USERS) == "bad_credential"
     assert code(head(("authorization", "Bearer ")), USERS) == "bad_credential"
@@ -313,7 +313,7 @@ def test_a_token_that_is_over_is_told_from_one_that_never_was() -> None:
 
 
 @pytest.mark.rules("S003-013", "S003-014")
-def test_the_query_comes_before_the_header_whose_first_word_may_be_any() -> None:
+def test_query_takes_precedence_over_the_header_and_any_scheme_is_accepted() -> None:
     for query, header, expected in (
         ("token=a.b.c", "-", "allowed"),
         ("token=a.b.c", "Bearer x.y.z", "allowed"),
@@ -337,7 +337,7 @@ def typed(text: str = "ann:pâss:w") -> tuple[str, str]:
 
 
 @both
-def test_name_and_password_open_what_takes_them_and_nothing_else(socket: bool) -> None:
+def test_name_and_password_open_only_routes_that_accept_basic(socket: bool) -> None:
     found = verdict(head(typed(), socket=socket), BASIC)
     assert isinstance(found, AccessAllowed) and found.identity.user == "ann"
     for demand in (VIEW, USERS, AccessRequirement(access="any"), AGENT):
@@ -349,17 +349,17 @@ def test_name_and_password_open_what_takes_them_and_nothing_else(socket: bool) -
 @pytest.mark.parametrize(
     "value", ["Basic", "Basic ", "Basic !", "Basic YW5u", "Basic " + "YQ==" * 2000, typed("ann:")[1], typed(":x")[1]]
 )
-def test_what_is_no_good_name_and_password_makes_the_browser_ask_again(socket: bool, value: str) -> None:
+def test_wrong_name_or_password_makes_the_browser_ask_again(socket: bool, value: str) -> None:
     found = verdict(head(("authorization", value), socket=socket), BASIC)
     assert isinstance(found, AccessRefused)
     assert (found.status, found.code, found.basic) == (401, "bad_credential", True)
 
 
 @both
-def test_who_shows_nothing_is_asked_by_the_browser(socket: bool) -> None:
+def test_request_without_a_credential_makes_the_browser_ask(socket: bool) -> None:
     found = verdict(head(("authorization", "-"), socket=socket), BASIC)
     assert isinstance(found, AccessRefused) and (found.status, found.basic) == (401, True)
-    # A client that means to send a token is not asked for a password.
+    # A client that sends a bad token is not asked for a password.
     for request in (
         head(("authorization", "Bearer bad"), socket=socket),
         head(("authorization", "-"), ("x-api-key", "bad"), socket=socket),
@@ -385,7 +385,7 @@ ELSEWHERE = [
 @pytest.mark.parametrize("page", [False, True])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
 @pytest.mark.parametrize("marks", ELSEWHERE, ids=str)
-def test_what_the_browser_adds_by_itself_is_no_credential_for_other_pages(
+def test_credentials_that_the_browser_adds_are_refused_for_other_pages(
     marks: tuple[tuple[str, str], ...], method: str, page: bool, socket: bool
 ) -> None:
     demand = AccessRequirement(access="view", basic=True, page=page)
@@ -396,7 +396,7 @@ def test_what_the_browser_adds_by_itself_is_no_credential_for_other_pages(
         assert basic_to_check(request, demand, HOUSE) is None, "it costs no attempt"
 
 
-def test_a_link_of_another_site_may_be_followed_to_a_page_and_to_nothing_else() -> None:
+def test_link_of_another_site_may_lead_to_a_page_and_to_nothing_else() -> None:
     link = (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"))
     assert code(head(typed(), *link), AccessRequirement(access="view", basic=True, page=True)) == "allowed"
     assert code(head(typed(), *link), BASIC) == "cross_site"
@@ -406,7 +406,7 @@ def test_a_link_of_another_site_may_be_followed_to_a_page_and_to_nothing_else() 
     )
 
 
-def test_a_password_is_looked_at_only_where_all_else_is_right() -> None:
+def test_password_is_checked_only_if_everything_else_is_allowed() -> None:
     assert basic_to_check(head(typed()), BASIC, HOUSE) == ("ann", "pâss:w")
     for request in (head(typed(), ("host", "attacker.test")), head(typed(), ("origin", "http://evil")), head()):
         assert basic_to_check(request, BASIC, HOUSE) is None

@@ -1,4 +1,4 @@
-"""Hosts and origins are read strictly: what is odd is not ours."""
+"""Hosts and origins are parsed strictly: an odd one is not ours."""
 
 import pytest
 from hypothesis import given
@@ -69,7 +69,7 @@ def test_an_authority_has_one_spelling(text: str, host: str, port: int | None) -
         "a" * 254,
     ],
 )
-def test_odd_authorities_are_none(text: str) -> None:
+def test_malformed_authorities_are_rejected(text: str) -> None:
     assert parse_authority(text) is None
 
 
@@ -99,7 +99,7 @@ def test_reading_an_authority_never_fails(text: str) -> None:
         "http//localhost",
     ],
 )
-def test_odd_origins_are_none(text: str) -> None:
+def test_malformed_origins_are_rejected(text: str) -> None:
     assert parse_origin(text) is None
 
 
@@ -121,7 +121,7 @@ def test_loopback_names_with_our_port_are_ours() -> None:
         assert not owns(HOUSE, host)
 
 
-def test_port_80_need_not_be_said() -> None:
+def test_default_port_may_be_omitted() -> None:
     plain = AllowedOrigins(ports=frozenset({80}))
     assert owns(plain, "localhost") and owns(plain, "localhost:80")
     assert not owns(plain, "localhost", secure=True)
@@ -150,7 +150,7 @@ def test_other_names_and_other_forms_of_addresses_are_not_ours(host: str) -> Non
     assert not owns(HOUSE, host)
 
 
-def test_the_very_address_a_connection_came_in_on_is_ours() -> None:
+def test_local_address_of_the_connection_is_ours() -> None:
     assert owns(HOUSE, "192.168.1.5:8787", local="192.168.1.5")
     assert owns(HOUSE, "192.168.1.5:8787", local="::ffff:192.168.1.5")
     assert owns(HOUSE, "[fe80::1]:8787", local="fe80::1%eth0")
@@ -187,5 +187,5 @@ def test_loopback_addresses() -> None:
     assert not any(is_loopback(text) for text in ("0.0.0.0", "::", "10.0.0.1", "", "localhost"))
 
 
-def test_an_authority_is_a_value() -> None:
+def test_authorities_compare_by_value() -> None:
     assert Authority("a", 1) == parse_authority("A:1")

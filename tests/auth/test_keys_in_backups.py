@@ -1,4 +1,4 @@
-"""No key that is in use is in a backup: who finds one can sign nothing."""
+"""No key that is in use is in a backup: a stolen backup cannot be used to sign anything."""
 
 import base64
 from pathlib import Path
@@ -13,7 +13,7 @@ from fairlead.stores.sqlite import SqliteStore, restore
 from fairlead.testing.clock import ManualClock
 
 OLD = b"\x17" * 32
-"""As it was once kept in the database."""
+"""A key as older versions stored it in the database."""
 
 
 async def test_no_live_key_is_in_a_backup(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One-time login codes: spent once, whoever comes first, and only while they are young."""
+"""One-time login codes: redeemed once, by the first client, and only until they expire."""
 
 import asyncio
 
@@ -37,12 +37,12 @@ async def test_a_code_becomes_a_device_with_its_scopes(credentials: Credentials)
     assert identity is not None and identity.scopes == {"view", "chat"}
 
 
-async def test_a_link_that_names_its_device_says_what_it_is_called(credentials: Credentials) -> None:
+async def test_device_is_named_as_its_link_says(credentials: Credentials) -> None:
     code = await credentials.codes.create("Bob's phone", "owner", ("view",))
     assert (await credentials.login(code.code, "Firefox on Android")).credential.name == "Bob's phone"
 
 
-async def test_of_many_who_come_with_one_code_one_gets_in(credentials: Credentials) -> None:
+async def test_only_one_of_many_logins_with_one_code_succeeds(credentials: Credentials) -> None:
     code = await credentials.codes.create("phone", "owner", ("view",))
     came = await asyncio.gather(*(credentials.login(code.code, "") for _ in range(20)), return_exceptions=True)
     assert sum(not isinstance(result, BaseException) for result in came) == 1
@@ -50,7 +50,7 @@ async def test_of_many_who_come_with_one_code_one_gets_in(credentials: Credentia
     assert len(credentials.list("device")) == 1
 
 
-async def test_a_code_is_over_after_ten_minutes(credentials: Credentials, clock: ManualClock) -> None:
+async def test_code_expires_after_ten_minutes(credentials: Credentials, clock: ManualClock) -> None:
     code = await credentials.codes.create("phone", "owner", ("view",))
     await clock.advance(10 * 60 - 0.001)
     late = await credentials.codes.create("phone", "owner", ("view",))
@@ -61,7 +61,7 @@ async def test_a_code_is_over_after_ten_minutes(credentials: Credentials, clock:
 
 
 @pytest.mark.parametrize("code", ["", "x", "a" * 52, "../../etc/passwd", "ü"])
-async def test_a_code_that_never_was_says_no_more_than_one_that_is_spent(credentials: Credentials, code: str) -> None:
+async def test_unknown_code_gives_the_same_error_as_a_used_code(credentials: Credentials, code: str) -> None:
     real = await credentials.codes.create("phone", "owner", ("view",))
     await credentials.login(real.code, "")
     with pytest.raises(BadCode) as never:
@@ -71,7 +71,7 @@ async def test_a_code_that_never_was_says_no_more_than_one_that_is_spent(credent
     assert (never.value.message, never.value.data) == (spent.value.message, spent.value.data)
 
 
-async def test_codes_nobody_used_are_forgotten_and_open_ones_are_bounded(
+async def test_unused_codes_are_deleted_and_the_number_of_open_codes_is_bounded(
     credentials: Credentials, clock: ManualClock, documents: MemoryDocuments
 ) -> None:
     for _ in range(OPEN_AT_MOST):

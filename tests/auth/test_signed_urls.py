@@ -1,4 +1,4 @@
-"""A signed link opens exactly what was signed, as whom it was signed for, until it is over."""
+"""A signed link opens exactly the signed path and query, with the credential it was signed for, until it expires."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ def parts(url: str) -> tuple[str, str]:
 
 
 @given(PATHS, QUERIES, st.from_regex(r"[a-z0-9]{8}", fullmatch=True), st.integers(1, 10**13))
-def test_what_was_signed_opens_until_it_is_over(path: str, query: str, credential: str, expires: int) -> None:
+def test_signed_url_is_valid_until_it_expires(path: str, query: str, credential: str, expires: int) -> None:
     assert signer(KEY, *parts(sign(KEY, path, query, credential, expires)), expires - 1) == credential
     assert signer(KEY, *parts(sign(KEY, path, query, credential, expires)), expires) is None
 
@@ -31,20 +31,20 @@ def test_a_link_that_was_changed_anywhere_opens_nothing(data: st.DataObject) -> 
         assert signer(KEY, *parts(changed), 1) is None
 
 
-def test_nothing_can_be_added_behind_the_signature_or_before_it() -> None:
+def test_nothing_can_be_added_after_or_before_the_signature() -> None:
     path, query = parts(sign(KEY, "/x", "format=html", "abcdefgh", 100))
     assert signer(KEY, path, query, 1) == "abcdefgh"
     for odd in (f"{query}&format=jsonl", f"a=1&{query}", f"{query}&{query.rpartition('&')[2]}", f"x{query}", ""):
         assert signer(KEY, path, odd, 1) is None
 
 
-def test_no_link_is_good_for_longer_than_we_sign_one_for() -> None:
+def test_expiry_beyond_the_longest_lifetime_is_invalid() -> None:
     for expires, opens in ((1000 + LIFETIME_MS, True), (1001 + LIFETIME_MS, False), (10**14, False)):
         found = signer(KEY, *parts(sign(KEY, "/x", "", "abcdefgh", expires)), 1000)
         assert (found is not None) is opens
 
 
-def test_another_key_signs_nothing_here() -> None:
+def test_signature_of_another_key_is_invalid() -> None:
     assert signer(KEY, *parts(sign(b"z" * 32, "/x", "", "abcdefgh", 100)), 1) is None
 
 

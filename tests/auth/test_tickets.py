@@ -1,4 +1,4 @@
-"""Tickets open one socket, soon, and one client's do not push out another's."""
+"""A ticket opens one socket within seconds, and the tickets of one client do not push out those of another."""
 
 from auth.fakes import Dice
 from fairlead.auth.tickets import IN_ALL, PER_CREDENTIAL, Tickets
@@ -10,7 +10,7 @@ def make() -> tuple[Tickets, ManualClock]:
     return Tickets(clock, Dice()), clock
 
 
-def test_a_ticket_is_spent_once() -> None:
+def test_ticket_is_redeemed_once() -> None:
     tickets, _ = make()
     ticket = tickets.issue("a").ticket
     assert tickets.owner(ticket) == "a"
@@ -20,7 +20,7 @@ def test_a_ticket_is_spent_once() -> None:
     assert tickets.owner(ticket) is None
 
 
-async def test_a_ticket_is_over_after_30_seconds() -> None:
+async def test_ticket_expires_after_30_seconds() -> None:
     tickets, clock = make()
     issued = tickets.issue("a")
     assert issued.expires == clock.now_ms() + 30_000
@@ -31,7 +31,7 @@ async def test_a_ticket_is_over_after_30_seconds() -> None:
     assert not tickets.redeem(issued.ticket)
 
 
-def test_nobody_owns_a_ticket_that_was_not_issued() -> None:
+def test_unknown_ticket_has_no_owner() -> None:
     tickets, _ = make()
     tickets.issue("a")
     assert tickets.owner("") is None
@@ -48,7 +48,7 @@ def test_one_credential_cannot_push_out_anothers_tickets() -> None:
     assert tickets.owner(theirs[0]) is None
 
 
-async def test_memory_is_bounded_and_what_is_over_is_forgotten() -> None:
+async def test_number_of_tickets_is_bounded_and_expired_ones_are_dropped() -> None:
     tickets, clock = make()
     for number in range(IN_ALL + 10):
         tickets.issue(f"c{number}")
@@ -58,7 +58,7 @@ async def test_memory_is_bounded_and_what_is_over_is_forgotten() -> None:
     assert len(tickets) == 1
 
 
-def test_revoking_drops_them() -> None:
+def test_revoking_a_credential_drops_its_tickets() -> None:
     tickets, _ = make()
     one, two = tickets.issue("a").ticket, tickets.issue("b").ticket
     tickets.drop("a")

@@ -1,4 +1,4 @@
-"""How a token is spelled, and that nothing of it is kept."""
+"""The form of a token; the secret itself is not stored."""
 
 import re
 from secrets import token_bytes
@@ -13,7 +13,7 @@ def record(secret: str) -> CredentialRecord:
     )
 
 
-def test_a_token_names_its_id_and_has_256_bits_of_its_own() -> None:
+def test_token_contains_its_id_and_256_random_bits() -> None:
     name, token = mint(Dice())
     assert re.fullmatch(r"fl_[a-z2-7]{8}_[a-z2-7]{52}", token)
     assert parse_token_id(token) == name
@@ -23,13 +23,13 @@ def test_no_two_tokens_are_equal() -> None:
     assert len({mint(token_bytes)[1] for _ in range(1000)}) == 1000
 
 
-def test_another_form_names_no_id() -> None:
+def test_malformed_token_has_no_id() -> None:
     _, token = mint(Dice())
     for odd in ("", "fl__", "secret", token[:-1], token + "a", token.upper(), " " + token, token + "\n"):
         assert parse_token_id(odd) is None
 
 
-def test_only_the_whole_secret_fits() -> None:
+def test_only_the_whole_secret_matches() -> None:
     _, token = mint(Dice())
     kept = record(token)
     assert kept.matches(token)
@@ -41,5 +41,5 @@ def test_a_view_holds_no_digest() -> None:
     assert "digest" not in record("s").view().__struct_fields__
 
 
-def test_scopes_have_one_order_and_no_doubles() -> None:
+def test_scopes_have_one_order_and_no_duplicates() -> None:
     assert in_order(("admin", "view", "view")) == ("view", "admin")

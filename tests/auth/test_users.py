@@ -1,4 +1,4 @@
-"""Users are names, each once."""
+"""Users are unique names."""
 
 import pytest
 
@@ -29,7 +29,7 @@ async def test_ensuring_a_user_twice_keeps_the_first() -> None:
     assert users.list() == before
 
 
-async def test_a_stranger_is_not_found() -> None:
+async def test_unknown_user_is_not_found() -> None:
     with pytest.raises(NotFound):
         make().check("nobody")
 

@@ -1,4 +1,4 @@
-"""Commands as processes of their own: on a terminal that a test can type on, or in the background."""
+"""Commands as separate processes: on a terminal that a test can type on, or in the background."""
 
 import fcntl
 import os
@@ -21,18 +21,18 @@ SGR = re.compile(r"\x1b\[[0-9;]*m")
 PASSING = re.compile(r"\r\x1b\[2K(?:[⠀-⣿][^\r\n]*)?")
 
 _PLAIN = "from fairlead.cli.main import main; main()"
-# Ctrl-C is the terminal's doing: it must be the process's own.
+# The terminal sends the signal of Ctrl-C, so it must be the controlling terminal of the process.
 _ON_TERMINAL = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {_PLAIN}"
 
 
 def environment(data: Path, **more: str) -> dict[str, str]:
-    """Nothing of the developer's own settings."""
+    """An environment without the developer's own settings."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return {**kept, "FAIRLEAD_DATA": str(data), "TERM": "xterm-256color", **more}
 
 
 def background(env: Mapping[str, str], cwd: Path, *words: str) -> subprocess.Popen[str]:
-    """A command without a terminal."""
+    """Start a command without a terminal."""
     return subprocess.Popen(
         [sys.executable, "-c", _PLAIN, *words],
         env=dict(env),
@@ -45,8 +45,8 @@ def background(env: Mapping[str, str], cwd: Path, *words: str) -> subprocess.Pop
 
 
 class Terminal:
-    """A command on a terminal of 100 columns. `seen` is everything that it wrote, `text` what is left to read of it:
-    without colours and passing lines."""
+    """A command on a terminal of 100 columns. `seen` is its whole output, `text` the same without colours and without
+    temporary lines."""
 
     def __init__(self, env: Mapping[str, str], cwd: Path, *words: str) -> None:
         self._master, slave = pty.openpty()
@@ -83,14 +83,14 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def wait_for(self, text: str) -> None:
-        """Until it has written this, after what was waited for before."""
+        """Wait until the command has written this text, after the text of the previous wait."""
         until = time.monotonic() + PATIENCE
         while text not in self.text[self._place :]:
             assert self._read(until), f"it never wrote {text!r}; it wrote: {self.text}"
         self._place = self.text.index(text, self._place) + len(text)
 
     def end(self) -> int:
-        """Until it has ended; its exit code."""
+        """Wait until the command has ended; returns its exit code."""
         until = time.monotonic() + PATIENCE
         while self._read(until):
             pass

@@ -1,4 +1,4 @@
-"""A gateway with the demo agent in a thread of its own, and the commands run in this process against it."""
+"""A gateway with the demo agent in its own thread, and the commands, which run in this process, against it."""
 
 import asyncio
 import os
@@ -24,12 +24,12 @@ class CommandResult(NamedTuple):
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """The output of --json."""
+        """The decoded lines that --json printed."""
         return [msgspec.json.decode(line) for line in self.out.splitlines()]
 
 
 class CliGateway(NamedTuple):
-    """A running gateway: where it is, and the folder that its sessions may work in."""
+    """A running gateway: its address, and the folder that its sessions may work in."""
 
     running: GatewayInfo
     data: Path
@@ -41,7 +41,7 @@ Fairlead = Callable[..., CommandResult]
 
 @pytest.fixture
 def fairlead(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Fairlead:
-    """Runs a command as the entry point does. Nothing of the developer's own settings is seen."""
+    """Runs a command as the entry point does, without the developer's own settings."""
     for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg-data"))
@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliGateway]:
-    """One gateway for all tests of a run: they make sessions of their own."""
+    """One gateway for all tests of a run; each test creates its own sessions."""
     data, project = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("project")
     homes = (str(project / ".claude"),)
     config = Config(port=0, data=str(data), agent="demo", roots=(str(project),), claude_homes=homes)
@@ -83,8 +83,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliGateway]:
 
     async def serve() -> None:
         env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        async with running(config, env) as told:
-            started.append(told)
+        async with running(config, env) as info:
+            started.append(info)
             ready.set()
             await stop.wait()
 
@@ -100,10 +100,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliGateway]:
     thread = threading.Thread(target=work, name="gateway")
     thread.start()
     assert ready.wait(60)
-    told = started[0]
-    if isinstance(told, BaseException):
-        raise told
-    yield CliGateway(told, data, project)
+    info = started[0]
+    if isinstance(info, BaseException):
+        raise info
+    yield CliGateway(info, data, project)
     loop.call_soon_threadsafe(stop.set)
     thread.join(60)
     assert not thread.is_alive()
@@ -111,7 +111,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliGateway]:
 
 @pytest.fixture
 def house(served: CliGateway, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> CliGateway:
-    """The gateway, as commands find it: by the data folder, from inside the project."""
+    """The gateway as commands find it: by the data folder, from inside the project."""
     monkeypatch.setenv("FAIRLEAD_DATA", str(served.data))
     monkeypatch.chdir(served.project)
     return served

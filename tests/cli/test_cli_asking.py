@@ -1,4 +1,4 @@
-"""A person's answers, as typed."""
+"""The answers that a person types."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_a_permission_is_answered_with_one_word(typed: str, answer: AnswerPermis
 
 
 @pytest.mark.parametrize("typed", ["", "maybe", "yess", "allow"])
-def test_nothing_is_allowed_by_a_word_that_is_not_yes(typed: str) -> None:
+def test_an_unknown_answer_allows_nothing(typed: str) -> None:
     dialog = Dialog(permission())
     assert dialog.typed(typed) is None
     assert dialog.prompt.startswith("Allow?")
@@ -61,7 +61,7 @@ def test_always_is_offered_only_with_a_rule() -> None:
     assert "Bash(ls:*)" in Dialog(permission(), ("Bash(ls:*)",)).prompt
 
 
-def test_a_changed_input_is_allowed_and_a_broken_one_asked_again() -> None:
+def test_changed_input_is_allowed_and_invalid_input_is_asked_for_again() -> None:
     dialog = Dialog(permission())
     assert dialog.edited(None) is None
     assert "nothing was allowed" in dialog.problem
@@ -91,7 +91,7 @@ def test_questions_are_asked_one_after_the_other() -> None:
     assert dialog.typed("1, 2") == AnswerPermission(behavior="allow", answers=answers)
 
 
-def test_a_question_takes_own_words_and_can_be_declined() -> None:
+def test_question_accepts_free_text_and_can_be_declined() -> None:
     assert chosen(COLOURS, "green, please") == "green, please"
     assert chosen(COLOURS, "3") == "3"
     declined = Dialog(question(COLOURS)).typed("-")
@@ -99,7 +99,7 @@ def test_a_question_takes_own_words_and_can_be_declined() -> None:
     assert declined.behavior == "deny"
 
 
-def test_answers_of_the_command_line_name_their_question() -> None:
+def test_answers_on_the_command_line_name_their_question() -> None:
     both = question(COLOURS, SIZES)
     assert answers_from(both, ["Colour=1", "2=S"]) == {"Which colour?": "Red", "Which sizes?": "S"}
     assert answers_from(question(COLOURS), ["Blue"]) == {"Which colour?": "Blue"}

@@ -1,4 +1,4 @@
-"""The commands against a real gateway with the demo agent: what they print, and what they exit with."""
+"""The commands against a real gateway with the demo agent: their output and their exit codes."""
 
 import io
 import json
@@ -64,7 +64,7 @@ def test_yes_to_allows_what_the_rule_covers_and_nothing_else(fairlead: Fairlead,
     assert not (house.project / "stolen").exists()
 
 
-def test_permit_denies_with_a_reason_that_the_agent_hears(fairlead: Fairlead, house: CliGateway) -> None:
+def test_permit_denies_with_a_reason_that_reaches_the_agent(fairlead: Fairlead, house: CliGateway) -> None:
     session = new_session(fairlead, "SCRIPT:write b.txt")
     assert fairlead("permit", session, "--deny", "--message", "not today").code == 0
     fairlead("run", "SCRIPT:text after", "--session", session)
@@ -86,13 +86,13 @@ def test_permit_answers_a_question_by_its_header(fairlead: Fairlead, house: CliG
     assert '"Which colour?"="Blue"' in fairlead("logs", session).out
 
 
-def test_permit_without_anything_waiting_exits_5(fairlead: Fairlead, house: CliGateway) -> None:
+def test_permit_without_a_pending_request_exits_5(fairlead: Fairlead, house: CliGateway) -> None:
     ran = fairlead("permit", new_session(fairlead), "--allow")
     assert ran.code == 5
     assert "Nothing waits" in ran.err
 
 
-def test_permit_lists_what_waits_as_json(fairlead: Fairlead, house: CliGateway) -> None:
+def test_permit_lists_pending_requests_as_json(fairlead: Fairlead, house: CliGateway) -> None:
     session = new_session(fairlead, "SCRIPT:write c.txt")
     (asked,) = fairlead("permit", session, "--json").lines
     assert asked["type"] == "permission.asked"
@@ -115,7 +115,7 @@ def test_an_unknown_session_exits_5(fairlead: Fairlead, house: CliGateway) -> No
         assert fairlead(*words, "00000000-0000-4000-8000-000000000000", *text).code == 5
 
 
-def test_logs_since_a_place_prints_what_comes_after(fairlead: Fairlead, house: CliGateway) -> None:
+def test_logs_since_a_position_prints_the_events_after_it(fairlead: Fairlead, house: CliGateway) -> None:
     session = new_session(fairlead)
     whole = fairlead("logs", session, "--json").lines
     rest = fairlead("logs", session, "--json", "--since", str(whole[2]["seq"])).lines
@@ -123,7 +123,7 @@ def test_logs_since_a_place_prints_what_comes_after(fairlead: Fairlead, house: C
     assert all({"seq", "session", "type"} <= line.keys() for line in whole)
 
 
-def test_logs_for_reading_show_prompt_answer_and_cost(fairlead: Fairlead, house: CliGateway) -> None:
+def test_logs_show_prompt_answer_and_cost(fairlead: Fairlead, house: CliGateway) -> None:
     shown = fairlead("logs", new_session(fairlead, "SCRIPT:think")).out
     assert "> SCRIPT:think" in shown
     assert "Let me think about this carefully.\nI thought about it.\n— completed" in shown
@@ -154,7 +154,7 @@ def test_ls_and_search_find_a_session(fairlead: Fairlead, house: CliGateway) -> 
     assert found.code == 0
 
 
-def test_titles_and_folders_are_the_new_sessions_own(fairlead: Fairlead, house: CliGateway) -> None:
+def test_new_session_has_the_given_title_and_folder(fairlead: Fairlead, house: CliGateway) -> None:
     folder = house.project / "inner"
     folder.mkdir(exist_ok=True)
     ran = fairlead("run", "SCRIPT:text x", "--cwd", "inner", "--title", "Named", "--json")
@@ -162,7 +162,7 @@ def test_titles_and_folders_are_the_new_sessions_own(fairlead: Fairlead, house: 
     assert ran.lines[0]["title"] == "Named"
 
 
-def test_a_folder_outside_the_roots_is_refused_whether_it_was_named_or_is_this_one(
+def test_folder_outside_the_roots_is_refused_as_an_option_and_as_the_current_folder(
     fairlead: Fairlead, house: CliGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = fairlead("run", "SCRIPT:text x", "--cwd", str(tmp_path))
@@ -176,7 +176,7 @@ def test_a_folder_outside_the_roots_is_refused_whether_it_was_named_or_is_this_o
     assert fairlead("ls", "--json").lines == before, "nothing was begun"
 
 
-def test_input_that_is_no_utf8_is_read_as_far_as_it_is(
+def test_input_that_is_not_utf8_is_read_with_replacement_characters(
     fairlead: Fairlead, house: CliGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = "SCRIPT:text caf\xe9 \xfc".encode("latin-1")
@@ -197,20 +197,20 @@ def test_input_that_is_no_utf8_is_read_as_far_as_it_is(
     assert fairlead("ls", "--json").lines == before
 
 
-def test_a_mode_that_there_is_not_exits_2(fairlead: Fairlead, house: CliGateway) -> None:
+def test_unknown_mode_exits_2(fairlead: Fairlead, house: CliGateway) -> None:
     ran = fairlead("run", "SCRIPT:text x", "--mode", "nonsense")
     assert ran.code == 2
     assert "nonsense" in ran.err
 
 
-def test_a_session_goes_on_with_another_mode(fairlead: Fairlead, house: CliGateway) -> None:
+def test_session_continues_in_another_mode(fairlead: Fairlead, house: CliGateway) -> None:
     session = new_session(fairlead)
     ran = fairlead("run", "SCRIPT:write plain.txt", "--session", session, "--mode", "acceptEdits", "--json")
     assert ran.code == 0
     assert (house.project / "plain.txt").exists()
 
 
-def test_options_of_a_new_session_do_not_go_with_an_old_one(fairlead: Fairlead, house: CliGateway) -> None:
+def test_options_of_a_new_session_are_refused_for_an_existing_one(fairlead: Fairlead, house: CliGateway) -> None:
     assert fairlead("run", "x", "--session", "abcd", "--title", "T").code == 2
 
 
@@ -290,7 +290,7 @@ def test_backup_while_it_runs_then_restore_elsewhere(fairlead: Fairlead, house: 
     assert fairlead("backup", str(tmp_path / "x.db"), "--data", str(tmp_path / "empty")).code == 5
 
 
-def test_du_tells_sizes_by_kind_and_by_session(fairlead: Fairlead, house: CliGateway, tmp_path: Path) -> None:
+def test_du_prints_sizes_by_kind_and_by_session(fairlead: Fairlead, house: CliGateway, tmp_path: Path) -> None:
     session = new_session(fairlead)
     lines = fairlead("du", "--json", "--top", "1000").lines
     assert {"kind", "bytes"} == set(lines[0])
@@ -300,7 +300,7 @@ def test_du_tells_sizes_by_kind_and_by_session(fairlead: Fairlead, house: CliGat
     assert fairlead("du", "--data", str(tmp_path)).code == 5
 
 
-def test_prune_deletes_old_sessions_only_when_told(fairlead: Fairlead, house: CliGateway) -> None:
+def test_prune_deletes_old_sessions_only_with_yes(fairlead: Fairlead, house: CliGateway) -> None:
     session = new_session(fairlead, "SCRIPT:text prune")
     assert fairlead("prune", "--older-than", "1h", "--yes").code == 0
     assert fairlead("logs", session).code == 0
@@ -323,7 +323,9 @@ def test_doctor_finds_the_gateway_and_the_demo_agent(fairlead: Fairlead, house: 
     assert "sqlite" in findings
 
 
-def test_what_an_agent_says_never_reaches_the_terminal_as_a_sequence(fairlead: Fairlead, house: CliGateway) -> None:
+def test_output_of_an_agent_never_reaches_the_terminal_as_an_escape_sequence(
+    fairlead: Fairlead, house: CliGateway
+) -> None:
     prompt = "SCRIPT:text \x1b]52;c;ZXZpbA==\x07[bold]plain[/bold]\x1b[2J \x1b]8;;https://evil.example/\x1b\\link\x1b]8;;\x1b\\"
     session = new_session(fairlead, prompt)
     for words in (("run", prompt), ("logs", session), ("ls",), ("search", "plain"), ("du",)):

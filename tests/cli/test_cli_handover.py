@@ -1,15 +1,15 @@
-"""`fairlead hand-over` against a real gateway. The demo agent knows stdio alone, so that a move to elsewhere fails."""
+"""`fairlead hand-over` against a real gateway. The demo agent supports only stdio, so any other destination fails."""
 
 from cli.conftest import CliGateway, Fairlead
 
 
 def waiting(fairlead: Fairlead, house: CliGateway) -> str:
-    """A session in a turn that asks for something."""
+    """A session whose turn waits for a permission."""
     ran = fairlead("run", "--json", "SCRIPT:write handed.txt")
     return str(ran.lines[0]["session"])
 
 
-def test_it_waits_says_for_what_and_is_withdrawn(fairlead: Fairlead, house: CliGateway) -> None:
+def test_hand_over_waits_prints_the_reasons_and_is_withdrawn(fairlead: Fairlead, house: CliGateway) -> None:
     session = waiting(fairlead, house)
     ran = fairlead("hand-over", session, "dial-in")
     assert ran.code == 0
@@ -22,7 +22,7 @@ def test_it_waits_says_for_what_and_is_withdrawn(fairlead: Fairlead, house: CliG
     assert refused.code == 1 and "a running turn" in refused.err
 
 
-def test_what_does_not_start_is_told_and_the_session_goes_on(fairlead: Fairlead, house: CliGateway) -> None:
+def test_failed_start_is_reported_and_the_session_continues(fairlead: Fairlead, house: CliGateway) -> None:
     session = waiting(fairlead, house)
     ran = fairlead("hand-over", session, "dial-in", "--now")
     assert ran.code != 0 and "does not dial in" in ran.err
@@ -32,6 +32,6 @@ def test_what_does_not_start_is_told_and_the_session_goes_on(fairlead: Fairlead,
     assert there.code == 0 and "stays there" in there.err
 
 
-def test_it_is_told_where_to(fairlead: Fairlead, house: CliGateway) -> None:
+def test_hand_over_requires_a_valid_destination(fairlead: Fairlead, house: CliGateway) -> None:
     for words in ((), ("nowhere",), ("stdio", "--withdraw"), ("--withdraw", "--now")):
         assert fairlead("hand-over", "0000dead", *words).code == 2

@@ -1,4 +1,4 @@
-"""Every command explains itself, and the reference pages are what the commands and settings are."""
+"""Every command has a help text, and the reference pages agree with the commands and settings."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ from fairlead.cli.errors import MEANINGS, ExitCode
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = [name for name, _ in reference.commands()]
 LEAVES = {name for name, command in reference.commands() if not hasattr(command, "commands")}
-# What the issue promises, by name.
+# The commands that the issue promises.
 PROMISED = {
     *("serve", "run", "ls", "attach", "send", "permit", "logs", "search", "import", "trust", "login", "backup"),
     *("restore", "du", "prune", "doctor", "token add", "token ls", "token revoke", "user add", "config show"),
@@ -28,7 +28,7 @@ PROMISED = {
 }
 
 
-def test_every_promised_command_is_there_and_no_other() -> None:
+def test_commands_are_exactly_the_promised_ones() -> None:
     assert {f"fairlead {name}" for name in PROMISED} == LEAVES
 
 
@@ -41,7 +41,7 @@ def test_the_help_of_every_command_has_an_example_that_names_it(name: str, fairl
 
 
 @pytest.mark.parametrize("name", sorted(LEAVES))
-def test_an_option_that_there_is_not_exits_2(name: str, fairlead: Fairlead) -> None:
+def test_unknown_option_exits_2(name: str, fairlead: Fairlead) -> None:
     assert fairlead(*name.split()[1:], "--no-such-option").code == ExitCode.USAGE
 
 
@@ -70,14 +70,14 @@ def test_every_exit_code_has_its_meaning() -> None:
     assert set(MEANINGS) == set(ExitCode)
 
 
-def test_the_version_is_told(fairlead: Fairlead) -> None:
+def test_version_is_printed(fairlead: Fairlead) -> None:
     ran = fairlead("--version")
     assert ran.code == 0
     assert re.fullmatch(r"fairlead \d+\.\d+\.\d+\S*\n", ran.out)
 
 
-def test_help_imports_nothing_of_the_server() -> None:
-    """A test of what `fairlead --help` costs that does not look at a clock."""
+def test_help_does_not_import_the_server() -> None:
+    """Tests the cost of `fairlead --help` without measuring time."""
     code = (
         "import sys; sys.argv = ['fairlead', '--help']\n"
         "from fairlead.cli.main import main\n"
@@ -91,5 +91,5 @@ def test_help_imports_nothing_of_the_server() -> None:
         assert heavy not in loaded
 
 
-def test_completion_is_offered(fairlead: Fairlead) -> None:
+def test_shell_completion_is_available(fairlead: Fairlead) -> None:
     assert "--install-completion" in fairlead("--help").out

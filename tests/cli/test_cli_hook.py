@@ -1,4 +1,4 @@
-"""`fairlead hook` as a real process: quick, patient while the gateway is there, and on the safe side when it is not."""
+"""`fairlead hook` as a real process: fast, patient while the gateway is running, and a denial when it is not."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ TLS = Path(__file__).parents[1] / "server" / "tls"
 
 
 class Decider:
-    """Denies with `reason` when it is told to."""
+    """Records its requests, and denies once `go` is set."""
 
     def __init__(self) -> None:
         self.given: list[Mapping[str, Any]] = []
@@ -67,7 +67,7 @@ async def soon(event: asyncio.Event) -> None:
 
 
 async def in_a_shell(post: HookEndpoint) -> HookProcess:
-    """As the CLI runs it."""
+    """Run the hook in a shell, as the CLI does."""
     pipe = asyncio.subprocess.PIPE
     shell = await asyncio.create_subprocess_exec(
         "/bin/sh", "-c", hook_server.command("pre-tool-use"), stdin=pipe, stdout=pipe, stderr=pipe, env=post.variables
@@ -78,7 +78,7 @@ async def in_a_shell(post: HookEndpoint) -> HookProcess:
 # --- with a gateway --------------------------------------------------------------------------------------------
 
 
-async def test_the_answer_is_printed_when_it_comes(home: HookHarness, decider: Decider) -> None:
+async def test_answer_is_printed_when_it_arrives(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     ran = await run_hook("pre-tool-use", tool_use(), post.variables)
     await soon(decider.asked)
@@ -90,7 +90,7 @@ async def test_the_answer_is_printed_when_it_comes(home: HookHarness, decider: D
     await post.close("over")
 
 
-async def test_a_large_call_goes_through_whole(home: HookHarness, decider: Decider) -> None:
+async def test_large_call_is_passed_on_completely(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     decider.go.set()
     given = tool_use(tool="Write", content="é" * (5 << 20))
@@ -115,7 +115,7 @@ async def test_over_tls_the_gateway_s_own_certificate_is_trusted_and_no_other(de
         await post.close("over")
 
 
-async def test_proxies_of_the_environment_are_not_asked(home: HookHarness, decider: Decider) -> None:
+async def test_proxies_of_the_environment_are_not_used(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     decider.go.set()
     proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "ALL_PROXY", "https_proxy"), "http://127.0.0.1:1")
@@ -124,7 +124,7 @@ async def test_proxies_of_the_environment_are_not_asked(home: HookHarness, decid
     await post.close("over")
 
 
-async def test_what_only_tells_something_says_nothing(home: HookHarness, decider: Decider) -> None:
+async def test_notification_hook_prints_nothing(home: HookHarness, decider: Decider) -> None:
     post = home.open({"stop": decider})
     decider.go.set()
     ran = await run_hook("session-end", {"hook_event_name": "SessionEnd"}, post.variables)
@@ -132,7 +132,7 @@ async def test_what_only_tells_something_says_nothing(home: HookHarness, decider
     await post.close("over")
 
 
-async def test_code_of_the_project_is_not_run(home: HookHarness, decider: Decider, tmp_path: Path) -> None:
+async def test_python_files_of_the_project_are_not_run(home: HookHarness, decider: Decider, tmp_path: Path) -> None:
     """The CLI runs hooks in the project's folder."""
     for name in ("json.py", "socket.py", "fairlead/__init__.py", "fairlead/cli/hook.py", "sitecustomize.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ async def test_code_of_the_project_is_not_run(home: HookHarness, decider: Decide
     await post.close("over")
 
 
-# --- without -----------------------------------------------------------------------------------------------------
+# --- without a gateway -------------------------------------------------------------------------------------------
 
 
 GATEWAY = """
@@ -165,7 +165,7 @@ asyncio.run(main())
 
 
 @pytest.mark.fault
-async def test_a_gateway_that_is_killed_while_it_is_asked_ends_in_a_denial() -> None:
+async def test_gateway_killed_during_a_request_results_in_a_denial() -> None:
     gateway = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", GATEWAY),
         stdout=asyncio.subprocess.PIPE,
@@ -183,7 +183,7 @@ async def test_a_gateway_that_is_killed_while_it_is_asked_ends_in_a_denial() -> 
     assert decision == "deny" and "does not answer" in reason
 
 
-async def test_a_gateway_that_stops_while_it_is_asked_ends_in_a_denial(home: HookHarness, decider: Decider) -> None:
+async def test_gateway_stopped_during_a_request_results_in_a_denial(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     ran = await run_hook("pre-tool-use", tool_use(), post.variables, patience=0.5)
     await soon(decider.asked)
@@ -195,8 +195,8 @@ async def test_a_gateway_that_stops_while_it_is_asked_ends_in_a_denial(home: Hoo
     await post.close("over")
 
 
-async def test_a_gateway_that_comes_back_is_asked_again(decider: Decider) -> None:
-    """It knows nothing of the token: the agent of a gateway that has died is not its own."""
+async def test_restarted_gateway_is_asked_again(decider: Decider) -> None:
+    """The new gateway does not know the token: the agent belonged to the gateway that died."""
     async with house() as first:
         post = first.open({"pre-tool-use": decider})
         ran = await run_hook("pre-tool-use", tool_use(), post.variables)
@@ -220,7 +220,7 @@ async def test_a_gateway_that_comes_back_is_asked_again(decider: Decider) -> Non
         ({"FAIRLEAD_HOOK_URL": "http://127.0.0.1:99999/x", "FAIRLEAD_HOOK_TOKEN": "t"}, "could not decide"),
     ],
 )
-async def test_a_tool_about_which_nobody_can_be_asked_is_denied(variables: dict[str, str], words: str) -> None:
+async def test_tool_is_denied_when_no_gateway_can_be_asked(variables: dict[str, str], words: str) -> None:
     code, answer = await (await run_hook("pre-tool-use", tool_use(), variables, patience=0)).end()
     assert code == 0
     decision, reason = decided(answer)
@@ -237,7 +237,7 @@ async def test_a_wrong_token_is_denied_at_once(home: HookHarness, decider: Decid
     await post.close("over")
 
 
-async def test_input_that_is_no_call_is_denied(home: HookHarness, decider: Decider) -> None:
+async def test_malformed_input_is_denied(home: HookHarness, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     for given in (b"", b"{", b"[]", b"\xff"):
         ran = await run_hook("pre-tool-use", given, post.variables)
@@ -248,8 +248,8 @@ async def test_input_that_is_no_call_is_denied(home: HookHarness, decider: Decid
 
 
 @pytest.mark.fault
-async def test_when_the_cli_is_gone_nobody_waits(decider: Decider) -> None:
-    """A hook whose shell was killed finds itself with another parent, and leaves; so does its question."""
+async def test_hook_and_its_request_end_when_the_cli_is_gone(decider: Decider) -> None:
+    """A hook whose shell was killed sees that its parent has changed, and exits; its request ends as well."""
     clock = ManualClock()
     async with house(clock) as home:
         post = home.open({"pre-tool-use": decider})
@@ -265,8 +265,8 @@ async def test_when_the_cli_is_gone_nobody_waits(decider: Decider) -> None:
 
 
 @pytest.mark.fault
-async def test_a_hook_that_is_killed_blocks_its_tool(home: HookHarness, decider: Decider) -> None:
-    """Exit code 2, by the shell: with any other the older CLIs let the tool run."""
+async def test_killed_hook_blocks_its_tool(home: HookHarness, decider: Decider) -> None:
+    """The shell exits with 2: after any other code the older CLIs run the tool."""
     post = home.open({"pre-tool-use": decider})
     shell = await in_a_shell(post)
     await soon(decider.asked)
@@ -277,12 +277,12 @@ async def test_a_hook_that_is_killed_blocks_its_tool(home: HookHarness, decider:
     await post.close("over")
 
 
-# --- a gateway of any kind: what it says, byte by byte -------------------------------------------------------------
+# --- a fake gateway with arbitrary responses -----------------------------------------------------------------------
 
 
 @pytest.fixture
 def answering() -> Iterator[Callable[..., str]]:
-    """A server that gives these answers, one a connection, and closes; its address."""
+    """Start a server that sends these answers, one per connection, and closes; returns its address."""
     listeners = []
 
     def serve(*answers: bytes, heard: list[bytes] | None = None) -> str:
@@ -294,7 +294,7 @@ def answering() -> Iterator[Callable[..., str]]:
             with contextlib.suppress(OSError):
                 for answer in answers:
                     connection, _ = listener.accept()
-                    # The client may leave before the answer.
+                    # The client may disconnect before the answer.
                     with connection, contextlib.suppress(OSError):
                         request = read_request(connection)
                         if heard is not None:
@@ -310,7 +310,7 @@ def answering() -> Iterator[Callable[..., str]]:
 
 
 def read_request(connection: socket.socket) -> bytes:
-    """A whole request: head and body may come in separate packets."""
+    """Read a whole request: head and body may arrive in separate packets."""
     request = b""
     while b"\r\n\r\n" not in request:
         request += connection.recv(1 << 16) or b"\r\n\r\n"
@@ -321,7 +321,7 @@ def read_request(connection: socket.socket) -> bytes:
     return request
 
 
-def said(url: str, monkeypatch: pytest.MonkeyPatch, patience: float = 0.0) -> tuple[str, str]:
+def decision_of(url: str, monkeypatch: pytest.MonkeyPatch, patience: float = 0.0) -> tuple[str, str]:
     monkeypatch.setenv(program.URL, url)
     monkeypatch.setenv(program.TOKEN, "t")
     out = io.BytesIO()
@@ -355,26 +355,28 @@ ALLOWED = b'{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecis
         response(401, b'{"error":{}}'),
     ],
 )
-def test_whatever_is_not_a_whole_answer_of_ours_is_a_denial(
+def test_any_incomplete_or_foreign_answer_is_a_denial(
     answering: Callable[..., str], monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
-    assert said(answering(answer), monkeypatch)[0] == "deny"
+    assert decision_of(answering(answer), monkeypatch)[0] == "deny"
 
 
-def test_a_broken_connection_and_a_starting_gateway_are_tried_again(
+def test_broken_connection_and_starting_gateway_are_retried(
     answering: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = answering(b"", response(503, b"{}"), response(429, b"{}"), response(200, ALLOWED))
-    assert said(url, monkeypatch, patience=60)[0] == "allow"
+    assert decision_of(url, monkeypatch, patience=60)[0] == "allow"
 
 
 def test_input_over_the_limit_is_denied(answering: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "MOST_BYTES", 10)
-    decision, reason = said(answering(response(200, ALLOWED)), monkeypatch)
+    decision, reason = decision_of(answering(response(200, ALLOWED)), monkeypatch)
     assert decision == "deny" and "larger than" in reason
 
 
-def test_an_answer_that_nobody_takes_blocks(answering: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_that_cannot_be_written_blocks_the_tool(
+    answering: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Closed(io.BytesIO):
         def write(self, data: Any) -> int:
             raise BrokenPipeError
@@ -384,7 +386,7 @@ def test_an_answer_that_nobody_takes_blocks(answering: Callable[..., str], monke
     assert program.run("pre-tool-use", io.BytesIO(b"{}"), Closed()) == program.BLOCKED
 
 
-def test_what_nobody_decides_in_all_that_time_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_without_a_decision_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr(program, "LOOK_S", 0.01)
         gateway = program.HookGateway(f"http://127.0.0.1:{silent.getsockname()[1]}", "t")
@@ -405,13 +407,13 @@ def start_of_session(monkeypatch: pytest.MonkeyPatch, **variables: str) -> tuple
 
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, bytes]]:
-    """The hook of a session that the gateway has not started: its exit code, and what it printed."""
+    """Run the hook of a session that the gateway did not start; returns its exit code and its output."""
     for name in (program.URL, program.TOKEN, "FAIRLEAD_URL", "FAIRLEAD_TOKEN", "FAIRLEAD_DATA", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     return lambda **variables: start_of_session(monkeypatch, **variables)
 
 
-def test_a_session_is_announced_where_the_other_commands_would_go(
+def test_session_start_is_sent_to_the_gateway_that_other_commands_use(
     answering: Callable[..., str], by_hand: Callable[..., tuple[int, bytes]], tmp_path: Path
 ) -> None:
     heard: list[bytes] = []
@@ -428,7 +430,7 @@ def test_a_session_is_announced_where_the_other_commands_would_go(
         assert request.endswith(b'\r\n\r\n{"session_id": "s"}')
 
 
-def test_without_a_gateway_a_session_just_starts(
+def test_session_starts_without_a_gateway(
     answering: Callable[..., str], by_hand: Callable[..., tuple[int, bytes]], tmp_path: Path
 ) -> None:
     assert by_hand(FAIRLEAD_DATA=str(tmp_path)) == (0, b"")
@@ -436,11 +438,11 @@ def test_without_a_gateway_a_session_just_starts(
         assert by_hand(FAIRLEAD_URL=address, FAIRLEAD_TOKEN="t") == (0, b"")
 
 
-# --- what it costs, and the command around it -----------------------------------------------------------------------
+# --- the cost of the hook, and the command around it ----------------------------------------------------------------
 
 
-def test_it_loads_little() -> None:
-    """A test of what a hook costs before every tool that does not look at a clock."""
+def test_hook_imports_no_heavy_modules() -> None:
+    """Tests the cost of a hook, which runs before every tool, without measuring time."""
     code = "import sys; import fairlead.cli.hook; print(*sorted(sys.modules))"
     ran = subprocess.run([sys.executable, "-P", "-E", "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ran.stdout.split())
@@ -448,7 +450,7 @@ def test_it_loads_little() -> None:
         assert heavy not in loaded
 
 
-def test_names_that_both_sides_use_are_the_same() -> None:
+def test_constants_of_both_sides_are_the_same() -> None:
     assert (program.URL, program.TOKEN, program.CERTIFICATE, program.DELIVERY) == (
         hook_server.URL_VARIABLE,
         hook_server.TOKEN_VARIABLE,
@@ -467,11 +469,11 @@ def test_the_settings_to_copy_are_json_with_this_installation_s_command(fairlead
 
 
 @pytest.mark.parametrize("words", [(), ("stop", "--print-settings")])
-def test_one_of_the_two_is_said(fairlead: Fairlead, words: tuple[str, ...]) -> None:
+def test_exactly_one_of_event_and_print_settings_is_required(fairlead: Fairlead, words: tuple[str, ...]) -> None:
     assert fairlead("hook", *words).code == 2
 
 
-def test_the_command_of_the_help_is_the_same_program() -> None:
+def test_hook_command_of_the_cli_is_the_same_program() -> None:
     line = "from fairlead.cli.main import main; main()"
     env = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     ran = subprocess.run(
@@ -482,7 +484,7 @@ def test_the_command_of_the_help_is_the_same_program() -> None:
     assert decision == "deny" and "are not set" in reason
 
 
-def test_the_program_wants_one_event() -> None:
+def test_program_requires_one_event() -> None:
     ran = subprocess.run([sys.executable, "-m", "fairlead.cli.hook"], capture_output=True, text=True, check=False)
     assert ran.returncode == 2, "which blocks a tool"
     assert "usage: fairlead hook EVENT" in ran.stderr

@@ -1,4 +1,4 @@
-"""`fairlead import`: from the list, from paths, damage and all; and what `ls` and `search` make of it."""
+"""`fairlead import` from the list and from paths, with damaged files; and the results in `ls` and `search`."""
 
 import os
 import uuid
@@ -13,7 +13,7 @@ from fairlead.cli.commands.imports import files_below
 
 
 def written(house: CliGateway, words: str, data: bytes = b"") -> str:
-    """A session file in the gateway's home; its id."""
+    """Write a session file into the gateway's home; returns its id."""
     session = str(uuid.uuid4())
     folder = house.project / ".claude" / "projects" / "-some-project"
     folder.mkdir(parents=True, exist_ok=True)
@@ -22,7 +22,7 @@ def written(house: CliGateway, words: str, data: bytes = b"") -> str:
 
 
 def listed(fairlead: Fairlead, session: str, *options: str) -> str:
-    """The state in which a session is listed, empty if it is not. Bounded by the gateway that looks at the folder."""
+    """The state in which a session is listed, or an empty string. Retries until the gateway has scanned the folder."""
     for _ in range(200):
         states = [row["state"] for row in fairlead("ls", "--json", *options).lines if row["session"] == session]
         if states:
@@ -30,7 +30,7 @@ def listed(fairlead: Fairlead, session: str, *options: str) -> str:
     return ""
 
 
-def test_all_that_is_listed_is_imported_once(house: CliGateway, fairlead: Fairlead) -> None:
+def test_all_listed_sessions_are_imported_once(house: CliGateway, fairlead: Fairlead) -> None:
     session = written(house, "pangolin question")
     assert listed(fairlead, session, "--all") == "transcript"
     assert session not in fairlead("ls", "--json").out
@@ -42,7 +42,7 @@ def test_all_that_is_listed_is_imported_once(house: CliGateway, fairlead: Fairle
     assert "answer to pangolin question" in fairlead("logs", session).out
 
 
-def test_paths_are_files_and_folders(house: CliGateway, fairlead: Fairlead) -> None:
+def test_paths_may_be_files_and_folders(house: CliGateway, fairlead: Fairlead) -> None:
     kept, other = str(uuid.uuid4()), str(uuid.uuid4())
     saved = house.project / "saved"
     saved.mkdir()
@@ -56,7 +56,7 @@ def test_paths_are_files_and_folders(house: CliGateway, fairlead: Fairlead) -> N
     assert [row["events"] for row in again.lines] == [0, 0]
 
 
-def test_what_cannot_be_imported_is_named_and_the_rest_goes_on(house: CliGateway, fairlead: Fairlead) -> None:
+def test_failed_files_are_named_and_the_rest_is_imported(house: CliGateway, fairlead: Fairlead) -> None:
     good, bad = house.project / "good.jsonl", house.project / "bad.jsonl"
     session = str(uuid.uuid4())
     good.write_bytes(lines(conversation("good", session)))
@@ -86,10 +86,10 @@ def test_folders_are_walked_without_following_links(tmp_path: Path) -> None:
     assert found == [str(tmp_path / "project" / "a.jsonl")]
 
 
-def test_a_folder_that_may_not_be_read_is_named_and_the_rest_goes_on(
+def test_unreadable_folder_is_named_and_the_rest_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As root every folder may be read: the system's answer is put into its mouth."""
+    """Root may read every folder, so the error of the system is simulated."""
     (tmp_path / "denied").mkdir()
     (tmp_path / "open").mkdir()
     (tmp_path / "open" / "a.jsonl").touch()
@@ -105,7 +105,7 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_rest_goes_on(
     assert "denied: Permission denied" in capsys.readouterr().err
 
 
-def test_search_finds_what_tools_said(house: CliGateway, fairlead: Fairlead) -> None:
+def test_search_finds_tool_results(house: CliGateway, fairlead: Fairlead) -> None:
     session = str(uuid.uuid4())
     rows = conversation("look", session)
     rows[2]["message"]["content"][0]["content"] = "heron egret"

@@ -1,4 +1,4 @@
-"""Many files: how far it is, interrupted and called again, nothing twice. The command is a process of its own."""
+"""Import of many files: progress, an interruption and a second run, no duplicates. The command is a real process."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from fairlead.config import Config
 from fairlead.wiring import GatewayInfo, running
 
 PATIENCE = 3000.0
-"""For the long form on a busy machine; nothing is asserted about the time itself."""
+"""Seconds for the long test on a busy machine; the duration itself is not asserted."""
 COMMAND = """
 import signal, sys
 from fairlead.cli.main import main
@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.argv[0] = "fairlead"
 main()
 """
-"""Whoever runs the tests in the background of a shell has it ignore interrupts, and so would the command."""
+"""Restores SIGINT: a shell makes the tests ignore it when they run in the background, and the command inherits that."""
 
 
 def write_many(home: Path, count: int) -> set[str]:
@@ -38,7 +38,7 @@ def write_many(home: Path, count: int) -> set[str]:
 
 
 async def all_listed(gateway: GatewayInfo, count: int) -> None:
-    """The files are found in the background."""
+    """Wait until all files are listed; the gateway finds them in the background."""
     headers = {"Authorization": f"Bearer {gateway.token}"}
     async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
         while await _listed(http) < count:
@@ -57,7 +57,7 @@ async def _listed(http: httpx.AsyncClient) -> int:
 
 
 class Import:
-    """The command, while it runs."""
+    """The running command."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -76,7 +76,7 @@ class Import:
         return cls(process)
 
     async def until(self, count: int) -> None:
-        """So many files are reported."""
+        """Wait until `count` files are reported."""
         assert self._process.stdout is not None
         while len(self.sessions) < count and (text := await self._process.stdout.readline()):
             self.sessions.append(json.loads(text)["session"])
@@ -92,7 +92,7 @@ class Import:
 
 
 def rows_of(data: Path) -> dict[str, int]:
-    """How many rows each session's log has."""
+    """The number of rows in each session's log."""
     with sqlite3.connect(data / "fairlead.db") as db:
         query = "select session, count(*) from entries join logs on logs.id = log where raw is not null group by 1"
         return dict(db.execute(query).fetchall())
@@ -114,7 +114,7 @@ async def imported(tmp_path: Path, count: int) -> None:
         second = await Import.start(gateway, env)
         code, words = await second.end()
         assert (code, len(second.sessions)) == (0, len({*second.sessions})), words
-        # The one that was under way when it was interrupted may have been done without being reported.
+        # The file in progress at the interruption may have been imported without being reported.
         assert not {*first.sessions} & {*second.sessions}
         assert count - 1 <= len(first.sessions) + len(second.sessions) <= count
         third = await Import.start(gateway, env, str(tmp_path / "home"))

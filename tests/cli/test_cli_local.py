@@ -1,4 +1,4 @@
-"""Commands that need no gateway, and what all others say without one."""
+"""Commands that need no gateway, and the errors of all others without one."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_a_gateway_that_does_not_answer_is_exit_3(words: tuple[str, ...], fairle
         (("config", "show", "--config", "no/such.toml"), "no such file"),
     ],
 )
-def test_what_is_wrong_is_said_and_exits_2(
+def test_usage_error_is_explained_and_exits_2(
     words: tuple[str, ...], says: str, fairlead: Fairlead, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -80,14 +80,14 @@ def test_what_is_wrong_is_said_and_exits_2(
     assert says in ran.err
 
 
-def test_a_setting_that_there_is_not_is_named(fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_setting_is_reported_with_a_suggestion(fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRLEAD_PROT", "1")
     ran = fairlead("ls")
     assert ran.code == 2
     assert "Did you mean port?" in ran.err
 
 
-def test_config_show_tells_where_each_setting_was_said(
+def test_config_show_prints_the_source_of_each_setting(
     fairlead: Fairlead, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "settings.toml"
@@ -107,7 +107,7 @@ def test_config_show_tells_where_each_setting_was_said(
     assert "s3cret" not in shown
 
 
-def test_doctor_says_what_is_bad_and_exits_1(fairlead: Fairlead, tmp_path: Path) -> None:
+def test_doctor_prints_problems_and_exits_1(fairlead: Fairlead, tmp_path: Path) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
     file = tmp_path / "settings.toml"
     file.write_text(
@@ -125,7 +125,7 @@ def test_doctor_says_what_is_bad_and_exits_1(fairlead: Fairlead, tmp_path: Path)
     assert not (tmp_path / "data").exists()
 
 
-def test_doctor_tells_the_ways_of_driving_a_cli(fairlead: Fairlead, tmp_path: Path) -> None:
+def test_doctor_prints_the_ways_to_drive_a_cli(fairlead: Fairlead, tmp_path: Path) -> None:
     fake = tmp_path / "claude"
     fake.write_text('#!/bin/sh\necho "2.1.325 (Claude Code)"\n')
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
@@ -153,7 +153,7 @@ def test_doctor_tells_the_ways_of_driving_a_cli(fairlead: Fairlead, tmp_path: Pa
         ("require", "no-such-program", "bad", "required, and cannot be had"),
     ],
 )
-def test_doctor_says_what_an_agent_can_reach(
+def test_doctor_prints_what_an_agent_can_reach(
     fairlead: Fairlead,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -185,7 +185,7 @@ def test_doctor_lists_the_scripts(fairlead: Fairlead) -> None:
     assert "SCRIPT:write <path>" in fairlead("doctor", "--scripts").out
 
 
-def test_a_damaged_data_folder_is_told_by_du_and_backup(fairlead: Fairlead, tmp_path: Path) -> None:
+def test_du_and_backup_report_a_damaged_data_folder(fairlead: Fairlead, tmp_path: Path) -> None:
     (tmp_path / "fairlead.db").write_bytes(b"this is not a database" * 100)
     for words in (("du",), ("backup", str(tmp_path / "b.db"))):
         ran = fairlead(*words, "--data", str(tmp_path))
@@ -194,7 +194,7 @@ def test_a_damaged_data_folder_is_told_by_du_and_backup(fairlead: Fairlead, tmp_
         assert "Traceback" not in ran.err
 
 
-def test_restore_refuses_what_is_not_a_backup(fairlead: Fairlead, tmp_path: Path) -> None:
+def test_restore_refuses_a_file_that_is_not_a_backup(fairlead: Fairlead, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as db:
         db.execute("create table t (x)")
@@ -204,7 +204,7 @@ def test_restore_refuses_what_is_not_a_backup(fairlead: Fairlead, tmp_path: Path
     assert not (tmp_path / "data" / "fairlead.db").exists()
 
 
-def test_the_token_of_the_environment_is_not_printed_by_anything_local(
+def test_local_commands_do_not_print_the_token_of_the_environment(
     fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAIRLEAD_TOKEN", "s3cret")
@@ -223,7 +223,7 @@ def test_ages_and_dates() -> None:
             cutoff(before, older_than, now)
 
 
-def test_words_for_times_and_sizes() -> None:
+def test_formatting_of_times_and_sizes() -> None:
     assert [ago(0), ago(10_000, 10_000), ago(10_000, 40_000), ago(1, 7_200_000)] == [
         "never",
         "now",

@@ -1,4 +1,4 @@
-"""`fairlead user`: made, listed, given a password, removed, invited; a password is never an argument."""
+"""`fairlead user`: users are created, listed, given a password, removed, invited; a password is never an argument."""
 
 import io
 import json
@@ -16,7 +16,7 @@ PASSWORD = "correct horse"
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What stdin has for the next command."""
+    """A function that sets the stdin of the next command."""
 
     def give(text: str) -> None:
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
@@ -39,7 +39,7 @@ def login(house: CliGateway, name: str, password: str) -> tuple[int, dict[str, A
     return post(house, "/claudecodeui/api/auth/login", {"username": name, "password": password})
 
 
-def test_a_user_with_a_password_signs_in_until_it_is_another_one_or_they_are_gone(
+def test_user_signs_in_until_the_password_changes_or_the_user_is_removed(
     fairlead: Fairlead, house: CliGateway, typed: Any
 ) -> None:
     typed(f"{PASSWORD}\n")
@@ -61,7 +61,7 @@ def test_a_user_with_a_password_signs_in_until_it_is_another_one_or_they_are_gon
     assert fairlead("user", "passwd", "nobody-here").code == 5
 
 
-def test_users_are_listed_without_anything_secret(fairlead: Fairlead, house: CliGateway, typed: Any) -> None:
+def test_list_of_users_contains_no_secrets(fairlead: Fairlead, house: CliGateway, typed: Any) -> None:
     typed(f"{PASSWORD}\n")
     assert fairlead("user", "add", "dave", "--password", "--scope", "chat,view").code == 0
     assert fairlead("user", "add", "erin").code == 0
@@ -84,7 +84,7 @@ def test_users_are_listed_without_anything_secret(fairlead: Fairlead, house: Cli
         (("user", "invite", "--scope", "everything"), "", "no scope"),
     ],
 )
-def test_what_cannot_be_done_is_told(
+def test_failures_are_reported(
     fairlead: Fairlead, house: CliGateway, typed: Any, words: tuple[str, ...], stdin: str, said: str
 ) -> None:
     typed(stdin)

@@ -1,4 +1,4 @@
-"""Where a command finds its gateway, and whom it gives the token to."""
+"""How a command finds its gateway, and to which hosts it sends the token."""
 
 import json
 import os
@@ -12,28 +12,28 @@ from fairlead.cli.errors import Denied, Unreachable, UsageError
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A data folder with a token, on which this process serves."""
+    """A data folder with a token and the `server.json` of this process."""
     (tmp_path / "server.json").write_text(json.dumps({"url": "https://gateway.example:8443", "pid": os.getpid()}))
     (tmp_path / "admin-token").write_text("secret\n")
     return tmp_path
 
 
-def test_the_data_folder_tells_address_and_token(folder: Path) -> None:
+def test_address_and_token_are_read_from_the_data_folder(folder: Path) -> None:
     assert EndpointOptions(data=str(folder)).find({}) == Endpoint("https://gateway.example:8443", "secret", own=True)
     assert EndpointOptions().find({"FAIRLEAD_DATA": str(folder)}).token == "secret"
 
 
-def test_a_token_of_the_command_line_counts(folder: Path) -> None:
+def test_token_on_the_command_line_wins(folder: Path) -> None:
     assert EndpointOptions(token="mine", data=str(folder)).find({}).token == "mine"
 
 
-def test_nobody_serving_says_how_to_start_one(tmp_path: Path) -> None:
+def test_error_without_a_gateway_explains_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="fairlead serve"):
         EndpointOptions(data=str(tmp_path)).find({})
 
 
-def test_the_file_of_a_gateway_that_died_is_not_believed(folder: Path) -> None:
-    """Its port may be another program's by now, which would get the token."""
+def test_file_of_a_dead_gateway_is_ignored(folder: Path) -> None:
+    """Another program may use its port by now, and would receive the token."""
     dead = os.fork()
     if dead == 0:
         os._exit(0)
@@ -44,13 +44,13 @@ def test_the_file_of_a_gateway_that_died_is_not_believed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"url": 1}', '{"url": "http://x"}', '{"url": "http://x", "pid": -1}'])
-def test_a_broken_file_is_no_gateway(folder: Path, text: str) -> None:
+def test_malformed_file_counts_as_no_gateway(folder: Path, text: str) -> None:
     (folder / "server.json").write_text(text)
     with pytest.raises(Unreachable):
         EndpointOptions(data=str(folder)).find({})
 
 
-def test_the_kept_token_is_not_sent_to_strangers(folder: Path) -> None:
+def test_stored_token_is_not_sent_to_other_hosts(folder: Path) -> None:
     env = {"FAIRLEAD_DATA": str(folder)}
     with pytest.raises(Denied, match="FAIRLEAD_TOKEN"):
         EndpointOptions(url="https://evil.example").find(env)
@@ -60,19 +60,19 @@ def test_the_kept_token_is_not_sent_to_strangers(folder: Path) -> None:
     assert EndpointOptions(url="https://evil.example", token="for them").find(env).token == "for them"
 
 
-def test_a_missing_token_says_how_to_give_one(folder: Path) -> None:
+def test_error_for_a_missing_token_explains_how_to_set_one(folder: Path) -> None:
     (folder / "admin-token").unlink()
     with pytest.raises(Denied, match="FAIRLEAD_TOKEN"):
         EndpointOptions(data=str(folder)).find({})
 
 
 @pytest.mark.parametrize("url", ["localhost:7433", "ftp://x", "http://", "http://a b", "http://x:99999"])
-def test_what_is_not_an_address_is_refused(url: str) -> None:
+def test_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
         checked_url(url)
 
 
-def test_addresses_lose_what_does_not_belong_to_them() -> None:
+def test_query_fragment_and_trailing_slash_are_removed_from_addresses() -> None:
     assert checked_url("https://x.example/base/?a#b") == "https://x.example/base"
 
 

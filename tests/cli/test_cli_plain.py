@@ -1,4 +1,4 @@
-"""Nothing that somebody else says reaches the terminal as a command to it."""
+"""No text from outside reaches the terminal as an escape sequence."""
 
 import io
 import sys
@@ -14,7 +14,7 @@ from fairlead.cli.sanitize import Cleaner, clean, one_line, text_of, visible
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
 LINK = "\x1b]8;;https://evil.example/\x1b\\click\x1b]8;;\x1b\\"
 
-# Enough of what sequences are made of that random texts contain whole, cut and nested ones.
+# Enough parts of escape sequences for random texts to contain complete, truncated and nested ones.
 PIECES = st.text(
     st.sampled_from([*list("ab;52[]\\\n\tmHP0?!c"), "\x1b", "\x07", "\x9b", "\x9d", "\x9c", "\r", "\u202e"])
 )
@@ -36,7 +36,7 @@ PIECES = st.text(
         ("[bold]not markup[/bold] :smile:", "[bold]not markup[/bold] :smile:"),
     ],
 )
-def test_sequences_are_taken_out_and_words_stay(said_by_agent: str, shown: str) -> None:
+def test_escape_sequences_are_removed_and_text_stays(said_by_agent: str, shown: str) -> None:
     assert clean(said_by_agent) == shown
 
 
@@ -46,7 +46,7 @@ def test_an_endless_sequence_swallows_nothing() -> None:
 
 
 @given(PIECES)
-def test_what_is_shown_has_no_control_character_but_newline_and_tab(text: str) -> None:
+def test_output_has_no_control_character_except_newline_and_tab(text: str) -> None:
     assert all(c.isprintable() or c in "\n\t" for c in clean(text))
     assert all(c.isprintable() or c in "\n\t" for c in visible(text))
 
@@ -58,14 +58,14 @@ def test_a_text_in_pieces_is_cleaned_like_the_whole(pieces: list[str]) -> None:
     assert shown == clean("".join(pieces))
 
 
-def test_a_sequence_cut_in_two_is_not_shown_in_halves() -> None:
+def test_sequence_split_in_two_is_not_shown_in_part() -> None:
     cleaner = Cleaner()
     assert cleaner.feed("a\x1b]52;c;ZX") == "a"
     assert cleaner.feed("ZpbA==\x07b") == "b"
     assert cleaner.end() == ""
 
 
-def test_who_has_to_decide_sees_what_cannot_be_seen() -> None:
+def test_invisible_characters_are_shown_escaped_for_a_decision() -> None:
     assert visible("rm -rf x\x1b[1A\u202e\u200b") == "rm -rf x\\u{1b}[1A\\u{202e}\\u{200b}"
 
 
@@ -74,14 +74,14 @@ def test_a_long_text_on_one_line_is_cut() -> None:
     assert one_line("x" * 100, 10) == "x" * 9 + "…"
 
 
-def test_the_words_of_odd_results() -> None:
+def test_text_of_unusual_results() -> None:
     assert text_of(None) == ""
     assert text_of([{"type": "text", "text": "one"}, "two", {"type": "image"}]) == "one\ntwo\n(an image)"
     assert text_of({"odd": 1}) == '{"odd":1}'
 
 
 @given(st.text())
-def test_json_on_a_terminal_means_the_same_and_is_obeyed_by_none(text: str) -> None:
+def test_json_for_a_terminal_is_printable_and_has_the_same_meaning(text: str) -> None:
     line = msgspec.json.encode({"title": text}).decode()
     shown = escape_unprintable(line)
     assert shown.isprintable()

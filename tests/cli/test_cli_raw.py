@@ -1,4 +1,4 @@
-"""`fairlead terminal` on a real terminal: a program's terminal inside another, with a person's keys."""
+"""`fairlead terminal` on a real terminal: the terminal of a program inside the terminal of a user who types."""
 
 import asyncio
 import os
@@ -29,8 +29,8 @@ INNER, PERSON = Size(60, 12), Size(50, 10)
 PATH = os.environ.get("PATH", os.defpath)
 
 
-class Desk:
-    """A gateway with one terminal, and a person at another."""
+class Setup:
+    """A gateway with one terminal, and a user at another terminal."""
 
     def __init__(self, served: Served, terminals: TerminalRegistry, folder: Path) -> None:
         self._served = served
@@ -42,7 +42,7 @@ class Desk:
         return await self._terminals.open(session_terminal(SESSION), program)
 
     async def person(self, *options: str, session: str = SESSION, size: Size = PERSON) -> Terminal:
-        """The command in a shell that tells how the terminal's settings were before and after, and how it ended."""
+        """Run the command in a shell that records the terminal's settings before and after, and its exit code."""
         command = shlex.join([sys.executable, "-c", MAIN, "terminal", session, *options])
         script = f"stty -g >before; {command}; echo ended $?; stty -g >after; echo =over=; read x"
         env = {
@@ -60,10 +60,10 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path) -> AsyncIterator[Setup]:
     terminals = TerminalRegistry(SystemClock(), 4, StopTimeouts(close=1, terminate=1))
     async with serving(performers=TerminalActions(terminals).performers()) as served:
-        yield Desk(served, terminals, tmp_path)
+        yield Setup(served, terminals, tmp_path)
         await terminals.close()
 
 
@@ -80,7 +80,7 @@ async def seen(terminal: Terminal, text: str) -> None:
     await until(terminal, lambda screen: any(text in line for line in screen.lines))
 
 
-async def test_a_person_types_sees_and_leaves(desk: Desk) -> None:
+async def test_user_types_sees_the_output_and_detaches(desk: Setup) -> None:
     inner = await desk.inner("echo hello; read x; echo got $x; read x")
     person = await desk.person()
     await seen(person, "hello")
@@ -93,7 +93,7 @@ async def test_a_person_types_sees_and_leaves(desk: Desk) -> None:
     assert inner.running
 
 
-async def test_the_size_is_the_persons(desk: Desk) -> None:
+async def test_terminal_has_the_size_of_the_users_terminal(desk: Setup) -> None:
     inner = await desk.inner("read x; stty size; read x; stty size; read x")
     person = await desk.person()
     await until(inner, lambda screen: screen.size == PERSON)
@@ -108,7 +108,7 @@ async def test_the_size_is_the_persons(desk: Desk) -> None:
     await until(inner, lambda screen: screen.size == INNER)
 
 
-async def test_every_mode_of_the_program_is_undone(desk: Desk) -> None:
+async def test_every_mode_of_the_program_is_undone(desk: Setup) -> None:
     await desk.inner("printf '\\033[?1049h\\033[?25l\\033[?2004h\\033[?1003h\\033[?1h\\033[>5u\\033[3;5rhere'; read x")
     person = await desk.person()
     shows = Emulator(50, 10)
@@ -119,7 +119,7 @@ async def test_every_mode_of_the_program_is_undone(desk: Desk) -> None:
 
     watching = asyncio.create_task(watch())
     await until(person, lambda screen: screen.pasting and any("here" in line for line in screen.lines))
-    # As a terminal spells Ctrl-] whose program has asked for other keys.
+    # Ctrl-] as a terminal encodes it after a program enabled the extended keyboard protocol.
     await person.write(b"\x1b[93;5u")
     await seen(person, "=over=")
     assert desk.restored()
@@ -130,7 +130,7 @@ async def test_every_mode_of_the_program_is_undone(desk: Desk) -> None:
     assert (left.alternate, left.region, left.main.keys) == (None, b"", ())
 
 
-async def test_the_persons_own_lines_are_not_thrown_away(desk: Desk) -> None:
+async def test_scrollback_of_the_user_is_not_erased(desk: Setup) -> None:
     await desk.inner("echo hello; read x")
     person = await desk.person()
     written = b""
@@ -142,7 +142,7 @@ async def test_the_persons_own_lines_are_not_thrown_away(desk: Desk) -> None:
     assert b"\x1b[3J" not in written
 
 
-async def test_the_end_of_the_program_is_told(desk: Desk) -> None:
+async def test_exit_of_the_program_is_printed(desk: Setup) -> None:
     inner = await desk.inner("read x; exit 3")
     person = await desk.person()
     await until(inner, lambda screen: screen.size == PERSON)
@@ -153,7 +153,7 @@ async def test_the_end_of_the_program_is_told(desk: Desk) -> None:
     assert desk.restored()
 
 
-async def test_one_who_only_looks_changes_nothing(desk: Desk) -> None:
+async def test_view_only_client_changes_nothing(desk: Setup) -> None:
     inner = await desk.inner("echo hello; read x; echo got $x", Size(40, 8))
     person = await desk.person("--view")
     await seen(person, "hello")
@@ -166,7 +166,7 @@ async def test_one_who_only_looks_changes_nothing(desk: Desk) -> None:
     assert not any("word" in line for line in inner.screen.lines)
 
 
-async def test_one_who_only_looks_needs_room(desk: Desk) -> None:
+async def test_view_only_client_needs_a_large_enough_window(desk: Setup) -> None:
     await desk.inner("read x", INNER)
     person = await desk.person("--view")
     await seen(person, "make the window larger")
@@ -175,13 +175,13 @@ async def test_one_who_only_looks_needs_room(desk: Desk) -> None:
     assert desk.restored()
 
 
-async def test_a_session_without_a_terminal(desk: Desk) -> None:
+async def test_a_session_without_a_terminal(desk: Setup) -> None:
     person = await desk.person(session=OTHER, size=Size(100, 10))
     await seen(person, f"fairlead hand-over {OTHER} terminal")
     await seen(person, "ended 5")
 
 
-async def test_a_command_that_is_ended_leaves_the_terminal_as_it_was(desk: Desk) -> None:
+async def test_terminated_command_restores_the_terminal(desk: Setup) -> None:
     inner = await desk.inner("echo hello; read x")
     person = await desk.person()
     await until(inner, lambda screen: screen.size == PERSON)
@@ -193,7 +193,7 @@ async def test_a_command_that_is_ended_leaves_the_terminal_as_it_was(desk: Desk)
     assert desk.restored()
 
 
-def test_without_a_terminal_it_says_so(fairlead: Fairlead) -> None:
+def test_command_without_a_terminal_prints_an_error(fairlead: Fairlead) -> None:
     ran = fairlead("terminal", SESSION, "--url", "http://127.0.0.1:1", "--token", "x")
     assert ran.code == 2
     assert "needs a terminal" in ran.err

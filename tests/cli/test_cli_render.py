@@ -1,4 +1,4 @@
-"""Events as a person reads them: recorded sessions in, the text of a terminal out (tests/cli/cases)."""
+"""Rendering of events: recorded sessions in, the text on a terminal out (tests/cli/cases)."""
 
 from io import StringIO
 from pathlib import Path
@@ -31,7 +31,7 @@ def shown(events: list[ev.Event], renderer: EventRenderer | None = None) -> str:
 
 
 def without_deltas(events: list[ev.Event]) -> list[ev.Event]:
-    """As the log has them later: the pieces of a block are gone once the block is there."""
+    """The events as the log has them later: the deltas of a block are deleted once the block is complete."""
     whole = {(event.message, event.block) for event in events if isinstance(event, ev.Text | ev.Thinking)}
 
     def stays(event: ev.Event) -> bool:
@@ -41,19 +41,19 @@ def without_deltas(events: list[ev.Event]) -> list[ev.Event]:
 
 
 @every_case
-def test_a_session_reads_as_expected(case: Path) -> None:
+def test_session_is_rendered_as_expected(case: Path) -> None:
     assert shown(recorded(case)) == (case / "out.txt").read_text()
 
 
 @every_case
-def test_the_log_without_its_deltas_reads_the_same(case: Path) -> None:
+def test_log_without_its_deltas_is_rendered_the_same(case: Path) -> None:
     events = recorded(case)
     assert shown(without_deltas(events)) == shown(events)
 
 
 @every_case
-def test_a_reader_who_comes_back_at_any_place_is_told_nothing_twice(case: Path) -> None:
-    """A cut: what was told live up to a place, then the log from there, whose deltas may be gone already."""
+def test_reconnecting_at_any_position_repeats_nothing(case: Path) -> None:
+    """At each cut: live events up to that position, then the log from there, whose deltas may already be deleted."""
     events = recorded(case)
     expected = shown(events)
     for cut in range(len(events)):
@@ -66,18 +66,18 @@ def test_no_control_character_reaches_the_terminal(case: Path) -> None:
     assert all(c.isprintable() or c in "\n\t" for c in text)
 
 
-def test_the_cases_have_every_kind_of_event() -> None:
+def test_cases_cover_every_kind_of_event() -> None:
     found = {type(event) for case in CASES for event in recorded(case)}
     assert set(get_args(ev.Event)) - found == set()
 
 
 def test_a_message_that_the_reader_typed_is_not_repeated() -> None:
-    said = ev.UserMessage(id=EventId("e"), message=MessageId("m"), content=())
-    assert shown([said]) != ""
-    assert shown([said], EventRenderer(frozenset({said.message}))) == ""
+    sent = ev.UserMessage(id=EventId("e"), message=MessageId("m"), content=())
+    assert shown([sent]) != ""
+    assert shown([sent], EventRenderer(frozenset({sent.message}))) == ""
 
 
-def test_a_piece_after_a_hole_waits_for_the_whole_block() -> None:
+def test_delta_after_a_gap_waits_for_the_whole_block() -> None:
     def piece(offset: int, text: str) -> ev.TextDelta:
         return ev.TextDelta(id=EventId(f"d{offset}"), message=MessageId("m"), block=0, offset=offset, text=text)
 
@@ -91,11 +91,11 @@ def test_durations() -> None:
     assert seconds(125_000) == "2 min 5 s"
 
 
-def test_markup_of_rich_is_text_here() -> None:
+def test_rich_markup_is_printed_as_text() -> None:
     words = "[bold]x[/bold] :smile: [link=y]z[/link]"
     assert shown([ev.Text(id=EventId("t"), message=MessageId("m"), block=0, text=words)]) == f"{words}\n"
 
 
-def test_an_event_line_has_more_than_the_event() -> None:
+def test_event_line_also_has_seq_prev_and_session() -> None:
     line = (CASES[0] / "in.jsonl").read_bytes().splitlines()[0]
     assert {"seq", "prev", "session"} <= msgspec.json.decode(line).keys()

@@ -1,4 +1,4 @@
-"""`fairlead serve` as a process: how it starts, tells where it is, ends, and comes back."""
+"""`fairlead serve` as a process: its start, the address that it publishes, its shutdown and its restart."""
 
 import json
 import signal
@@ -31,7 +31,7 @@ class Server:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, *more: str) -> subprocess.Popen[str]:
-        """Until it serves, or has ended."""
+        """Start the process; returns once it serves or has ended."""
         options = ("--agent", "demo", "--port", str(self.port), "--roots", str(self.project), *more)
         process = self.process = background(self.env, self.project, "serve", *options)
         until = time.monotonic() + PATIENCE
@@ -42,16 +42,16 @@ class Server:
 
     @property
     def url(self) -> str | None:
-        """As the running process tells it."""
+        """The address that the running process has published."""
         assert self.process is not None
         try:
-            told = json.loads((self.data / "server.json").read_text())
+            info = json.loads((self.data / "server.json").read_text())
         except (OSError, ValueError):
             return None
-        return str(told["url"]) if told["pid"] == self.process.pid else None
+        return str(info["url"]) if info["pid"] == self.process.pid else None
 
     def end(self, how: signal.Signals) -> tuple[int, str]:
-        """Its exit code and what it said."""
+        """Send the signal; returns the exit code and the output."""
         assert self.process is not None
         self.process.send_signal(how)
         out, err = self.process.communicate(timeout=PATIENCE)
@@ -73,13 +73,13 @@ def lines_of(process: "subprocess.Popen[str]") -> tuple[int, list[dict[str, Any]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_it_tells_where_it_is_and_ends_in_order(server: Server, how: signal.Signals) -> None:
+def test_serve_prints_its_address_and_shuts_down_cleanly(server: Server, how: signal.Signals) -> None:
     server.start()
     token = server.data / "admin-token"
     assert token.stat().st_mode & 0o077 == 0
     assert (server.data / "server.json").stat().st_mode & 0o077 == 0
     secret = token.read_text().strip()
-    code, said = server.end(how)
+    code, output = server.end(how)
     assert code == 0
     for part in (
         f"http://127.0.0.1:{server.port}",
@@ -89,12 +89,12 @@ def test_it_tells_where_it_is_and_ends_in_order(server: Server, how: signal.Sign
         "fairlead run",
         "Stopped.",
     ):
-        assert part in said
-    assert secret not in said
+        assert part in output
+    assert secret not in output
     assert not (server.data / "server.json").exists()
 
 
-def test_a_second_one_on_the_same_folder_is_refused_and_names_the_first(server: Server) -> None:
+def test_second_gateway_on_the_same_folder_is_refused_and_names_the_first(server: Server) -> None:
     first = server.start()
     second = background(server.env, server.project, "serve", "--agent", "demo", "--port", "0")
     _, err = second.communicate(timeout=PATIENCE)
@@ -103,7 +103,7 @@ def test_a_second_one_on_the_same_folder_is_refused_and_names_the_first(server: 
     assert "Traceback" not in err
 
 
-def test_a_port_that_is_taken_exits_2(server: Server) -> None:
+def test_port_in_use_exits_2(server: Server) -> None:
     with socket.create_server(("127.0.0.1", server.port)):
         process = server.start()
         _, err = process.communicate(timeout=PATIENCE)
@@ -112,7 +112,7 @@ def test_a_port_that_is_taken_exits_2(server: Server) -> None:
     assert "Traceback" not in err
 
 
-def test_a_door_is_told_and_answers_with_the_front_end(server: Server) -> None:
+def test_door_is_printed_and_serves_the_front_end(server: Server) -> None:
     site = server.project / "site"
     site.mkdir()
     (site / "index.html").write_text("front end")
@@ -124,9 +124,9 @@ def test_a_door_is_told_and_answers_with_the_front_end(server: Server) -> None:
         assert client.get("/").text == "front end"
         assert client.get("/v1/me").status_code == 401
         assert client.get("/v1/me", headers={"authorization": f"Bearer {token}"}).status_code == 200
-    code, said = server.end(signal.SIGTERM)
+    code, output = server.end(signal.SIGTERM)
     assert code == 0
-    assert f"native at http://127.0.0.1:{port}, with the files of {site}" in said
+    assert f"native at http://127.0.0.1:{port}, with the files of {site}" in output
 
 
 def test_a_door_in_the_settings_file_is_opened(server: Server, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_door_in_the_settings_file_is_opened(server: Server, tmp_path: Path) -
         (["native=0,public_url=gw.example"], "https://name[:port] is expected"),
     ],
 )
-def test_a_door_that_cannot_be_exits_2_and_says_why(server: Server, doors: list[str], told: str) -> None:
+def test_impossible_door_exits_2_and_prints_the_reason(server: Server, doors: list[str], told: str) -> None:
     server.data.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = {"PORT": server.port, "TAKEN": taken.getsockname()[1], "DATA": server.data}
@@ -168,7 +168,7 @@ def test_a_door_that_cannot_be_exits_2_and_says_why(server: Server, doors: list[
     assert "Traceback" not in err
 
 
-def test_over_tls_the_own_gateway_is_known_and_another_must_prove_itself(
+def test_over_tls_the_own_gateway_is_trusted_and_another_must_be_verified(
     server: Server, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.start("--tls-cert", str(TLS / "cert.pem"), "--tls-key", str(TLS / "key.pem"))
@@ -181,7 +181,7 @@ def test_over_tls_the_own_gateway_is_known_and_another_must_prove_itself(
     assert fairlead(*elsewhere).code == 0
 
 
-def test_the_token_of_the_environment_opens_it(
+def test_token_of_the_environment_is_accepted(
     server: Server, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.env["FAIRLEAD_TOKEN"] = "given-by-the-environment"
@@ -190,12 +190,12 @@ def test_the_token_of_the_environment_opens_it(
     monkeypatch.setenv("FAIRLEAD_URL", server.url)
     assert fairlead("ls", "--token", "given-by-the-environment").code == 0
     assert fairlead("ls", "--token", "another").code == 4
-    _, said = server.end(signal.SIGINT)
-    assert "given-by-the-environment" not in said
+    _, output = server.end(signal.SIGINT)
+    assert "given-by-the-environment" not in output
 
 
 @pytest.mark.fault
-def test_run_goes_on_over_a_killed_gateway_without_a_gap_or_a_double(server: Server, fairlead: Fairlead) -> None:
+def test_run_continues_after_a_killed_gateway_without_gaps_or_duplicates(server: Server, fairlead: Fairlead) -> None:
     server.start()
     run = background(server.env, server.project, "run", "--json", "SCRIPT:slow 16")
     assert run.stdout is not None
@@ -216,14 +216,14 @@ def test_run_goes_on_over_a_killed_gateway_without_a_gap_or_a_double(server: Ser
     (text,) = [event["text"] for event in events if event["type"] == "text"]
     assert text == "tick " * 16
     logged = {event["seq"]: event for event in fairlead("logs", session, "--json", "--data", str(server.data)).lines}
-    # What was told is in the log, but for the pieces of a block that is there as a whole.
-    told = [event for event in events if event["type"] != "record" and not event["type"].endswith(".delta")]
-    # `prev` names what is before an entry now, and those pieces are gone.
-    assert [{**logged[event["seq"]], "prev": 0} for event in told] == [{**event, "prev": 0} for event in told]
+    # All printed events are in the log, except for the deltas of a block that is complete.
+    printed = [event for event in events if event["type"] != "record" and not event["type"].endswith(".delta")]
+    # `prev` names the entry before this one as of now, and those deltas are deleted.
+    assert [{**logged[event["seq"]], "prev": 0} for event in printed] == [{**event, "prev": 0} for event in printed]
 
 
 @pytest.mark.fault
-def test_the_text_of_a_run_is_printed_once_over_a_killed_gateway(server: Server) -> None:
+def test_text_of_a_run_is_printed_once_although_the_gateway_was_killed(server: Server) -> None:
     server.start()
     run = background(server.env, server.project, "run", "SCRIPT:slow 16")
     assert run.stdout is not None
@@ -238,8 +238,8 @@ def test_the_text_of_a_run_is_printed_once_over_a_killed_gateway(server: Server)
 
 
 @pytest.mark.fault
-def test_an_answer_that_finds_nobody_does_not_end_the_run(server: Server) -> None:
-    """The agent outlives its gateway, but its request does not: the run goes on to the turn's true end."""
+def test_answer_to_a_request_that_is_gone_does_not_end_the_run(server: Server) -> None:
+    """The agent outlives its gateway, but its request does not: the run continues until the turn really ends."""
     server.start()
     with Terminal(server.env, server.project, "run", "SCRIPT:bash echo one") as terminal:
         terminal.wait_for("Allow?")
@@ -254,7 +254,7 @@ def test_an_answer_that_finds_nobody_does_not_end_the_run(server: Server) -> Non
         assert terminal.end() == 0
 
 
-def test_whoever_reads_only_the_beginning_ends_the_command_quietly(server: Server, fairlead: Fairlead) -> None:
+def test_closed_output_pipe_ends_the_command_quietly(server: Server, fairlead: Fairlead) -> None:
     server.start()
     session = fairlead(
         "run", "--json", "SCRIPT:long 200", "--cwd", str(server.project), "--data", str(server.data)
@@ -270,14 +270,14 @@ def test_whoever_reads_only_the_beginning_ends_the_command_quietly(server: Serve
         assert logs.wait(PATIENCE) == 1
 
 
-def test_a_follower_without_a_keyboard_leaves_the_turn_alone(server: Server, fairlead: Fairlead) -> None:
+def test_follower_without_a_terminal_does_not_interrupt_the_turn(server: Server, fairlead: Fairlead) -> None:
     server.start()
     run = background(server.env, server.project, "run", "--json", "--wait", "SCRIPT:bash echo one")
     assert run.stdout is not None
     session = json.loads(run.stdout.readline())["session"]
     attach = background(server.env, server.project, "attach", session, "--json")
     assert attach.stdout is not None
-    # The turn waits here for as long as the other process takes to start.
+    # The turn waits for this permission until the other process has started.
     while json.loads(attach.stdout.readline())["type"] != "permission.asked":
         pass
     attach.send_signal(signal.SIGINT)
@@ -290,7 +290,7 @@ def test_a_follower_without_a_keyboard_leaves_the_turn_alone(server: Server, fai
 
 
 @pytest.mark.fault
-def test_logs_follow_what_another_client_does(server: Server, fairlead: Fairlead) -> None:
+def test_logs_follow_the_events_of_another_client(server: Server, fairlead: Fairlead) -> None:
     server.start()
     session = fairlead(
         "run", "--json", "SCRIPT:text one", "--cwd", str(server.project), "--data", str(server.data)

@@ -1,4 +1,4 @@
-"""The commands on a real terminal, with a person's keys."""
+"""The commands on a real terminal, with typed keys."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_a_permission_is_asked_and_answered(house: CliGateway) -> None:
         assert terminal.end() == 0
 
 
-def test_a_changed_input_is_what_runs(house: CliGateway) -> None:
+def test_changed_input_is_executed(house: CliGateway) -> None:
     editor = "sed -i s/one/two/"
     with on_terminal(house, "run", "SCRIPT:bash echo one", EDITOR=editor) as terminal:
         terminal.wait_for("Allow?")
@@ -32,7 +32,7 @@ def test_a_changed_input_is_what_runs(house: CliGateway) -> None:
 
 
 @pytest.mark.parametrize("editor", ["true", "false", "touch", "sh -c 'rm $0'", "sh -c 'echo {} > $0; exit 1'"])
-def test_who_leaves_the_editor_without_a_change_is_asked_again(house: CliGateway, editor: str) -> None:
+def test_leaving_the_editor_without_a_change_asks_again(house: CliGateway, editor: str) -> None:
     with on_terminal(house, "run", "SCRIPT:bash echo one", EDITOR=editor) as terminal:
         terminal.wait_for("Allow?")
         terminal.type("e\n")
@@ -43,7 +43,7 @@ def test_who_leaves_the_editor_without_a_change_is_asked_again(house: CliGateway
         assert terminal.end() == 0
 
 
-def test_always_is_remembered(house: CliGateway) -> None:
+def test_answer_always_is_remembered(house: CliGateway) -> None:
     with on_terminal(house, "run", "SCRIPT:twice") as terminal:
         terminal.wait_for("[a]lways")
         terminal.type("a\n")
@@ -78,14 +78,14 @@ def test_ctrl_c_interrupts_the_turn(house: CliGateway) -> None:
         assert terminal.end() == 130
 
 
-def test_the_second_ctrl_c_leaves_while_the_first_has_no_effect_yet(house: CliGateway, fairlead: Fairlead) -> None:
+def test_second_ctrl_c_exits_before_the_first_took_effect(house: CliGateway, fairlead: Fairlead) -> None:
     with on_terminal(house, "run", "SCRIPT:slow 4000") as terminal:
         terminal.wait_for("tick tick")
         terminal.type(CTRL_C + CTRL_C)
         assert terminal.end() == 130
 
 
-def test_ctrl_c_takes_back_a_message_that_waits_behind_another_turn(house: CliGateway, fairlead: Fairlead) -> None:
+def test_ctrl_c_withdraws_a_message_that_waits_behind_another_turn(house: CliGateway, fairlead: Fairlead) -> None:
     with on_terminal(house, "run", "SCRIPT:slow 4000") as first:
         first.wait_for("tick tick")
         session = fairlead("ls", "--json").lines[0]["session"]
@@ -100,7 +100,7 @@ def test_ctrl_c_takes_back_a_message_that_waits_behind_another_turn(house: CliGa
     assert "never" not in [line.get("text") for line in fairlead("logs", session, "--json").lines]
 
 
-def test_attach_shows_what_was_said_and_sends_what_is_typed(house: CliGateway, fairlead: Fairlead) -> None:
+def test_attach_shows_the_conversation_and_sends_typed_messages(house: CliGateway, fairlead: Fairlead) -> None:
     session = fairlead("run", "--json", "SCRIPT:text before").lines[0]["session"]
     with on_terminal(house, "attach", session[:8]) as terminal:
         terminal.wait_for("Hello from the scripted model. before")
@@ -112,7 +112,7 @@ def test_attach_shows_what_was_said_and_sends_what_is_typed(house: CliGateway, f
         assert terminal.end() == 0
 
 
-def test_attach_asks_what_waits_since_before(house: CliGateway, fairlead: Fairlead) -> None:
+def test_attach_asks_for_requests_that_were_already_pending(house: CliGateway, fairlead: Fairlead) -> None:
     session = fairlead("run", "--json", "SCRIPT:bash echo waited").lines[0]["session"]
     with on_terminal(house, "attach", session) as terminal:
         terminal.wait_for("Allow?")

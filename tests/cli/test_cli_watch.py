@@ -31,7 +31,7 @@ def subscribed(verdict: str = "ok", log_id: str = "log-1") -> str:
 
 
 def says(*frames: str, stay: bool = False) -> Handler:
-    """Sends the frames, then goes (the connection is closed in order) or stays until the client goes."""
+    """Send the frames, then close the connection cleanly, or (`stay`) wait until the client closes it."""
 
     async def handle(socket: ServerConnection) -> None:
         for frame in frames:
@@ -43,7 +43,7 @@ def says(*frames: str, stay: bool = False) -> Handler:
 
 
 async def breaks(socket: ServerConnection) -> None:
-    """The connection is gone without a word, in the middle of the log."""
+    """Drop the connection without a close frame, in the middle of the log."""
     await socket.send(subscribed())
     await socket.send(event(1))
     await socket.send(event(2))
@@ -57,7 +57,7 @@ class Fake(NamedTuple):
 
 @asynccontextmanager
 async def gateway(*handlers: Handler, refuse: tuple[HTTPStatus, str] | None = None) -> AsyncIterator[Fake]:
-    """Each connection is handled by the next handler, all further ones by the last. `wanted`: their subscriptions."""
+    """Each connection gets the next handler, all further ones the last. `wanted` collects their subscriptions."""
     wanted: list[dict[str, Any]] = []
 
     async def handle(socket: ServerConnection) -> None:
@@ -73,8 +73,8 @@ async def gateway(*handlers: Handler, refuse: tuple[HTTPStatus, str] | None = No
         yield Fake(Endpoint(f"http://127.0.0.1:{port}", "token"), wanted)
 
 
-async def told(fake: Fake, until: int, after: int = 0, log_id: str = "") -> list[EventLine | Note]:
-    """What a watch tells up to and with the event `until`."""
+async def watched(fake: Fake, until: int, after: int = 0, log_id: str = "") -> list[EventLine | Note]:
+    """The items that a watch yields up to and including the event `until`."""
     found: list[EventLine | Note] = []
     watch = SessionWatch(lambda: fake.place, SESSION, after, log_id, patience=QUICK)
     async with aclosing(watch.items()) as items:
@@ -89,20 +89,20 @@ def seqs(items: list[EventLine | Note]) -> list[int]:
     return [item.seq for item in items if isinstance(item, EventLine)]
 
 
-async def test_a_broken_connection_is_made_good_from_the_cursor() -> None:
+async def test_broken_connection_is_resumed_from_the_cursor() -> None:
     async with gateway(breaks, says(subscribed(), event(3), stay=True)) as fake:
-        items = await told(fake, until=3)
+        items = await watched(fake, until=3)
     assert seqs(items) == [1, 2, 3]
     assert [item.kind for item in items if isinstance(item, Note)] == ["lost", "back"]
     assert [(frame["after"], frame["log_id"]) for frame in fake.wanted] == [(0, ""), (2, "log-1")]
 
 
-async def test_a_connection_that_was_closed_in_order_is_opened_again() -> None:
+async def test_cleanly_closed_connection_is_opened_again() -> None:
     async with gateway(says(subscribed(), event(1)), says(subscribed(), event(2), stay=True)) as fake:
-        assert seqs(await told(fake, until=2)) == [1, 2]
+        assert seqs(await watched(fake, until=2)) == [1, 2]
 
 
-async def test_who_has_seen_enough_closes_in_order() -> None:
+async def test_watch_that_is_finished_closes_cleanly() -> None:
     codes: list[int | None] = []
 
     async def stays(socket: ServerConnection) -> None:
@@ -110,64 +110,64 @@ async def test_who_has_seen_enough_closes_in_order() -> None:
         codes.append(socket.close_code)
 
     async with gateway(stays) as fake:
-        await told(fake, until=1)
+        await watched(fake, until=1)
     assert codes == [1000]
 
 
-async def test_an_event_that_comes_twice_is_told_once() -> None:
+async def test_duplicate_event_is_yielded_once() -> None:
     async with gateway(breaks, says(subscribed(), event(1), event(2), event(3), stay=True)) as fake:
-        assert seqs(await told(fake, until=3)) == [1, 2, 3]
+        assert seqs(await watched(fake, until=3)) == [1, 2, 3]
 
 
-async def test_a_gap_is_told_and_the_log_begins_anew() -> None:
+async def test_gap_is_reported_and_the_log_starts_over() -> None:
     again = says(subscribed("gap", "log-2"), event(1), event(2), event(3), stay=True)
     async with gateway(breaks, again) as fake:
-        items = await told(fake, until=3)
+        items = await watched(fake, until=3)
     assert seqs(items) == [1, 2, 1, 2, 3]
     assert [item.kind for item in items if isinstance(item, Note)] == ["lost", "back", "gap"]
 
 
-async def test_fields_of_an_event_are_not_taken_for_those_of_a_frame() -> None:
-    """`code` is a number in one and a word in the other; so with `message`."""
+async def test_event_fields_are_not_mistaken_for_frame_fields() -> None:
+    """`code` is a number in an event and a string in a frame; `message` differs as well."""
     exited = event(1, "agent.exited", code=3, reason="it died", expected=False)
     async with gateway(says(subscribed(), exited, event(2, "error", code="x", message="y"), stay=True)) as fake:
-        assert seqs(await told(fake, until=2)) == [1, 2]
+        assert seqs(await watched(fake, until=2)) == [1, 2]
 
 
-async def test_kinds_and_frames_of_a_newer_gateway_pass() -> None:
+async def test_events_and_frames_of_a_newer_gateway_are_accepted() -> None:
     frames = (subscribed(), '{"type":"weather","sunny":true}', event(1, "brand.new", depth=1), event(2))
     async with gateway(says(*frames, stay=True)) as fake:
-        first, second = (item for item in await told(fake, until=2) if isinstance(item, EventLine))
+        first, second = (item for item in await watched(fake, until=2) if isinstance(item, EventLine))
     assert first.event is None
     assert msgspec.json.decode(first.raw)["depth"] == 1
     assert second.event is not None
 
 
-async def test_a_refused_subscription_ends_it_with_its_code() -> None:
+async def test_refused_subscription_ends_the_watch_with_its_code() -> None:
     async with gateway(says('{"type":"error","id":1,"code":"not_found","message":"There is no session."}')) as fake:
         with pytest.raises(Missing, match="no session"):
-            await told(fake, until=1)
+            await watched(fake, until=1)
 
 
 @pytest.mark.parametrize(
     ("status", "error"),
     [(HTTPStatus.UNAUTHORIZED, Denied), (HTTPStatus.FORBIDDEN, Denied), (HTTPStatus.NOT_FOUND, Missing)],
 )
-async def test_a_refused_connection_is_not_tried_again(status: HTTPStatus, error: type[CliError]) -> None:
+async def test_refused_connection_is_not_retried(status: HTTPStatus, error: type[CliError]) -> None:
     body = '{"error":{"code":"nope","message":"Go away."}}'
     async with gateway(breaks, refuse=(status, body)) as fake:
         with pytest.raises(error, match="Go away"):
-            await told(fake, until=1)
+            await watched(fake, until=1)
 
 
-async def test_patience_has_an_end_and_says_how_to_go_on() -> None:
+async def test_watch_gives_up_and_explains_how_to_continue() -> None:
     async with gateway(breaks) as fake:
         pass
     with pytest.raises(Unreachable, match="fairlead attach"):
-        await told(fake, until=1)
+        await watched(fake, until=1)
 
 
-async def test_an_address_is_looked_up_again_at_every_try() -> None:
+async def test_address_is_looked_up_again_at_every_retry() -> None:
     async with gateway(says(subscribed(), event(3), stay=True)) as second, gateway(breaks) as first:
         places = [first.place, second.place]
         watch = SessionWatch(lambda: places.pop(0) if len(places) > 1 else places[0], SESSION, 0, patience=QUICK)
@@ -183,8 +183,8 @@ async def _until(items: AsyncIterator[EventLine | Note], seq: int) -> AsyncItera
             return
 
 
-async def test_a_gateway_that_is_away_is_found_by_its_file_when_it_is_back() -> None:
-    """While it is away its file is gone too: that counts as a try, not as the end."""
+async def test_restarted_gateway_is_found_by_its_file() -> None:
+    """While the gateway is down its file is missing too: that counts as a failed try, not as the end."""
     tries = 0
 
     async with gateway(says(subscribed(), event(1), stay=True)) as fake:
@@ -210,7 +210,7 @@ async def test_a_gateway_that_is_away_is_found_by_its_file_when_it_is_back() -> 
         (HTTPStatus.CONFLICT, '{"error":{"code":"busy","message":"Not now."}}', CommandFailed, "Not now"),
     ],
 )
-async def test_answers_of_strangers_become_errors(
+async def test_unexpected_responses_become_errors(
     status: HTTPStatus, body: str, error: type[CliError], words: str
 ) -> None:
     async with gateway(breaks, refuse=(status, body)) as fake, Api(lambda: fake.place) as api:
@@ -218,7 +218,7 @@ async def test_answers_of_strangers_become_errors(
             await api.view(SESSION)
 
 
-async def test_no_answer_at_all_is_unreachable() -> None:
+async def test_missing_response_is_unreachable() -> None:
     async with gateway(breaks) as fake:
         pass
     async with Api(lambda: fake.place) as api:

@@ -1,4 +1,4 @@
-"""A gateway in memory behind the real port, and a server around it on a real socket: what the server's tests drive."""
+"""A gateway in memory and a server around it on a real socket, for the tests of the server."""
 
 import asyncio
 import contextlib
@@ -88,7 +88,7 @@ class FakeWatch:
 
 
 class FakeGateway:
-    """Remembers what it was asked. `hold` names commands that wait for `release`."""
+    """Records its commands and queries. `hold` names commands that wait for `release`."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[Identity, cmd.Command]] = []
@@ -215,7 +215,7 @@ class FakeTrust:
 
 @dataclass
 class Served:
-    """A running server and what it was made of."""
+    """A running server and its parts."""
 
     gateway: FakeGateway
     credentials: Credentials
@@ -227,7 +227,7 @@ class Served:
     done: asyncio.Task[None]
     doors: DialInRoutes
     behind: list[App] = field(default_factory=list)
-    """What answers on the further ports."""
+    """The doors that answer on the additional ports."""
     tokens: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -239,7 +239,7 @@ class Served:
         return f"ws://127.0.0.1:{self.port}"
 
     def client(self, token: str | None = "", **headers: str) -> httpx.AsyncClient:
-        """With the admin's token, another, or (None) with none."""
+        """A client with the admin's token (""), with the given token, or without a token (None)."""
         chosen = self.admin if token == "" else token
         auth = {} if chosen is None else {"authorization": f"Bearer {chosen}"}
         return httpx.AsyncClient(base_url=self.url, headers={**auth, **headers}, trust_env=False)
@@ -254,7 +254,7 @@ class Served:
 async def serving(
     limits: ServerLimits = DEFAULT_LIMITS, binding: Binding | None = None, signals: bool = False, **parts: Any
 ) -> AsyncIterator[Served]:
-    """The native protocol, and the doors of agents, on a free port of 127.0.0.1."""
+    """Serve the native protocol and the agent routes on a free port of 127.0.0.1."""
     chosen = binding or Binding(port=0)
     clock = parts.pop("clock", SystemClock())
     documents = MemoryDocuments()
@@ -307,11 +307,11 @@ async def serving(
 
 
 async def nothing(who: Identity, action: Any) -> None:
-    """Performs what no test here looks at."""
+    """Perform actions whose result no test here checks."""
 
 
 async def raw_request(port: int, data: bytes) -> bytes:
-    """Bytes to the port, everything that comes back until the server closes."""
+    """Send bytes to the port; return everything that the server sends until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(data)
     await writer.drain()
@@ -330,7 +330,7 @@ def free_port() -> int:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for the thing itself; bounded, so that a test that fails ends."""
+    """Wait until the condition holds, with a time limit so that a failing test ends."""
     async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.005)

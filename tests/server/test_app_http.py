@@ -1,4 +1,4 @@
-"""HTTP through the real server: bodies, errors, streams, and what happens when things go wrong."""
+"""HTTP through the real server: bodies, errors, streams, and failures."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,9 +27,9 @@ async def client(served: Served) -> AsyncIterator[httpx.AsyncClient]:
         yield opened
 
 
-async def test_health_tells_the_version_and_the_protocols_to_anybody(served: Served) -> None:
-    async with served.client(None) as nobody:
-        answer = await nobody.get("/health")
+async def test_health_reports_version_and_protocols_without_a_credential(served: Served) -> None:
+    async with served.client(None) as anonymous:
+        answer = await anonymous.get("/health")
     assert answer.json() == {"status": "ok", "version": "1.2.3", "protocols": sorted(one.name for one in discover())}
     assert answer.headers["content-type"] == "application/json"
     assert "date" in answer.headers
@@ -40,7 +40,7 @@ async def test_head_has_no_body(client: httpx.AsyncClient) -> None:
     assert answer.status_code == 200 and answer.content == b""
 
 
-async def test_an_error_has_its_code_its_words_and_its_data(client: httpx.AsyncClient) -> None:
+async def test_error_has_code_message_and_data(client: httpx.AsyncClient) -> None:
     answer = await client.get("/v1/sessions/33333333-3333-4333-8333-333333333333")
     assert answer.status_code == 404
     assert answer.json()["error"] == {
@@ -58,7 +58,7 @@ async def test_an_error_has_its_code_its_words_and_its_data(client: httpx.AsyncC
         (NotAllowed("No."), 403, "not_allowed"),
     ],
 )
-async def test_what_the_core_refuses_reaches_the_client(
+async def test_refusals_of_the_core_reach_the_client(
     served: Served, client: httpx.AsyncClient, error: Exception, status: int, code: str
 ) -> None:
     served.gateway.errors[cmd.Interrupt] = error
@@ -66,17 +66,17 @@ async def test_what_the_core_refuses_reaches_the_client(
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 
-async def test_an_unexpected_error_tells_an_id_and_nothing_else(
+async def test_unexpected_error_returns_an_id_and_nothing_else(
     served: Served, client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     served.gateway.errors[cmd.Interrupt] = ZeroDivisionError("the password is swordfish")
     answer = await client.post(f"/v1/sessions/{SESSION}/interrupt")
     assert answer.status_code == 500
-    told = answer.json()["error"]
-    assert told["code"] == "internal"
+    details = answer.json()["error"]
+    assert details["code"] == "internal"
     assert "swordfish" not in answer.text
     logged = next(record for record in caplog.records if record.getMessage() == "unexpected error")
-    assert logged.__dict__["error_id"] == told["data"]["id"]
+    assert logged.__dict__["error_id"] == details["data"]["id"]
     assert logged.exc_info is not None
     assert (await client.get("/v1/me")).status_code == 200
 
@@ -113,7 +113,7 @@ async def test_a_bad_session_id_is_refused(served: Served, client: httpx.AsyncCl
     assert served.gateway.commands == []
 
 
-async def test_a_body_over_the_limit_is_413_and_the_client_hears_it(served: Served, client: httpx.AsyncClient) -> None:
+async def test_body_over_the_limit_is_413_and_the_client_receives_it(served: Served, client: httpx.AsyncClient) -> None:
     answer = await client.post(f"/v1/sessions/{SESSION}/messages", content=b"x" * ((8 << 20) + 1))
     assert answer.status_code == 413
     assert answer.json()["error"]["code"] == "too_large"
@@ -126,26 +126,26 @@ async def test_a_body_over_the_limit_is_413_and_the_client_hears_it(served: Serv
     assert answer.status_code == 413
 
 
-async def test_a_refused_upload_hears_why(served: Served) -> None:
-    async with served.client(None) as nobody:
-        answer = await nobody.post(f"/v1/sessions/{SESSION}/messages", content=b"x" * (4 << 20))
+async def test_client_of_a_refused_upload_receives_the_response(served: Served) -> None:
+    async with served.client(None) as anonymous:
+        answer = await anonymous.post(f"/v1/sessions/{SESSION}/messages", content=b"x" * (4 << 20))
     assert answer.status_code == 401
 
 
-async def test_the_public_login_reads_little(served: Served) -> None:
-    async with served.client(None) as nobody:
-        answer = await nobody.post("/v1/login", content=b"x" * ((64 << 10) + 1))
+async def test_public_login_has_a_small_body_limit(served: Served) -> None:
+    async with served.client(None) as anonymous:
+        answer = await anonymous.post("/v1/login", content=b"x" * ((64 << 10) + 1))
     assert answer.status_code == 413
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_missing_body_times_out(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(ServerLimits(body_s=0.05)) as served:
         head = f"POST /v1/sessions HTTP/1.1\r\nHost: localhost:{served.port}\r\nContent-Length: 10\r\n"
         answer = await raw_request(served.port, f"{head}Authorization: Bearer {served.admin}\r\n\r\n{{".encode())
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_client_that_leaves_in_its_body_harms_nobody(served: Served, client: httpx.AsyncClient) -> None:
+async def test_client_that_leaves_in_mid_body_does_no_harm(served: Served, client: httpx.AsyncClient) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", served.port)
     head = f"POST /v1/sessions HTTP/1.1\r\nHost: localhost:{served.port}\r\nContent-Length: 10\r\n"
     writer.write(f"{head}Authorization: Bearer {served.admin}\r\n\r\n{{".encode())
@@ -171,7 +171,7 @@ async def test_the_export_streams_every_event_once(served: Served, client: httpx
     assert lines[0].startswith(f'{{"seq":1,"prev":0,"session":"{SESSION}","type":"text"')
 
 
-async def test_the_html_export_is_fenced_in(served: Served, client: httpx.AsyncClient) -> None:
+async def test_html_export_has_a_strict_content_security_policy(served: Served, client: httpx.AsyncClient) -> None:
     served.gateway.say("<script>alert(1)</script>")
     answer = await client.get(f"/v1/sessions/{SESSION}/export", params={"format": "html"})
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -181,9 +181,9 @@ async def test_the_html_export_is_fenced_in(served: Served, client: httpx.AsyncC
     assert "<script" not in answer.text
 
 
-async def test_an_export_that_cannot_begin_is_an_error_and_no_file(served: Served, client: httpx.AsyncClient) -> None:
+async def test_export_that_cannot_begin_is_an_error_and_not_a_file(served: Served, client: httpx.AsyncClient) -> None:
     missing = "33333333-3333-4333-8333-333333333333"
-    served.gateway.answers[q.GetSession] = await served.gateway.ask(None, q.GetSession(SESSION))  # type: ignore[arg-type]  # the fake asks nobody who it is
+    served.gateway.answers[q.GetSession] = await served.gateway.ask(None, q.GetSession(SESSION))  # type: ignore[arg-type]  # the fake ignores the identity
     answer = await client.get(f"/v1/sessions/{missing}/export")
     assert answer.status_code == 404
 
@@ -216,20 +216,20 @@ async def test_a_signed_link_opens_the_export_and_nothing_else(served: Served, c
     served.gateway.say("hello")
     signed = await client.post("/v1/downloads", json={"path": f"/v1/sessions/{SESSION}/export?format=html"})
     url = signed.json()["url"]
-    async with served.client(None) as nobody:
-        assert "hello" in (await nobody.get(url)).text
-        assert (await nobody.get(url.replace(SESSION, OTHER))).status_code == 401
-        assert (await nobody.get(url + "&format=jsonl")).status_code == 401
+    async with served.client(None) as anonymous:
+        assert "hello" in (await anonymous.get(url)).text
+        assert (await anonymous.get(url.replace(SESSION, OTHER))).status_code == 401
+        assert (await anonymous.get(url + "&format=jsonl")).status_code == 401
         signature = url.partition("?")[2]
-        assert (await nobody.get(f"/v1/sessions/{SESSION}?{signature}")).status_code == 401
+        assert (await anonymous.get(f"/v1/sessions/{SESSION}?{signature}")).status_code == 401
 
 
-async def test_only_paths_of_ours_are_signed(client: httpx.AsyncClient) -> None:
+async def test_only_paths_of_this_server_are_signed(client: httpx.AsyncClient) -> None:
     for path in ["http://evil/x", "//evil/x", "v1/x", "/x#y", "/x\n", ""]:
         assert (await client.post("/v1/downloads", json={"path": path})).status_code == 400, path
 
 
-async def test_a_browser_signs_in_with_a_link_and_signs_out_by_an_admins_hand(
+async def test_browser_signs_in_with_a_link_and_is_signed_out_by_an_admin(
     served: Served, client: httpx.AsyncClient
 ) -> None:
     link = (await client.post("/v1/login-codes", json={"scopes": ["view", "chat"]})).json()
@@ -250,7 +250,7 @@ async def test_a_browser_signs_in_with_a_link_and_signs_out_by_an_admins_hand(
         assert (await browser.get("/v1/me")).status_code == 401
 
 
-async def test_a_page_elsewhere_cannot_spend_a_login_code(served: Served, client: httpx.AsyncClient) -> None:
+async def test_page_of_another_origin_cannot_redeem_a_login_code(served: Served, client: httpx.AsyncClient) -> None:
     link = (await client.post("/v1/login-codes", json={})).json()
     for headers in ({"origin": "http://evil"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}):
         async with served.client(None, **headers) as page:
@@ -259,7 +259,7 @@ async def test_a_page_elsewhere_cannot_spend_a_login_code(served: Served, client
         assert (await script.post("/v1/login", json={"code": link["code"]})).status_code == 201
 
 
-async def test_a_device_signs_in_with_no_more_than_the_link_gave(client: httpx.AsyncClient) -> None:
+async def test_device_gets_only_the_scopes_of_its_login_link(client: httpx.AsyncClient) -> None:
     link = (await client.post("/v1/login-codes", json={"scopes": ["view"]})).json()
     for forged in ({"scopes": ["admin"]}, {"scope": "admin"}, {"user": "root"}):
         answer = await client.post("/v1/login", json={"code": link["code"], **forged})
@@ -288,7 +288,7 @@ async def test_tokens_need_a_known_user_and_known_scopes(client: httpx.AsyncClie
     assert (await client.post("/v1/tokens", json={"name": "x", "scopes": ["root"]})).status_code == 400
 
 
-async def test_a_folder_is_trusted_as_it_was_shown(client: httpx.AsyncClient) -> None:
+async def test_folder_is_trusted_with_the_digest_that_was_shown(client: httpx.AsyncClient) -> None:
     report = (await client.get("/v1/trust", params={"path": "/p"})).json()
     assert (report["trusted"], report["environment"]) == (False, ["ANTHROPIC_BASE_URL"])
     assert (await client.post("/v1/trust", json={"path": "/p", "digest": "old"})).status_code == 409
@@ -311,7 +311,7 @@ async def test_settings_need_the_scopes_of_what_they_change(served: Served) -> N
     assert [type(command) for _, command in served.gateway.commands] == [cmd.SetModel]
 
 
-async def test_events_as_lines_carry_their_place_in_headers(served: Served, client: httpx.AsyncClient) -> None:
+async def test_events_as_lines_have_their_position_in_headers(served: Served, client: httpx.AsyncClient) -> None:
     served.gateway.say("one")
     answer = await client.get(f"/v1/sessions/{SESSION}/events", params={"format": "jsonl"})
     assert answer.headers["fairlead-log-id"] == LOG_ID

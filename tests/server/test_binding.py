@@ -1,4 +1,4 @@
-"""Where the server listens: never open to others by mistake, and clear words when it cannot start."""
+"""Where the server listens: never open to the network by mistake, and a clear error when it cannot start."""
 
 import socket
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_loopback_needs_nothing_more(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "2001:db8::1"])
-def test_any_other_address_needs_one_of_three_and_they_are_named(host: str) -> None:
+def test_any_other_address_needs_one_of_three_settings_and_the_error_names_them(host: str) -> None:
     with pytest.raises(UnsafeBind) as unsafe:
         check_binding(Binding(host=host))
     for way in ("--tls-cert", "--tls-key", "--public-url", "--insecure-lan"):
@@ -53,7 +53,7 @@ def test_any_other_address_needs_one_of_three_and_they_are_named(host: str) -> N
         ({"host": "a" * 300}, BadServerSetting),
     ],
 )
-def test_a_setting_that_cannot_be_is_told(setting: dict[str, Any], kind: type[CannotServe]) -> None:
+def test_impossible_setting_is_reported(setting: dict[str, Any], kind: type[CannotServe]) -> None:
     with pytest.raises(kind) as wrong:
         check_binding(Binding(**setting))
     assert wrong.value.exit_code == 2
@@ -69,7 +69,7 @@ def test_a_port_in_use_is_named() -> None:
         listener.close()
 
 
-def test_an_address_that_is_not_ours_is_told() -> None:
+def test_address_of_another_machine_is_reported() -> None:
     with pytest.raises(BadServerSetting, match=r"192\.0\.2\.1"):
         open_sockets(Binding(host="192.0.2.1", port=0, insecure_lan=True))
 
@@ -81,7 +81,7 @@ def test_a_name_is_bound_on_all_its_addresses_with_one_port() -> None:
         listener.close()
 
 
-def test_the_house_knows_its_port_its_name_and_its_friends() -> None:
+def test_allowed_origins_have_port_names_public_url_and_configured_origins() -> None:
     binding = Binding(
         host="localhost", port=0, public_url="https://GW.example:8443/", origins=("https://friend.example",)
     )
@@ -95,7 +95,7 @@ def test_the_house_knows_its_port_its_name_and_its_friends() -> None:
         listener.close()
 
 
-def test_a_wildcard_is_no_name() -> None:
+def test_wildcard_address_is_not_an_allowed_name() -> None:
     binding = Binding(host="0.0.0.0", port=0, insecure_lan=True)
     listeners = open_sockets(binding)
     assert allowed_origins(binding, listeners).names == frozenset()
@@ -104,7 +104,7 @@ def test_a_wildcard_is_no_name() -> None:
         listener.close()
 
 
-def test_urls_are_for_people() -> None:
+def test_url_of_an_ipv6_address_has_brackets() -> None:
     with socket.socket(socket.AF_INET6) as listener:
         listener.bind(("::1", 0))
         port = listener.getsockname()[1]
@@ -112,7 +112,7 @@ def test_urls_are_for_people() -> None:
 
 
 def test_small_messages_are_sent_at_once() -> None:
-    """asyncio switches Nagle's algorithm off for sockets that say that they are TCP, and for no others."""
+    """asyncio disables Nagle's algorithm only for sockets whose `proto` is TCP."""
     listeners = open_sockets(Binding(port=0))
     try:
         assert [listener.proto for listener in listeners] == [socket.IPPROTO_TCP]

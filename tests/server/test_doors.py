@@ -1,5 +1,5 @@
-"""Doors: on its own port one protocol has the root and everybody else has nothing; what is checked on the main port is
-checked on them."""
+"""Doors: on its own port one protocol is served at the root and no other protocol is served; the checks are those of
+the main port."""
 
 import asyncio
 import base64
@@ -50,7 +50,7 @@ def status_of(request: Request) -> Steps:
 
 
 class Staying:
-    """Says nothing."""
+    """Sends nothing."""
 
     def __init__(self, opening: Handshake) -> None:
         pass
@@ -72,7 +72,7 @@ class Staying:
 
 
 class Greeting:
-    """Says good-bye at once."""
+    """Closes the socket at once."""
 
     def __init__(self, opening: Handshake) -> None:
         self.opening = opening
@@ -169,7 +169,7 @@ def site(tmp_path: Path) -> Path:
 # --- where a protocol answers
 
 
-async def test_on_its_door_a_protocol_has_the_root_and_nothing_else_is_there(opened: Opened) -> None:
+async def test_on_its_door_a_protocol_is_served_at_the_root_and_nothing_else_is(opened: Opened) -> None:
     token = {"authorization": f"Bearer {opened.served.admin}"}
     assert await opened.status("GET", "/api/claude/sessions", **token) == 200
     assert await opened.status("GET", "/api/claudette", **token) == 200
@@ -181,7 +181,7 @@ async def test_on_its_door_a_protocol_has_the_root_and_nothing_else_is_there(ope
         assert (await client.get("/health")).json() == {"status": "ok", "protocols": ["toy"]}, "and no version of ours"
 
 
-async def test_on_the_main_port_it_is_below_its_prefix_and_at_the_root_where_it_has_a_right(opened: Opened) -> None:
+async def test_on_the_main_port_a_protocol_is_below_its_prefix_and_at_its_root_paths(opened: Opened) -> None:
     served = opened.served
     async with served.client() as client:
 
@@ -196,7 +196,7 @@ async def test_on_the_main_port_it_is_below_its_prefix_and_at_the_root_where_it_
         assert await found("/second/api/status") == 200
 
 
-async def test_its_sockets_are_at_the_root_of_both(opened: Opened) -> None:
+async def test_sockets_are_at_the_root_of_the_door_and_of_the_main_port(opened: Opened) -> None:
     assert await closed_with(opened.served.port, "/ws/a", opened.served.admin) == b"a"
     assert await closed_with(opened.served.port, "/toy/ws/b", opened.served.admin) == b"b"
     assert await closed_with(opened.port, "/ws/c", opened.served.admin) == b"c"
@@ -220,12 +220,12 @@ async def closed_with(port: int, path: str, token: str) -> bytes:
         writer.close()
 
 
-async def test_the_addresses_that_a_handler_makes_are_the_doors_own(opened: Opened) -> None:
+async def test_handler_builds_urls_with_the_address_of_the_door(opened: Opened) -> None:
     async with opened.client(authorization=f"Bearer {opened.served.admin}") as client:
         assert (await client.get("/api/claude/sessions")).json()["base"] == opened.url
 
 
-async def test_a_door_says_what_its_clients_leave_open() -> None:
+async def test_options_of_a_door_are_query_defaults() -> None:
     async with with_door(Door(name="toy", port=0, options={"form": "late"})) as opened:
         async with opened.client(authorization=f"Bearer {opened.served.admin}") as client:
             assert (await client.get("/api/claude/sessions")).json()["query"] == {"form": "late"}
@@ -235,7 +235,7 @@ async def test_a_door_says_what_its_clients_leave_open() -> None:
             assert (await client.get("/api/claude/sessions")).json()["query"] == {}, "of the door alone"
 
 
-async def test_a_door_has_the_main_ports_certificate() -> None:
+async def test_door_uses_the_certificate_of_the_main_port() -> None:
     trusted = ssl.create_default_context(cafile=str(TLS / "cert.pem"))
     trusted.check_hostname = False
     async with with_door(tls_cert=TLS / "cert.pem", tls_key=TLS / "key.pem") as opened:
@@ -255,7 +255,7 @@ def test_two_protocols_may_not_claim_one_path_at_the_root() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["toy", "/toy/", "/"])
-def test_a_prefix_that_is_none_is_refused(prefix: str) -> None:
+def test_malformed_prefix_is_refused(prefix: str) -> None:
     with pytest.raises(ValueError, match="prefix"):
         toy(prefix=prefix)
 
@@ -268,7 +268,7 @@ async def everything(opened: Opened, **headers: str) -> dict[str, int]:
     return {f"{method} {path}": await opened.status(method, path, **headers) for method, path in paths}
 
 
-async def test_without_a_credential_only_what_is_public_answers(opened: Opened) -> None:
+async def test_without_a_credential_only_public_routes_answer(opened: Opened) -> None:
     found = await everything(opened)
     assert {name for name, number in found.items() if number != 401} == {"GET /health", "GET /api/status"}
     assert await opened.status("GET", "/nothing") == 401
@@ -285,13 +285,13 @@ async def test_foreign_hosts_and_origins_are_refused_on_a_door(opened: Opened) -
         assert (await client.get("/toy/api/claudette")).status_code == 403, "a door's page is a stranger elsewhere"
 
 
-async def test_scopes_rule_on_a_door(opened: Opened) -> None:
+async def test_scopes_are_enforced_on_a_door(opened: Opened) -> None:
     token = await opened.served.token("view")
     assert await opened.status("GET", "/api/claude/sessions", authorization=f"Bearer {token}") == 200
     assert await opened.status("POST", "/api/settings", authorization=f"Bearer {token}") == 403
 
 
-async def test_a_protocols_own_way_of_carrying_a_token_is_taken_and_a_cookie_never(opened: Opened) -> None:
+async def test_token_is_accepted_where_the_protocol_carries_it_and_never_in_a_cookie(opened: Opened) -> None:
     token, path = opened.served.admin, "/api/claude/sessions"
     taken = [{"x-api-key": token}, {"x-api-key": f"Bearer {token}"}, {"authorization": f"Bearer {token}"}]
     assert [await opened.status("GET", path, **headers) for headers in taken] == [200, 200, 200]
@@ -311,7 +311,7 @@ async def test_a_protocols_own_way_of_carrying_a_token_is_taken_and_a_cookie_nev
 
 
 @pytest.mark.parametrize("header", ["cookie", "authorization", "X-Api-Key", "origin"])
-def test_a_route_cannot_take_its_token_from_such_a_header(header: str) -> None:
+def test_route_cannot_declare_these_headers_for_its_token(header: str) -> None:
     with pytest.raises(ValueError, match="no header for a token"):
         Route(method="GET", path="/x", access="view", name="x", handle=read, token_header=header)
     with pytest.raises(ValueError, match="no header for a token"):
@@ -392,7 +392,7 @@ async def upgraded(opened: Opened, *headers: str) -> bytes:
             await writer.wait_closed()
 
 
-async def test_a_socket_is_opened_by_what_the_browser_adds_and_by_no_other_page(basic: Opened) -> None:
+async def test_browser_credentials_open_a_socket_only_for_pages_of_the_door(basic: Opened) -> None:
     own, signed_in = f"Origin: {basic.url}", f"Authorization: {ANN}"
     assert b" 101 " in await upgraded(basic, own, signed_in, "Sec-Fetch-Site: same-origin")
     assert b" 401 " in await upgraded(basic, own)
@@ -402,8 +402,8 @@ async def test_a_socket_is_opened_by_what_the_browser_adds_and_by_no_other_page(
     assert b" 403 " in await upgraded(basic, own, signed_in, "Sec-Fetch-Site: same-site")
 
 
-async def test_no_other_page_can_use_what_the_browser_remembers(basic: Opened) -> None:
-    """A form, a picture, a script and a frame of another port of this host, and of another site."""
+async def test_other_pages_cannot_use_the_credentials_that_the_browser_remembers(basic: Opened) -> None:
+    """A form, an image, a script and a frame, from another port of this host and from another site."""
     asked = {
         "form": ("POST", {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document", "origin": basic.served.url}),
         "form without a name": ("POST", {"sec-fetch-mode": "navigate", "origin": "null"}),
@@ -416,13 +416,13 @@ async def test_no_other_page_can_use_what_the_browser_remembers(basic: Opened) -
             for method, headers in asked.values():
                 found = await basic.status(method, path, authorization=ANN, **headers, **{"sec-fetch-site": site})
                 assert found == 403, (path, site, headers)
-    # A link may be followed to the front end; what it then asks for comes from here.
+    # A link to the front end may be followed; the requests that the front end then makes are same-origin.
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     assert await basic.status("GET", "/", authorization=ANN, **link) == 200
     assert await basic.status("GET", "/api/claude/sessions", authorization=ANN, **link) == 403
 
 
-async def test_guessing_at_a_door_is_limited_and_other_pages_guess_nothing(basic: Opened) -> None:
+async def test_password_guesses_at_a_door_are_limited_and_other_pages_cannot_guess(basic: Opened) -> None:
     for number in range(PER_ADDRESS + 5):
         guess = typed("ann", f"guess {number}")
         assert await basic.status("GET", "/", authorization=guess, **{"sec-fetch-site": "cross-site"}) == 403
@@ -435,7 +435,7 @@ async def test_guessing_at_a_door_is_limited_and_other_pages_guess_nothing(basic
     assert b" 429 " in await upgraded(basic, f"Authorization: {ANN}")
 
 
-async def test_a_password_that_was_changed_closes_the_sockets_that_it_opened(basic: Opened) -> None:
+async def test_changing_a_password_closes_the_sockets_that_it_opened(basic: Opened) -> None:
     stays = toy(sockets=(SocketRoute(path="/stay/{id}", access="view", name="stay", open=Staying),))
     door = open_door(Door(name="toy", port=0, login="basic"), stays, Binding(port=0))
     async with serving(protocols=[stays], doors=[door]) as served:
@@ -458,7 +458,7 @@ def test_protocols_whose_pages_cannot_sign_in_have_basic_unless_their_door_says_
             listener.close()
 
 
-def test_claudecodeui_signs_in_by_itself() -> None:
+def test_claudecodeui_has_its_own_login() -> None:
     assert {one.name for one in discover() if one.door_login == "basic"} == {"mylifedb", "cognova"}
 
 
@@ -471,7 +471,7 @@ async def front(site: Path) -> AsyncIterator[Opened]:
         yield found
 
 
-async def test_a_front_end_is_served_to_anybody_who_may_come_to_the_door(front: Opened) -> None:
+async def test_front_end_is_served_without_a_credential(front: Opened) -> None:
     async with front.client(accept="text/html") as client:
         page = await client.get("/")
         assert (page.status_code, page.text) == (200, "<title>front end</title>")
@@ -497,7 +497,7 @@ async def test_the_protocol_comes_before_the_files(front: Opened, site: Path) ->
         assert (await client.get("/health")).json()["status"] == "ok"
 
 
-async def test_a_file_that_is_not_there_is_a_404_and_no_page(front: Opened) -> None:
+async def test_missing_file_is_a_404_and_not_the_index_page(front: Opened) -> None:
     assert await front.status("GET", "/assets/gone.js", accept="text/html") == 404
     assert await front.status("GET", "/api/unknown", accept="*/*") == 404
     assert await front.status("GET", "/assets", accept="*/*") == 404, "no listing"
@@ -547,14 +547,14 @@ def test_nothing_outside_the_folder_is_served(site: Path, path: str) -> None:
         "/hidden.txt",
     ],
 )
-async def test_no_spelling_of_a_path_leads_out(front: Opened, target: str) -> None:
+async def test_no_spelling_of_a_path_leaves_the_folder(front: Opened, target: str) -> None:
     head = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{front.port}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     answer = await raw_request(front.port, head.encode())
     assert answer.startswith(b"HTTP/1.1 404")
     assert b"secret" not in answer
 
 
-async def test_what_a_browser_has_already_is_not_sent_again(front: Opened, site: Path) -> None:
+async def test_file_that_the_browser_has_already_is_not_sent_again(front: Opened, site: Path) -> None:
     async with front.client() as client:
         first = await client.get("/assets/app.js")
         tag = first.headers["etag"]
@@ -565,7 +565,7 @@ async def test_what_a_browser_has_already_is_not_sent_again(front: Opened, site:
         assert (await client.get("/assets/app.js", headers={"if-none-match": tag})).text == "let another"
 
 
-async def test_a_large_file_comes_whole_and_its_head_alone_if_that_was_asked_for(front: Opened, site: Path) -> None:
+async def test_large_file_is_sent_whole_and_head_sends_only_its_headers(front: Opened, site: Path) -> None:
     data = os.urandom(3 * static.PIECE + 17)
     (site / "large.bin").write_bytes(data)
     async with front.client() as client:
@@ -578,7 +578,7 @@ async def test_a_large_file_comes_whole_and_its_head_alone_if_that_was_asked_for
             assert (await client.get("/large.bin")).content == data[:size]
 
 
-def test_a_large_file_is_not_read_before_somebody_takes_it(site: Path) -> None:
+def test_large_file_is_not_read_before_it_is_streamed(site: Path) -> None:
     (site / "large.bin").write_bytes(bytes(static.PIECE + 1))
     found = StaticFiles(site).read(ReadStatic("large.bin"))
     assert isinstance(found, FileStream)
@@ -586,7 +586,7 @@ def test_a_large_file_is_not_read_before_somebody_takes_it(site: Path) -> None:
     found.file.close()
 
 
-def test_a_file_that_cannot_be_opened_is_not_there(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_cannot_be_opened_is_not_found(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(*_: Any) -> int:
         raise PermissionError
 
@@ -595,7 +595,7 @@ def test_a_file_that_cannot_be_opened_is_not_there(site: Path, monkeypatch: pyte
         StaticFiles(site).read(ReadStatic("assets/app.js"))
 
 
-def test_a_folder_that_is_a_link_is_served(site: Path, tmp_path: Path) -> None:
+def test_symlinked_folder_is_served(site: Path, tmp_path: Path) -> None:
     link = tmp_path / "current"
     link.symlink_to(site)
     found = StaticFiles(link).read(ReadStatic("assets/app.js"))
@@ -603,7 +603,7 @@ def test_a_folder_that_is_a_link_is_served(site: Path, tmp_path: Path) -> None:
     assert StaticFiles(site).read(ReadStatic("inside.js")).content_type.startswith("text/javascript")
 
 
-# --- what cannot be opened
+# --- doors that cannot be opened
 
 
 def refused(doors: list[Door], data: Path, main: int = 8787) -> str:
@@ -613,7 +613,7 @@ def refused(doors: list[Door], data: Path, main: int = 8787) -> str:
     return wrong.value.message
 
 
-def test_a_door_that_cannot_be_is_told_before_anything_is_opened(tmp_path: Path) -> None:
+def test_impossible_door_is_reported_before_any_port_is_opened(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     assert "there are: other, toy" in refused([Door(name="cognova", port=1)], data)

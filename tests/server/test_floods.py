@@ -15,19 +15,19 @@ SMALL = ServerLimits(waiting=40, waiting_per_address=20)
 
 
 class Idle:
-    """Connections that say a little and then nothing."""
+    """Connections that send a few bytes and then nothing."""
 
     def __init__(self) -> None:
         self.opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
-    async def open(self, port: int, count: int, said: bytes) -> None:
+    async def open(self, port: int, count: int, data: bytes) -> None:
         for _ in range(count):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(said)
+            writer.write(data)
             self.opened.append((reader, writer))
 
     def held(self) -> int:
-        """How many the server has not closed."""
+        """The number of connections that the server has not closed."""
         return sum(not reader.at_eof() and reader.exception() is None for reader, _ in self.opened)
 
     async def close(self) -> None:
@@ -64,7 +64,7 @@ UNFINISHED = {
 
 
 @pytest.mark.parametrize("said", UNFINISHED.values(), ids=UNFINISHED)
-async def test_unfinished_bodies_of_strangers_are_bounded_as_silence_is(said: bytes) -> None:
+async def test_unfinished_bodies_without_credential_are_bounded_like_idle_connections(said: bytes) -> None:
     async with serving(SMALL) as served:
         idle = Idle()
         await idle.open(served.port, 300, said % served.port)
@@ -75,7 +75,7 @@ async def test_unfinished_bodies_of_strangers_are_bounded_as_silence_is(said: by
         await until(lambda: len(served.runner.unauthenticated) == 0)
 
 
-async def test_an_upgrade_waits_until_its_credential_was_looked_at() -> None:
+async def test_upgrade_counts_as_unauthenticated_until_its_credential_was_checked() -> None:
     async with serving() as served:
         lines = (
             "GET /v1/ws HTTP/1.1",
@@ -98,7 +98,7 @@ async def test_an_upgrade_waits_until_its_credential_was_looked_at() -> None:
         await until(lambda: len(served.runner.unauthenticated) == 0)
 
 
-def test_those_who_wait_never_take_all_descriptors() -> None:
+def test_unauthenticated_connections_never_take_all_descriptors() -> None:
     for descriptors in (64, 256, 1024, 4096, 1 << 20):
         limits = ServerLimits(descriptors=descriptors)
         assert unauthenticated_hard_limit(limits) < descriptors / 2
@@ -117,13 +117,13 @@ async def test_an_endless_head_is_cut_off() -> None:
         assert await good(served) == 200
 
 
-async def test_who_was_let_in_once_waits_no_more() -> None:
+async def test_authenticated_connection_no_longer_counts_as_unauthenticated() -> None:
     async with serving() as served:
         async with served.client() as client:
             await client.get("/v1/me")
             assert len(served.runner.unauthenticated) == 0
-        async with served.client(None) as nobody:
-            await nobody.get("/health")
+        async with served.client(None) as anonymous:
+            await anonymous.get("/health")
             assert len(served.runner.unauthenticated) == 1
         await until(lambda: len(served.runner.unauthenticated) == 0)
 
@@ -135,7 +135,7 @@ async def test_a_refused_request_gets_no_second_one_on_its_connection() -> None:
         assert answer.count(b"HTTP/1.1 401 ") == 1
 
 
-async def test_an_idle_connection_is_ended_after_its_time() -> None:
+async def test_idle_connection_is_closed_after_its_timeout() -> None:
     async with serving(ServerLimits(waiting_s=0.2)) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         with contextlib.suppress(ConnectionError):
@@ -145,7 +145,7 @@ async def test_an_idle_connection_is_ended_after_its_time() -> None:
             await writer.wait_closed()
 
 
-async def test_a_storm_of_good_clients_all_get_in() -> None:
+async def test_all_clients_of_a_burst_with_credentials_get_in() -> None:
     async with serving(SMALL) as served:
         request = (
             f"GET /v1/me HTTP/1.1\r\nHost: localhost:{served.port}\r\n"
@@ -155,7 +155,7 @@ async def test_a_storm_of_good_clients_all_get_in() -> None:
         assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers)
 
 
-async def test_garbage_harms_nobody(rng: random.Random, caplog: pytest.LogCaptureFixture) -> None:
+async def test_garbage_does_not_affect_the_next_request(rng: random.Random, caplog: pytest.LogCaptureFixture) -> None:
     """Good requests with bytes changed, cut or repeated at random: answered or cut off, and the next one served."""
     async with serving() as served:
         request = (

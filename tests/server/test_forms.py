@@ -1,4 +1,4 @@
-"""Forms with files, in pieces of any size: the same files, the same limits, and nothing kept of one that is wrong."""
+"""Multipart forms in pieces of any size: the files and limits are the same, and nothing is kept of a malformed form."""
 
 import contextlib
 from collections.abc import Callable
@@ -16,7 +16,7 @@ FORM = FileForm("files", files=3, file_bytes=100)
 
 
 class Heap:
-    """An intake that holds everything."""
+    """Collects all files in memory."""
 
     def __init__(self) -> None:
         self.files: list[tuple[str, str, bytes]] = []
@@ -63,12 +63,12 @@ BODY = whole(
 FOUND = [('ä " ".txt', "text/plain", b"one\r\n----cu"), ("a.txt", "image/png", b"")]
 
 
-def test_files_of_the_field_are_found_and_the_rest_is_passed_over() -> None:
+def test_files_of_the_field_are_found_and_other_parts_are_skipped() -> None:
     assert read(BODY) == FOUND
 
 
 @given(st.integers(1, len(BODY)))
-def test_however_the_body_is_cut(step: int) -> None:
+def test_result_does_not_depend_on_how_the_body_is_split(step: int) -> None:
     assert read(BODY, step) == FOUND
 
 
@@ -92,7 +92,7 @@ def test_a_file_that_is_too_large_is_noticed_before_its_end() -> None:
         parts.write(part(bytes(200))[:-50])
 
 
-def test_there_may_be_as_many_files_as_the_form_says() -> None:
+def test_number_of_files_is_limited_by_the_form() -> None:
     assert len(read(whole(*[part(b"x")] * 3))) == 3
     with pytest.raises(BadRequest, match="at most 3 files"):
         read(whole(*[part(b"x")] * 4))
@@ -122,13 +122,13 @@ def test_the_head_of_a_part_is_bounded(step: int) -> None:
         b"--" + BOUNDARY + b"\r\n\r\nno head\r\n--" + BOUNDARY + b"--\r\n",
     ],
 )
-def test_what_is_no_whole_form_with_a_file_is_refused(body: bytes) -> None:
+def test_incomplete_form_or_form_without_a_file_is_refused(body: bytes) -> None:
     with pytest.raises(BadRequest):
         read(body)
 
 
 @given(st.binary(max_size=300))
-def test_whatever_comes_is_files_or_an_error_of_ours(body: bytes) -> None:
+def test_any_body_gives_files_or_a_fairlead_error(body: bytes) -> None:
     tries: list[Callable[[], object]] = [lambda: read(body), lambda: read(b"--" + BOUNDARY + b"\r\n" + body, 7)]
     for attempt in tries:
         with contextlib.suppress(FairleadError):

@@ -1,4 +1,4 @@
-"""Protocols are found: folders of ours, and entry points of others."""
+"""Discovery of protocols: folders of this package, and entry points of other packages."""
 
 import importlib
 import pkgutil
@@ -25,7 +25,7 @@ def test_a_protocol_of_another_package_is_found_by_its_entry_point(monkeypatch: 
     assert discovery.discover()[-1] is PROTOCOL
 
 
-def test_an_entry_point_that_is_no_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_point_that_is_not_a_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("theirs", "fairlead.clients.native:document", discovery.GROUP)
     monkeypatch.setattr(discovery, "entry_points", lambda group: [point])
     with pytest.raises(CannotServe, match="theirs"):
@@ -45,7 +45,7 @@ def test_a_folder_without_a_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -
         discovery.discover()
 
 
-def test_every_protocol_has_a_name_of_its_own() -> None:
+def test_every_protocol_has_a_unique_name() -> None:
     names = [protocol.name for protocol in discovery.discover()]
     assert len(names) == len(set(names))
     assert all(isinstance(protocol, ClientProtocol) for protocol in discovery.discover())
@@ -59,7 +59,7 @@ class Named:
         raise AssertionError("nobody folds here")
 
 
-def test_views_are_gathered_and_two_of_one_name_stop_the_start() -> None:
+def test_projections_are_collected_and_a_duplicate_name_stops_the_start() -> None:
     first, second = Named("happy.messages"), Named("mylifedb.pages")
     ours = ClientProtocol(name="happy", views=(first,))
     theirs = ClientProtocol(name="mylifedb", views=(second,))

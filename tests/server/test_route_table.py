@@ -1,4 +1,4 @@
-"""The route table: one match, words before parameters, and nothing claimed twice."""
+"""The route table: one match, literal segments before parameters, and no duplicate routes."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def found(routes: RouteTable, path: str) -> tuple[str, dict[str, str]] | None:
     return None if match is None else (match.route.name, match.params)
 
 
-def test_a_parameter_takes_one_part_and_a_rest_the_rest() -> None:
+def test_parameter_matches_one_segment_and_a_rest_parameter_matches_the_rest() -> None:
     routes = table("/a/{x}", "/a/{x}/b/{y}", "/files/{path...}", "/")
     assert found(routes, "/a/1") == ("/a/{x}", {"x": "1"})
     assert found(routes, "/a/1/b/2") == ("/a/{x}/b/{y}", {"x": "1", "y": "2"})
@@ -44,18 +44,18 @@ def test_a_parameter_takes_one_part_and_a_rest_the_rest() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a/1", "/a", "/a/", "/a//b/2", "/a/1/", "/A/1", "/a/1/b", "//a/1", "*", "/files"])
-def test_what_is_nearly_a_path_is_none(path: str) -> None:
+def test_near_misses_of_a_path_do_not_match(path: str) -> None:
     assert found(table("/a/{x}", "/a/{x}/b/{y}", "/files/{path...}"), path) is None
 
 
-def test_a_word_beats_a_parameter_and_a_dead_end_is_left_again() -> None:
+def test_literal_segment_wins_over_a_parameter_and_the_match_backtracks() -> None:
     routes = table("/s/{id}", "/s/ws", "/s/ws/{id}/subscribe", "/s/{id}/events")
     assert found(routes, "/s/ws") == ("/s/ws", {})
     assert found(routes, "/s/ws/events") == ("/s/{id}/events", {"id": "ws"})
     assert found(routes, "/s/ws/1/subscribe") == ("/s/ws/{id}/subscribe", {"id": "1"})
 
 
-def test_head_is_answered_as_get_and_other_methods_are_told() -> None:
+def test_head_is_answered_as_get_and_the_allowed_methods_are_listed() -> None:
     routes = RouteTable(
         [ClientProtocol(name="p", routes=(route("GET", "/a"), route("POST", "/a"), route("PUT", "/b")))]
     )
@@ -67,7 +67,7 @@ def test_head_is_answered_as_get_and_other_methods_are_told() -> None:
 
 
 @pytest.mark.parametrize(("one", "two"), [("/a/b", "/a/b"), ("/a/{x}", "/a/{y}"), ("/f/{x...}", "/f/{path...}")])
-def test_two_claims_on_one_path_stop_the_start_naming_both(one: str, two: str) -> None:
+def test_two_routes_on_one_path_stop_the_start_and_both_are_named(one: str, two: str) -> None:
     first = ClientProtocol(name="happy", routes=(route("GET", one, "first.call"),))
     second = ClientProtocol(name="cognova", routes=(route("GET", two, "second.call"),))
     with pytest.raises(RouteClash) as clash:

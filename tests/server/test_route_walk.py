@@ -1,4 +1,4 @@
-"""No route and no socket answers without a decision of the gate: every one of them, over the real port."""
+"""No route and no socket answers without a decision of the gate. All of them are tried over the real port."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ from fairlead.sessions.api import folders, transcripts
 from server.fakes import OTHER, SESSION, Served, raw_request, serving
 
 SHELL = {"GET /", "GET /app", "GET /app/{path...}", "GET /assets/{name}", *(f"GET /{name}" for name in FILES)}
-"""The web UI: the same for everybody."""
+"""The web UI's files, which are the same for every client."""
 SIGNING_IN = {
     "GET /api/auth/status",
     "GET /invite",
@@ -28,12 +28,12 @@ SIGNING_IN = {
     "POST /api/auth/register",
 }
 PUBLIC = {"GET /health", "POST /v1/login", *SHELL, *(name.replace("/", "/claudecodeui/", 1) for name in SIGNING_IN)}
-"""By name and nothing else; whoever adds one has to say so here."""
+"""All public routes by name. A new public route must be added here."""
 
 OPEN = {re.sub(r"\{[^}]*\}", SESSION, named) for named in PUBLIC}
 
 PUBLIC_ON_DOORS = {"native": {"POST /v1/login"}, "claudecodeui": SIGNING_IN}
-"""Beside /health, by protocol: its own status and login calls, which whoever adds one has to name here."""
+"""Public routes in addition to /health, by protocol: its own status and login calls. A new one must be added here."""
 
 ORIGINS = ("null", "http://evil", "http://localhost.evil", "http://localhost:1")
 HOSTS = ("attacker.test", "127.0.0.1.nip.io", "", "localhost", "localhost.")
@@ -62,7 +62,7 @@ def request(kind: str, path: str, headers: Iterable[str]) -> bytes:
 
 
 def doors(served: Served) -> list[tuple[str, str]]:
-    """Everything that is served, and what is not there."""
+    """All served routes and sockets, and some unknown paths."""
     routes = [(route.method, path_of(route.path)) for route in served.app.table.routes]
     sockets = [("WS", path_of(route.path)) for route in served.app.table.sockets]
     unknown = [
@@ -84,7 +84,7 @@ async def status(served: Served, kind: str, path: str, *headers: str, host: str 
 
 async def statuses(served: Served, *headers: str, host: str | None = None) -> dict[str, int]:
     asked = doors(served)
-    # Fewer than may wait from one address: on a slow machine the others would be put out.
+    # Fewer than the unauthenticated limit of one address: on a slow machine the surplus would be closed.
     places = asyncio.Semaphore(served.app._parts.limits.waiting_per_address // 2)
 
     async def ask(kind: str, path: str) -> int:
@@ -166,7 +166,7 @@ async def test_every_route_refuses_a_credential_that_has_all_other_scopes(served
         assert await status(served, "WS", path_of(socket.path), f"Authorization: Bearer {token}") == 403
 
 
-async def test_what_is_not_there_is_404_to_those_who_may_come_in(served: Served) -> None:
+async def test_unknown_path_is_404_for_authenticated_clients(served: Served) -> None:
     token = f"Authorization: Bearer {served.admin}"
     assert await status(served, "GET", "/nothing", token) == 404
     assert await status(served, "WS", "/nothing", token) == 404
@@ -186,18 +186,18 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
         assert b"\r\nserver:" not in head
         assert b"x-content-type-options: nosniff" in head
         assert b"cross-origin-opener-policy: same-origin" in head
-        # The web UI's files tell nobody anything; everything else is kept nowhere.
+        # The web UI's files contain nothing secret; everything else must not be cached.
         assert b"cache-control: no-store" in head or (f"{kind} {path}" in OPEN and b"cache-control: no-cache" in head)
         assert b"content-security-policy: " in head
 
 
-async def test_every_action_has_somebody_who_performs_it(served: Served) -> None:
+async def test_every_service_call_has_a_performer(served: Served) -> None:
     rooms = {module.__name__ for module in (accounts, credentials, folders, transcripts)}
     declared = {kind for kind in ServiceCall.__subclasses__() if kind.__module__ in rooms}
     assert set(served.app.dispatcher._performers) == {*declared, AcceptPost, ReadAsset, RunHook}
 
 
-async def test_an_agents_token_opens_its_own_doors_and_nothing_else(served: Served) -> None:
+async def test_an_agents_token_opens_its_own_routes_and_nothing_else(served: Served) -> None:
     token = f"Authorization: Bearer {served.credentials.agents.issue(SESSION)}"
     found = await statuses(served, token)
     own = {f"WS {path_of(SOCKET)}", f"POST {path_of(EVENTS)}", f"POST {path_of(PATH)}"}
@@ -217,7 +217,7 @@ async def test_a_request_without_an_upgrade_gets_an_answer_and_no_socket(served:
     assert await status(served, "GET", path_of(SOCKET), f"Authorization: Bearer {served.admin}") == 404
 
 
-# --- every protocol on a door of its own
+# --- every protocol on its own door
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ async def doored() -> AsyncIterator[tuple[Served, list[OpenDoor]]]:
 
 
 async def walk(door: OpenDoor, app: App, *headers: str, host: str | None = None) -> dict[str, int]:
-    """The status of everything that the door serves, and of what is not there."""
+    """The status of every route and socket of the door, and of unknown paths."""
     paths = [(route.method, route.path) for route in app.table.routes]
     paths += [("WS", socket.path) for socket in app.table.sockets]
     found = {}

@@ -1,4 +1,4 @@
-"""The server as a whole: TLS, proxies, signals, and an end that loses nothing."""
+"""The whole server: TLS, proxies, signals, and a shutdown that loses nothing."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ async def test_over_tls_our_origin_is_https() -> None:
             assert link["url"].startswith(f"{base}/#login=")
 
 
-async def test_a_tls_handshake_that_does_not_come_is_not_waited_for() -> None:
+async def test_missing_tls_handshake_times_out() -> None:
     binding = Binding(port=0, tls_cert=TLS / "cert.pem", tls_key=TLS / "key.pem")
     async with serving(ServerLimits(waiting_s=0.1), binding) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -52,7 +52,7 @@ async def status(served: Served, **headers: str) -> int:
         ).status_code
 
 
-async def test_forwarded_headers_of_a_stranger_count_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_forwarded_headers_of_an_untrusted_peer_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "fairlead.gate")
     async with serving() as served:
         async with served.client(None) as client:
@@ -63,7 +63,7 @@ async def test_forwarded_headers_of_a_stranger_count_for_nothing(caplog: pytest.
     assert {record.__dict__["peer"] for record in refusals} == {"127.0.0.1"}
 
 
-async def test_forwarded_headers_of_the_named_proxy_tell_the_peer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_forwarded_headers_of_a_trusted_proxy_set_the_peer(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "fairlead.gate")
     binding = Binding(port=0, public_url="https://gw.example", trusted_proxies=("127.0.0.1",))
     async with serving(binding=binding, base="https://gw.example/") as served:
@@ -78,7 +78,7 @@ async def test_forwarded_headers_of_the_named_proxy_tell_the_peer(caplog: pytest
     assert refusal.__dict__["peer"] == "203.0.113.9"
 
 
-async def test_an_invited_origin_opens_sockets_but_reads_no_answers() -> None:
+async def test_configured_origin_is_allowed_and_another_is_refused() -> None:
     async with serving(binding=Binding(port=0, origins=("https://friend.example",))) as served:
         assert await status(served, origin="https://friend.example") == 200
         assert await status(served, origin="https://enemy.example") == 403
@@ -96,18 +96,18 @@ async def test_a_request_under_way_is_answered_before_the_end() -> None:
 
 
 def test_an_idle_connection_is_given_up_by_the_client_first() -> None:
-    """Else a request may cross the server's close and be lost."""
+    """Otherwise a request may cross the server's close and be lost."""
     expiry = httpx.Limits().keepalive_expiry
     assert expiry is not None and expiry * 2 < KEEP_ALIVE_S
 
 
-async def test_a_signal_stops_it() -> None:
+async def test_signal_stops_the_server() -> None:
     async with serving(signals=True) as served:
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(served.done, PATIENCE)
 
 
-async def test_a_second_word_waits_for_nobody() -> None:
+async def test_second_stop_does_not_wait_for_pending_requests() -> None:
     async with serving() as served:
         served.gateway.hold.add(cmd.Interrupt)
         async with served.client() as client:
@@ -123,7 +123,7 @@ async def test_a_second_word_waits_for_nobody() -> None:
 
 
 async def test_an_idle_server_does_not_wake_up() -> None:
-    """uvicorn's own loop would look ten times a second."""
+    """uvicorn's own main loop would wake up ten times a second."""
     async with serving() as served:
         loop = asyncio.get_running_loop()
         timers = [handle for handle in getattr(loop, "_scheduled", []) if not handle.cancelled()]

@@ -1,4 +1,4 @@
-"""How fast one may ask, and how many may stand before the gate."""
+"""The rate limit of requests, and the number of connections that may wait unauthenticated."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ class Crowd:
         self.room.add(address, partial(self.out.append, name))
 
 
-async def test_who_shows_nothing_for_ten_seconds_is_put_out() -> None:
+async def test_connection_without_credential_is_closed_after_ten_seconds() -> None:
     clock = ManualClock()
     crowd = Crowd(UnauthenticatedConnections(clock))
     crowd.come("a", "first")
@@ -40,7 +40,7 @@ async def test_who_shows_nothing_for_ten_seconds_is_put_out() -> None:
     assert clock.waiting == 0
 
 
-async def test_a_storm_is_borne_and_a_flood_of_silent_ones_is_cut_down() -> None:
+async def test_burst_is_tolerated_and_silent_connections_are_then_cut_to_the_limit() -> None:
     clock = ManualClock()
     crowd = Crowd(UnauthenticatedConnections(clock, ServerLimits(waiting=10, waiting_per_address=4)))
     for number in range(40):
@@ -51,7 +51,7 @@ async def test_a_storm_is_borne_and_a_flood_of_silent_ones_is_cut_down() -> None
     assert crowd.out == [f"f{number}" for number in range(36)]
 
 
-async def test_others_keep_their_places_when_one_address_floods() -> None:
+async def test_other_addresses_keep_their_connections_when_one_address_floods() -> None:
     clock = ManualClock()
     crowd = Crowd(UnauthenticatedConnections(clock, ServerLimits(waiting=10, waiting_per_address=4)))
     crowd.come("good", "good")
@@ -62,7 +62,7 @@ async def test_others_keep_their_places_when_one_address_floods() -> None:
     assert len(crowd.room) == 5
 
 
-async def test_many_addresses_share_the_whole() -> None:
+async def test_many_addresses_share_the_total_limit() -> None:
     clock = ManualClock()
     crowd = Crowd(UnauthenticatedConnections(clock, ServerLimits(waiting=10, waiting_per_address=4)))
     for number in range(30):
@@ -72,7 +72,7 @@ async def test_many_addresses_share_the_whole() -> None:
     assert crowd.out == [str(number) for number in range(20)]
 
 
-def test_beyond_a_storm_the_oldest_goes_at_once() -> None:
+def test_oldest_connection_is_closed_at_once_above_the_hard_limit() -> None:
     crowd = Crowd(UnauthenticatedConnections(ManualClock(), ServerLimits(waiting=10, waiting_per_address=4)))
     for number in range(50):
         crowd.come("flood", str(number))
@@ -80,7 +80,7 @@ def test_beyond_a_storm_the_oldest_goes_at_once() -> None:
     assert crowd.out == [str(number) for number in range(10)]
 
 
-async def test_a_proxy_stands_for_many() -> None:
+async def test_exempt_proxy_address_has_no_limit_per_address() -> None:
     clock = ManualClock()
     crowd = Crowd(
         UnauthenticatedConnections(clock, ServerLimits(waiting=10, waiting_per_address=4), exempt=frozenset({"proxy"}))
@@ -91,7 +91,7 @@ async def test_a_proxy_stands_for_many() -> None:
     assert len(crowd.room) == 9
 
 
-async def test_who_has_just_come_is_left_alone_until_the_next_look() -> None:
+async def test_new_connections_are_spared_until_the_next_check() -> None:
     clock = ManualClock()
     crowd = Crowd(UnauthenticatedConnections(clock, ServerLimits(waiting=10, waiting_per_address=2)))
     crowd.come("a", "old")

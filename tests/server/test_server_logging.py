@@ -1,4 +1,4 @@
-"""Log lines: one a record, with fields, and never a secret."""
+"""Log lines: one per record, with fields, and never a secret."""
 
 import ast
 import io
@@ -36,17 +36,17 @@ def test_a_line_has_its_fields() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_nothing_in_it_makes_a_second_line_or_speaks_to_the_terminal(form: str) -> None:
-    told = line(form, "a\nb\x1b[31m", path="/x\r\nfake level=error", who="\x1b]0;title\x07")
-    assert "\n" not in told and "\r" not in told and "\x1b" not in told and "\x07" not in told
+def test_log_line_contains_no_line_breaks_and_no_terminal_sequences(form: str) -> None:
+    output = line(form, "a\nb\x1b[31m", path="/x\r\nfake level=error", who="\x1b]0;title\x07")
+    assert "\n" not in output and "\r" not in output and "\x1b" not in output and "\x07" not in output
 
 
 def test_a_trace_stays_on_the_line() -> None:
     try:
         raise ValueError("broken")
     except ValueError as error:
-        told = line("text", "unexpected error", exc_info=(type(error), error, error.__traceback__))
-    assert "ValueError: broken" in told and "\n" not in told
+        output = line("text", "unexpected error", exc_info=(type(error), error, error.__traceback__))
+    assert "ValueError: broken" in output and "\n" not in output
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -68,13 +68,13 @@ def test_a_trace_stays_on_the_line() -> None:
         f"made {TOKEN} just now",
     ],
 )
-def test_secrets_are_masked_wherever_they_stand(form: str, message: str) -> None:
-    for told in (line(form, message), line(form, "x", query=message), line(form, "x", query={"inner": message})):
-        assert "SECRETSECRET" not in told
-        assert "a" * 52 not in told
+def test_secrets_are_masked_in_message_and_fields(form: str, message: str) -> None:
+    for output in (line(form, message), line(form, "x", query=message), line(form, "x", query={"inner": message})):
+        assert "SECRETSECRET" not in output
+        assert "a" * 52 not in output
 
 
-def test_a_secret_of_no_form_is_masked_once_it_was_told() -> None:
+def test_secret_without_a_known_form_is_masked_after_it_was_registered() -> None:
     redactor = Redactor()
     redactor.hide("swordfish")
     redactor.hide("")
@@ -82,8 +82,8 @@ def test_a_secret_of_no_form_is_masked_once_it_was_told() -> None:
 
 
 def test_ordinary_words_are_left_alone() -> None:
-    told = line("text", "turn ended", tokens=1234, path="/v1/tokens", code="not_found", ticket_count=3)
-    assert "tokens=1234" in told and "/v1/tokens" in told and "code=not_found" in told
+    output = line("text", "turn ended", tokens=1234, path="/v1/tokens", code="not_found", ticket_count=3)
+    assert "tokens=1234" in output and "/v1/tokens" in output and "code=not_found" in output
 
 
 @pytest.fixture
@@ -92,16 +92,16 @@ def root_logger() -> Iterator[logging.Logger]:
         yield root
 
 
-async def test_what_libraries_write_goes_through_the_same_formatter(root_logger: logging.Logger) -> None:
+async def test_log_records_of_libraries_use_the_same_formatter(root_logger: logging.Logger) -> None:
     stream = io.StringIO()
     configure_logging("json", stream=stream)
     logging.getLogger("uvicorn.error").warning('%s - "%s"', "1.2.3.4", f"GET /?token={TOKEN}")
     logging.getLogger("uvicorn.error").info("Started server process")
-    told = [json.loads(text) for text in stream.getvalue().splitlines()]
-    assert [entry["event"] for entry in told] == ['1.2.3.4 - "GET /?token=***"']
+    output = [json.loads(text) for text in stream.getvalue().splitlines()]
+    assert [entry["event"] for entry in output] == ['1.2.3.4 - "GET /?token=***"']
 
 
-async def test_a_whole_conversation_logs_its_life_and_no_secret(root_logger: logging.Logger) -> None:
+async def test_whole_conversation_logs_its_lifecycle_and_no_secret(root_logger: logging.Logger) -> None:
     stream = io.StringIO()
     configure_logging("json", "DEBUG", stream)
     async with serving() as served:
@@ -111,16 +111,16 @@ async def test_a_whole_conversation_logs_its_life_and_no_secret(root_logger: log
         async with served.client(None) as client:
             refused = await client.get("/v1/sessions", params={"token": TOKEN})
             assert refused.status_code == 401
-    told = stream.getvalue()
-    events = [json.loads(text) for text in told.splitlines()]
+    output = stream.getvalue()
+    events = [json.loads(text) for text in output.splitlines()]
     assert {"refused"} <= {entry["event"] for entry in events}
     refusal = next(entry for entry in events if entry["event"] == "refused")
     assert (refusal["path"], refusal["status"], refusal["code"]) == ("/v1/sessions", 401, "no_credential")
     for secret in (served.admin, made["secret"], TOKEN):
-        assert secret not in told
+        assert secret not in output
 
 
-def told_events(path: Path) -> set[str]:
+def logged_events(path: Path) -> set[str]:
     """The names of events that a file logs: the first argument of every call of a logger."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -136,6 +136,6 @@ def test_every_event_of_the_server_and_the_gate_is_in_the_reference() -> None:
     root = Path(__file__).parents[2]
     page = (root / "docs" / "reference" / "logs.md").read_text()
     source = root / "src" / "fairlead"
-    named = set().union(*(told_events(path) for path in (*source.glob("auth/*.py"), *source.glob("server/*.py"))))
+    named = set().union(*(logged_events(path) for path in (*source.glob("auth/*.py"), *source.glob("server/*.py"))))
     assert {"connect", "disconnect", "refused"} <= named
     assert [event for event in sorted(named) if f"\n| {event} |" not in page] == []

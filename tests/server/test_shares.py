@@ -1,4 +1,4 @@
-"""What one credential may have: connections, and bytes that wait for it, whatever its clients do."""
+"""Limits per credential: its connections, and the bytes that wait for its clients, whatever the clients do."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ BOB = Identity("c2", "bob", "bob", frozenset({"view"}))
 
 @dataclass(eq=False)
 class Peer:
-    """A connection whose buffer grows and is read; once told to go it takes nothing new."""
+    """A connection with a send buffer that tests fill and read. After `too_slow` it accepts nothing new."""
 
     share: CredentialShare
     size: int = 0
-    told: bool = False
+    asked_to_close: bool = False
     gone: bool = False
     sent: list[int] = field(default_factory=list)
 
@@ -35,7 +35,7 @@ class Peer:
         return self.size
 
     def too_slow(self) -> None:
-        self.told = True
+        self.asked_to_close = True
 
     def cut(self) -> None:
         self.gone = True
@@ -43,7 +43,7 @@ class Peer:
         self.share.forget(self)
 
     def send(self, size: int) -> None:
-        if not self.told and not self.gone:
+        if not self.asked_to_close and not self.gone:
             self.size += size
             self.share.note(self, self.size)
 
@@ -56,8 +56,8 @@ Acts = st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.integers(1,
 
 
 @given(Acts)
-def test_what_waits_for_a_credential_is_bounded_after_every_send(acts: list[tuple[int, int | None]]) -> None:
-    """`None` reads everything that waits; a number is sent."""
+def test_waiting_bytes_of_a_credential_are_bounded_after_every_send(acts: list[tuple[int, int | None]]) -> None:
+    """In `acts`, `None` reads everything that waits, and a number sends that many bytes."""
     share = CredentialShare(MOST)
     peers = [Peer(share) for _ in range(10)]
     for which, size in acts:
@@ -69,7 +69,7 @@ def test_what_waits_for_a_credential_is_bounded_after_every_send(acts: list[tupl
 
 
 @given(Acts)
-def test_a_client_that_reads_is_harmed_by_none_that_does_not(acts: list[tuple[int, int | None]]) -> None:
+def test_client_that_reads_is_not_affected_by_clients_that_do_not(acts: list[tuple[int, int | None]]) -> None:
     share = CredentialShare(MOST)
     peers = [Peer(share) for _ in range(10)]
     good = Peer(share)
@@ -77,15 +77,15 @@ def test_a_client_that_reads_is_harmed_by_none_that_does_not(acts: list[tuple[in
         peers[which].send(size or 1)
         good.send(10)
         good.read()
-    assert not good.told and not good.gone
+    assert not good.asked_to_close and not good.gone
 
 
-def test_those_who_hold_most_go_first_and_are_told_before_they_are_cut_off() -> None:
+def test_largest_buffers_are_closed_first_and_asked_to_close_before_they_are_cut() -> None:
     share = CredentialShare(MOST)
     peers = [Peer(share) for _ in range(4)]
     for peer, size in zip(peers, (300, 100, 200, 200), strict=True):
         peer.send(size)
-    assert [peer.told for peer in peers] == [True, False, False, False]
+    assert [peer.asked_to_close for peer in peers] == [True, False, False, False]
     assert not any(peer.gone for peer in peers)
     peers[1].send(200)
     assert share.held == MOST
@@ -95,7 +95,7 @@ def test_those_who_hold_most_go_first_and_are_told_before_they_are_cut_off() -> 
     assert share.held == 750
 
 
-def test_connections_are_counted_by_credential_and_given_back() -> None:
+def test_connections_are_counted_by_credential_and_released() -> None:
     shares = CredentialShares(2, MOST)
     _, first = shares.take(ANN)
     shares.take(ANN)
@@ -128,7 +128,7 @@ def upgrade(port: int, token: str) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-async def test_one_socket_too_many_is_refused_with_429_and_others_come_in() -> None:
+async def test_socket_above_the_limit_is_refused_with_429_and_other_credentials_connect() -> None:
     async with serving(ServerLimits(open_per_credential=3)) as served:
         guest = await served.token("view")
         opened = []
@@ -152,7 +152,7 @@ async def test_one_socket_too_many_is_refused_with_429_and_others_come_in() -> N
 
 
 class Line:
-    """What an answer goes out on."""
+    """The connection on which a response is sent."""
 
     congested = False
     gone = False
@@ -175,7 +175,7 @@ def test_a_large_answer_is_counted_while_its_client_is_behind_and_cut_off_beyond
     assert share.held == 0
 
 
-async def test_an_answer_of_which_nothing_is_read_is_not_kept() -> None:
+async def test_response_that_the_client_does_not_read_is_dropped() -> None:
     async with serving(ServerLimits(bytes_per_credential=1 << 20)) as served:
         for _ in range(200):
             served.gateway.say("x" * 100_000)

@@ -1,4 +1,4 @@
-"""The web UI's files: the shell for every page, hashed assets for ever, nothing else of the disk."""
+"""The web UI's files: the shell for every page, hashed assets cached forever, and no other file of the disk."""
 
 import gzip
 from pathlib import Path
@@ -26,7 +26,7 @@ def built(tmp_path: Path) -> WebUi:
 
 
 def get(shell: WebUi, path: str, *headers: tuple[str, str]) -> Response:
-    """As the server would: the route, its steps, and what they ask for."""
+    """Handle a GET as the server would: find the route, run its steps, and perform their requests."""
     route, params = found(shell, path)
     head = Head(method="GET", path=path, headers=headers)
     steps = route.handle(Request(head=head, who=NOBODY, fresh="", params=params))
@@ -61,7 +61,7 @@ def test_the_policy_allows_no_inline_script_and_no_other_origin() -> None:
     assert (rules["base-uri"], rules["form-action"], rules["frame-ancestors"]) == ("'none'",) * 3
 
 
-def test_assets_are_kept_for_ever_and_the_worker_is_not(built: WebUi) -> None:
+def test_assets_are_cached_forever_and_the_worker_is_not(built: WebUi) -> None:
     asset = get(built, "/assets/main-abc123.js")
     assert (asset.body, asset.content_type) == (b"// code", "text/javascript; charset=utf-8")
     assert "immutable" in dict(asset.headers)["cache-control"]
@@ -69,7 +69,7 @@ def test_assets_are_kept_for_ever_and_the_worker_is_not(built: WebUi) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "..%2fsecret", ".hidden", "none.js", "a\0b", "x" * 200])
-def test_only_names_of_the_build_are_served(built: WebUi, name: str) -> None:
+def test_only_files_of_the_build_are_served(built: WebUi, name: str) -> None:
     with pytest.raises(NotFound):
         get(built, f"/assets/{name}")
 
@@ -81,12 +81,12 @@ def test_without_a_build_the_front_page_says_so(tmp_path: Path) -> None:
         get(WebUi(tmp_path), "/sw.js")
 
 
-def test_the_worker_may_call_us_and_nobody_else(built: WebUi) -> None:
+def test_worker_may_connect_to_its_own_origin_only(built: WebUi) -> None:
     headers = dict(get(built, "/sw.js").headers)
     assert headers["content-security-policy"] == "default-src 'none'; connect-src 'self'"
 
 
-def test_assets_are_packed_for_browsers_that_say_so(built: WebUi) -> None:
+def test_assets_are_compressed_for_browsers_that_accept_gzip(built: WebUi) -> None:
     for _ in range(2):
         answer = get(built, "/assets/main-abc123.js", ("accept-encoding", "gzip, deflate, br"))
         assert dict(answer.headers)["content-encoding"] == "gzip"

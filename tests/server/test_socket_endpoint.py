@@ -1,4 +1,4 @@
-"""One socket's endpoint on a connection made by hand: what it writes when, and when it stops reading."""
+"""The endpoint of one socket on a fake connection: what it writes and when, and when it stops reading."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ ADMIN = Identity("c", "owner", "admin", frozenset({"admin"}))
 
 
 class Wire:
-    """A connection whose other end takes what it wants."""
+    """A fake connection whose peer reads when the test lets it."""
 
     def __init__(self) -> None:
         self.peer: tuple[str, int] | None = None
@@ -71,7 +71,7 @@ class Wire:
 
 
 class Script:
-    """A conversation that does what the message says."""
+    """A conversation that returns the steps registered under the text of each message."""
 
     def __init__(self, **does: Sequence[Do]) -> None:
         self.does = does
@@ -109,13 +109,13 @@ class Room:
         self.endpoint.on_open(self.wire)
 
     def say(self, *messages: str) -> None:
-        """All in one read of the socket."""
+        """Deliver all messages in one read of the socket."""
         for message in messages:
             self.endpoint.on_message(self.wire, message.encode(), True)
         self.endpoint.on_batch_end(self.wire)
 
     def take(self) -> None:
-        """The other end takes everything."""
+        """Let the peer read everything."""
         self.wire.untaken = 0
         self.endpoint.on_drain(self.wire)
 
@@ -124,21 +124,21 @@ CODEC = JsonCodec()
 INTERRUPT = cmd.Interrupt(session=SESSION)
 
 
-async def test_what_one_read_causes_is_one_write() -> None:
+async def test_frames_caused_by_one_read_are_written_at_once() -> None:
     room = Room(a=(Write(b"1"), Write(b"2")))
     room.open()
     room.say("a", "a", "a")
     assert room.wire.sent == [b"hello", b"121212"]
 
 
-async def test_a_conversation_can_hang_up_after_a_last_word() -> None:
+async def test_conversation_can_close_the_socket_after_a_last_message() -> None:
     room = Room(bye=(Write(b"last"), CloseSocket(4000, "enough")))
     room.open()
     room.say("bye")
     assert (room.wire.sent, room.wire.code) == ([b"hello", b"last"], 4000)
 
 
-async def test_whoever_takes_no_answer_is_not_read() -> None:
+async def test_client_that_does_not_read_its_replies_is_not_read() -> None:
     room = Room(ServerLimits(unread=100), a=(Write(b"x" * 60),))
     room.open()
     room.say("a")
@@ -149,7 +149,7 @@ async def test_whoever_takes_no_answer_is_not_read() -> None:
     assert room.wire.pauses == [True, False]
 
 
-async def test_a_full_house_of_commands_stops_the_reading_until_some_are_done() -> None:
+async def test_too_many_commands_in_flight_pause_reading_until_some_are_done() -> None:
     room = Room(ServerLimits(in_flight=3), a=(Perform("t", INTERRUPT, "lane"),))
     room.gateway.hold.add(cmd.Interrupt)
     room.open()
@@ -165,7 +165,7 @@ async def test_a_full_house_of_commands_stops_the_reading_until_some_are_done() 
     assert [tag for tag, _ in room.script.heard] == ["t"] * 3
 
 
-async def test_a_watch_starts_after_its_verdict_was_written() -> None:
+async def test_subscription_starts_after_its_verdict_was_written() -> None:
     room = Room(sub=(Subscribe("s", SESSION, None, CODEC),))
     room.open()
     room.say("sub")
@@ -175,7 +175,7 @@ async def test_a_watch_starts_after_its_verdict_was_written() -> None:
     assert len(room.wire.sent) == 3
 
 
-async def test_a_drained_socket_tells_its_watches() -> None:
+async def test_drained_socket_notifies_its_subscriptions() -> None:
     room = Room(sub=(Subscribe("s", SESSION, None, CODEC), Subscribe("o", OTHER, None, CODEC)))
     room.open()
     room.say("sub")
@@ -184,7 +184,7 @@ async def test_a_drained_socket_tells_its_watches() -> None:
     assert [watch.drains for watch in room.gateway.watches] == [1, 1]
 
 
-async def test_leaving_while_a_watch_is_being_opened_leaves_nothing_behind() -> None:
+async def test_closing_while_a_subscription_opens_leaves_nothing_behind() -> None:
     room = Room(sub=(Subscribe("s", SESSION, None, CODEC),))
     room.open()
     room.say("sub")
@@ -195,7 +195,7 @@ async def test_leaving_while_a_watch_is_being_opened_leaves_nothing_behind() -> 
     assert room.script.heard == []
 
 
-async def test_subscribing_after_leaving_does_nothing() -> None:
+async def test_subscribing_after_the_close_does_nothing() -> None:
     room = Room(sub=(Subscribe("s", SESSION, None, CODEC),))
     room.open()
     room.say("sub")
@@ -213,7 +213,7 @@ async def test_unsubscribing_waits_for_the_subscription_before_it() -> None:
     assert room.gateway.watches == []
 
 
-async def test_a_session_and_a_view_of_it_are_watched_side_by_side() -> None:
+async def test_one_socket_can_subscribe_to_a_session_and_to_a_projection_of_it() -> None:
     room = Room(
         log=(Subscribe("log", SESSION, None, CODEC),),
         view=(Subscribe("view", SESSION, None, CODEC, "pages"),),
@@ -235,7 +235,7 @@ async def test_a_session_and_a_view_of_it_are_watched_side_by_side() -> None:
     assert [watch.view for watch in room.gateway.watches] == ["pages"], "the one that was there ends"
 
 
-async def test_a_watch_that_cannot_go_on_ends_the_socket() -> None:
+async def test_failed_subscription_closes_the_socket() -> None:
     room = Room(watch=(Subscribe("w", SESSION, None, CODEC),))
     room.open()
     room.say("watch")
@@ -245,7 +245,7 @@ async def test_a_watch_that_cannot_go_on_ends_the_socket() -> None:
     assert (room.wire.sent[-1], room.wire.code) == (b"!w", FAILED)
 
 
-async def test_telling_needs_a_watch_of_ones_own() -> None:
+async def test_sending_a_signal_requires_a_subscription() -> None:
     room = Room(tell=(Signal("t", SESSION, "typing"),), sub=(Subscribe("s", SESSION, None, CODEC),))
     room.open()
     room.say("tell")
@@ -276,7 +276,7 @@ async def test_too_many_messages_are_answered_and_not_acted_on() -> None:
 
 
 class Keeper:
-    """Holds a socket, and remembers what happened to it."""
+    """A socket owner that records what happened to its socket."""
 
     def __init__(self) -> None:
         self.wire: HeldWire | None = None
@@ -296,7 +296,7 @@ class Keeper:
         self.story.append(code)
 
 
-async def test_a_socket_that_is_handed_over_is_the_holders() -> None:
+async def test_attached_owner_receives_everything_on_its_socket() -> None:
     keeper = Keeper()
     room = Room(ServerLimits(commands_per_s=1), give=(Write(b"before"), AttachOwner(keeper)))
     room.open()
@@ -320,7 +320,7 @@ async def test_a_socket_that_is_handed_over_is_the_holders() -> None:
     assert keeper.story[-2:] == ["taken", 4001]
 
 
-async def test_a_socket_that_has_left_cannot_be_handed_over() -> None:
+async def test_closed_socket_cannot_be_attached_to_an_owner() -> None:
     keeper = Keeper()
     room = Room(give=(AttachOwner(keeper),))
     room.open()
@@ -330,7 +330,7 @@ async def test_a_socket_that_has_left_cannot_be_handed_over() -> None:
 
 
 class Passer:
-    """A relay that remembers what happened to its socket."""
+    """A proxy that records what happened to its socket."""
 
     def __init__(self) -> None:
         self.story: list[Any] = []
@@ -348,7 +348,7 @@ class Passer:
         self.story.append((code, reason))
 
 
-async def test_a_relay_is_told_the_kind_of_each_message_and_the_words_of_the_end() -> None:
+async def test_proxy_receives_the_type_of_each_message_and_the_close_reason() -> None:
     passer = Passer()
     room = Room(ServerLimits(commands_per_s=1))
     room.endpoint.begin_with((AttachProxy(passer),))
@@ -363,7 +363,7 @@ async def test_a_relay_is_told_the_kind_of_each_message_and_the_words_of_the_end
     assert passer.story == ["attached", (b"text", True), (b"bytes", False), "drained", (4001, "enough")]
 
 
-async def test_a_relay_hears_of_a_client_that_left_before_its_socket_was_open() -> None:
+async def test_proxy_learns_of_a_client_that_left_before_its_socket_was_open() -> None:
     early, late = Passer(), Passer()
     room = Room(give=(AttachProxy(late),))
     room.endpoint.begin_with((AttachProxy(early),))

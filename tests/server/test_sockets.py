@@ -27,7 +27,7 @@ async def served() -> AsyncIterator[Served]:
 
 
 class Client:
-    """A socket whose frames are objects."""
+    """A client whose frames are decoded JSON objects."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -45,7 +45,7 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def dial(served: Served, token: str = "", query: str = "", **options: Any) -> AsyncIterator[Client]:
-    """Past the hello."""
+    """Connect, and read the hello frame."""
     headers = {} if query else {"authorization": f"Bearer {token or served.admin}"}
     options = {"additional_headers": headers, "compression": None, "proxy": None, **options}
     async with connect(f"{served.ws}/v1/ws{query}", **options) as socket:
@@ -69,8 +69,8 @@ async def test_every_command_is_acknowledged_with_its_id(served: Served) -> None
 async def test_events_follow_the_verdict(served: Served) -> None:
     served.gateway.say("before")
     async with dial(served) as client:
-        told = await client.call(id=1, type="subscribe", session=SESSION, after=0)
-        assert told == {
+        reply = await client.call(id=1, type="subscribe", session=SESSION, after=0)
+        assert reply == {
             "type": "subscribed",
             "id": 1,
             "session": SESSION,
@@ -90,7 +90,7 @@ async def test_events_follow_the_verdict(served: Served) -> None:
         )
 
 
-async def test_without_a_cursor_only_what_comes_is_told(served: Served) -> None:
+async def test_without_a_cursor_only_new_events_are_sent(served: Served) -> None:
     served.gateway.say("before")
     async with dial(served) as client:
         await client.call(type="subscribe", session=SESSION)
@@ -102,12 +102,12 @@ async def test_a_cursor_of_another_log_is_a_gap_and_a_full_replay(served: Served
     served.gateway.say("one")
     served.gateway.say("two")
     async with dial(served) as client:
-        told = await client.call(type="subscribe", session=SESSION, after=1, log_id="another")
-        assert told["verdict"] == "gap"
+        reply = await client.call(type="subscribe", session=SESSION, after=1, log_id="another")
+        assert reply["verdict"] == "gap"
         assert [(await client.hear())["text"] for _ in range(2)] == ["one", "two"]
 
 
-async def test_many_sessions_share_a_socket_and_each_can_be_left(served: Served) -> None:
+async def test_one_socket_can_subscribe_to_many_sessions_and_unsubscribe_from_each(served: Served) -> None:
     async with dial(served) as client:
         await client.call(type="subscribe", session=SESSION)
         await client.call(type="subscribe", session=OTHER)
@@ -124,7 +124,7 @@ async def test_many_sessions_share_a_socket_and_each_can_be_left(served: Served)
         assert (await client.hear())["text"] == "d"
 
 
-async def test_subscribing_again_begins_anew_and_doubles_nothing(served: Served) -> None:
+async def test_second_subscription_starts_over_and_duplicates_nothing(served: Served) -> None:
     served.gateway.say("one")
     async with dial(served) as client:
         for _ in range(3):
@@ -172,12 +172,12 @@ async def test_a_bad_frame_is_answered_and_the_socket_lives_on(served: Served) -
             (json.dumps({"type": "typing", "session": SESSION}), "busy"),
         ):
             await client.socket.send(frame)
-            told = await client.hear()
-            assert (told["type"], told["code"]) == ("error", code), frame[:60]
+            reply = await client.hear()
+            assert (reply["type"], reply["code"]) == ("error", code), frame[:60]
         assert (await client.call(type="ping"))["type"] == "pong"
 
 
-async def test_what_the_core_refuses_and_what_breaks_is_told_with_the_id(
+async def test_refusals_and_internal_errors_are_sent_with_the_id_of_the_command(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     served.gateway.errors[cmd.Interrupt] = Busy("Not now.", state="x")
@@ -274,7 +274,7 @@ async def test_revoking_closes_every_socket_of_the_credential_and_no_other(serve
             pass
 
 
-async def test_a_client_that_asks_too_fast_is_told_so_and_stays() -> None:
+async def test_client_that_sends_too_fast_gets_an_error_and_stays_connected() -> None:
     async with serving(ServerLimits(commands_per_s=2)) as served, dial(served) as client:
         for number in range(80):
             await client.ask(id=number, type="ping")
@@ -296,14 +296,14 @@ async def test_commands_in_flight_are_bounded_and_none_is_lost() -> None:
             assert [(await client.hear())["id"] for _ in range(200)] == list(range(200))
 
 
-async def test_one_socket_watches_a_bounded_number_of_sessions() -> None:
+async def test_subscriptions_of_one_socket_are_bounded() -> None:
     async with serving(ServerLimits(watches_per_socket=1)) as served, dial(served) as client:
         assert (await client.call(type="subscribe", session=SESSION))["type"] == "subscribed"
         assert (await client.call(type="subscribe", session=OTHER))["code"] == "too_many"
         assert (await client.call(type="subscribe", session=SESSION))["type"] == "subscribed"
 
 
-async def test_typing_reaches_the_others_with_the_name(served: Served) -> None:
+async def test_typing_signal_reaches_other_clients_with_the_name(served: Served) -> None:
     token = await served.token("view", "chat", name="Ann")
     async with dial(served) as watcher, dial(served, token) as typist:
         await watcher.call(type="subscribe", session=SESSION)
@@ -317,7 +317,7 @@ async def test_typing_reaches_the_others_with_the_name(served: Served) -> None:
         }
 
 
-async def test_a_command_happens_though_its_client_left(served: Served) -> None:
+async def test_command_completes_after_its_client_left(served: Served) -> None:
     served.gateway.hold.add(cmd.Interrupt)
     async with dial(served) as client:
         await client.ask(type="interrupt", session=SESSION)
@@ -344,7 +344,7 @@ async def test_a_message_over_the_limit_ends_the_connection(served: Served) -> N
     await writer.wait_closed()
 
 
-async def test_stopping_tells_the_sockets(served: Served) -> None:
+async def test_stopping_server_closes_the_sockets(served: Served) -> None:
     async with dial(served) as client:
         served.runner.stop()
         with pytest.raises(ConnectionClosed) as closed:

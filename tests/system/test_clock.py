@@ -1,4 +1,4 @@
-"""The injected clock: the manual one keeps the same promises as the real one."""
+"""The injected clock: the manual one gives the same guarantees as the real one."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from fairlead.system.clock import Clock, SystemClock, within
 from fairlead.testing.clock import ManualClock
 
 
-async def test_a_manual_clock_stands_still_until_it_is_turned() -> None:
+async def test_manual_clock_stands_still_until_it_is_advanced() -> None:
     clock = ManualClock(now_ms=1000)
     woken = asyncio.create_task(clock.sleep(10))
     await clock.advance(9.5)
@@ -35,7 +35,7 @@ async def test_timers_fire_in_the_order_they_are_due_even_when_set_by_one_anothe
     assert fired == [("first", 1), ("nested", 2), ("last", 3)]
 
 
-async def test_within_gives_the_result_or_cancels_and_says_that_the_time_is_over() -> None:
+async def test_within_returns_the_result_or_cancels_and_raises_a_timeout() -> None:
     clock = ManualClock()
     assert await within(clock, 1, asyncio.sleep(0, "done")) == "done"
     cancelled = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Child processes, with real ones: what is read, written and left behind, and how they end."""
+"""Child processes, tested with real ones: their input and output, what they leave behind, and how they end."""
 
 import asyncio
 import gc
@@ -38,21 +38,21 @@ async def output_of(child: ChildProcess) -> bytes:
 
 
 async def first_line(child: ChildProcess) -> tuple[bytes, "asyncio.Task[bytes]"]:
-    """Its first line, and a task that goes on reading."""
-    told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    """The child's first line, and a task that continues to read."""
+    line: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     seen = bytearray()
 
     async def take(data: bytes) -> None:
         seen.extend(data)
-        if b"\n" in seen and not told.done():
-            told.set_result(bytes(seen).split(b"\n")[0])
+        if b"\n" in seen and not line.done():
+            line.set_result(bytes(seen).split(b"\n")[0])
 
     async def whole() -> bytes:
         await child.read(take)
         return bytes(seen)
 
     reading = asyncio.create_task(whole())
-    return await asyncio.wait_for(told, PATIENCE), reading
+    return await asyncio.wait_for(line, PATIENCE), reading
 
 
 async def eventually(true: Callable[[], bool]) -> None:
@@ -62,7 +62,7 @@ async def eventually(true: Callable[[], bool]) -> None:
 
 
 def is_known(pid: int) -> bool:
-    """Whether the system has such a process, zombies too."""
+    """Whether the system has such a process, zombies included."""
     return Path(f"/proc/{pid}").exists()
 
 
@@ -70,7 +70,7 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-async def test_bytes_go_both_ways_and_the_end_of_input_ends_it() -> None:
+async def test_bytes_go_both_ways_and_closing_stdin_ends_the_child() -> None:
     child = spawn(["/bin/cat"], env={}, cwd="/", clock=SystemClock())
     reading = asyncio.create_task(output_of(child))
     await child.write(b"one\n")
@@ -80,12 +80,12 @@ async def test_bytes_go_both_ways_and_the_end_of_input_ends_it() -> None:
     assert not child.running
 
 
-async def test_the_environment_is_what_was_given_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_child_gets_exactly_the_given_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRLEAD_TOKEN", "secret")
     child = start("import os; print(sorted(os.environ))", env={"ONE": "1"})
-    told = await output_of(child)
-    assert b"FAIRLEAD_TOKEN" not in told
-    assert b"'ONE'" in told
+    output = await output_of(child)
+    assert b"FAIRLEAD_TOKEN" not in output
+    assert b"'ONE'" in output
     await child.wait()
 
 
@@ -104,10 +104,10 @@ async def test_no_descriptor_of_ours_reaches_the_child() -> None:
         await listening.wait_closed()
 
 
-async def test_it_leads_a_group_and_a_session_of_its_own() -> None:
+async def test_child_leads_its_own_group_and_session() -> None:
     child = start("import os; print(os.getpid(), os.getpgrp(), os.getsid(0))")
-    told = (await output_of(child)).split()
-    assert [int(number) for number in told] == [child.pid] * 3
+    output = (await output_of(child)).split()
+    assert [int(number) for number in output] == [child.pid] * 3
     assert child.group == child.pid
     await child.wait()
 
@@ -119,14 +119,14 @@ async def test_it_leads_a_group_and_a_session_of_its_own() -> None:
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", ExitStatus(signal=signal.SIGSEGV)),
     ],
 )
-async def test_how_it_ended_is_told_and_no_zombie_stays(code: str, expected: ExitStatus) -> None:
+async def test_exit_status_is_reported_and_no_zombie_stays(code: str, expected: ExitStatus) -> None:
     child = start(code)
     await output_of(child)
     assert await child.wait() == expected
     assert not is_known(child.pid)
 
 
-async def test_a_program_that_is_not_there_is_an_error_and_leaves_no_descriptor() -> None:
+async def test_missing_program_is_an_error_and_leaves_no_descriptor() -> None:
     before = open_files()
     with pytest.raises(FileNotFoundError):
         spawn(["/nonexistent/agent"], env={}, cwd="/", clock=SystemClock())
@@ -135,7 +135,7 @@ async def test_a_program_that_is_not_there_is_an_error_and_leaves_no_descriptor(
     assert open_files() == before
 
 
-async def test_no_descriptor_is_left_after_the_end_read_or_not() -> None:
+async def test_no_descriptor_is_left_open_whether_output_was_read_or_not() -> None:
     gc.collect()
     before = open_files()
     read = start("print('x')")
@@ -146,8 +146,8 @@ async def test_no_descriptor_is_left_after_the_end_read_or_not() -> None:
     assert open_files() == before
 
 
-async def test_a_reader_that_is_slow_slows_the_child_and_memory_stays_small() -> None:
-    """100 MB through a pipe: after the first batch nothing more is read until that batch was taken."""
+async def test_slow_reader_slows_the_child_and_memory_stays_small() -> None:
+    """100 MB through a pipe: after the first batch nothing more is read until that batch was consumed."""
     child = start(
         "import os, sys\n"
         "block = b'x' * (1 << 20)\n"
@@ -167,7 +167,7 @@ async def test_a_reader_that_is_slow_slows_the_child_and_memory_stays_small() ->
 
     reading = asyncio.create_task(child.read(take))
     await eventually(lambda: total > 0)
-    # The child is stuck in its write: it sleeps, and has not come past the first block.
+    # The child is blocked in its write: it sleeps, and has not got past the first block.
     await eventually(lambda: Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S")
     assert len(child.stderr) <= 1
     assert total < 1 << 20
@@ -179,7 +179,7 @@ async def test_a_reader_that_is_slow_slows_the_child_and_memory_stays_small() ->
     assert grown < 20 * 1024, f"{grown} KiB more at the peak"
 
 
-async def test_output_is_read_to_its_end_after_a_crash() -> None:
+async def test_output_is_read_completely_after_a_crash() -> None:
     child = start(
         "import os, sys, signal\n"
         "sys.stdout.write('y' * 60000); sys.stdout.flush()\n"
@@ -190,27 +190,27 @@ async def test_output_is_read_to_its_end_after_a_crash() -> None:
     assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
 
 
-async def test_a_grandchild_that_holds_the_pipe_open_does_not_keep_us_waiting() -> None:
-    """It left the group, so it lives on; our end of the pipe is done all the same."""
+async def test_grandchild_that_holds_the_pipe_open_does_not_block_the_reader() -> None:
+    """The grandchild left the group, so it survives; our end of the pipe is closed anyway."""
     child = start(
         "import subprocess, sys\n"
         "left = subprocess.Popen(['/bin/sleep', '300'], start_new_session=True)\n"
         "print(left.pid, flush=True)\n"
     )
-    told = await asyncio.wait_for(output_of(child), PATIENCE)
+    output = await asyncio.wait_for(output_of(child), PATIENCE)
     assert await asyncio.wait_for(child.wait(), PATIENCE) == ExitStatus(code=0)
-    left = int(told)
+    left = int(output)
     os.kill(left, signal.SIGKILL)
 
 
-async def test_what_a_child_leaves_in_its_group_dies_with_it() -> None:
+async def test_other_processes_of_its_group_die_with_the_child() -> None:
     child = start("import subprocess\nprint(subprocess.Popen(['/bin/sleep', '300']).pid, flush=True)\n")
     left = int(await output_of(child))
     await child.wait()
     await eventually(lambda: start_mark(left) == "")
 
 
-async def test_only_the_last_words_of_stderr_are_kept() -> None:
+async def test_only_the_end_of_stderr_is_kept() -> None:
     child = start(f"import sys; sys.stderr.write('a' * {3 * STDERR_TAIL} + 'the last words')")
     await output_of(child)
     await child.wait()
@@ -218,7 +218,7 @@ async def test_only_the_last_words_of_stderr_are_kept() -> None:
     assert len(child.stderr) == STDERR_TAIL
 
 
-async def test_stderr_that_is_no_text_is_shown_as_far_as_it_can_be() -> None:
+async def test_invalid_utf8_on_stderr_is_replaced() -> None:
     child = start("import os; os.write(2, b'bad \\xff byte')")
     await output_of(child)
     await child.wait()
@@ -233,14 +233,14 @@ STUBBORN = (
 )
 
 
-async def test_the_ladder_ends_one_that_heeds_no_closed_input_by_sigterm() -> None:
+async def test_child_that_ignores_closed_input_is_ended_by_sigterm() -> None:
     child = start("import time\nprint('ready', flush=True)\nwhile True: time.sleep(60)\n")
     _, reading = await first_line(child)
     assert await child.end(StopTimeouts(close=0.05, terminate=60, kill=60)) == ExitStatus(signal=signal.SIGTERM)
     await reading
 
 
-async def test_the_ladder_ends_one_that_heeds_nothing_by_sigkill() -> None:
+async def test_child_that_ignores_sigterm_is_ended_by_sigkill() -> None:
     child = start(STUBBORN)
     _, reading = await first_line(child)
     assert await child.end(SHORT) == ExitStatus(signal=signal.SIGKILL)
@@ -248,7 +248,7 @@ async def test_the_ladder_ends_one_that_heeds_nothing_by_sigkill() -> None:
     assert not is_known(child.pid)
 
 
-async def test_the_ladder_reaches_what_a_killed_child_started_in_sessions_of_their_own() -> None:
+async def test_descendants_in_other_sessions_of_a_killed_child_are_ended() -> None:
     child = start(
         "import signal, subprocess, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -263,7 +263,7 @@ async def test_the_ladder_reaches_what_a_killed_child_started_in_sessions_of_the
     await eventually(lambda: start_mark(int(line)) == "")
 
 
-async def test_two_who_end_it_share_one_ladder_and_a_cancelled_one_does_not_stop_it() -> None:
+async def test_concurrent_end_calls_share_one_stop_sequence_and_a_cancelled_call_does_not_stop_it() -> None:
     child = start(STUBBORN)
     _, reading = await first_line(child)
     gone = asyncio.create_task(child.end(SHORT))
@@ -291,7 +291,7 @@ async def test_a_write_to_a_child_that_does_not_read_waits_and_fails_when_it_die
     await reading
 
 
-async def test_a_cancelled_write_still_goes_out_whole() -> None:
+async def test_cancelled_write_is_still_sent_completely() -> None:
     child = start(
         "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\nprint(len(sys.stdin.readline()), flush=True)\n"
     )
@@ -304,14 +304,14 @@ async def test_a_cancelled_write_still_goes_out_whole() -> None:
     await child.wait()
 
 
-async def test_where_there_is_no_pidfd_a_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_pidfd_a_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open")
     child = start("raise SystemExit(3)")
     await output_of(child)
     assert await asyncio.wait_for(child.wait(), PATIENCE) == ExitStatus(code=3)
 
 
-async def test_a_pid_of_another_time_is_not_the_same_process() -> None:
+async def test_reused_pid_is_not_the_same_process() -> None:
     child = start("import time\nprint('ready', flush=True)\ntime.sleep(300)\n")
     _, reading = await first_line(child)
     assert is_alive(child.pid, child.started)

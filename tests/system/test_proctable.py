@@ -1,4 +1,4 @@
-"""Processes that are not ours: found again by pid and start mark, their end noticed."""
+"""Processes that are not our children: identified by pid and start mark, and their end is noticed."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ async def test_another_process_with_the_same_number_counts_as_gone() -> None:
 
 
 @pytest.mark.process
-async def test_without_pidfd_it_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_pidfd_the_process_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open")
     other = sleeper()
     clock = ManualClock()
@@ -56,13 +56,13 @@ async def test_without_pidfd_it_is_looked_for(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("group", [1, 0, -1])
-def test_a_signal_to_everybody_is_refused(group: int) -> None:
+def test_signal_to_all_processes_is_refused(group: int) -> None:
     with pytest.raises(ValueError, match="no process group of ours"):
         kill_group(group, signal.SIGCONT)
 
 
 @pytest.mark.process
-def test_a_name_with_brackets_does_not_confuse_it(tmp_path: "os.PathLike[str]") -> None:
+def test_program_name_with_parentheses_is_parsed(tmp_path: "os.PathLike[str]") -> None:
     odd = os.path.join(tmp_path, "a) S 1 (b")
     os.symlink("/bin/sleep", odd)
     other = subprocess.Popen([odd, "300"])
@@ -74,7 +74,7 @@ def test_a_name_with_brackets_does_not_confuse_it(tmp_path: "os.PathLike[str]") 
         other.wait()
 
 
-def test_where_there_is_no_proc_ps_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_proc_ps_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proctable, "_HAS_PROC", False)
     answers = {"4": "S    Sat Nov 15 08:19:01 2025\n", "5": "Z+   Sat Nov 15 08:19:01 2025\n", "6": ""}
 
@@ -86,7 +86,7 @@ def test_where_there_is_no_proc_ps_is_asked(monkeypatch: pytest.MonkeyPatch) -> 
     assert proctable.descendants(4) == []
 
 
-def test_this_very_process_has_a_start_mark() -> None:
+def test_own_process_has_a_start_mark() -> None:
     assert start_mark(os.getpid()) == start_mark(os.getpid()) != ""
     assert start_mark(1) != start_mark(os.getpid())
     assert sys.platform != "linux" or "/" in start_mark(os.getpid())

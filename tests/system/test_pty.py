@@ -1,4 +1,4 @@
-"""A child on a PTY, with real ones: its session and terminal, what it inherits, how it ends."""
+"""A child process on a PTY, tested with real ones: its session and terminal, what it inherits, how it ends."""
 
 import asyncio
 import gc
@@ -38,51 +38,51 @@ async def output_of(child: PtyChild) -> str:
 
 
 class Reader:
-    """Reads on while a test waits for what it says."""
+    """Reads the child's output in the background while a test waits for a text."""
 
     def __init__(self, child: PtyChild) -> None:
-        self.said = ""
+        self.output = ""
         self._more = asyncio.Event()
         self._task = asyncio.create_task(child.read(self._take))
 
     async def _take(self, data: bytes) -> None:
-        self.said += data.decode()
+        self.output += data.decode()
         self._more.set()
 
     async def until(self, text: str) -> None:
         async with asyncio.timeout(PATIENCE):
-            while text not in self.said:
+            while text not in self.output:
                 self._more.clear()
                 await self._more.wait()
 
     async def end(self) -> str:
         await asyncio.wait_for(self._task, PATIENCE)
-        return self.said
+        return self.output
 
 
-async def test_it_leads_a_session_that_its_terminal_controls() -> None:
+async def test_child_leads_a_session_with_a_controlling_terminal() -> None:
     child = await python(
         "import os\nprint(os.getpid() == os.getsid(0) == os.getpgrp() == os.tcgetpgrp(os.open('/dev/tty', os.O_RDWR)))"
         "\nprint(os.get_terminal_size(0), os.isatty(0), os.isatty(1), os.isatty(2))"
     )
     assert child.pid == child.group and child.started
-    said = await output_of(child)
-    assert said.split("\r\n") == ["True", "os.terminal_size(columns=81, lines=23) True True True", ""]
+    output = await output_of(child)
+    assert output.split("\r\n") == ["True", "os.terminal_size(columns=81, lines=23) True True True", ""]
     assert await child.wait() == ExitStatus(code=0)
 
 
-async def test_it_inherits_nothing() -> None:
-    # The interpreter itself would add a locale, and ignore signals of its own: so another program is asked.
+async def test_child_inherits_nothing() -> None:
+    # The Python interpreter would add a locale and ignore some signals, so another program is used.
     child = await start("/bin/sh", "-c", "env; ls -1 /proc/self/fd; grep SigIgn /proc/self/status", env={"A": "b"})
-    said = (await output_of(child)).split("\r\n")
-    assert [line for line in said if "=" in line] == ["A=b", "PWD=/"]
-    assert [line for line in said if line.isdigit()] == ["0", "1", "2", "3"]
-    name, ignored = said[-2].split()
+    output = (await output_of(child)).split("\r\n")
+    assert [line for line in output if "=" in line] == ["A=b", "PWD=/"]
+    assert [line for line in output if line.isdigit()] == ["0", "1", "2", "3"]
+    name, ignored = output[-2].split()
     ours = sum(1 << (number - 1) for number in signal.valid_signals())
     assert (name, int(ignored, 16) & ours) == ("SigIgn:", 0)
 
 
-async def test_a_locale_that_was_named_is_kept() -> None:
+async def test_given_locale_is_kept() -> None:
     assert "LC_CTYPE=C\r\n" in await output_of(await start("/usr/bin/env", env={"LC_CTYPE": "C"}))
 
 
@@ -91,21 +91,21 @@ async def test_a_program_is_found_by_the_path_of_its_own_environment() -> None:
 
 
 @pytest.mark.parametrize(("argv", "cwd"), [("/nowhere/program", "/"), ("/etc/passwd", "/"), ("/bin/sh", "/nowhere")])
-async def test_what_cannot_be_started_leaves_nothing_behind(argv: str, cwd: str) -> None:
+async def test_failed_start_leaves_nothing_behind(argv: str, cwd: str) -> None:
     before = sorted(os.listdir("/proc/self/fd"))
-    with pytest.raises(OSError) as told:
+    with pytest.raises(OSError) as error:
         await start(argv, cwd=cwd)
-    assert told.value.filename == (cwd if cwd != "/" else argv)
+    assert error.value.filename == (cwd if cwd != "/" else argv)
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-async def test_the_last_words_of_a_dead_child_are_read_whole() -> None:
+async def test_last_output_of_a_dead_child_is_read_completely() -> None:
     child = await python("import sys\nsys.stdout.write('x' * 3000 + 'end')")
     await child.wait()
     assert (await output_of(child)) == "x" * 3000 + "end"
 
 
-async def test_ctrl_c_is_the_terminals_doing() -> None:
+async def test_ctrl_c_is_turned_into_sigint_by_the_terminal() -> None:
     plain = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nprint('ready', flush=True)\n"
     child = await python(plain + "time.sleep(600)")
     reader = Reader(child)
@@ -115,7 +115,7 @@ async def test_ctrl_c_is_the_terminals_doing() -> None:
     await reader.end()
 
 
-async def test_a_child_that_does_not_hear_is_killed() -> None:
+async def test_child_that_ignores_signals_is_killed() -> None:
     stubborn = "import signal, time\nfor n in (1, 15): signal.signal(n, signal.SIG_IGN)\nprint('ready', flush=True)\n"
     child = await python(stubborn + "time.sleep(600)")
     reader = Reader(child)
@@ -125,7 +125,7 @@ async def test_a_child_that_does_not_hear_is_killed() -> None:
     assert start_mark(child.pid) == ""
 
 
-async def test_a_child_that_was_stopped_hears_that_it_is_to_end() -> None:
+async def test_stopped_child_receives_the_hangup() -> None:
     child = await start("/bin/sh", "-c", "echo ready; kill -STOP $$; exit 3")
     reader = Reader(child)
     await reader.until("ready")
@@ -133,20 +133,20 @@ async def test_a_child_that_was_stopped_hears_that_it_is_to_end() -> None:
     await reader.end()
 
 
-async def test_a_stranger_that_holds_the_terminal_does_not_hold_the_reader() -> None:
+async def test_other_process_that_holds_the_terminal_does_not_block_the_reader() -> None:
     leaves = "import os, sys, time\nif os.fork() == 0:\n os.setsid(); print(os.getpid(), flush=True); time.sleep(600)\n"
     child = await python(leaves + "sys.stdin.readline()")
     reader = Reader(child)
     await reader.until("\r\n")
-    stranger = int(reader.said)
+    stranger = int(reader.output)
     await child.write(b"\n")
     await child.wait()
     await reader.end()
     os.kill(stranger, signal.SIGKILL)
 
 
-async def test_an_end_of_a_child_that_nobody_reads_leaves_nothing_open() -> None:
-    gc.collect()  # what earlier tests left behind is not closed meanwhile
+async def test_ending_a_child_without_a_reader_leaves_nothing_open() -> None:
+    gc.collect()  # so that no garbage of earlier tests is closed in the meantime
     before = sorted(os.listdir("/proc/self/fd"))
     child = await start("/bin/sh", "-c", "read x")
     await child.end(StopTimeouts())

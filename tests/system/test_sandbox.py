@@ -1,4 +1,4 @@
-"""The sandbox: bwrap's arguments for what is to be seen, and real programs in it, which see that and end as outside."""
+"""The sandbox: bwrap's arguments for a view, and real programs, which see only that view and end as they do outside."""
 
 import asyncio
 import os
@@ -45,12 +45,12 @@ SHORT = StopTimeouts(close=0.05, terminate=0.05, kill=60)
 # --- the arguments
 
 
-def test_a_hidden_folder_is_covered_and_the_processes_are_their_own() -> None:
+def test_hidden_folder_is_covered_and_the_pid_namespace_is_separate() -> None:
     made = arguments(SandboxView(hidden=("/data",)), "/work")
     assert made == ["--dev-bind", "/", "/", "--tmpfs", "/data", "--unshare-pid", "--proc", "/proc", "--chdir", "/work"]
 
 
-def test_what_is_shown_again_comes_after_the_folder_that_hides_it() -> None:
+def test_shown_paths_come_after_the_folder_that_hides_them() -> None:
     view = SandboxView(
         hidden=("/data/home/keys", "/data"), readable=("/data/uploads", "/usr"), writable=("/data/home",)
     )
@@ -67,7 +67,7 @@ def test_a_folder_around_a_hidden_one_is_not_bound_again() -> None:
     assert "/home" not in arguments(SandboxView(hidden=("/home/data",), writable=("/home", "/home/data")), "/")
 
 
-def test_root_keeps_the_capabilities_that_are_named_and_no_others() -> None:
+def test_root_keeps_only_the_named_capabilities() -> None:
     made = arguments(SandboxView(capabilities=("CAP_CHOWN", "CAP_KILL")), "/")
     assert made[6:-2] == ["--cap-drop", "ALL", "--cap-add", "CAP_CHOWN", "--cap-add", "CAP_KILL"]
     assert "--cap-drop" not in arguments(SandboxView(), "/")
@@ -77,7 +77,7 @@ _NAMES = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(lambda par
 
 
 @given(st.lists(_NAMES, max_size=4), st.lists(_NAMES, max_size=4), _NAMES)
-def test_the_arguments_show_what_is_said_to_be_shown(hidden: list[str], shown: list[str], path: str) -> None:
+def test_arguments_show_exactly_the_visible_paths(hidden: list[str], shown: list[str], path: str) -> None:
     view = SandboxView(hidden=tuple(hidden), writable=tuple(shown))
     seen = True
     words = arguments(view, "/")
@@ -87,7 +87,7 @@ def test_the_arguments_show_what_is_said_to_be_shown(hidden: list[str], shown: l
     assert is_shown(path, view) is seen
 
 
-def test_the_other_names_of_a_folder_are_found_by_the_mounts() -> None:
+def test_other_names_of_a_folder_are_found_in_the_mounts() -> None:
     mounts = [
         Mount("8:1", "/", "/", "ext4"),
         Mount("8:2", "/", "/home", "ext4"),
@@ -103,7 +103,7 @@ def test_the_other_names_of_a_folder_are_found_by_the_mounts() -> None:
     assert aliases("/etc", mounts) == {}
 
 
-def test_names_with_blanks_are_read_from_the_mounts() -> None:
+def test_names_with_spaces_are_read_from_the_mounts() -> None:
     line = "36 35 98:0 /a\\040b /mnt/c\\040d rw,noatime master:1 - ext3 /dev/root rw\n"
     assert mounts_of(line) == [Mount("98:0", "/a b", "/mnt/c d", "ext3")]
 
@@ -117,7 +117,7 @@ def test_names_with_blanks_are_read_from_the_mounts() -> None:
         ("Pid:\t2\nCapEff:\t0000000000000000", "1 2 0:1 / / rw - ext4 /dev/vda rw", "/data"),
     ],
 )
-def test_a_sandbox_that_does_not_hold_is_not_taken_for_one(status: str, mounts: str, problem: str) -> None:
+def test_ineffective_sandbox_is_detected(status: str, mounts: str, problem: str) -> None:
     found = shortcoming(f"{status}\n{mounts}\n", SandboxView(hidden=("/data",)))
     assert problem in found and bool(problem) is bool(found)
 
@@ -143,13 +143,13 @@ def sandbox(data: Path) -> Sandbox:
 
 
 async def read(child: ChildProcess) -> str:
-    said: list[bytes] = []
+    output: list[bytes] = []
 
     async def take(data: bytes) -> None:
-        said.append(data)
+        output.append(data)
 
     await child.read(take)
-    return b"".join(said).decode()
+    return b"".join(output).decode()
 
 
 def run(sandbox: Sandbox, *argv: str, cwd: str = "/", env: dict[str, str] | None = None) -> ChildProcess:
@@ -158,11 +158,11 @@ def run(sandbox: Sandbox, *argv: str, cwd: str = "/", env: dict[str, str] | None
     )
 
 
-async def said_by(sandbox: Sandbox, script: str, cwd: str = "/") -> str:
+async def output_of(sandbox: Sandbox, script: str, cwd: str = "/") -> str:
     child = run(sandbox, "/bin/sh", "-c", f"exec 2>&1; {script}", cwd=cwd)
-    said = await read(child)
+    output = await read(child)
     await child.wait()
-    return said
+    return output
 
 
 async def eventually(true: Callable[[], bool]) -> None:
@@ -174,31 +174,31 @@ async def eventually(true: Callable[[], bool]) -> None:
 async def test_a_hidden_folder_is_empty_by_every_name(sandbox: Sandbox, data: Path) -> None:
     (data.parent / "link").symlink_to(data)
     names = f"{data} {data.parent}/link /proc/self/cwd/data /proc/1/root{data}"
-    said = await said_by(sandbox, f"ls -A {names}; cat data/canary link/canary", cwd=str(data.parent))
-    assert "canary: No such file" in said and "sings" not in said and "own" not in said.split()
+    output = await output_of(sandbox, f"ls -A {names}; cat data/canary link/canary", cwd=str(data.parent))
+    assert "canary: No such file" in output and "sings" not in output and "own" not in output.split()
 
 
-async def test_what_is_shown_again_can_be_read_or_written(sandbox: Sandbox, data: Path) -> None:
+async def test_shown_folder_can_be_read_or_written(sandbox: Sandbox, data: Path) -> None:
     shown = f"ls -A {data}; cat {data}/own/here; echo more > {data}/own/here || true"
-    assert (await said_by(sandbox.showing(readable=[str(data / "own")]), shown)).startswith("own\nmine")
+    assert (await output_of(sandbox.showing(readable=[str(data / "own")]), shown)).startswith("own\nmine")
     assert (data / "own" / "here").read_text() == "mine"
-    assert await said_by(sandbox.showing(writable=[str(data / "own")]), shown) == "own\nmine"
+    assert await output_of(sandbox.showing(writable=[str(data / "own")]), shown) == "own\nmine"
     assert (data / "own" / "here").read_text() == "more\n"
 
 
-async def test_no_process_of_ours_is_seen(sandbox: Sandbox) -> None:
-    pids = [int(word) for word in (await said_by(sandbox, "ls /proc")).split() if word.isdigit()]
+async def test_processes_outside_are_not_visible(sandbox: Sandbox) -> None:
+    pids = [int(word) for word in (await output_of(sandbox, "ls /proc")).split() if word.isdigit()]
     assert max(pids) < 10 and os.getpid() not in pids
 
 
-async def test_a_file_of_the_settings_cannot_be_opened_nor_replaced(data: Path) -> None:
+async def test_settings_file_can_be_neither_opened_nor_replaced(data: Path) -> None:
     settings = data.parent / "settings.toml"
     settings.write_text("port = 1")
     sandbox = sandbox_of(find_program(), [data], [settings])
-    said = await said_by(
+    output = await output_of(
         sandbox, f"cat {settings}; rm -f {settings}; mv {data.parent}/x {settings}; echo port=2 > {settings}"
     )
-    assert "port" not in said.replace(str(settings), "")
+    assert "port" not in output.replace(str(settings), "")
     assert settings.read_text() == "port = 1"
 
 
@@ -241,10 +241,10 @@ print(f"{handle.bytes},{handle.type}", bytes(handle.data).hex())
 """
 
 
-async def test_nothing_that_a_program_may_try_uncovers_the_folder(sandbox: Sandbox, data: Path) -> None:
-    said = await said_by(sandbox, ESCAPES.replace("DATA", str(data)).replace("TMP", str(data.parent)))
-    assert "sings" not in said
-    assert "No such file" in said
+async def test_no_known_escape_reveals_the_hidden_folder(sandbox: Sandbox, data: Path) -> None:
+    output = await output_of(sandbox, ESCAPES.replace("DATA", str(data)).replace("TMP", str(data.parent)))
+    assert "sings" not in output
+    assert "No such file" in output
     assert (data / "canary").read_text() == "sings"
 
 
@@ -262,14 +262,14 @@ async def test_root_reaches_neither_disks_nor_kernel_settings_and_keeps_what_ord
 ) -> None:
     disks = [f"/dev/{entry}" for entry in os.listdir("/dev") if stat.S_ISBLK(os.lstat(f"/dev/{entry}").st_mode)]
     (data.parent / "file").touch()
-    said = await said_by(
+    output = await output_of(
         sandbox,
         f"head -c1 {disks[0] if disks else '/dev/mem'}; mknod {data.parent}/disk b 8 0;"
         " true > /proc/sys/kernel/core_pattern; true > /sys/x;"
         f" chown 12:34 {data.parent}/file; grep CapEff /proc/self/status",
     )
-    held = int(said.split()[-1], 16)
-    assert len(re.findall("denied|not permitted|Read-only", said)) >= 4, said
+    held = int(output.split()[-1], 16)
+    assert len(re.findall("denied|not permitted|Read-only", output)) >= 4, output
     if os.geteuid() != 0:
         assert held == 0
         return
@@ -288,11 +288,11 @@ subprocess.run(made.wrap(["/bin/sh", "-c", sys.argv[2]], "/"), stderr=subprocess
 """
 
 
-def test_the_programs_of_an_ordinary_user_see_as_little() -> None:
-    """For one who is not root bwrap makes a user namespace. Run as root, this becomes nobody."""
+def test_programs_of_an_ordinary_user_see_no_more() -> None:
+    """For an ordinary user bwrap creates a user namespace. Run as root, this test switches to the user nobody."""
     become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
     with tempfile.TemporaryDirectory() as folder:
-        # Another user cannot read a test's own folder, nor perhaps ours.
+        # Another user cannot read the folder of a test, and perhaps not our source tree.
         os.chmod(folder, 0o755)
         package = shutil.copytree(Path(__file__).parents[2] / "src" / "fairlead", Path(folder, "code", "fairlead"))
         data = Path(folder, "theirs", "data")
@@ -314,7 +314,7 @@ def test_the_programs_of_an_ordinary_user_see_as_little() -> None:
 
 
 def _python_for_all() -> str:
-    """One that another user can run: ours may be in somebody's home."""
+    """A Python that another user can run: ours may be in a home folder."""
     for name in ("python3", "python3.11", "python3.12", "python3.13", "python3.14"):
         found = shutil.which(name, path="/usr/bin:/usr/local/bin")
         code = "import sys; sys.exit(sys.version_info < (3, 11))"
@@ -323,7 +323,7 @@ def _python_for_all() -> str:
     return sys.executable
 
 
-# --- how they end
+# --- how programs end
 
 
 @pytest.mark.parametrize(
@@ -342,22 +342,22 @@ async def test_the_end_of_a_program_is_reported_as_without_a_sandbox(
     assert await child.wait() == expected
 
 
-async def test_its_environment_and_its_descriptors_are_those_that_were_given(sandbox: Sandbox) -> None:
+async def test_program_gets_exactly_the_given_environment_and_descriptors(sandbox: Sandbox) -> None:
     child = run(sandbox, "/bin/sh", "-c", "env; ls /proc/self/fd; grep SigIgn /proc/self/status", env={"A": "b"})
-    said = (await read(child)).split("\n")
-    assert said[:-3] == ["A=b", "PWD=/", "0", "1", "2"]
-    name, ignored = said[-2].split()
+    output = (await read(child)).split("\n")
+    assert output[:-3] == ["A=b", "PWD=/", "0", "1", "2"]
+    name, ignored = output[-2].split()
     ours = sum(1 << (number - 1) for number in signal.valid_signals())
     assert (name, int(ignored, 16) & ours) == ("SigIgn:", 0)
     await child.wait()
 
 
-async def test_the_ladder_asks_the_program_and_not_its_monitor(sandbox: Sandbox) -> None:
+async def test_stop_sequence_signals_the_program_and_not_its_monitor(sandbox: Sandbox) -> None:
     child = run(sandbox, "/bin/sh", "-c", "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
-    said = asyncio.create_task(read(child))
+    output = asyncio.create_task(read(child))
     await eventually(lambda: program_inside(child.pid) is not None and _catches_term(child.pid))
     assert await child.end(StopTimeouts(close=0.05, terminate=60, kill=60)) == ExitStatus(code=5)
-    assert await said == "ready\nasked\n"
+    assert await output == "ready\nasked\n"
 
 
 def _catches_term(monitor: int) -> bool:
@@ -367,36 +367,36 @@ def _catches_term(monitor: int) -> bool:
     return bool(caught and int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
-async def test_the_last_step_of_the_ladder_takes_everything_inside(sandbox: Sandbox) -> None:
+async def test_last_step_of_the_stop_sequence_kills_everything_inside(sandbox: Sandbox) -> None:
     child = run(sandbox, "/bin/sh", "-c", "trap '' TERM; setsid sleep 1000 & echo ready; while :; do sleep 1; done")
-    said = asyncio.create_task(read(child))
+    output = asyncio.create_task(read(child))
     await eventually(lambda: len(descendants(child.pid)) >= 3)
     below = descendants(child.pid)
     assert (await child.end(SHORT)).signal == signal.SIGKILL
-    await said
+    await output
     await eventually(lambda: all(start_mark(process.pid) != process.started for process in below))
 
 
-async def test_a_killed_monitor_takes_its_program_along(sandbox: Sandbox) -> None:
+async def test_killing_the_monitor_kills_its_program(sandbox: Sandbox) -> None:
     child = run(sandbox, "/bin/sh", "-c", "echo ready; exec sleep 1000")
-    said = asyncio.create_task(read(child))
+    output = asyncio.create_task(read(child))
     await eventually(lambda: program_inside(child.pid) is not None)
     program = program_inside(child.pid)
     assert program is not None
     os.kill(child.pid, signal.SIGKILL)
     assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
-    await said
+    await output
     await eventually(lambda: start_mark(program.pid) != program.started)
 
 
-async def test_what_left_its_group_may_outlive_it_and_what_did_not_may_not(sandbox: Sandbox) -> None:
+async def test_processes_outside_the_group_survive_and_those_inside_do_not(sandbox: Sandbox) -> None:
     child = run(sandbox, "/bin/sh", "-c", "sleep 1000 & setsid sleep 2000 & read line")
-    said = asyncio.create_task(read(child))
+    output = asyncio.create_task(read(child))
     await eventually(lambda: len(descendants(child.pid)) == 4)
     first = first_inside(child.pid)
     assert first is not None
     assert await child.end(LONG) == ExitStatus(code=1)
-    await said
+    await output
     await eventually(lambda: len(descendants(first.pid)) == 1)
     (left,) = descendants(first.pid)
     assert "2000" in _command(left)
@@ -415,10 +415,10 @@ async def test_closed_pipes_are_seen_at_the_other_end(sandbox: Sandbox) -> None:
     await child.end(SHORT)
 
 
-async def test_one_of_an_earlier_run_is_followed_to_its_end_and_ended(sandbox: Sandbox) -> None:
+async def test_process_of_an_earlier_run_is_watched_and_stopped(sandbox: Sandbox) -> None:
     for ending in (True, False):
         child = run(sandbox, "/bin/sh", "-c", "exec sleep 1000")
-        said = asyncio.create_task(read(child))
+        output = asyncio.create_task(read(child))
         await eventually(lambda child=child: program_inside(child.pid) is not None)  # type: ignore[misc]
         left, program = Process(child.pid, child.started), program_inside(child.pid)
         assert program is not None
@@ -429,11 +429,11 @@ async def test_one_of_an_earlier_run_is_followed_to_its_end_and_ended(sandbox: S
         else:
             kill(program, signal.SIGKILL)
         await following
-        await said
+        await output
         await child.wait()
 
 
-# --- what cannot be run
+# --- programs that cannot be run
 
 
 async def test_a_program_or_folder_that_is_hidden_or_missing_is_an_error(sandbox: Sandbox, data: Path) -> None:
@@ -462,7 +462,7 @@ async def test_nothing_runs_when_the_folder_was_moved_away(sandbox: Sandbox, dat
         run(sandbox, "/bin/true")
 
 
-def test_a_machine_without_bwrap_says_so(data: Path) -> None:
+def test_missing_bwrap_is_reported(data: Path) -> None:
     assert "not installed" in problem_of(sandbox_of("", [data]))
     assert "cannot be run" in problem_of(sandbox_of("/nowhere/bwrap", [data]))
     assert "exit code 1" in problem_of(sandbox_of("/bin/false", [data]))
@@ -481,14 +481,14 @@ async def test_a_terminal_s_program_leads_its_session_and_ctrl_c_reaches_it(sand
     child = await spawn_on_pty(
         [sys.executable, "-I", "-c", code], env={}, cwd="/", columns=81, rows=23, clock=SystemClock(), sandbox=sandbox
     )
-    said = bytearray()
+    output = bytearray()
 
     async def take(data: bytes) -> None:
-        said.extend(data)
+        output.extend(data)
 
     reading = asyncio.create_task(child.read(take))
-    await eventually(lambda: b"ready" in said)
-    assert said.startswith(b"True os.terminal_size(columns=81, lines=23)")
+    await eventually(lambda: b"ready" in output)
+    assert output.startswith(b"True os.terminal_size(columns=81, lines=23)")
     await child.write(b"\x03")
     assert await child.wait() == ExitStatus(signal=signal.SIGINT)
     await reading
@@ -499,13 +499,13 @@ async def test_the_jobs_of_a_terminal_end_with_it(sandbox: Sandbox) -> None:
     child = await spawn_on_pty(
         ["/bin/bash", "-c", script], env={}, cwd="/", columns=80, rows=24, clock=SystemClock(), sandbox=sandbox
     )
-    said = bytearray()
+    output = bytearray()
 
     async def take(data: bytes) -> None:
-        said.extend(data)
+        output.extend(data)
 
     reading = asyncio.create_task(child.read(take))
-    await eventually(lambda: b"ready" in said and len(descendants(child.pid)) == 3)
+    await eventually(lambda: b"ready" in output and len(descendants(child.pid)) == 3)
     below = descendants(child.pid)
     await child.write(b"\n")
     assert await child.wait() == ExitStatus(code=0)

@@ -1,11 +1,11 @@
-"""Files for what is too large to hold."""
+"""Files for data that is too large for memory."""
 
 from pathlib import Path
 
 from fairlead.system.spill import SpillFiles
 
 
-def test_a_file_is_named_when_it_is_whole(tmp_path: Path) -> None:
+def test_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
     spill = SpillFiles(tmp_path / "new", "s")
     spill.write(b"one ")
     assert [path.suffix for path in (tmp_path / "new").iterdir()] == [".part"]

@@ -1,4 +1,4 @@
-"""Following a file: nothing lost, nothing twice, whatever happens to the file and its folders."""
+"""Following a file: no byte is lost or read twice, whatever happens to the file and its folders."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ def later(action: Callable[[], object]) -> None:
     asyncio.get_running_loop().call_later(0.02, action)
 
 
-async def test_what_is_appended_is_read_once(tmp_path: Path) -> None:
+async def test_appended_bytes_are_read_once(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"old")
     with FileTail(path, clock=SystemClock()) as tail:
@@ -49,7 +49,7 @@ async def test_what_is_appended_is_read_once(tmp_path: Path) -> None:
         assert tail.generation == 0
 
 
-async def test_it_begins_at_an_offset(tmp_path: Path) -> None:
+async def test_reading_begins_at_an_offset(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"0123456789")
     with FileTail(path, clock=SystemClock(), offset=4) as tail:
@@ -57,7 +57,7 @@ async def test_it_begins_at_an_offset(tmp_path: Path) -> None:
         assert tail.read() == b"789"
 
 
-async def test_the_file_and_its_folders_may_come_later(tmp_path: Path) -> None:
+async def test_file_and_its_folders_may_be_created_later(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "c" / "log"
     with FileTail(path, clock=SystemClock()) as tail:
         assert tail.read() == b""
@@ -87,7 +87,7 @@ async def test_an_append_between_a_read_and_the_wait_is_not_missed(tmp_path: Pat
             await read_until(tail, b"%d" % number)
 
 
-async def test_a_file_cut_short_is_read_from_its_start(tmp_path: Path) -> None:
+async def test_truncated_file_is_read_from_its_start(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"long content")
     with FileTail(path, clock=SystemClock()) as tail:
@@ -112,7 +112,7 @@ async def test_a_replaced_file_is_read_from_its_start_after_the_old_one_s_end(tm
         await read_until(tail, b"four")
 
 
-async def test_a_removed_file_may_come_back(tmp_path: Path) -> None:
+async def test_removed_file_may_be_created_again(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "log"
     path.parent.mkdir()
     path.write_bytes(b"one")
@@ -130,7 +130,7 @@ async def test_a_removed_file_may_come_back(tmp_path: Path) -> None:
         await read_until(tail, b"two")
 
 
-async def test_a_folder_that_goes_while_we_begin_to_watch_it_is_looked_for_again(
+async def test_folder_removed_while_the_watch_is_set_is_looked_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "folder" / "log"
@@ -141,10 +141,10 @@ async def test_a_folder_that_goes_while_we_begin_to_watch_it_is_looked_for_again
     def slow_add(self: Inotify, *args: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == 1:  # between the look and the watch
+        if calls == 1:  # between the check and the watch
             path.parent.rmdir()
         watch = add_watch(self, *args)
-        if calls == 2:  # between the watch and the second look
+        if calls == 2:  # between the watch and the second check
             path.parent.mkdir()
         return watch
 
@@ -155,7 +155,7 @@ async def test_a_folder_that_goes_while_we_begin_to_watch_it_is_looked_for_again
     assert calls > 2
 
 
-async def test_no_descriptor_stays(tmp_path: Path) -> None:
+async def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"one")
     before = len(os.listdir("/proc/self/fd"))
@@ -178,7 +178,7 @@ async def test_a_watch_that_cannot_be_set_leaves_no_descriptor(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("why", ["not linux", "no more watches"])
-async def test_where_the_kernel_does_not_tell_the_file_is_looked_at(
+async def test_file_is_polled_when_the_kernel_does_not_notify(
     why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A reference client of a terminal on a real socket: what tests of every protocol say and wait for."""
+"""A reference client of a terminal on a real socket, for the tests of every protocol."""
 
 import asyncio
 import json
@@ -11,13 +11,13 @@ from fairlead.terminals.screen.emulator import Emulator
 from patience import PATIENCE
 
 NARROW = 70
-"""Columns that every screen of a test has beside a prompt."""
+"""Columns that every screen of a test has in addition to a prompt."""
 CLEAN = "\x1b[?1049l"
-"""What a redraw begins with."""
+"""The first bytes of a redraw."""
 
 
 class OnSocket:
-    """Beside a reference client, which has a screen and takes frames."""
+    """A mixin for a reference client, which has a screen and receives frames."""
 
     socket: ClientConnection
     screen: Emulator
@@ -53,11 +53,11 @@ class OnSocket:
             raise AssertionError(f"it did not come; there is {shown}, and {self.frames[-3:]}") from None
 
     async def seen(self, text: str) -> None:
-        """It stands on the screen."""
+        """Wait until the text is on the screen."""
         await self.until(lambda: any(text in line for line in self.screen.lines()))
 
     async def said(self, line: str) -> None:
-        """A whole line of the screen, by itself or behind a prompt; one that is too wide for it goes over several."""
+        """Wait for a whole line of the screen, alone or after a prompt; a line that is too wide wraps."""
         wide = len(line) > NARROW
 
         def shown() -> bool:

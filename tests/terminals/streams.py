@@ -1,4 +1,4 @@
-"""Byte streams of real programs, recorded at 80 by 24, and made-up ones; and what two terminals are compared by."""
+"""Byte streams of real programs, recorded at 80 by 24, and generated ones; and the state that tests compare."""
 
 from pathlib import Path
 
@@ -18,13 +18,13 @@ def recorded(name: str) -> bytes:
 
 
 def watcher(columns: int, rows: int) -> Vt:
-    """A terminal that nothing stands before: as a person's own."""
+    """A terminal without our emulator in front of it, like a user's own."""
     return Vt.new(columns, rows, HISTORY_BYTES)
 
 
 def state(terminal: Emulator | Vt) -> ScreenSnapshot:
-    """All that can be told apart by whatever a program does next, but for blanks at the end of a line: whether they
-    were printed is not seen."""
+    """All state that further output could reveal, except for blanks at the end of a line: a printed blank looks like an
+    empty cell."""
     seen = take_snapshot(terminal.vt if isinstance(terminal, Emulator) else terminal)
     upper = seen.alternate
     return seen._replace(
@@ -74,9 +74,9 @@ _single = st.sampled_from(
 )
 _text = st.text(st.sampled_from("abc XYZ qjxé✓\u0301─"), min_size=1, max_size=30)
 _wide = st.sampled_from(["日本", "🙂", "本\u0301x"]).map("\r{}".format)
-"""From the edge, since of a wide letter that goes to a new line the cell that it leaves free may keep its style."""
+"""At the left edge, because the cell that a wide character leaves free when it wraps may keep its style."""
 PIECES = st.one_of(_text, _text, _wide, _csi, _sgr, _sgr, _mode, _single)
-"""What terminals know, each piece a whole."""
+"""Complete sequences and texts that terminals support."""
 STREAMS = st.lists(PIECES, max_size=40).map(lambda pieces: "".join(pieces).encode())
 
 

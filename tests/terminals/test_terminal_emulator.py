@@ -1,4 +1,4 @@
-"""What a terminal shows after what a program prints."""
+"""The screen of a terminal after the output of a program."""
 
 import os
 import subprocess
@@ -69,13 +69,13 @@ CASES: list[tuple[str, list[str], tuple[int, int]]] = [
 
 
 @pytest.mark.parametrize(("given", "lines", "cursor"), CASES, ids=[repr(case[0])[1:-1] for case in CASES])
-def test_what_is_on_the_screen(given: str, lines: list[str], cursor: tuple[int, int]) -> None:
+def test_screen_and_cursor_after_output(given: str, lines: list[str], cursor: tuple[int, int]) -> None:
     terminal = shown(given)
     assert list(terminal.lines()) == lines
     assert (terminal.x, terminal.y) == cursor
 
 
-def test_what_is_erased_keeps_the_colour_behind() -> None:
+def test_erased_cells_keep_the_background_colour() -> None:
     assert state(shown("\x1b[1;44;4mab\x1b[K", 4, 1)).main.lines == (
         b"\x1b[0m\x1b[1m\x1b[4m\x1b[48;5;4mab\x1b[0m\x1b[48;5;4m  \x1b[0m",
     )
@@ -106,7 +106,7 @@ def test_what_is_erased_keeps_the_colour_behind() -> None:
         ("\x1b[>q", b""),
     ],
 )
-def test_a_question_is_answered_here_and_asks_no_watcher(asked: str, answer: bytes) -> None:
+def test_device_query_is_answered_here_and_not_passed_to_watchers(asked: str, answer: bytes) -> None:
     fed = Emulator(10, 3).feed(asked.encode() + b".")
     assert fed.answers == answer
     assert fed.output in (b".", b"abc.", b"0123456789.")
@@ -115,7 +115,7 @@ def test_a_question_is_answered_here_and_asks_no_watcher(asked: str, answer: byt
 @pytest.mark.parametrize(
     "told", ["\x1b[1;5H", "\x1b]11;#fff\x07", "\x1b[u", "\x1b[s", "\x1b[22;0t", "\x1b[>1u", "\x07"]
 )
-def test_what_is_no_question_is_passed_on(told: str) -> None:
+def test_other_sequences_are_passed_on(told: str) -> None:
     assert Emulator(10, 3).feed(told.encode()) == (told.encode(), b"")
 
 
@@ -136,7 +136,7 @@ def test_what_is_no_question_is_passed_on(told: str) -> None:
         ("\x1b]8;;http://localhost/\x1b\\x", "\x1b]8;;http://localhost/\x1b\\x"),
     ],
 )
-def test_what_not_all_watchers_would_understand_alike_is_said_otherwise(given: str, passed_on: str) -> None:
+def test_sequences_that_terminals_interpret_differently_are_rewritten(given: str, passed_on: str) -> None:
     terminal = Emulator(10, 3)
     assert terminal.feed(given.encode()) == (passed_on.encode(), b"")
     assert terminal.columns == terminal.vt.number("COLS")
@@ -153,7 +153,7 @@ def test_modes_are_remembered() -> None:
 
 
 @pytest.mark.parametrize("asked", ["", "\x1b[0 q", "\x1b[2 q", "\x1b[3 q", "\x1b[6 q"])
-def test_a_shape_that_nobody_asked_for_is_the_watchers_own(asked: str) -> None:
+def test_cursor_shape_is_the_default_unless_the_program_sets_it(asked: str) -> None:
     assert state(shown(asked)).shape == int(asked[2:3] or 0)
 
 
@@ -166,13 +166,13 @@ def test_a_title_is_bounded_and_has_no_controls() -> None:
     ("size", "lines", "row"),
     [((6, 3), ["one", "two", "three"], 2), ((10, 2), ["two", "three"], 1), ((3, 3), ["two", "thr", "ee"], 2)],
 )
-def test_a_smaller_size_keeps_the_cursor_on_it(size: tuple[int, int], lines: list[str], row: int) -> None:
+def test_smaller_size_keeps_the_cursor_on_the_screen(size: tuple[int, int], lines: list[str], row: int) -> None:
     terminal = shown("one\r\ntwo\r\nthree")
     terminal.resize(*size)
     assert (list(terminal.lines()), terminal.y) == (lines, row)
 
 
-def test_lines_that_leave_by_a_smaller_size_are_history() -> None:
+def test_lines_pushed_out_by_a_smaller_size_go_into_history() -> None:
     terminal = shown("one\r\ntwo\r\nthree")
     terminal.resize(10, 1)
     assert state(terminal).history == (b"one", b"two")
@@ -183,7 +183,7 @@ def test_lines_that_leave_by_a_smaller_size_are_history() -> None:
     st.lists(st.tuples(st.sampled_from([2, 3, 9, 20, 500]), st.sampled_from([1, 4, 8, 200])), max_size=4),
     STREAMS,
 )
-def test_no_size_breaks_it(before: bytes, sizes: list[tuple[int, int]], after: bytes) -> None:
+def test_any_size_is_handled(before: bytes, sizes: list[tuple[int, int]], after: bytes) -> None:
     terminal = shown(before)
     for size in sizes:
         terminal.resize(*size)
@@ -194,8 +194,8 @@ def test_no_size_breaks_it(before: bytes, sizes: list[tuple[int, int]], after: b
 
 
 @pytest.mark.parametrize("left", [b"", b"\x1b[?1049l", b"\x1b[?47l"])
-def test_half_a_wide_letter_is_not_kept(left: bytes) -> None:
-    """Of a screen with one the library can make no copy."""
+def test_half_of_a_wide_character_is_not_kept(left: bytes) -> None:
+    """The library cannot copy a screen that has half of a wide character."""
     terminal = shown("\x1b[?1049h\x1b[2;3r\x1b[?6h\x1b[31m日本日\x1b[2;2H".encode() + left)
     terminal.resize(3, 3)
     upper = state(terminal).alternate
@@ -203,21 +203,21 @@ def test_half_a_wide_letter_is_not_kept(left: bytes) -> None:
     assert left or (terminal.x, terminal.y) == (1, 2)
 
 
-def test_nor_is_one_that_the_cursor_stands_behind() -> None:
+def test_half_of_a_wide_character_before_the_cursor_is_not_kept() -> None:
     terminal = shown("\x1b[?1049hb日", 3, 2)
     terminal.resize(2, 2)
     assert state(terminal).alternate is not None and terminal.lines() == ("b", "")
 
 
 @given(st.binary(max_size=300) | st.text("\x1b[]?;0189hlHJKmqPr$ \x07\\é日", max_size=200).map(str.encode))
-def test_nothing_that_is_fed_to_it_breaks_it(data: bytes) -> None:
+def test_any_input_is_handled(data: bytes) -> None:
     terminal = shown(data, 7, 3)
     terminal.feed(b"\x18\x1b\\\x1bc")
     assert terminal.lines() == ("", "", "")
 
 
 @given(STREAMS, st.lists(st.integers(0, 10**6), max_size=5))
-def test_the_same_however_it_is_split(stream: bytes, places: list[int]) -> None:
+def test_state_does_not_depend_on_how_the_stream_is_split(stream: bytes, places: list[int]) -> None:
     whole, split = Emulator(9, 4), Emulator(9, 4)
     whole.feed(stream)
     ends = sorted({place % (len(stream) + 1) for place in places})
@@ -227,14 +227,14 @@ def test_the_same_however_it_is_split(stream: bytes, places: list[int]) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_the_output_of_a_real_program_says_the_same(name: str) -> None:
-    """What watchers are given, without the questions, ends in the same state."""
+def test_passed_on_output_of_a_real_program_gives_the_same_state(name: str) -> None:
+    """The output passed on to watchers, which has no device queries, gives the same state."""
     program, other = Emulator(COLUMNS, ROWS), watcher(COLUMNS, ROWS)
     assert other.ask(program.feed(recorded(name)).output) == b""
     assert state(other) == state(program)
 
 
-def test_another_terminal_shows_the_same_of_a_shell() -> None:
+def test_another_terminal_shows_the_same_shell_session() -> None:
     theirs = pyte.Screen(COLUMNS, ROWS)
     pyte.ByteStream(theirs).feed(recorded("bash"))
     assert [line.rstrip() for line in theirs.display] == list(shown(recorded("bash"), COLUMNS, ROWS).lines())
@@ -262,7 +262,7 @@ HOSTILE = {
 
 
 def resident() -> int:
-    """Bytes that this process has in memory: the emulator's are not Python's to count."""
+    """Resident bytes of this process: Python does not count the memory of the emulator."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -277,7 +277,7 @@ def test_memory_is_bounded(what: str, size: tuple[int, int]) -> None:
     assert resident() - before < 16 * HISTORY_BYTES
 
 
-def test_what_is_let_go_is_freed() -> None:
+def test_memory_of_dropped_emulators_is_freed() -> None:
     def use() -> None:
         redraw(shown("$ vi\r\n\x1b[?1049h~", COLUMNS, ROWS), HISTORY_BYTES)
 
@@ -286,13 +286,14 @@ def test_what_is_let_go_is_freed() -> None:
     before = resident()
     for _ in range(400):
         use()
-    # One that stays has more than 100 KiB.
+    # Each emulator that is not freed takes more than 100 KiB.
     assert resident() - before < 20 * 2**20
 
 
 @pytest.mark.process
-def test_what_ends_the_library_does_not_reach_it() -> None:
-    """A link over more cells than its table of links has room for. In a process of its own, which it would end."""
+def test_links_that_would_crash_the_library_are_harmless() -> None:
+    """A link over more cells than the library's table of links has room for. Runs in a separate process, which a crash
+    of the library would end."""
     code = "\n".join(
         (
             "from fairlead.terminals.screen.emulator import Emulator",
@@ -308,7 +309,7 @@ def test_what_ends_the_library_does_not_reach_it() -> None:
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("claude")])
 def test_the_prompt_of_the_real_cli_is_on_the_screen(name: str) -> None:
-    """Recorded after one answer of a scripted model."""
+    """The recording ends after one answer of a scripted model."""
     terminal = shown(recorded(name), COLUMNS, ROWS)
     lines = [line.replace("\xa0", " ").rstrip() for line in terminal.lines()]
     assert "● Hello! I am a scripted model: nothing here is thought up, and nothing leaves" in lines

@@ -25,7 +25,7 @@ SHELL = Program(argv=["/bin/sh", "-c", "echo ready; sleep 600"], env={"PATH": PA
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[TerminalRegistry]:
-    """The registries that gateways make for themselves."""
+    """The registries that gateways create."""
     found: list[TerminalRegistry] = []
 
     class Seen(TerminalRegistry):
@@ -37,7 +37,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[TerminalRegistry]:
     return found
 
 
-async def test_a_gateway_that_ends_ends_its_terminals(made: list[TerminalRegistry], tmp_path: Path) -> None:
+async def test_stopping_gateway_ends_its_terminals(made: list[TerminalRegistry], tmp_path: Path) -> None:
     folder = str(tmp_path)
     config = Config(port=0, data=f"{folder}/data", agent="demo", roots=(folder,), claude_homes=(), max_terminals=1)
     async with wiring.running(config, {"HOME": folder, "PATH": PATH}) as gateway:

@@ -1,4 +1,4 @@
-"""Our declarations of the emulator's library, beside those that its package brings."""
+"""Our declarations of the emulator's library, compared with those in its package."""
 
 import importlib
 from ctypes import Structure, sizeof
@@ -29,21 +29,21 @@ def theirs() -> Any:
         (ghostty.String, "GhosttyCellsView"),
     ],
 )
-def test_structures_are_laid_out_alike(theirs: Any, ours: type[Structure], name: str) -> None:
+def test_structures_have_the_same_layout(theirs: Any, ours: type[Structure], name: str) -> None:
     kind = theirs.ffi.typeof(name)
     assert sizeof(ours) == theirs.ffi.sizeof(kind)
     offsets = {field: theirs.ffi.offsetof(kind, field) for field, _ in kind.fields}
     assert all(getattr(ours, field).offset == offset for field, offset in offsets.items() if hasattr(ours, field))
 
 
-def test_a_point_is_where_theirs_is(theirs: Any) -> None:
-    """Theirs has a union within, which C passes in the same way."""
+def test_point_has_the_same_layout(theirs: Any) -> None:
+    """The package's structure contains a union, which C passes in the same way."""
     start = theirs.ffi.offsetof("GhosttyPoint", "value")
     assert ghostty.Point.x.offset == start + theirs.ffi.offsetof("GhosttyPointCoordinate", "x")
     assert ghostty.Point.y.offset == start + theirs.ffi.offsetof("GhosttyPointCoordinate", "y")
 
 
-def test_numbers_have_their_meaning(theirs: Any) -> None:
+def test_constants_have_the_same_values(theirs: Any) -> None:
     lib = theirs.lib
     for prefix, ours in (("GHOSTTY_TERMINAL_OPT_", ghostty.OPTIONS), ("GHOSTTY_TERMINAL_DATA_", ghostty.DATA)):
         assert ours == {name: getattr(lib, prefix + name) for name in ours}
@@ -60,18 +60,18 @@ def test_numbers_have_their_meaning(theirs: Any) -> None:
     assert ghostty.RGB == lib.GHOSTTY_CELL_CONTENT_BG_COLOR_RGB
 
 
-def test_what_the_library_refuses_is_told() -> None:
+def test_error_of_the_library_is_raised() -> None:
     with pytest.raises(EmulatorFault, match=r"new: -\d"):
         Vt.new(0, 0, 0)
 
 
-def test_without_its_package_there_is_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ghostty, "find_spec", lambda _name: None)
     with pytest.raises(EmulatorFault, match="pyghostty is not installed"):
         ghostty.library.__wrapped__()
 
 
-def test_a_copy_is_another_terminal() -> None:
+def test_copy_is_an_independent_terminal() -> None:
     terminal = Vt.new(10, 2, 0)
     terminal.write(b"one")
     copy = terminal.copy()

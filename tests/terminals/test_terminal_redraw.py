@@ -1,4 +1,4 @@
-"""The law of the redraw: one who comes late sees, and goes on seeing, what one sees who was there from the start."""
+"""The property of the redraw: a late watcher sees, from then on, what a watcher from the start sees."""
 
 import re
 
@@ -16,7 +16,7 @@ PLENTY = 1 << 20
 
 
 def late(early: bytes, rest: bytes, columns: int, rows: int, before: bytes = b"") -> tuple[Emulator, Vt]:
-    """A terminal that was there, and one that was drawn it after `early`; `before` is what the second had seen."""
+    """A terminal with all output, and one that got a redraw after `early`; `before` is earlier output of the second."""
     there, comes = Emulator(columns, rows), watcher(columns, rows)
     comes.write(Emulator(columns, rows).feed(before).output)
     there.feed(early)
@@ -26,19 +26,21 @@ def late(early: bytes, rest: bytes, columns: int, rows: int, before: bytes = b""
 
 
 @given(st.data(), st.sampled_from([(10, 4), (7, 3), (40, 6), (2, 1)]), STREAMS)
-def test_whatever_is_printed_before_and_after(data: st.DataObject, size: tuple[int, int], stream: bytes) -> None:
+def test_redraw_gives_the_same_state_for_any_output(data: st.DataObject, size: tuple[int, int], stream: bytes) -> None:
     there, comes = late(*data.draw(halves(stream)), *size)
     assert state(comes) == state(there)
 
 
-def test_keys_that_the_watcher_was_left_with_are_let_go() -> None:
+def test_redraw_resets_keyboard_modes_of_earlier_output() -> None:
     for before in (b"\x1b[>5u\x1b[>7u", b"\x1b[?1049h\x1b[>5u", b"\x1b[>4;2m\x1b="):
         there, comes = late(b"$ ", b"ls", 10, 2, before)
         assert state(comes) == state(there)
 
 
 @given(st.data(), STREAMS, STREAMS)
-def test_whatever_the_watcher_was_left_with(data: st.DataObject, before: bytes, stream: bytes) -> None:
+def test_redraw_gives_the_same_state_after_any_earlier_output(
+    data: st.DataObject, before: bytes, stream: bytes
+) -> None:
     there, comes = late(*data.draw(halves(stream)), 12, 5, before)
     assert state(comes) == state(there)
 
@@ -46,14 +48,14 @@ def test_whatever_the_watcher_was_left_with(data: st.DataObject, before: bytes, 
 @pytest.mark.parametrize("name", RECORDED)
 @settings(max_examples=15)
 @given(st.data())
-def test_real_programs(name: str, data: st.DataObject) -> None:
+def test_redraw_gives_the_same_state_for_real_programs(name: str, data: st.DataObject) -> None:
     there, comes = late(*data.draw(halves(recorded(name))), COLUMNS, ROWS)
     assert state(comes) == state(there)
 
 
 @given(STREAMS)
 def test_another_terminal_draws_the_same(stream: bytes) -> None:
-    """One that is not ours: of its one screen, and without accents, which it puts elsewhere on a wide letter."""
+    """pyte, with its one screen, and without accents, which it places differently on a wide character."""
     ours, theirs = Emulator(30, 5), pyte.Screen(30, 5)
     ours.feed(stream.replace("\u0301".encode(), b"") + b"\x1b[?1049l\x1b[?6l\x1b[4l\x1b[?7h")
     pyte.ByteStream(theirs).feed(understood(redraw(ours, 0)))
@@ -73,11 +75,11 @@ def test_another_terminal_draws_the_same_styles() -> None:
 
 
 def understood(data: bytes) -> bytes:
-    """Without what the other one takes for something else: private marks, intermediates, colons."""
+    """Remove the sequences that pyte misinterprets: private marks, intermediates, colons."""
     return re.sub(rb"\x1b\[[<=>][0-9;]*[a-z]|\x1b\[\d* q|\x1b\[[0-9;]*:[0-9:;]*m|\x1b\[\?5[hl]|\x1b[*+]B", b"", data)
 
 
-def test_as_much_history_as_there_is_room_for() -> None:
+def test_redraw_includes_as_much_history_as_fits() -> None:
     there, comes = Emulator(10, 2), watcher(10, 2)
     there.feed(b"".join(b"line %d\r\n" % n for n in range(1000)))
     small = redraw(there, 100)
@@ -87,37 +89,37 @@ def test_as_much_history_as_there_is_room_for() -> None:
     assert state(comes).history == state(there).history[-10:]
 
 
-def test_the_screen_below_is_there_when_the_program_leaves_its_own() -> None:
+def test_main_screen_is_restored_when_the_program_leaves_the_alternate_screen() -> None:
     there, comes = late(b"$ vi\r\n\x1b[?1049h\x1b[2Jfile", b"\x1b[?1049l$ ", 10, 3)
     assert there.lines() == ("$ vi", "$", "")
     assert state(comes).main.lines == (b"$ vi", b"$", b"")
 
 
-def test_a_colour_without_a_letter_is_drawn_too() -> None:
+def test_background_colour_of_empty_cells_is_drawn() -> None:
     _, comes = late(b"\x1b[44m\x1b[2J\x1b[0m\x1b[1;2H\x1b[X", b"", 4, 2)
     blue = b"\x1b[0m\x1b[48;5;4m"
     assert state(comes).main.lines == (blue + b" \x1b[0m " + blue + b"  \x1b[0m", blue + b"    \x1b[0m")
 
 
-def test_room_that_a_program_left_free_has_no_style() -> None:
+def test_skipped_cells_have_no_style() -> None:
     _, comes = late(b"\x1b[7ma\x1b[0m\x1b[3C\x1b[4mb\x1b[0m\r\n" * 5, b"", 8, 2)
     line = b"\x1b[0m\x1b[7ma\x1b[0m   \x1b[0m\x1b[4mb\x1b[0m"
     assert state(comes).history == (line,) * 4 and state(comes).main.lines == (line, b"")
 
 
-def test_letters_behind_the_last_column_go_on_as_they_would() -> None:
+def test_pending_wrap_at_the_last_column_is_preserved() -> None:
     for early in (b"\x1b[31m0123\x1b[0m", b"0123\x1b7\x1b[2;1Hx\x1b8", b"0123\x1b7\x1b[1;4H\x1b[44m\x1b[X\x1b[0m\x1b8"):
         there, comes = late(early, b"ab", 4, 3)
         assert state(comes) == state(there) and there.lines()[1].startswith("ab")
 
 
-def test_places_that_count_from_margins() -> None:
+def test_positions_relative_to_margins_are_preserved() -> None:
     there, comes = late(b"\x1b[?69h\x1b[3;8s\x1b[2;4r\x1b[?6h\x1b[2;2Hx\x1b7\x1b[?6l", b"\x1b8y\x1b[Hz", 10, 5)
     assert state(comes) == state(there)
     assert there.lines() == ("", "  z", "   xy", "", "")
 
 
-def test_of_a_screen_that_cannot_be_copied_there_is_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_screen_that_cannot_be_copied_is_drawn_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Vt) -> Vt:
         raise EmulatorFault("copy", -2)
 
@@ -131,7 +133,7 @@ def test_of_a_screen_that_cannot_be_copied_there_is_the_text(monkeypatch: pytest
     assert (comes.number("CURSOR_X"), comes.number("CURSOR_Y")) == (there.x, there.y)
 
 
-def test_keys_of_both_screens_come_back_one_by_one() -> None:
+def test_keyboard_modes_of_both_screens_are_restored() -> None:
     there, comes = late(b"\x1b[>1u\x1b[>0u\x1b[>5u\x1b[?1049h\x1b[>7u\x1b[=2;2u", b"", 10, 2)
     upper = state(comes).alternate
     assert (state(comes).main.keys, upper and upper.keys) == ((1, 0, 5), (7,))

@@ -1,4 +1,4 @@
-"""Terminals with real programs on real PTYs: watching, typing, sizes, ends."""
+"""Terminals with real programs on real PTYs: watching, typing, sizes, exits."""
 
 import asyncio
 import os
@@ -65,7 +65,7 @@ async def eventually(holds: Callable[[], Any]) -> None:
 
 
 class Watching:
-    """A watcher that takes what it is given at once, into a terminal of its own."""
+    """A watcher that reads its output at once and shows it on its own terminal."""
 
     def __init__(self, terminal: Terminal, who: str = "watcher") -> None:
         self.outputs: list[TerminalOutput] = []
@@ -87,7 +87,7 @@ class Watching:
         await asyncio.wait({self._task})
 
 
-async def test_what_is_typed_is_echoed_and_done(terminals: TerminalRegistry) -> None:
+async def test_typed_commands_are_echoed_and_executed(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", shell())
     await seen(terminal, "$")
     await terminal.write(b"echo $((6 * 7))\r")
@@ -96,7 +96,7 @@ async def test_what_is_typed_is_echoed_and_done(terminals: TerminalRegistry) -> 
     assert screen.size == SMALL
 
 
-async def test_the_size_is_the_programs(terminals: TerminalRegistry) -> None:
+async def test_program_sees_the_size_of_the_terminal(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", shell())
     await seen(terminal, "$")
     await terminal.write(b"stty size\r")
@@ -107,7 +107,7 @@ async def test_the_size_is_the_programs(terminals: TerminalRegistry) -> None:
     assert screen.size == Size(30, 7) and len(screen.lines) == 7
 
 
-async def test_a_program_is_told_of_its_new_size(terminals: TerminalRegistry) -> None:
+async def test_program_is_notified_of_its_new_size(terminals: TerminalRegistry) -> None:
     tells = "import os, signal, time\ndef tell(*_): os.write(1, b'%d x %d' % os.get_terminal_size(0))\n"
     tells += "signal.signal(signal.SIGWINCH, tell)\nos.write(1, b'ready ')\nwhile True: time.sleep(0.05)"
     terminal = await terminals.open("one", python(tells))
@@ -116,7 +116,7 @@ async def test_a_program_is_told_of_its_new_size(terminals: TerminalRegistry) ->
     await seen(terminal, "20 x 4")
 
 
-async def test_the_smallest_of_those_that_write_rules(terminals: TerminalRegistry) -> None:
+async def test_terminal_has_the_smallest_size_of_its_watchers(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", shell())
     first, second = Watching(terminal, "first"), Watching(terminal, "second")
     await eventually(lambda: first.outputs and second.outputs)
@@ -130,7 +130,7 @@ async def test_the_smallest_of_those_that_write_rules(terminals: TerminalRegistr
     assert terminal.screen.size == SMALL
 
 
-async def test_no_size_is_too_strange(terminals: TerminalRegistry) -> None:
+async def test_unusual_sizes_are_accepted(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", shell())
     for size in (Size(10**6, 10**6), Size(0, -5), Size(1, 1)):
         terminal.resize(size, "me")
@@ -138,14 +138,14 @@ async def test_no_size_is_too_strange(terminals: TerminalRegistry) -> None:
         assert 0 < terminal.screen.size.rows <= MOST.rows
 
 
-async def test_bracketed_paste_is_seen(terminals: TerminalRegistry) -> None:
+async def test_bracketed_paste_is_detected(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", shell("printf '\\033[?2004h'; read x; printf '\\033[?2004l'; read x"))
     assert (await until(terminal, lambda screen: screen.pasting)).pasting
     await terminal.write(b"\r")
     await until(terminal, lambda screen: not screen.pasting)
 
 
-async def test_a_question_of_the_program_is_answered_without_any_watcher(terminals: TerminalRegistry) -> None:
+async def test_device_query_is_answered_without_the_watchers(terminals: TerminalRegistry) -> None:
     asks = "import sys, tty; tty.setraw(0); print('ab\\x1b[6n', end='', flush=True); print(ascii(sys.stdin.read(6)))"
     terminal = await terminals.open("one", python(asks))
     watching = Watching(terminal)
@@ -155,7 +155,7 @@ async def test_a_question_of_the_program_is_answered_without_any_watcher(termina
     await watching.end()
 
 
-async def test_one_who_comes_late_sees_the_same(terminals: TerminalRegistry) -> None:
+async def test_late_watcher_sees_the_same_screen(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open(
         "one", shell("printf '\\033[?1049h\\033[2;3H\\033[1;31mred'; read x; printf X; read x")
     )
@@ -174,7 +174,7 @@ async def test_one_who_comes_late_sees_the_same(terminals: TerminalRegistry) -> 
     assert b"\x1b[38;5;1m" in late.outputs[0].data
 
 
-async def test_it_goes_on_when_nobody_watches(terminals: TerminalRegistry) -> None:
+async def test_program_continues_without_watchers(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", shell("read x; echo first; read x; echo second; read x"))
     watching = Watching(terminal)
     await terminal.write(b"\r")
@@ -184,7 +184,7 @@ async def test_it_goes_on_when_nobody_watches(terminals: TerminalRegistry) -> No
     await seen(terminal, "second")
 
 
-async def test_it_is_watched_while_somebody_watches(terminals: TerminalRegistry) -> None:
+async def test_terminal_is_watched_while_it_has_a_watcher(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", shell())
     assert not terminal.watched
     watching = Watching(terminal)
@@ -193,7 +193,7 @@ async def test_it_is_watched_while_somebody_watches(terminals: TerminalRegistry)
     assert not terminal.watched
 
 
-async def test_a_slow_watcher_delays_nobody_and_is_drawn_the_whole(terminals: TerminalRegistry) -> None:
+async def test_slow_watcher_delays_no_other_and_gets_a_redraw(terminals: TerminalRegistry) -> None:
     lines = 3 * WAITING_BYTES // 40
     terminal = await terminals.open(
         "one", python(f"for n in range({lines}): print(f'{{n:038}}')\nprint('done'); input()")
@@ -203,7 +203,7 @@ async def test_a_slow_watcher_delays_nobody_and_is_drawn_the_whole(terminals: Te
     quick = Watching(terminal, "quick")
     await seen(terminal, "done")
     await eventually(lambda: "done" in quick.shows.lines())
-    # The slow one has taken nothing since: what waited for it was let go, and it is drawn what is there now.
+    # The slow watcher has read nothing since: its waiting output was dropped, and it gets a redraw of the screen.
     shows = Emulator(SMALL.columns, SMALL.rows)
     output = await anext(slow)
     assert output.redraw and len(output.data) < WAITING_BYTES
@@ -212,7 +212,7 @@ async def test_a_slow_watcher_delays_nobody_and_is_drawn_the_whole(terminals: Te
     await slow.aclose()
 
 
-async def test_a_flood_leaves_the_loop_to_others(terminals: TerminalRegistry) -> None:
+async def test_flood_of_output_does_not_block_the_event_loop(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", shell("yes"))
     other = await terminals.open("two", shell())
     await seen(other, "$")
@@ -223,7 +223,7 @@ async def test_a_flood_leaves_the_loop_to_others(terminals: TerminalRegistry) ->
     await asyncio.wait_for(terminal.stop(), PATIENCE)
 
 
-async def test_how_it_ended_is_told_to_all(terminals: TerminalRegistry) -> None:
+async def test_exit_status_is_sent_to_all_watchers(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", shell("read x; echo last words; exit 7"))
     first, second = Watching(terminal, "first"), Watching(terminal, "second")
     await eventually(lambda: first.outputs and second.outputs)
@@ -261,7 +261,7 @@ async def test_jobs_end_with_the_shell_that_started_them(terminals: TerminalRegi
     await eventually(lambda: start_mark(job) == "")
 
 
-async def test_closing_ends_them_all_and_leaves_nothing_open() -> None:
+async def test_closing_ends_all_terminals_and_leaves_nothing_open() -> None:
     registry = TerminalRegistry(SystemClock(), 3, StopTimeouts(close=5, terminate=1))
     before = sorted(os.listdir("/proc/self/fd"))
     opened = [await registry.open(str(n), shell()) for n in range(3)]
@@ -275,7 +275,7 @@ async def test_closing_ends_them_all_and_leaves_nothing_open() -> None:
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-async def test_a_name_is_taken_while_its_program_runs(terminals: TerminalRegistry) -> None:
+async def test_name_is_in_use_while_its_program_runs(terminals: TerminalRegistry) -> None:
     first = await terminals.open("one", shell())
     with pytest.raises(Busy):
         await terminals.open("one", shell())
@@ -284,19 +284,19 @@ async def test_a_name_is_taken_while_its_program_runs(terminals: TerminalRegistr
     assert terminals.find("one") is again
 
 
-async def test_there_are_only_so_many(terminals: TerminalRegistry) -> None:
+async def test_number_of_terminals_is_bounded(terminals: TerminalRegistry) -> None:
     results = await asyncio.gather(*(terminals.open(str(n), shell()) for n in range(5)), return_exceptions=True)
     assert [type(result) for result in results[3:]] == [TooMany, TooMany]
     assert sorted(terminals.names()) == ["0", "1", "2"]
 
 
-async def test_those_that_have_ended_make_room_and_are_forgotten_in_time(terminals: TerminalRegistry) -> None:
+async def test_ended_terminals_make_room_and_are_dropped_after_a_while(terminals: TerminalRegistry) -> None:
     for n in range(8):
         await (await terminals.open(str(n), shell("exit 0"))).wait()
     assert [n for n in range(8) if terminals.find(str(n)) is not None] == [5, 6, 7]
 
 
-async def test_what_cannot_be_started_says_why(terminals: TerminalRegistry) -> None:
+async def test_failed_start_gives_the_reason(terminals: TerminalRegistry) -> None:
     with pytest.raises(AgentMissing, match="No such file"):
         await terminals.open("one", Program(argv=["/nowhere/program"], env=ENV, cwd="/"))
     with pytest.raises(BadRequest, match="/nowhere"):
@@ -305,7 +305,7 @@ async def test_what_cannot_be_started_says_why(terminals: TerminalRegistry) -> N
 
 
 async def test_keys_wait_for_a_program_that_does_not_read(terminals: TerminalRegistry) -> None:
-    # Blocked before it says that it is ready, so that the signal cannot come too early.
+    # Blocked before the program prints that it is ready, so that the signal cannot arrive too early.
     waits = "import os, tty, signal; tty.setraw(0); signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
     waits += "print('ready', flush=True); signal.sigwait([signal.SIGUSR1]); n = 0\n"
     waits += "while n < 500000: n += len(os.read(0, 65536))\nprint('all', n, flush=True)\nos.read(0, 1)"
@@ -319,7 +319,7 @@ async def test_keys_wait_for_a_program_that_does_not_read(terminals: TerminalReg
     await seen(terminal, "all 500000")
 
 
-async def test_keys_that_wait_are_given_up_when_the_program_ends(terminals: TerminalRegistry) -> None:
+async def test_waiting_keys_are_dropped_when_the_program_ends(terminals: TerminalRegistry) -> None:
     stuck = await terminals.open("one", shell("stty raw; echo ready; sleep 600"))
     await seen(stuck, "ready")
     writing = asyncio.create_task(stuck.write(b"k" * 500_000))

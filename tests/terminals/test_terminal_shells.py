@@ -1,4 +1,4 @@
-"""What a shell has beside an agent's terminal: it waits for slow watchers, keeps its last bytes, and is recorded."""
+"""Features of a shell that an agent's terminal lacks: it waits for slow watchers, keeps its last bytes, is recorded."""
 
 import asyncio
 import json
@@ -66,10 +66,10 @@ async def ended(terminal: Terminal) -> Exit:
 FLOOD = "i=0; while [ $i -lt 40000 ]; do i=$((i+1)); echo line $i; done"
 
 
-async def test_a_shell_waits_for_one_that_reads_slowly_and_nothing_is_lost(
+async def test_shell_waits_for_a_slow_watcher_and_nothing_is_lost(
     terminals: TerminalRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It takes ten times in a second: each time more than may wait for it could have been printed.
+    # The watcher reads ten times a second: each time the shell could have printed more than its buffer may hold.
     monkeypatch.setattr(live, "GATHER_SECONDS", 0.1)
     long = "." * 100
     flood = f"i=0; while [ $i -lt 15000 ]; do i=$((i+1)); echo {long} $i; done"
@@ -80,12 +80,12 @@ async def test_a_shell_waits_for_one_that_reads_slowly_and_nothing_is_lost(
     assert lines == [*(f"{long} {number}" for number in range(1, 15001)), ""]
 
 
-async def test_a_shell_waits_only_while_all_of_them_lag(still: tuple[ManualClock, TerminalRegistry]) -> None:
+async def test_shell_waits_only_while_all_watchers_lag(still: tuple[ManualClock, TerminalRegistry]) -> None:
     clock, registry = still
     terminal = await registry.open("one", program(f"{FLOOD}; echo done; read x"))
     stuck = terminal.watch("stuck", raw=True)
     await anext(stuck)
-    # It takes nothing more: the program is held, and goes on when somebody else reads.
+    # This watcher reads nothing more: the program is paused, and continues when another watcher reads.
     await until(lambda: clock.waiting == 1)
     shown = terminal.screen.version
     for _ in range(50):
@@ -96,13 +96,13 @@ async def test_a_shell_waits_only_while_all_of_them_lag(still: tuple[ManualClock
     async with asyncio.timeout(PATIENCE):
         while "done" not in shows.lines():
             shows.feed((await anext(reader)).data)
-    # What waited for the one that is stuck was let go.
+    # The output that waited for the stuck watcher was dropped.
     assert (await anext(stuck)).redraw
     await stuck.aclose()
     await reader.aclose()
 
 
-async def test_one_that_takes_nothing_is_not_waited_for_again(still: tuple[ManualClock, TerminalRegistry]) -> None:
+async def test_watcher_that_reads_nothing_is_not_waited_for_again(still: tuple[ManualClock, TerminalRegistry]) -> None:
     clock, registry = still
     terminal = await registry.open("one", program(f"{FLOOD}; echo done; read x"))
     stuck = terminal.watch("stuck", raw=True)
@@ -117,7 +117,7 @@ async def test_one_that_takes_nothing_is_not_waited_for_again(still: tuple[Manua
     await stuck.aclose()
 
 
-async def test_a_shell_that_is_held_can_be_ended_at_once(still: tuple[ManualClock, TerminalRegistry]) -> None:
+async def test_paused_shell_can_be_ended_at_once(still: tuple[ManualClock, TerminalRegistry]) -> None:
     clock, registry = still
     terminal = await registry.open("one", program("yes"))
     stuck = terminal.watch("stuck", raw=True)
@@ -128,13 +128,13 @@ async def test_a_shell_that_is_held_can_be_ended_at_once(still: tuple[ManualCloc
     await stuck.aclose()
 
 
-async def test_what_is_printed_soon_after_an_output_waits_for_more(
+async def test_output_soon_after_another_is_held_back_to_be_batched(
     terminals: TerminalRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "GATHER_SECONDS", 3600)
     terminal = await terminals.open("one", program("read x"))
     watching = terminal.watch("me", raw=True)
-    # The first goes at once.
+    # The first output is sent at once.
     assert (await asyncio.wait_for(anext(watching), PATIENCE)).size == Size(40, 5)
     following = asyncio.create_task(anext(watching))
     for word in ("one ", "two ", "three"):
@@ -146,7 +146,7 @@ async def test_what_is_printed_soon_after_an_output_waits_for_more(
     await asyncio.wait({following})
 
 
-async def test_what_has_gathered_comes_together(terminals: TerminalRegistry) -> None:
+async def test_collected_output_is_sent_together(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", program("read x"))
     watching = terminal.watch("me", raw=True)
     await anext(watching)
@@ -156,7 +156,7 @@ async def test_what_has_gathered_comes_together(terminals: TerminalRegistry) -> 
     await watching.aclose()
 
 
-async def test_a_word_of_the_gateway_is_seen_by_all_and_by_who_comes_later(terminals: TerminalRegistry) -> None:
+async def test_notice_of_the_gateway_is_seen_by_all_and_by_late_watchers(terminals: TerminalRegistry) -> None:
     terminal = await terminals.open("one", program("read x"))
     touched = terminal.touched
     terminal.print_notice("\r\n[hello]\r\n")
@@ -173,13 +173,13 @@ PIECES = st.lists(st.sampled_from([b"abc", b"\x1b[31mred\x1b[0m", "é漢".encode
 
 
 @given(PIECES, st.integers(1, 20_000))
-def test_the_tail_is_bounded_and_cut_between_what_was_added(pieces: list[bytes], most: int) -> None:
+def test_scrollback_is_bounded_and_cut_between_pieces(pieces: list[bytes], most: int) -> None:
     tail = Scrollback(most)
     assert tail.empty
     for piece in pieces:
         tail.add(piece)
     kept = tail.data()
-    # A block and what was added to it last may be over the bound: a single one is never cut.
+    # A block and the last piece added to it may exceed the bound: a single piece is never cut.
     assert len(kept) <= most + 4096 + 1800
     ends = [b"".join(pieces[start:]) for start in range(len(pieces) + 1)]
     assert kept in ends and tail.empty == (not pieces)
@@ -226,7 +226,7 @@ async def test_a_recording_is_an_asciicast(terminals: TerminalRegistry, tmp_path
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-async def test_a_recording_that_cannot_begin_keeps_nobody_from_their_shell(
+async def test_shell_starts_even_if_its_recording_cannot_begin(
     terminals: TerminalRegistry, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
@@ -235,7 +235,7 @@ async def test_a_recording_that_cannot_begin_keeps_nobody_from_their_shell(
     assert "a terminal is not recorded" in caplog.text
 
 
-async def test_a_recording_has_an_end_and_the_shell_goes_on(
+async def test_recording_ends_at_its_limit_and_the_shell_continues(
     terminals: TerminalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(recording, "MOST_BYTES", 2000)
@@ -247,7 +247,7 @@ async def test_a_recording_has_an_end_and_the_shell_goes_on(
         json.loads(line)
 
 
-async def test_a_disk_that_is_full_ends_the_recording_alone(
+async def test_full_disk_ends_only_the_recording(
     terminals: TerminalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(fd: int, data: bytes) -> None:
@@ -259,7 +259,7 @@ async def test_a_disk_that_is_full_ends_the_recording_alone(
     assert "a recording of a terminal ends" in caplog.text
 
 
-async def test_a_disk_that_is_too_slow_ends_the_recording_alone(
+async def test_slow_disk_ends_only_the_recording(
     terminals: TerminalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(recording, "UNWRITTEN_BYTES", 300)
@@ -273,7 +273,7 @@ async def test_a_disk_that_is_too_slow_ends_the_recording_alone(
     assert [json.loads(line)["version"] for line in path.read_text().splitlines()] == [2]
 
 
-async def test_shells_are_recorded_where_it_is_wanted(terminals: TerminalRegistry, tmp_path: Path) -> None:
+async def test_shells_are_recorded_if_configured(terminals: TerminalRegistry, tmp_path: Path) -> None:
     settings = ShellSettings(program="/bin/sh", env=ENV, recordings=str(tmp_path / "recordings"))
     shells = UserShells(terminals, ManualClock(), settings, lambda path: "/")
     await shells.join(Identity("k", "a/../b", "A", frozenset()), JoinShell(name="x", codec=_codec()))
@@ -281,7 +281,7 @@ async def test_shells_are_recorded_where_it_is_wanted(terminals: TerminalRegistr
     await shells.close()
 
 
-# --- whose they are
+# --- shells of users
 
 
 def _codec() -> Any:
@@ -289,14 +289,14 @@ def _codec() -> Any:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "-x", "x" * 65, "a b", "é", "a\n"])
-async def test_a_name_is_a_plain_word(terminals: TerminalRegistry, name: str) -> None:
+async def test_invalid_name_is_refused(terminals: TerminalRegistry, name: str) -> None:
     shells = UserShells(terminals, SystemClock(), ShellSettings(program="/bin/sh", env=ENV), lambda path: "/")
     with pytest.raises(BadRequest):
         await shells.join(ANN, JoinShell(name=name, codec=_codec()))
     await shells.close()
 
 
-async def test_those_of_a_user_who_is_no_more_end(terminals: TerminalRegistry) -> None:
+async def test_shells_of_a_removed_user_end(terminals: TerminalRegistry) -> None:
     shells = UserShells(terminals, SystemClock(), ShellSettings(program="/bin/sh", env=ENV), lambda path: "/")
     bob = Identity("b", ANN.user + "2", "B", frozenset())
     for who in (ANN, bob):
@@ -307,7 +307,7 @@ async def test_those_of_a_user_who_is_no_more_end(terminals: TerminalRegistry) -
     await shells.close()
 
 
-def test_the_environment_is_made_from_nothing() -> None:
+def test_environment_is_built_from_scratch() -> None:
     secrets = {"FAIRLEAD_TOKEN": "x", "ANTHROPIC_API_KEY": "x", "AWS_SECRET_ACCESS_KEY": "x", "SSH_AUTH_SOCK": "/x"}
     found = shell_environment({"PATH": "/bin", "HOME": "/home/ann", "TERM": "dumb"} | secrets)
     terminal = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -315,7 +315,7 @@ def test_the_environment_is_made_from_nothing() -> None:
     assert "LC_ALL" not in shell_environment({"LANG": "de_DE.UTF-8"})
 
 
-def test_the_settings_of_shells(tmp_path: Path) -> None:
+def test_settings_of_shells(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "SHELL": "/bin/zsh"}
     plain = load(env, {"data": str(tmp_path)}).config
     assert shell_settings(plain, env).program == "/bin/zsh"

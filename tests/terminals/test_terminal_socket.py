@@ -53,26 +53,26 @@ class House:
 
 
 class Client:
-    """Text frames as they came, binary ones on a screen."""
+    """Collects text frames in order, and shows binary frames on a screen."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
-        self.told: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
         self.screen = Emulator(40, 5)
 
     async def say(self, **frame: Any) -> None:
         await self.socket.send(json.dumps(frame))
 
     async def hear(self) -> dict[str, Any] | None:
-        """The next frame, if it is told in words."""
+        """The next frame if it is a text frame; None for a binary one."""
         frame = await asyncio.wait_for(self.socket.recv(), PATIENCE)
         if isinstance(frame, bytes):
             self.screen.feed(frame)
             return None
-        self.told.append(json.loads(frame))
-        if self.told[-1]["type"] == "size":
-            self.screen.resize(self.told[-1]["cols"], self.told[-1]["rows"])
-        return self.told[-1]
+        self.messages.append(json.loads(frame))
+        if self.messages[-1]["type"] == "size":
+            self.screen.resize(self.messages[-1]["cols"], self.messages[-1]["rows"])
+        return self.messages[-1]
 
     async def heard(self, kind: str) -> dict[str, Any]:
         while (frame := await self.hear()) is None or frame["type"] != kind:
@@ -100,18 +100,18 @@ async def house() -> AsyncIterator[House]:
         await terminals.close()
 
 
-async def test_a_person_watches_and_types(house: House) -> None:
+async def test_user_watches_and_types(house: House) -> None:
     await house.open()
     async with house.join() as client:
         await client.seen("$")
-        assert client.told == [{"type": "size", "cols": 40, "rows": 5}]
+        assert client.messages == [{"type": "size", "cols": 40, "rows": 5}]
         await client.say(type="input", data="echo $((6 * 7)) é\r")
         await client.seen("42 é")
         await client.say(type="ping")
         await client.heard("pong")
 
 
-async def test_the_size_is_told_and_everything_drawn_for_it(house: House) -> None:
+async def test_size_is_sent_and_the_screen_is_redrawn_for_it(house: House) -> None:
     await house.open("echo hello; read x; stty size; read x")
     async with house.join() as client, house.join() as other:
         await client.seen("hello")
@@ -124,7 +124,7 @@ async def test_the_size_is_told_and_everything_drawn_for_it(house: House) -> Non
         await other.seen("4 30")
 
 
-async def test_the_end_is_told(house: House) -> None:
+async def test_exit_is_sent(house: House) -> None:
     await house.open("read x; exit 3")
     async with house.join() as client:
         await client.hear()
@@ -169,7 +169,7 @@ async def test_a_session_without_a_terminal_is_refused_before_the_upgrade(house:
         assert refused.value.response.status_code == status
 
 
-async def test_the_scope_terminal_is_needed(house: House) -> None:
+async def test_scope_terminal_is_required(house: House) -> None:
     await house.open()
     chatting = await house.served.token("view", "chat", "approve", name="chatting")
     with pytest.raises(InvalidStatus) as refused:
@@ -183,7 +183,7 @@ async def test_the_scope_terminal_is_needed(house: House) -> None:
         await client.seen("$")
 
 
-async def test_a_revoked_credential_leaves(house: House) -> None:
+async def test_socket_of_a_revoked_credential_is_closed(house: House) -> None:
     terminal = await house.open()
     token = await house.served.token("terminal", name="typing")
     async with house.join(token) as client:
@@ -195,7 +195,7 @@ async def test_a_revoked_credential_leaves(house: House) -> None:
     await until(lambda: terminal.screen.size == Size(40, 5))
 
 
-async def test_a_message_has_a_limit(house: House) -> None:
+async def test_message_size_is_limited(house: House) -> None:
     await house.open()
     async with house.join() as client:
         await client.seen("$")
@@ -203,7 +203,7 @@ async def test_a_message_has_a_limit(house: House) -> None:
         assert await client.closed() == 1009
 
 
-async def test_scripts_are_told_what_is_on_the_screen(house: House) -> None:
+async def test_screen_can_be_read_by_scripts(house: House) -> None:
     terminal = await house.open("printf 'hello\\r\\n$ '; read x; exit 2")
     while "hello" not in terminal.screen.lines:
         await terminal.changed(terminal.screen.version)
@@ -229,11 +229,11 @@ async def test_scripts_are_told_what_is_on_the_screen(house: House) -> None:
         assert missing.json()["error"]["message"] == f"There is no terminal of session {OTHER}."
 
 
-# --- the holder, with a wire that a test holds
+# --- the socket owner, with a fake socket handle
 
 
 class HeldWire:
-    """Implements `model.sockets.Wire`; what is sent waits until the test lets it go."""
+    """Implements `model.sockets.SocketHandle`; sent frames wait until the test releases them."""
 
     def __init__(self) -> None:
         self.sent = b""
@@ -261,14 +261,14 @@ class HeldWire:
         self.closed = code
 
 
-async def test_a_client_that_does_not_read_is_sent_no_more(house: House) -> None:
+async def test_nothing_more_is_sent_to_a_client_that_does_not_read(house: House) -> None:
     terminal = await house.open("read x; seq 100000; echo done; read x")
     wire, holder = HeldWire(), SocketAttachment(terminal, NativeTerminalCodec(), "slow")
     holder.attached(wire)
     await terminal.write(b"\r")
     while not any("done" in line for line in terminal.screen.lines):
         await terminal.changed(terminal.screen.version)
-    # A piece at a time is looked at: one may be as large as what waits for a watcher.
+    # The limit is checked per piece, and a piece may be as large as the buffer of a watcher.
     assert wire.waiting < 4 * UNSENT_BYTES
     wire.waiting, before = 0, len(wire.sent)
     holder.drained()
@@ -276,7 +276,7 @@ async def test_a_client_that_does_not_read_is_sent_no_more(house: House) -> None
     holder.detached(1000)
 
 
-async def test_a_program_that_does_not_read_holds_the_client_back(house: House) -> None:
+async def test_program_that_does_not_read_pauses_the_client(house: House) -> None:
     terminal = await house.open("stty raw -echo; echo ready; read x </dev/null; sleep 600")
     wire, holder = HeldWire(), SocketAttachment(terminal, NativeTerminalCodec(), "eager")
     holder.attached(wire)
@@ -294,9 +294,7 @@ async def test_a_program_that_does_not_read_holds_the_client_back(house: House) 
     holder.detached(1000)
 
 
-async def test_a_watcher_that_cannot_be_shown_anything_is_told_to_go(
-    house: House, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_socket_is_closed_when_encoding_its_output_fails(house: House, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(NativeTerminalCodec):
         def output(self, output: TerminalOutput) -> bytes:
             raise RuntimeError("not today")
@@ -315,7 +313,7 @@ def opening() -> Handshake:
     return Handshake(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION})
 
 
-async def test_what_is_said_before_the_terminal_is_found_is_not_lost(house: House) -> None:
+async def test_input_sent_before_the_terminal_is_found_is_not_lost(house: House) -> None:
     terminal = await house.open()
     async with asyncio.timeout(PATIENCE):
         await _early(terminal)
@@ -329,27 +327,27 @@ async def _early(terminal: Terminal) -> None:
     (attach,) = talk.answered(None, holder)
     assert isinstance(attach, AttachOwner)
     holder.attached(HeldWire())
-    # Typed before the shell was there, its answer may stand behind the prompt.
+    # The input was typed before the shell started, so its output may follow the prompt.
     while not {"early", "$ early"} & set(terminal.screen.lines):
         await terminal.changed(terminal.screen.version)
     holder.detached(1000)
 
 
-def test_a_terminal_that_went_meanwhile() -> None:
+def test_terminal_that_ended_in_the_meantime_is_not_found() -> None:
     talk = TerminalConversation(opening())
     write, hang_up = talk.failed(None, NotFound("terminal", "x"))
     assert isinstance(write, Write) and b"not_found" in write.frames
     assert isinstance(hang_up, CloseSocket) and hang_up.code == 4404
-    (told,) = talk.throttled(b"", True, NotFound("terminal", "x"))
-    assert isinstance(told, Write)
+    (reply,) = talk.throttled(b"", True, NotFound("terminal", "x"))
+    assert isinstance(reply, Write)
 
 
-def test_a_url_alone_is_no_frame() -> None:
-    """This protocol has no word for it: the client sees it where it was printed."""
+def test_output_with_only_a_url_is_not_sent() -> None:
+    """This protocol has no frame for URLs: the client sees the URL in the output."""
     assert NativeTerminalCodec().output(TerminalOutput(b"", urls=(FoundUrl("https://a.example/"),))) == b""
 
 
-def test_the_frames() -> None:
+def test_encoded_frames() -> None:
     codec = NativeTerminalCodec()
     first = codec.output(TerminalOutput(b"all", redraw=True, size=Size(4, 2)))
     assert first == b'\x81\x21{"type":"size","cols":4,"rows":2}\x82\x03all'

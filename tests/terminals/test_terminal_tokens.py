@@ -1,4 +1,4 @@
-"""Cutting bytes into tokens: the same however they are split, and bounded whatever comes."""
+"""Splitting bytes into tokens: the same however the bytes are split into reads, and bounded for any input."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ from terminals.streams import RECORDED, STREAMS, recorded
 
 
 def tokens(*pieces: bytes) -> list[tuple[TokenKind, str]]:
-    """Kinds and their characters; runs, which may be cut anywhere, are joined."""
+    """Kinds and characters of the tokens; runs, which may be split anywhere, are joined."""
     tokenizer = Tokenizer()
     found: list[tuple[TokenKind, str]] = []
     for piece in pieces:
@@ -35,7 +35,7 @@ def cut(stream: bytes, places: list[int]) -> list[bytes]:
 
 
 @given(STREAMS | st.binary(max_size=60), st.lists(st.integers(0, 10**6), max_size=8))
-def test_the_same_however_they_are_split(stream: bytes, places: list[int]) -> None:
+def test_tokens_do_not_depend_on_how_the_stream_is_split(stream: bytes, places: list[int]) -> None:
     assert tokens(*cut(stream, places)) == tokens(stream)
 
 
@@ -51,7 +51,7 @@ def one(data: bytes) -> Token:
     return token
 
 
-def test_what_a_sequence_is_made_of() -> None:
+def test_parts_of_a_sequence() -> None:
     assert one(b"\x1b[?1;2$p")[:5] == (TokenKind.CSI, "\x1b[?1;2$p", "?1;2", "$", "p")
     assert one(b"\x1b]2;title\x1b\\").body == "2;title"
     assert one(b"\x1bP$qm\x1b\\")[2:] == ("$qm", "", "P")
@@ -62,7 +62,7 @@ def test_what_a_sequence_is_made_of() -> None:
 @pytest.mark.parametrize(
     "together", ["a\r\nb", "\x1b[1;31mé\x1b[0m\x1b[K", "\x1b[?25l\x1b[?2004h\x1b7\x1b(0q\x1b(B\x1b[u\t"]
 )
-def test_what_needs_no_look_goes_together(together: str) -> None:
+def test_ordinary_output_is_one_run(together: str) -> None:
     assert one(together.encode()) == Token(TokenKind.RUN, together)
 
 
@@ -81,12 +81,12 @@ def test_what_needs_no_look_goes_together(together: str) -> None:
         "\x1b[18t",
     ],
 )
-def test_what_needs_one_stands_alone(alone: str) -> None:
+def test_sequence_that_needs_inspection_is_a_separate_token(alone: str) -> None:
     before, token, after = Tokenizer().feed(f"a{alone}b".encode())
     assert (before.raw, token.raw, after.raw) == ("a", alone, "b") and token.kind is not TokenKind.RUN
 
 
-def test_the_last_letters_of_a_run() -> None:
+def test_last_character_and_closing_text_of_a_run() -> None:
     for run, character, text in (("ab\x1b[3mc", "c", "c"), ("ab\x1b[3m", "b", ""), ("\r\n", "", ""), ("", "", "")):
         assert (last_character(run), closing_text(run), has_text(run)) == (character, text, bool(character))
 
@@ -108,7 +108,7 @@ def test_the_eight_bit_controls_are_the_seven_bit_ones() -> None:
         ("\x1b[é".encode(), ["é"]),
     ],
 )
-def test_what_breaks_a_sequence_off_is_read_for_itself(given: bytes, left: list[str]) -> None:
+def test_bytes_that_abort_a_sequence_are_parsed_separately(given: bytes, left: list[str]) -> None:
     assert [raw for _, raw in tokens(given)] == left
 
 
@@ -127,7 +127,7 @@ def test_a_sequence_without_an_end_is_not_kept(opener: bytes, whole: bool) -> No
     assert [token.raw for token in after] == ["X"]
 
 
-def test_one_that_is_too_long_is_left_out_however_it_comes() -> None:
+def test_sequence_that_is_too_long_is_dropped_however_it_is_split() -> None:
     long = b"\x1b]52;c;" + b"A" * (LONGEST + 1) + b"\x07"
     assert tokens(long, b"X") == tokens(*(long[at : at + 1000] for at in range(0, len(long), 1000)), b"X")
     assert tokens(long, b"X") == [(TokenKind.RUN, "X")]

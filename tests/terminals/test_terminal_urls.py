@@ -1,6 +1,6 @@
-"""URLs among what programs print, by case: tests/golden/terminal-urls/<case>.json has what is printed, how wide the
-terminal is, and what is found. The cases sign-in-* are what Claude Code prints for `setup-token`.
-FAIRLEAD_WRITE=1 writes `found` anew: then read the difference.
+"""URLs in the output of programs, by case: tests/golden/terminal-urls/<case>.json has the output, the width of the
+terminal, and the URLs to find. The cases sign-in-* are the output of Claude Code for `setup-token`.
+FAIRLEAD_WRITE=1 rewrites `found`: review the difference afterwards.
 """
 
 import json
@@ -24,8 +24,8 @@ NAMES = sorted(path.stem for path in CASES.iterdir())
 def found(printed: bytes, width: int, cuts: tuple[int, ...] = ()) -> list[FoundUrl]:
     finder = UrlFinder(width)
     places = [0, *sorted(cut % (len(printed) + 1) for cut in cuts), len(printed)]
-    told = [one for start, end in pairwise(places) for one in finder.feed(printed[start:end])]
-    return told + finder.flush()
+    results = [one for start, end in pairwise(places) for one in finder.feed(printed[start:end])]
+    return results + finder.flush()
 
 
 def load(name: str) -> dict[str, Any]:
@@ -37,17 +37,17 @@ def load(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_case(name: str) -> None:
     case = load(name)
-    told = [msgspec.to_builtins(one) for one in found(case["printed"].encode(), case["width"])]
+    results = [msgspec.to_builtins(one) for one in found(case["printed"].encode(), case["width"])]
     if os.environ.get("FAIRLEAD_WRITE"):
-        (CASES / f"{name}.json").write_text(json.dumps(case | {"found": told}, ensure_ascii=True, indent=1) + "\n")
+        (CASES / f"{name}.json").write_text(json.dumps(case | {"found": results}, ensure_ascii=True, indent=1) + "\n")
         case = load(name)
-    assert told == case["found"]
+    assert results == case["found"]
 
 
 @pytest.mark.rules("S003-109")
 @pytest.mark.parametrize("name", NAMES)
-def test_every_cut_finds_the_same(name: str) -> None:
-    """Each place by itself (of long ones, some), and all of them at once."""
+def test_splits_do_not_change_the_found_urls(name: str) -> None:
+    """A split at each position by itself (in long cases, at some positions), and at all positions at once."""
     case = load(name)
     printed, width = case["printed"].encode(), case["width"]
     whole = found(printed, width)
@@ -69,19 +69,19 @@ PIECES = st.lists(
 
 @pytest.mark.rules("S003-109")
 @given(PIECES, st.lists(st.integers(0, 200_000), max_size=12), st.integers(10, 60))
-def test_whatever_is_printed_cuts_change_nothing(pieces: list[bytes], cuts: list[int], width: int) -> None:
+def test_splits_of_any_output_do_not_change_the_found_urls(pieces: list[bytes], cuts: list[int], width: int) -> None:
     printed = b"".join(pieces)
     assert found(printed, width, tuple(cuts)) == found(printed, width)
 
 
 @given(st.binary(max_size=2000))
-def test_no_output_does_any_harm(printed: bytes) -> None:
+def test_found_urls_are_valid_for_any_output(printed: bytes) -> None:
     for one in found(b"https://a.example/ " + printed, 80):
         assert one.url.lower().startswith(("http://", "https://"))
         assert one.url.isprintable() and one.url.isascii() and " " not in one.url
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_buffered_output_is_bounded() -> None:
     finder = UrlFinder(80)
     for _ in range(50):
         finder.feed(b"x" * 1000)
@@ -93,7 +93,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert finder.feed(b"https://c.example/ ") == [FoundUrl("https://c.example/")]
 
 
-def test_words_that_asked_are_found_however_much_colour_is_between() -> None:
+def test_words_before_a_url_are_found_despite_colour_sequences_between() -> None:
     colours = b"\x1b[0m" * ((BEFORE - 100) // 4)
     assert found(b"Open this URL: " + colours + b"https://a.example/ ", 80) == [
         FoundUrl("https://a.example/", open=True)

@@ -1,4 +1,4 @@
-"""One running server a driver and a module: our own on both event loops, and uvicorn's stock driver."""
+"""One running server per driver and module: our own driver on both event loops, and uvicorn's stock driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a parser said, as frozen events, so that two parsers can be compared."""
+"""The output of a parser as frozen events, so that two parsers can be compared."""
 
 from __future__ import annotations
 

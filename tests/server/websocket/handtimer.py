@@ -1,4 +1,4 @@
-"""A timer that tests turn by hand, also for a loop that runs in another thread."""
+"""A timer that tests advance by hand, also for a loop that runs in another thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class HandTimer:
-    """Give `later` to a Keepalive. `advance` runs what falls due, in the loop that asked for it if there is one."""
+    """Pass `later` to a Keepalive. `advance` runs the calls that are due, in the loop that scheduled them, if any."""
 
     def __init__(self) -> None:
         self.now = 0.0

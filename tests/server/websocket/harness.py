@@ -1,4 +1,4 @@
-"""A real uvicorn in a thread, and the endpoints that the tests of both drivers talk to."""
+"""A real uvicorn in a thread, and the endpoints that the tests of both drivers use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SMALL = ConnectionOptions(max_message=MEBIBYTE, max_write_buffer=2 * MEBIBYTE)
 
 
 class Hub:
-    """What the endpoints of one server share and the tests look at."""
+    """State that the endpoints of one server share and the tests read."""
 
     def __init__(self) -> None:
         self.subscribers: dict[str, set[Connection]] = {}
@@ -102,7 +102,7 @@ class Kick(Base):
 
 
 class Boom(Base):
-    """Fails where the path says."""
+    """Fails in the callback that the path names."""
 
     name = "boom"
 
@@ -166,7 +166,7 @@ class Publisher(Base):
 
 
 class Flood(Base):
-    """Sends a mebibyte whenever there is room, `rounds` times; counts how often it had to wait."""
+    """Sends a mebibyte whenever the buffer has room, `rounds` times; counts how often it had to wait."""
 
     name = "flood"
 
@@ -190,7 +190,7 @@ class Flood(Base):
 
 
 class Valve(Base):
-    """Stops reading at every message; "open" from a second connection starts it again."""
+    """Pauses reading at every message; "open" from a second connection resumes it."""
 
     name = "valve"
     stopped: Connection | None = None

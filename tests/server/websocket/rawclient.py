@@ -1,4 +1,4 @@
-"""A WebSocket client made of a plain socket, so that tests can send what no library would."""
+"""A WebSocket client on a plain socket, so that tests can send bytes that no library would."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from types import TracebackType
 
 TIMEOUT = 300.0
-"""Seconds until a wait is a failure: far more than anything here needs."""
+"""Seconds until a wait fails: far more than any test here needs."""
 
 KEY = b64encode(bytes(range(16))).decode()
 
@@ -26,7 +26,7 @@ def masked_frame(
     declared: int | None = None,
     key: bytes | None = None,
 ) -> bytes:
-    """One client frame; `declared` lies about the length, `reserved` are bits 0x10 to 0x40 of the first byte."""
+    """One client frame; `declared` is a false length, `reserved` are bits 0x10 to 0x40 of the first byte."""
     length = len(payload) if declared is None else declared
     bit = 0x80 if mask else 0
     head = bytes([(0x80 if fin else 0) | reserved | opcode])
@@ -45,7 +45,7 @@ def masked_frame(
 
 
 def big_frame(opcode: int, size: int, *, fin: bool = True) -> bytes:
-    """Many zero bytes under a zero mask: cheap to make."""
+    """A frame of zero bytes under a zero mask, which is cheap to build."""
     return masked_frame(opcode, fin=fin, declared=size, key=bytes(4)) + bytes(size)
 
 
@@ -110,7 +110,7 @@ class RawClient:
         return taken
 
     def body(self) -> bytes:
-        """Everything until the server closes."""
+        """Everything that the server sends until it closes."""
         try:
             while True:
                 self._fill()
@@ -136,7 +136,7 @@ class RawClient:
         return head, self._take(length)
 
     def close_code(self) -> int:
-        """Reads up to the server's close frame; 1005 if that has no code."""
+        """Read up to the server's close frame and return its code; 1005 if it has no code."""
         while True:
             head, payload = self.frame()
             if head == 0x88:

@@ -1,4 +1,4 @@
-"""permessage-deflate: agreed only where an endpoint asks, bounded, and without memory between messages."""
+"""permessage-deflate: negotiated only where an endpoint asks for it, bounded, and without context takeover."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def inflated(data: bytes, bits: int = 15) -> bytes:
         ([b"x-other", b"permessage-deflate; server_no_context_takeover"], BOTH),
         ([b"permessage-deflate; unheard_of, permessage-deflate"], BOTH),
         ([b"permessage-deflate; server_max_window_bits=10"], BOTH + b"; server_max_window_bits=10"),
-        ([b"permessage-deflate; server_max_window_bits=8"], None),  # zlib cannot
+        ([b"permessage-deflate; server_max_window_bits=8"], None),  # not supported by zlib
         ([b"permessage-deflate; server_max_window_bits=99"], None),
         ([b"x-webkit-deflate-frame"], None),
         ([b"=;,"], None),
@@ -118,7 +118,7 @@ def test_a_bad_compressed_message_is_answered_with_its_code(own_server: RunningS
         assert client.at_eof()
 
 
-def test_a_bomb_is_not_unpacked_beyond_the_limit() -> None:
+def test_compression_bomb_is_not_inflated_beyond_the_limit() -> None:
     bomb = masked_frame(BINARY, deflated(bytes(64 << 20)), reserved=COMPRESSED)
     tracemalloc.start()
     try:

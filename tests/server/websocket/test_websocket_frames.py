@@ -1,4 +1,4 @@
-"""Frames as bytes: what is built, what is refused, and what a hostile peer cannot make the parser keep."""
+"""Frames as bytes: which are built, which are refused, and how much a hostile peer can make the parser keep."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_events_come_in_the_order_of_the_bytes() -> None:
     ]  # fmt: skip
 
 
-def test_the_limit_holds_for_each_message_anew() -> None:
+def test_limit_applies_to_each_message_separately() -> None:
     fragmented = masked_frame(1, b"x" * 60, fin=False) + masked_frame(0, b"x" * 40)
     assert parse([fragmented * 3], max_message=100) == [Message(b"x" * 100, True)] * 3
 
@@ -118,7 +118,7 @@ def test_empty_fragments_take_no_memory() -> None:
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # Twenty thousand of the smallest objects would be far more; the tracer and other threads have a little.
+    # Twenty thousand of the smallest objects would take far more; the tracer and other threads take a little.
     assert after - before < 64 << 10
 
 

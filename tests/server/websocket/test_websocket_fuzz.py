@@ -1,4 +1,4 @@
-"""Laws of the parser: it says what websockets' own sans-I/O parser says, however the bytes are cut into reads."""
+"""Properties of the parser: it agrees with websockets' own sans-I/O parser, however the bytes are split into reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sizing import examples
 
 MAX_MESSAGE = 400
 LONGEST_FRAGMENT = 60
-"""websockets counts a ping inside a fragmented message against its size. Short fragments, so that it never matters."""
+"""Short, because websockets counts a ping inside a fragmented message towards the size of the message."""
 
 REQUEST = (
     "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -80,7 +80,7 @@ damaged = st.binary(max_size=40).map(lambda data: masked_frame(2, data, reserved
 
 @st.composite
 def fragmented(draw: st.DrawFn, deflate: bool = False) -> bytes:
-    """A message in pieces, with control frames, and rarely a stranger, between them."""
+    """A message in pieces, with control frames, and rarely a frame that does not belong there, between them."""
     pieces = draw(st.lists(st.binary(max_size=LONGEST_FRAGMENT), min_size=2, max_size=4))
     if draw(st.booleans()):
         text = "žluťoučký kůň 🐎".encode()
@@ -141,7 +141,7 @@ def oracle(data: bytes, *, deflate: bool) -> list[Event]:
                         return [*events, Fault(1007)]
                     events.append(Message(message, text))
     if isinstance(protocol.parser_exc, ProtocolError) and protocol.close_rcvd is not None:
-        # websockets calls a close inside a fragmented message a fault; RFC 6455, 5.4 allows it
+        # websockets treats a close inside a fragmented message as a fault; RFC 6455, 5.4 allows it
         events.append(PeerClose(protocol.close_rcvd.code))
     elif protocol.parser_exc is not None:
         assert protocol.close_sent is not None
@@ -165,17 +165,17 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 @examples(120, 400)
 @given(data=streams(deflate=False))
 @example(data=masked_frame(1, "é".encode()[:1], fin=False) + masked_frame(0, "é".encode()[1:]))
-def test_the_parser_says_what_websockets_says(data: bytes) -> None:
+def test_parser_agrees_with_websockets(data: bytes) -> None:
     assert parse([data], max_message=MAX_MESSAGE) == oracle(data, deflate=False)
 
 
 @examples(90, 300)
 @given(data=streams(deflate=True))
-def test_with_compression_too(data: bytes) -> None:
+def test_parser_agrees_with_websockets_when_compressed(data: bytes) -> None:
     ours = parse([data], max_message=MAX_MESSAGE, inflate=True)
     theirs = oracle(data, deflate=True)
     if ours[-1:] == [Fault(1009)]:
-        # zlib may keep the byte too many inside: we ask for it at once, websockets sees it a frame later, if ever
+        # zlib may hold back the byte above the limit: we ask for it at once, websockets sees it a frame later, if ever
         assert ours[:-1] == theirs[: len(ours) - 1]
     else:
         assert ours == theirs
@@ -183,7 +183,7 @@ def test_with_compression_too(data: bytes) -> None:
 
 @examples(90, 300)
 @given(data=streams(deflate=True), places=st.lists(st.integers(0, 2000), max_size=8))
-def test_any_cut_into_reads_gives_the_same_events(data: bytes, places: list[int]) -> None:
+def test_any_split_into_reads_gives_the_same_events(data: bytes, places: list[int]) -> None:
     expected = parse([data], max_message=MAX_MESSAGE, inflate=True)
     assert parse(cut(data, places), max_message=MAX_MESSAGE, inflate=True) == expected
 
@@ -198,5 +198,5 @@ def test_reads_of_single_bytes_give_the_same_events(data: bytes) -> None:
 
 @examples(90, 300)
 @given(reads=st.lists(st.binary(max_size=200), max_size=4))
-def test_noise_never_does_worse_than_a_fault(reads: list[bytes]) -> None:
+def test_random_bytes_cause_at_most_a_fault(reads: list[bytes]) -> None:
     parse(reads, max_message=MAX_MESSAGE, inflate=True)

@@ -22,7 +22,7 @@ def request(line: str = "GET /a%20b?q=%31 HTTP/1.1", extra: str = "", **changes:
     return f"{line}\r\n{lines}{extra}\r\n".encode()
 
 
-def test_a_good_head_is_taken_apart() -> None:
+def test_good_request_head_is_parsed() -> None:
     head = parse_head(request(extra="X-Some:  a: b \r\nSec-WebSocket-Protocol: one ,two,\r\n"))
     assert (head.path, head.query) == (b"/a%20b", b"q=%31")
     assert head.headers[0] == (b"host", b"x")
@@ -46,7 +46,7 @@ def test_a_good_head_is_taken_apart() -> None:
         (request(extra="Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"), 400),
     ],
 )
-def test_what_is_no_handshake_is_refused(data: bytes, status: int) -> None:
+def test_request_that_is_not_a_handshake_is_refused(data: bytes, status: int) -> None:
     with pytest.raises(BadHandshake) as caught:
         parse_head(data)
     assert caught.value.status == status
@@ -60,13 +60,13 @@ def test_a_refusal_closes_and_keeps_the_applications_headers() -> None:
 
 
 @pytest.mark.parametrize("header", [(b"x", b"a\r\nset-cookie: b"), (b"x\n", b"a")])
-def test_a_header_cannot_smuggle_another(header: tuple[bytes, bytes]) -> None:
+def test_header_value_cannot_inject_another_header(header: tuple[bytes, bytes]) -> None:
     with pytest.raises(Misuse, match="line break"):
         accept_response(b"key", [header])
 
 
-def test_errors_are_one_tree_and_carry_data() -> None:
+def test_errors_have_one_base_class_and_carry_data() -> None:
     gone = PeerGone(1006)
     assert isinstance(gone, WebSocketError)
-    assert isinstance(gone, OSError)  # what ASGI asks of a send to a peer that left
+    assert isinstance(gone, OSError)  # ASGI requires it of a send to a peer that left
     assert gone.code == 1006

@@ -1,4 +1,4 @@
-"""One timer pings everybody, and gives up who does not answer. Time is turned by hand."""
+"""One timer pings all peers and closes those that do not answer. The tests advance the time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_member_has_its_turn_once_an_interval(timer: HandTimer) -> None:
         assert member.turns == turn
 
 
-def test_who_joins_later_waits_almost_a_whole_interval_too(timer: HandTimer) -> None:
+def test_member_that_joins_later_also_waits_almost_a_whole_interval(timer: HandTimer) -> None:
     keepalive = Keepalive(30, timer.later)
     first, second = Member(), Member()
     keepalive.add(first)
@@ -93,7 +93,7 @@ def test_a_member_may_leave_in_its_turn(timer: HandTimer) -> None:
     assert timer.entries == []
 
 
-def test_a_storm_of_connections_is_spread_over_the_interval(timer: HandTimer) -> None:
+def test_burst_of_connections_is_spread_over_the_interval(timer: HandTimer) -> None:
     keepalive = Keepalive(30, timer.later)
     members = [Member() for _ in range(5000)]
     for member in members:
@@ -107,7 +107,7 @@ def test_a_storm_of_connections_is_spread_over_the_interval(timer: HandTimer) ->
     assert most <= 256
 
 
-def test_a_crowd_beyond_all_slots_is_still_served(timer: HandTimer) -> None:
+def test_more_members_than_slots_are_all_served(timer: HandTimer) -> None:
     keepalive = Keepalive(30, timer.later)
     members = [Member() for _ in range(8000)]
     for member in members:
@@ -125,7 +125,7 @@ def test_a_peer_that_answers_is_pinged_every_interval(server: RunningServer, tim
             assert client.frame() == (PING, b"")
             client.send(PONG)
             client.send(TEXT, b"x")
-            assert client.frame() == (0x81, b"x")  # so the pong was read, too
+            assert client.frame() == (0x81, b"x")  # so the pong was read too
 
 
 def test_a_silent_peer_is_closed_with_1011_after_the_next_interval(server: RunningServer, timer: HandTimer) -> None:
@@ -155,7 +155,7 @@ def test_one_silent_peer_does_not_disturb_another(server: RunningServer, timer: 
         assert talking.frame() == (0x81, b"still here")
 
 
-def test_a_peer_that_we_do_not_read_is_not_called_silent(server: RunningServer, timer: HandTimer) -> None:
+def test_peer_whose_reading_is_paused_does_not_count_as_silent(server: RunningServer, timer: HandTimer) -> None:
     with RawClient(server.port, "/valve") as client:
         client.send(TEXT, b"stop")
         assert client.frame() == (0x81, b"seen")

@@ -1,4 +1,4 @@
-"""What a peer cannot do to us: buffers, waits and floods are bounded, and the others are not disturbed."""
+"""Limits on a hostile peer: buffers, waits and floods are bounded, and other peers are not affected."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from server.websocket.rawclient import RawClient, big_frame, masked_frame, wait_
 
 TEXT, BINARY, CLOSE, PING = 0x1, 0x2, 0x8, 0x9
 LARGEST_READ = 256 * 1024
-"""What asyncio and uvloop take from a socket at once."""
+"""The bytes that asyncio and uvloop read from a socket at once."""
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])
 def hasty(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
-    """A server that waits a tenth of a second for the end of a close."""
+    """A server that waits a tenth of a second for a close to complete."""
     running = RunningServer("own", request.param, close_timeout=0.1)
     yield running
     running.stop()
 
 
 def flood_until_closed(server: RunningServer, topic: str, name: str) -> tuple[RawClient, list[bytes]]:
-    """Publishes until one subscriber that reads nothing is closed; the other must get every message."""
+    """Publish until the one subscriber that reads nothing is closed; the other must get every message."""
     messages: list[bytes] = []
     slow = RawClient(server.port, f"/sub/{topic}", receive_buffer=4096)
     with RawClient(server.port, f"/sub/{topic}") as good, RawClient(server.port, f"/pub/{topic}") as publisher:
@@ -45,7 +45,7 @@ def flood_until_closed(server: RunningServer, topic: str, name: str) -> tuple[Ra
 
 
 def send_until_cut(client: RawClient, data: bytes) -> bool:
-    """Sends the same over and over; False if the server takes it all."""
+    """Send the same data repeatedly; False if the server accepts all of it."""
     try:
         for _ in range(100_000):
             client.raw(data)
@@ -54,7 +54,7 @@ def send_until_cut(client: RawClient, data: bytes) -> bool:
     return False
 
 
-def test_a_slow_consumer_gets_1013_and_the_others_everything(server: RunningServer) -> None:
+def test_slow_consumer_gets_1013_and_the_others_get_everything(server: RunningServer) -> None:
     slow, messages = flood_until_closed(server, "slow", "subscriber")
     with slow:
         received = []
@@ -101,7 +101,7 @@ def test_a_peer_that_breaks_the_protocol_and_goes_on_sending_is_cut_off(hasty: R
 
 
 def send_until_blocked(client: RawClient, data: bytes) -> int:
-    """How much of `data` goes out while nobody reads at the other end."""
+    """The number of bytes of `data` that can be sent while the other end does not read."""
     sent = 0
     client.socket.settimeout(0.2)
     try:
@@ -124,7 +124,7 @@ def test_bytes_before_the_endpoint_are_bounded_and_none_is_lost(own_server: Runn
         own_server.hub.open_gate("late")
         first = client.frame()
         assert first == (0x81, messages[0])
-        # From here on both directions flow: send the rest in steps, so that neither side fills up.
+        # From here on data flows in both directions: send the rest in steps, so that neither side fills up.
         received = [first[1]]
         while len(received) < len(messages):
             sent += client.socket.send(data[sent : sent + 50_000]) if sent < len(data) else 0
@@ -162,7 +162,7 @@ def test_a_close_sent_before_the_endpoint_is_attached_is_answered(own_server: Ru
     wait_until(lambda: ("late returned", 4005) in own_server.hub.closes, "the code that run() returns")
 
 
-def test_a_plain_application_learns_that_it_talks_to_nobody(own_server: RunningServer) -> None:
+def test_plain_application_gets_an_error_when_its_peer_is_gone(own_server: RunningServer) -> None:
     with RawClient(own_server.port, "/dead"):
         wait_until(lambda: "dead" in own_server.hub.gates, "the application")
     wait_until(lambda: own_server.connections == 0, "the end of the connection")
@@ -176,7 +176,7 @@ def test_a_plain_application_waits_for_a_slow_peer_and_is_woken_when_it_leaves(o
         own_server.hub.open_gate("dead")
         (driver,) = own_server.drivers()
         wait_until(lambda: driver.write_buffer_size() > 65536, "a full buffer")
-        with RawClient(own_server.port, "/echo") as other:  # the loop is free: the application waits
+        with RawClient(own_server.port, "/echo") as other:  # the loop is not blocked while the application waits
             other.text(b"x")
             assert other.frame() == (0x81, b"x")
         assert not driver.closed
@@ -184,7 +184,7 @@ def test_a_plain_application_waits_for_a_slow_peer_and_is_woken_when_it_leaves(o
     wait_until(lambda: ("talked to the dead", 1006) in own_server.hub.closes, "the error")
 
 
-def test_a_plain_application_that_is_behind_is_not_read_for(own_server: RunningServer) -> None:
+def test_reading_pauses_while_a_plain_application_is_behind(own_server: RunningServer) -> None:
     messages = [b"%06d" % number + b"e" * 50_000 for number in range(400)]
     data = b"".join(masked_frame(TEXT, message, key=b"abcd") for message in [b"first", *messages])
     with RawClient(own_server.port, "/plain-slow") as client:
@@ -195,7 +195,7 @@ def test_a_plain_application_that_is_behind_is_not_read_for(own_server: RunningS
         assert [client.frame()[1] for _ in messages] == [message[:6] for message in messages]
 
 
-def test_a_cancelled_application_takes_its_connection_with_it(own_server: RunningServer) -> None:
+def test_cancelled_application_closes_its_connection(own_server: RunningServer) -> None:
     own_server.hub.closes.clear()
     with RawClient(own_server.port, "/echo") as client:
         client.text(b"x")

@@ -1,4 +1,4 @@
-"""A stopping server says so to everybody, and does not wait for those who do not listen."""
+"""A stopping server closes all connections, and does not wait for peers that do not respond."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_open_connections_are_closed_with_1012(stopping: RunningServer) -> None:
     assert ("plain", 1012) in stopping.hub.closes
 
 
-def test_a_deaf_client_does_not_hold_up_the_stop(stopping: RunningServer) -> None:
+def test_client_that_does_not_read_does_not_delay_the_stop(stopping: RunningServer) -> None:
     with RawClient(stopping.port, "/echo") as client:
         client.text(b"x")
         client.frame()
         stopping.stop()
 
 
-def test_a_paused_connection_does_not_hold_up_the_stop(stopping: RunningServer) -> None:
+def test_paused_connection_does_not_delay_the_stop(stopping: RunningServer) -> None:
     with RawClient(stopping.port, "/valve") as client:
         client.text(b"stop")
         client.frame()
@@ -51,8 +51,8 @@ def test_a_paused_connection_does_not_hold_up_the_stop(stopping: RunningServer) 
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-def test_the_answer_of_a_paused_peer_is_heard(loop: str) -> None:
-    # No time-out would come to help here: only reading on ends the connection.
+def test_close_reply_on_a_paused_connection_is_read(loop: str) -> None:
+    # The close timeout is an hour: only reading the peer's close ends the connection.
     server = RunningServer("own", loop, close_timeout=3600, timeout_graceful_shutdown=20)
     with RawClient(server.port, "/valve") as client:
         client.text(b"stop")

@@ -52,7 +52,7 @@ def test_the_handshake_is_answered_with_the_rfcs_own_example(server: RunningServ
     ],
     ids=lambda value: f"{len(value)} bytes" if isinstance(value, bytes) else str(value),
 )
-def test_a_message_comes_back(server: RunningServer, opcode: int, payload: bytes) -> None:
+def test_message_is_echoed(server: RunningServer, opcode: int, payload: bytes) -> None:
     with RawClient(server.port, "/echo") as client:
         client.send(opcode, payload)
         assert client.frame() == (0x80 | opcode, payload)
@@ -96,7 +96,7 @@ def test_500_messages_in_one_write_keep_their_order(server: RunningServer) -> No
         assert [client.frame()[1] for _ in messages] == messages
 
 
-def test_an_unasked_pong_is_ignored(server: RunningServer) -> None:
+def test_unsolicited_pong_is_ignored(server: RunningServer) -> None:
     with RawClient(server.port, "/echo") as client:
         client.send(PONG, b"unasked")
         client.text(b"after")
@@ -126,7 +126,7 @@ def test_a_vanished_peer_is_reported(server: RunningServer) -> None:
         client.text(b"x")
         client.frame()
     wait_until(lambda: len(server.hub.closes) > before, "on_close")
-    # uvicorn's stock driver does not tell a lost peer from one that closed without a code
+    # uvicorn's stock driver does not distinguish a lost peer from a close without a code
     assert server.hub.closes[-1] == ("echo", 1006 if server.own else 1005)
 
 

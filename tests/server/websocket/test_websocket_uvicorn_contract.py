@@ -1,4 +1,4 @@
-"""What our driver takes for granted of uvicorn, which documents none of it. A failure here names what has changed."""
+"""The undocumented behaviour of uvicorn that our driver depends on. A failure here names what has changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUEST = (
 
 
 class Recorder(asyncio.Protocol):
-    """Stands where our class stands and notes what is done to it."""
+    """Takes the place of our class and records the calls made to it."""
 
     calls: list[tuple[str, Any]]
 
@@ -74,7 +74,7 @@ async def test_an_upgrade_makes_our_class_and_hands_it_the_whole_head(
     assert protocol not in state.connections, CHANGED
 
 
-def test_our_class_is_made_as_uvicorns_own() -> None:
+def test_our_class_takes_the_same_arguments_as_uvicorns_own() -> None:
     theirs = inspect.signature(WebSocketsSansIOProtocol.__init__).parameters
     ours = inspect.signature(WebSocketDriver.__init__).parameters
     assert list(theirs) == list(ours), CHANGED
@@ -106,7 +106,7 @@ def test_the_class_may_be_named_on_the_command_line() -> None:
     assert config.ws_protocol_class is WebSocketDriver, CHANGED
 
 
-async def test_the_server_keeps_connections_tasks_and_headers_and_tells_connections_to_stop() -> None:
+async def test_server_keeps_connections_tasks_and_headers_and_shuts_connections_down() -> None:
     state = ServerState()
     assert (state.connections, state.tasks, state.default_headers) == (set(), set(), []), CHANGED
     server = Server(uvicorn.Config(application, lifespan="off", log_config=None))
