@@ -72,7 +72,7 @@ async def test_three_turns_with_a_tool(desk: GatewayHarness, model: ScriptedMode
     ]
     assert all(end["costUsd"] > 0 and end["durationMs"] > 0 for end in ends)
     assert read["totalCostUsd"] == pytest.approx(sum(end["costUsd"] for end in ends))
-    # The agent's own total grows from turn to turn: the last result has them all.
+    # The agent's own total grows from turn to turn: the last result includes all turns.
     assert third["costUsd"] < read["totalCostUsd"]
     assert (read["messageCount"], read["status"]) == (6, "idle")
 

@@ -1,4 +1,4 @@
-"""The real CLI and its command hooks: `fairlead hook` asks, the desk answers, and the CLI does what was answered."""
+"""The real CLI and its command hooks: `fairlead hook` asks, the gateway's side answers, and the CLI obeys."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ HOSTILE = {
 
 @pytest.fixture
 def start(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> Start:
-    """With no other way to ask than its hooks."""
+    """With hooks as the only way to ask."""
 
     def started(*arguments: str, env: Mapping[str, str] = {}, base: tuple[str, ...] = BASE) -> Any:
         return real_cli(claude, {**cli_env, **env}, cli_cwd, *arguments, base=base)
@@ -147,7 +147,7 @@ async def an_interrupt_withdraws_the_question(cli: RealCli, cwd: Path, desk: Des
 async def test_a_hostile_project_changes_nothing_about_a_denial(
     start: Start, cli_cwd: Path, version: str, model: ScriptedModel
 ) -> None:
-    """Its settings allow the tool, turn hooks off, and name a gateway of its own."""
+    """Its settings allow the tool, turn hooks off, and name the project's own gateway."""
     project(cli_cwd, HOSTILE)
     (cli_cwd / "json.py").write_text("print('{}'); raise SystemExit(0)\n")
     async with house() as home:
@@ -163,7 +163,7 @@ async def test_a_hostile_project_changes_nothing_about_a_denial(
 
 @on_versions()
 async def test_over_stdio_a_project_cannot_turn_the_policy_hook_off(start: Start, cli_cwd: Path, version: str) -> None:
-    """With the flags that we launch it with; measured without them: 2.1.37 then never asks our hook."""
+    """With the flags of our launch; measured without them: 2.1.37 then never calls our hook."""
     project(cli_cwd, HOSTILE)
     launch = Launch(session=SESSION, cwd=str(cli_cwd), settings=Settings(), trusted=True)
     flags = [flag for flag in arguments(launch, numbers(version), SESSION) if flag.startswith("--settings")]

@@ -59,7 +59,7 @@ async def two_direct_clients_drive_one_session(desk: GatewayHarness) -> None:
         one.client.send_interrupt("stop")
         await one.flush()
         await asyncio.gather(one.result(), two.result())
-        # The answer may come behind the result that it causes.
+        # The answer may arrive after the result that it causes.
         await one.until(lambda client: "stop" in client.answers)
         assert one.client.answers["stop"]["subtype"] == "success"
         assert "stop" not in two.client.answers
@@ -68,7 +68,7 @@ async def two_direct_clients_drive_one_session(desk: GatewayHarness) -> None:
 
 
 def shared(seat: DirectPeer) -> list[str]:
-    """What everyone is sent, up to the last result that was read: newer versions say more behind it."""
+    """The messages that every client receives, up to the last result read: newer versions send more after it."""
     frames = [frame for frame in seat.frames if "control_response" not in frame]
     last = max(number for number, frame in enumerate(frames) if json.loads(frame)["type"] == "result")
     return frames[: last + 1]

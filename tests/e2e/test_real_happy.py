@@ -54,7 +54,7 @@ class Phone:
                     assert self.client.receive(frame["meta"]["seq"], frame)
 
     async def turns(self, count: int) -> list[str]:
-        """The statuses of the turns so far, when that many are over."""
+        """The statuses of the turns so far, once that many have ended."""
         await self.until(lambda: len([turn for turn in self.client.state.turns if turn.status]) >= count)
         return [turn.status for turn in self.client.state.turns]
 
@@ -119,8 +119,9 @@ async def test_several_turns_and_processes_as_envelopes(desk: GatewayHarness, mo
 
 
 async def example_1(desk: GatewayHarness, seat: Phone, model: ScriptedModel) -> None:
-    """A sentence, a call, and no word after its result. The newest CLI then asks the model for one, in vain: what it
-    asks is no person's."""
+    """A sentence, a call, and no text after its result. The newest CLI then asks the model for one, in vain: that
+    prompt is not a person's.
+    """
     (desk.cwd / "auth.py").write_text("the tide is high")
     call = ToolUse("Read", {"file_path": str(desk.cwd / "auth.py")})
     model.answers = [[Text("I will inspect auth files."), call], []]
@@ -142,7 +143,7 @@ def check(envelopes: list[dict[str, Any]]) -> None:
 
 
 async def an_answer_on_one_protocol_is_seen_on_all(desk: GatewayHarness, seat: Phone) -> None:
-    """A session on three of them, in its first turn."""
+    """One session on three protocols, in its first turn."""
     browser = MyLifeDbClient()
     frames: list[dict[str, Any]] = []
     async with socket(desk, f"/api/claude/sessions/{desk.session}/subscribe") as tab:
@@ -179,7 +180,7 @@ async def an_answer_on_one_protocol_is_seen_on_all(desk: GatewayHarness, seat: P
 
 
 async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> None:
-    """The CLI as a person calls it, without a gateway."""
+    """Run the CLI as a person does, without a gateway."""
     process = await asyncio.create_subprocess_exec(
         *(str(claude), "-p", *words),
         env={**env, **WHOLE},
@@ -192,7 +193,7 @@ async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> 
 
 
 async def listed(desk: GatewayHarness, count: int) -> list[str]:
-    """The sessions that are known, newest first, when there are that many."""
+    """The known sessions, newest first, once there are that many."""
     async with asyncio.timeout(PATIENCE):
         while True:
             found = (await desk.http.get("/v1/sessions")).json()["sessions"]
@@ -210,7 +211,9 @@ def said(envelopes: list[dict[str, Any]]) -> list[str]:
 async def test_a_fork_of_the_cli_s_own_tells_nothing_again(
     desk: GatewayHarness, claude: Path, cli_env: dict[str, str], cli_cwd: Path
 ) -> None:
-    """What the forked file repeats is its beginning, each record once; whoever watches the first hears nothing more."""
+    """The forked file repeats the parent's beginning, each record once; a client watching the parent receives nothing
+    more.
+    """
     await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text one")
     (first,) = await listed(desk, 1)
     await desk.watch(first)
@@ -239,7 +242,7 @@ async def test_a_fork_of_the_cli_s_own_tells_nothing_again(
 async def it_shows_its_parents_beginning_without_copying_it(
     desk: GatewayHarness, parent: str, places: set[int]
 ) -> None:
-    """What is shared has the parent's places in the log; each event is told once."""
+    """Shared events have the parent's positions in the log; each event is sent once."""
     await desk.until(lambda line: line["type"] == "text" and "two" in line["text"])
     (forked,) = desk.all("session.forked")
     assert forked["parent"] == parent

@@ -1,4 +1,4 @@
-"""What the seed says of the CLI's permissions, hooks and MCP servers, over stdio."""
+"""The seed's statements about the CLI's permissions, hooks and MCP servers, over stdio."""
 
 import asyncio
 import json
@@ -132,7 +132,7 @@ async def updated_permissions_hold_for_the_session(cli: RealCli, cwd: Path, mode
 async def test_updated_permissions_in_the_settings_hold_for_a_process_that_asks_nobody(
     start: Start, cli_cwd: Path
 ) -> None:
-    """Without its flag it asks nobody over stdio: it runs what the settings allow, and denies what they do not."""
+    """Without its flag it asks for no permission over stdio: it runs what the settings allow, and denies the rest."""
     rule = control.AddRules(
         rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="userSettings"
     )
@@ -197,7 +197,7 @@ EVENTS = OF_TOOLS | {"UserPromptSubmit", "Stop", "SubagentStart", "SubagentStop"
 
 
 def answering(event: str, answer: control.HookAnswer | control.AsyncHookAnswer) -> Callable[[Message], Any]:
-    """What decides about one event and leaves the others as they are."""
+    """A hook handler that decides about one event and leaves the others unchanged."""
     return lambda request: answer if request["callback_id"] == event else control.HookAnswer()
 
 
@@ -416,7 +416,7 @@ async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_
         await cli.set_up()
 
         async def states(**wanted: str) -> dict[str, Message]:
-            """What it says of its servers, once they are in these states."""
+            """The status of its servers, once they are in these states."""
             async with asyncio.timeout(PATIENCE):
                 while True:
                     told = (await cli.got(control.McpStatus()))["mcpServers"]

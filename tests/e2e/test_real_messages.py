@@ -1,4 +1,4 @@
-"""What the seed says of single messages between us and the CLI, over stdio: what it takes, and what it answers."""
+"""The seed's statements about single messages between us and the CLI, over stdio: its inputs and its answers."""
 
 import json
 from collections.abc import Callable

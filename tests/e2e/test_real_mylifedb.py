@@ -1,4 +1,4 @@
-"""The real CLI's sessions on the MyLifeDB socket, over stdio: what is said live, and what its transcript says later."""
+"""The real CLI's sessions on the MyLifeDB socket, over stdio: the live records, and the transcript's records later."""
 
 import asyncio
 import contextlib
@@ -49,13 +49,13 @@ async def tab(desk: GatewayHarness, query: str = "", client: MyLifeDbClient | No
 
 
 def transcript(desk: GatewayHarness, home: Path) -> list[bytes]:
-    """The CLI's own file, named as the seed says."""
+    """The CLI's own file, at the path that the seed gives."""
     folder = re.sub(r"[^a-zA-Z0-9]", "-", str(desk.cwd))
     return (home / ".claude" / "projects" / folder / f"{desk.session}.jsonl").read_bytes().splitlines()
 
 
 def conversation(frames: list[Frame]) -> list[tuple[Any, ...]]:
-    """What is equal in the wire's records and the transcript's: uuid, type, order, content."""
+    """The fields that the wire's records and the transcript's share: uuid, type, order, content."""
     return [
         (frame["uuid"], frame["type"], frame["message"]["content"])
         for frame in frames
@@ -64,7 +64,7 @@ def conversation(frames: list[Frame]) -> list[tuple[Any, ...]]:
 
 
 async def copied(desk: GatewayHarness, uuid: str) -> None:
-    """The transcript's copy of a record is in the log."""
+    """Wait until the transcript's copy of a record is in the log."""
     await desk.until(lambda line: line["type"] == "record" and line.get("of") == uuid)
 
 
@@ -107,7 +107,7 @@ async def test_a_turn_with_a_tool_live_and_from_the_transcript(
         if frame["type"] in CONVERSATION:
             assert frame == by_uuid[frame["uuid"]], "history has the transcript's own record"
     assert conversation(list(by_uuid.values())) == conversation(live)
-    # Somebody goes back to the call and on from there, in the same session.
+    # A person goes back to the call and continues from there, in the same session.
     await desk.do("close")
     await desk.until("session.closed")
     at = ("--resume", desk.session, "--resume-session-at", said[1]["uuid"])
@@ -191,7 +191,7 @@ def blocks(frame: Frame) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def agreed(cli_home: Path, cli_cwd: Path) -> None:
-    """What a person has answered in this HOME before: a terminal would ask it."""
+    """A HOME in which a person has already given the answers that a terminal would ask for."""
     answers = {
         "hasCompletedOnboarding": True,
         "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
@@ -221,7 +221,7 @@ async def test_a_session_in_a_terminal_shows_the_transcripts_own_records(desk: G
         headers = {"Authorization": f"Bearer {desk.gateway.token}"}
         async with connect(url, additional_headers=headers, compression=None) as raw, asyncio.timeout(PATIENCE):
             word, screen = answer["message"]["content"][0]["text"].split()[0].encode(), b""
-            while word not in screen:  # what was not drawn yet when we came is drawn before us
+            while word not in screen:  # output that was not drawn yet when we attached is drawn first
                 screen += await raw.recv(decode=False)
 
 
@@ -237,7 +237,7 @@ async def test_a_page_for_an_old_cli_is_clean_with_the_newest_one(desk: GatewayH
                 await old.say(type="control_response", request_id=asked["request_id"], response=answer)
             await old.until("result")
             await whole.until("result")
-            # What the CLI says after its result, and the transcript's rows of the turn, have come.
+            # Wait for the records after the CLI's result and for the transcript's rows of the turn.
             last = next(frame for frame in reversed(whole.frames) if frame["type"] == "assistant")
             await copied(desk, last["uuid"])
             await whole.until(lambda frame: frame["type"] == "command_lifecycle" and frame["state"] == "completed")

@@ -1,6 +1,6 @@
-"""What the seed says of the records of the CLI, of those that it sends now: the rules of agents/claude/wire_rules.py.
+"""The seed's statements about the records that the CLI sends: the rules of tests/agents/claude/wire_rules.py.
 
-A start of the CLI costs more than a prompt, so two processes go through all that can be asked of one session.
+A start of the CLI costs more than a prompt, so two processes cover everything that one session can show.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def start(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> Start:
 
 
 async def turn(cli: RealCli, prompt: str) -> list[Message]:
-    """What it sends for a prompt, up to the result."""
+    """The records that it sends for a prompt, up to the result."""
     before = len(cli.seen)
     result = await cli.turn(prompt)
     return cli.seen[before : cli.seen.index(result) + 1]
@@ -45,7 +45,7 @@ def deny(request: Message) -> control.DenyTool:
 async def test_a_conversation_and_its_limits_after_a_resume(
     start: Start, version: str, cli_cwd: Path, tmp_path: Path
 ) -> None:
-    # Some versions between the pinned ones begin in another mode.
+    # Some versions between the pinned ones start in another mode.
     async with start("--include-partial-messages", "--permission-mode", "default") as cli:
         await cli.set_up()
         await initialized_again(cli, version)
@@ -127,7 +127,7 @@ async def told_of_states(cli: RealCli, version: str) -> None:
 
 
 async def worked_in_the_background(cli: RealCli) -> None:
-    """Its end may come before or after the result of the prompt, and may begin a turn of the CLI's own."""
+    """Its end may come before or after the result of the prompt, and may start a turn of the CLI's own."""
     await cli.prompt("SCRIPT:background tool")
     ended = await cli.until(lambda message: message.get("subtype") == "task_notification")
     shown.the_end_of_a_task_has_its_file_and_summary([ended])

@@ -1,4 +1,4 @@
-"""What the seed says of the CLI itself, over stdio: its flags, its life cycle, resume and fork, its modes."""
+"""The seed's statements about the CLI itself, over stdio: its flags, its life cycle, resume and fork, its modes."""
 
 import asyncio
 import json
@@ -90,7 +90,9 @@ async def _prompted(cli: RealCli, text: str) -> str:
 
 
 async def _written(cli: RealCli, uuids: set[str]) -> None:
-    """The transcript has rows of these uuids; it lags behind the wire, and its last line may be half there."""
+    """Wait until the transcript has rows with these uuids; it lags behind the wire, and its last line may be
+    incomplete.
+    """
     async with asyncio.timeout(PATIENCE):
         while True:
             lines = cli.transcript().read_text().split("\n")[:-1]
@@ -121,7 +123,7 @@ async def prompts_sent_while_it_works_are_worked_off_in_order(
     await cli.prompt("SCRIPT:text three")
     await cli.until(lambda m: m["type"] == "result" and m["result"].endswith("three"))
     results = [m["result"].split()[-1] for m in cli.all("result")]
-    in_one = ["tick", "three"]  # newer versions take what has queued up as one turn
+    in_one = ["tick", "three"]  # newer versions take queued prompts as one turn
     assert results in (["tick", "two", "three"], in_one)
     last = str(model.of("text")[-1].conversation)
     assert -1 < last.find("SCRIPT:text two") < last.find("SCRIPT:text three")
@@ -181,7 +183,7 @@ async def the_mode_is_set_by_request(cli: RealCli, version: str, cwd: Path, mode
 async def the_withdrawal_of_a_request_ends_an_old_version_and_no_new_one(
     cli: RealCli, version: str, cwd: Path, model: ScriptedModel
 ) -> None:
-    """A new one ends when its input is closed after a result."""
+    """A new version ends when its input is closed after a result."""
     known = parse_version(version)
     assert known is not None
     await cli.write(cancel_line("asked-before"))
