@@ -1,10 +1,10 @@
-"""An agent that only talks: speaks just enough of Claude's wire to be measured. Standard library only.
+"""An agent that only sends text: implements just enough of Claude's wire to be measured. Standard library only.
 
-paced N RATE   N deltas, RATE a second, each saying when it left
-burst N        N deltas as fast as they go, then the block that repeats them
-fill N         N records that nobody knows: each stays in the log as an event
+paced N RATE   N deltas, RATE a second, each with the time when it was sent
+burst N        N deltas as fast as possible, then the block that repeats them
+fill N         N records of an unknown type: each stays in the log as an event
 say N SIZE     N whole texts of that many characters
-held N SIZE    the same, and the turn stays open until something more is asked
+held N SIZE    the same, and the turn stays open until the next request
 """
 
 import json
@@ -19,7 +19,7 @@ NAMED = ("--session-id", "--resume")
 SESSION = next((word for flag, word in pairwise(sys.argv) if flag in NAMED), str(uuid4()))
 """The conversation that it is started for."""
 BATCH = 100
-"""Lines to a write, when they go as fast as they can."""
+"""Lines per write, when they are sent as fast as possible."""
 
 
 def line(message: dict[str, Any]) -> bytes:

@@ -23,7 +23,7 @@ BEFORE = "I will run a command."
 
 
 def settle_in(home: Path, folder: Path) -> None:
-    """What a person has answered before: the CLI is set up, the key may be used, the folder is trusted."""
+    """Answer in advance what a person would: the CLI is set up, the key may be used, the folder is trusted."""
     answers = {
         "hasCompletedOnboarding": True,
         "customApiKeyResponses": {"approved": [harness.API_KEY[-20:]], "rejected": []},
@@ -76,7 +76,7 @@ async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_
     await tab.answered(f"{HELLO} remembered", f"{HELLO} again")
     await tab.until(tab.ends, 1)
 
-    # A session of one's own. What is attached goes with the prompt, and is there once.
+    # A new session. An attachment goes with the prompt, and appears once.
     await tab.choose("New Session")
     await eventually(tab.prompts, lambda said: said == [])
     await tab.attach(dot_png(), ("notes.bin", "application/octet-stream", b"\0 words"))
@@ -87,7 +87,7 @@ async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_
     await tab.prompted("SCRIPT:text seen")
     assert await tab.saved("notes.bin") == b"\0 words"
 
-    # Loaded in mid-turn: what it remembers of the visit is enough to come back and to go on.
+    # Reloaded in mid-turn: the app's stored state is enough to come back and continue.
     await tab.say("SCRIPT:slow 24")
     await tab.until(tab.ticks, 2)
     await tab.page.reload()
@@ -96,7 +96,7 @@ async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_
     await tab.answered(f"{HELLO} seen", ticks)
     await tab.prompted("SCRIPT:text seen", "SCRIPT:slow 24")
 
-    # And once more from the history alone, in which what the app showed at first is no second row.
+    # Once more from the history alone, in which the row that the app showed first does not appear a second time.
     await tab.page.reload()
     await tab.answered(f"{HELLO} seen", ticks)
     await tab.prompted("SCRIPT:text seen", "SCRIPT:slow 24")
@@ -119,7 +119,7 @@ async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: App
     await tab.page.keyboard.press("Enter")
     await tab.choose("go on")
     await tab.visible("New Session").first.wait_for()
-    # Who finds the link afterwards has nothing.
+    # A link that was used once is useless afterwards.
     late = await house.tab(await house.person(), invitation.removeprefix(house.address))
     for field, text in (("username", "eve"), ("password", "battery staple"), ("again", "battery staple")):
         await late.page.fill(f"#{field}", text)
@@ -159,7 +159,7 @@ async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once_and_a_tool_is_r
         await eventually(tab.answers, lambda said: said[-1:] and said[-1].startswith(WROTE))
         await tab.visible("Allow once").wait_for(state="detached")
     assert (house.gateway.cwd / "notes.txt").read_text() == "hello\nworld\n"
-    # Neither is cut off by the other.
+    # Neither tab is cut off by the other.
     await second.say("SCRIPT:text to both")
     said = ("slow 240", "text afterwards", "write refused.txt", "write notes.txt", "text to both")
     for tab in (first, second):
@@ -172,7 +172,8 @@ async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once_and_a_tool_is_r
 async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page(house: AppHarness, ahead: int) -> None:
     """The app stamps prompts and streamed texts with its own clock and sorts all rows by time.
 
-    The clock is set at each step and stands in between: how long the page takes has no part in it."""
+    The clock is set at each step and stands still in between: the speed of the page does not matter.
+    """
     tab = await house.signed_in()
 
     async def set_clock() -> None:
@@ -183,7 +184,7 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
     await tab.answered(f"{HELLO} first")
     # The app stamps a streamed text when it ends.
     await tab.until(tab.handled_ends, 1)
-    # With a history there is something to sort by.
+    # With a history there are rows to sort by.
     await set_clock()
     await tab.say("SCRIPT:tool")
     await tab.visible("Allow once").wait_for()
@@ -213,7 +214,7 @@ async def test_a_day_with_the_real_program(real_house: AppHarness) -> None:
     await tab.stop()
     await tab.until(tab.ends, 3)
 
-    # The same session in a terminal, with what was said; what is typed there is in the chat too.
+    # The same session in a terminal, with the earlier messages; a prompt typed there appears in the chat too.
     await tab.choose("Shell")
     await tab.shows("SCRIPT:write notes.txt")
     await tab.asks()

@@ -1,4 +1,4 @@
-"""An invitation's link in a real browser: a page of ours that makes the account, and leaves the token to the app."""
+"""An invitation's link in a real browser: our page creates the account and passes the token to the app."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ async def test_whoever_opens_the_link_makes_an_account_and_is_signed_in(chromium
         await page.get_by_text("Welcome, bob").wait_for()
         assert "#" not in page.url, "the code does not stay in the address"
         assert not any(link.partition("#")[2] in url for url in asked), "nor did it ever go into one"
-        # The browser says so itself that one call was refused; nothing else went wrong, its policy least of all.
+        # The browser itself logs that one call was rejected; nothing else went wrong, especially not the page's policy.
         assert [line for line in wrong if "409" not in line] == []
         token = await page.evaluate("localStorage.getItem('auth-token')")
         own = {"authorization": f"Bearer {token}"}

@@ -1,4 +1,4 @@
-"""The sample plugin in claudecodeui's published app: its tab, its page and its server, as a person meets them."""
+"""The sample plugin in claudecodeui's published app: its tab, its page and its server, as a person sees them."""
 
 import shutil
 from collections.abc import AsyncIterator

@@ -25,7 +25,7 @@ Shown = dict[str, Any]
 
 
 class Screen:
-    """A page with a terminal, in a browser profile of its own."""
+    """A page with a terminal, in a separate browser profile."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -39,11 +39,11 @@ class Screen:
         return lines
 
     async def type(self, keys: str) -> None:
-        """As a person does, key by key; a newline is the Enter key."""
+        """Type as a person does, key by key; a newline is the Enter key."""
         await self.page.keyboard.type(keys)
 
     async def says(self, line: str) -> Shown:
-        """It stands there as a whole line; one that was typed has the prompt in front."""
+        """Wait until this is a whole line on the screen; a typed line has the prompt in front."""
         return await eventually(self.shown, lambda seen: line in seen["lines"])
 
     async def exit_code(self) -> int | None:
@@ -51,17 +51,17 @@ class Screen:
         return code
 
     async def room(self) -> list[int]:
-        """What the window has room for, in columns and rows."""
+        """The columns and rows that fit into the window."""
         cells: list[int] = await self.page.evaluate("[room.cols, room.rows]")
         return cells
 
     async def prompt(self, size: list[int]) -> Shown:
-        """The shell waits, and the terminal has this size."""
+        """Wait until the shell shows its prompt and the terminal has this size."""
         return await eventually(self.shown, lambda seen: PROMPTS & set(seen["lines"]) and seen["size"] == size)
 
 
 async def same_screen(first: Screen, second: Screen) -> Shown:
-    """What both show, the text with its colours and the cursor."""
+    """The screen that both show, the text with its colours and the cursor."""
 
     async def both() -> tuple[Shown, Shown]:
         return await first.shown(), await second.shown()
@@ -86,7 +86,7 @@ class Desk:
         return Screen(page)
 
     async def open_two(self) -> tuple[Screen, Screen]:
-        """One after the other, at the same prompt and as large as the smaller."""
+        """Open one after the other, at the same prompt and as large as the smaller."""
         first = await self.open(WIDE)
         await first.prompt(await first.room())
         second = await self.open(SMALL)
@@ -128,7 +128,7 @@ async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(d
     assert [text for _, text, _ in styled] == ["red", " and", "back", ", wörld 日本"]
     assert len({style for _, _, style in styled}) == 3, "red and bold, inverse, plain"
 
-    # A burst of output leaves both with the same past.
+    # After a burst of output both have the same scrollback.
     await first.type("clear; i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); echo n$i; done; echo d''one\n")
     await first.says("done")
     await second.says("done")
@@ -152,7 +152,7 @@ async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leav
     await first.says("hello from the second")
     seen = await same_screen(first, second)
     assert seen["screen"] == "alternate" and "before" not in seen["lines"]
-    # Who comes while it runs sees it too.
+    # A page opened while the program runs shows it too.
     late = await desk.open(SMALL)
     await late.says("hello from the second")
     assert (await same_screen(late, first))["screen"] == "alternate"
@@ -163,7 +163,7 @@ async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leav
         await same_screen(first, screen)
     assert (desk.root / "words").read_text() == "hello from the second\n"
 
-    # A pager: one turns its pages, and all see them.
+    # A pager: one browser turns its pages, and all see them.
     (desk.root / "long").write_text("".join(f"line {number}\n" for number in range(1, 501)))
     await first.type("less long\n")
     await second.says("line 1")
@@ -187,7 +187,7 @@ async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: Desk
     wanted = [f"n{number}" for number in range(1, 201)]
     for screen in (first, second):
         assert [line for line in await screen.past() if line.startswith("n")] == wanted
-    # In the middle of a program that goes on.
+    # In the middle of a program that keeps running.
     (desk.root / "gate").touch()
     await first.type("i=0; while [ -e gate ]; do i=$((i + 1)); echo m$i; sleep 0.01; done; echo e''nd $i\n")
     await eventually(first.shown, lambda seen: any(line.startswith("m") for line in seen["lines"]))
@@ -209,11 +209,11 @@ async def test_it_is_as_large_as_the_smallest_that_may_type_and_grows_when_that_
     await first.type("stty size\n")
     await first.says(f"{alone[1]} {alone[0]}")
 
-    # One who may only watch sees it all, and cannot type.
+    # A read-only viewer sees everything, and cannot type.
     viewer = await desk.open(SMALL, readonly="1")
     await viewer.prompt(alone)
     await viewer.type("echo from the viewer\n")
-    # A ping is answered in its turn: what was typed before it has been heard.
+    # Pings are answered in order: keys typed before this one have been handled.
     await viewer.page.evaluate(
         "new Promise((done) => { socket.addEventListener('message', ({ data }) =>"
         " JSON.parse(data).type === 'pong' && done()); say({ type: 'ping' }); })"

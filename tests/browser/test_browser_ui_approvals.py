@@ -1,4 +1,4 @@
-"""Approvals in real browsers: what will run is said before it is allowed, one answer counts, and all see whose."""
+"""Approvals in real browsers: the card shows what will run, only one answer counts, and all see whose it was."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHarness
     deny = phone.page.get_by_role("button", name="Deny", exact=True).last
     await expect(deny).to_be_enabled()
     await phone.fits()
-    # Of handles: the card may be answered, and gone, before the second click.
+    # Element handles: the card may be answered, and gone, before the second click.
     buttons = [await button.element_handle() for button in (allow, deny)]
     await asyncio.gather(*(button.evaluate("(one) => one.click()") for button in buttons))
     told = await house.happened(session, "permission.resolved")
@@ -192,7 +192,7 @@ async def test_whoever_may_approve_answers_on_the_page_or_inside_the_conversatio
 
 
 def said_in(place: str, evil: str, folder: Path) -> tuple[str, dict[str, Any]]:
-    """A tool's name and its input, of which one part is what somebody else wrote."""
+    """A tool's name and its input, one part of which is untrusted text."""
     match place:
         case "tool":
             return f"mcp__x__{evil}", {evil: evil}

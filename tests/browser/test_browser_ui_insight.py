@@ -1,4 +1,4 @@
-"""Insight and settings in real browsers: numbers with their tables, devices, a phone's QR code, trusted folders."""
+"""Usage statistics and settings in real browsers: numbers with their tables, devices, a QR code, trusted folders."""
 
 import json
 from collections.abc import AsyncIterator
@@ -71,7 +71,7 @@ async def test_usage_is_shown_as_charts_with_their_tables(house: UiHarness) -> N
         await device.accessible()
         await device.page.emulate_media(color_scheme="dark")
         await device.accessible()
-        # What a canvas paints follows the colours too: on dark paper it is light.
+        # A canvas follows the colour theme too: its drawing is light on a dark background.
         chart = device.page.locator(".chart canvas").first
         await eventually(partial(chart.evaluate, BRIGHTEST), lambda seen: seen > 150)
     await device.page.get_by_label("Span").select_option("7")
@@ -129,7 +129,7 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHa
     await phone.page.get_by_role("textbox", name="Folder").fill("/etc")
     await phone.page.get_by_role("button", name="Show what it would run").click()
     await expect(phone.page.locator(".wrong")).to_contain_text("outside")
-    # Whoever begins a session there is told, and led to the same report.
+    # A person who starts a session there is warned, and led to the same report.
     await phone.open("/app/new")
     await phone.page.get_by_role("combobox", name="Folder").fill(str(house.folder))
     await phone.accessible()
@@ -140,7 +140,7 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHa
     await phone.unharmed()
     await phone.accessible()
     await phone.fits()
-    # Changed between the look and the word: what was shown is not what is there.
+    # Changed between the report and the approval: the report no longer matches the file.
     settings.write_text("{}")
     await phone.page.get_by_role("button", name="Trust this folder as shown").click()
     await expect(phone.page.locator(".toast")).to_contain_text("have changed")

@@ -1,4 +1,4 @@
-"""Notices in real browsers: toasts, the feed, what each kind is told by, and a push message that allows or denies."""
+"""Notices in real browsers: toasts, the feed, the channels of each kind, and a push message that allows or denies."""
 
 import json
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ async def hook() -> AsyncIterator[WebhookReceiver]:
 
 
 async def asking(house: UiHarness, number: int = 1) -> tuple[str, FakeAgent]:
-    """The n-th agent asks, in a session of its own."""
+    """Let the n-th agent ask, in a separate session."""
     session = await house.session("do it", title="The task")
     agent = await house.agent(number)
     await agent.call("c1", command="touch x")
@@ -82,12 +82,12 @@ async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHarnes
 
 
 async def given(agent: FakeAgent) -> list[Any]:
-    """The answers that the agent has got."""
+    """The answers that the agent has received."""
     return list(agent.answers)
 
 
 async def worker_of(device: Device) -> Worker:
-    """When it is there for good: before that, the browser drops what is pushed."""
+    """The service worker, once it is fully active: before that, the browser drops push messages."""
     await device.page.evaluate("navigator.serviceWorker.ready.then(() => true)")
 
     async def look() -> list[Worker]:
@@ -99,7 +99,7 @@ async def worker_of(device: Device) -> Worker:
 
 
 async def pushed(device: Device, told: dict[str, Any]) -> None:
-    """As the browser hands a push message to the worker."""
+    """Deliver a push message to the worker as the browser does."""
     tool = await device.context.new_cdp_session(device.page)
     ids: list[str] = []
     tool.on(
@@ -116,7 +116,7 @@ async def pushed(device: Device, told: dict[str, Any]) -> None:
     await tool.send("ServiceWorker.deliverPushMessage", message)
 
 
-# Without a desktop there is nobody who keeps a notification on a screen: what the worker asks for is kept instead.
+# Without a desktop no notification stays on a screen: the worker's requests to show one are recorded instead.
 _KEEP = """
 () => {
   self.kept = [];
@@ -175,7 +175,7 @@ async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHarne
         resolved = await house.happened(session, "permission.resolved")
         assert (resolved["behavior"], resolved["by"]) == (action, "owner (Ann's phone)")
         await eventually(partial(given, agent), lambda answers: len(answers) == 1)
-        # The same message once more: nothing is answered, and nobody is left to believe it was.
+        # The same message once more: nothing is answered, and the person is informed of that.
         await pushed(phone, told)
         await eventually(lambda: shown(worker), bool)
         await worker.evaluate(_CLICK, action)
@@ -217,7 +217,7 @@ async def test_it_can_be_installed_and_opens_without_a_network_and_says_so(house
     await desk.context.set_offline(False)
     await expect(desk.page.get_by_text("Offline: the gateway cannot be reached.")).to_have_count(0)
     await expect(desk.page.get_by_role("heading", name="Settings")).to_be_visible()
-    # What the browser itself says about a network that is gone.
+    # Messages that the browser itself logs about a lost network.
     desk.problems = [problem for problem in desk.problems if "ERR_INTERNET_DISCONNECTED" not in problem]
 
 
@@ -226,7 +226,7 @@ async def test_hostile_words_in_notices_stay_words(house: UiHarness) -> None:
     for evil in HOSTILE:
         await house.http.post("/cognova/api/reminders", json={"message": evil, "remindAt": "2020-01-01T00:00:00Z"})
     await house.session("hello", title=HOSTILE[0])
-    # A toast goes by itself, an entry stays.
+    # A toast disappears by itself, an entry stays.
     await expect(desk.page.locator(".toast").first).to_be_visible()
     await expect(desk.page.locator(".feed-entry", has_text="<script>").first).to_be_visible()
     await desk.unharmed()

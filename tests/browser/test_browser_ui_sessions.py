@@ -1,4 +1,4 @@
-"""Sessions in a real browser: their whole life by hand, on a desk and on a phone, with the keyboard alone."""
+"""Sessions in a real browser: their whole life by hand, on a desktop and on a phone, with the keyboard alone."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from patience import PATIENCE
 expect.set_options(timeout=PATIENCE * 1000)
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-"""A picture of one pixel."""
+"""An image of one pixel."""
 
 
 @async_fixture
@@ -55,7 +55,7 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await desk.accessible()
     await page.get_by_role("button", name="Begin").click()
 
-    # It asks, a person allows, it is done; who decided stays beside the call.
+    # It asks, a person allows, it is done; the decision and its author stay visible at the call.
     await page.get_by_role("button", name="Allow once").click()
     await expect(ended(desk)).to_have_count(1)
     await expect(page.locator(".call.change")).to_contain_text("notes.txt")
@@ -71,7 +71,7 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await thread.get_by_role("button").first.click()
     words = "Hello from the scripted model. inside"
     await expect(thread.locator(".thread")).to_contain_text(words)
-    # What it says is there once, though its report repeats it.
+    # Its text appears once, though its report repeats it.
     await expect(thread.locator(".thread").get_by_text(words, exact=True)).to_have_count(1)
 
     await page.get_by_role("button", name="This session").click()
@@ -83,7 +83,7 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await expect(row).to_contain_text("The notes")
     await expect(row).to_contain_text("idle")
 
-    # Files go back to what they were, after a look at what that means.
+    # Files are restored, after the dialog has shown what that means.
     await page.locator(".user").first.get_by_role("button", name="More about this message").click()
     await page.get_by_role("menuitem", name="Rewind files to here…").click()
     rewind = page.get_by_role("dialog", name="Put files back")
@@ -92,13 +92,13 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await expect(page.locator(".mark", has_text="Files were put back")).to_be_visible()
     assert not (house.folder / "project" / "notes.txt").exists()
 
-    # A hit of the search is shown in its place.
+    # A search hit is shown in its context.
     await page.get_by_label("Search all sessions").fill("inside")
     await page.locator(".hit").first.click()
     await expect(page.locator(".item.found").first).to_be_in_viewport()
     await page.get_by_label("Search all sessions").fill("")
 
-    # A fork after the first turn knows that turn and nothing later.
+    # A fork after the first turn contains that turn and nothing later.
     parent = page.url
     await page.locator(".user").first.get_by_role("button", name="More about this message").click()
     await page.get_by_role("menuitem", name="Fork from here").click()
@@ -253,7 +253,7 @@ async def test_with_the_keyboard_alone(house: UiHarness) -> None:
         name: str = await page.evaluate("document.activeElement.getAttribute('aria-label') ?? ''")
         return name
 
-    # Tab goes everywhere; the menu of the session opens, and closes, where one is.
+    # Tab reaches everything; the session's menu opens, and closes, at the focused element.
     await page.get_by_role("button", name="This session").focus()
     await page.keyboard.press("Enter")
     await page.keyboard.press("End")
@@ -268,7 +268,7 @@ async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(house: U
     await page.get_by_role("button", name="New session").first.click()
     await page.get_by_label("First message").fill("SCRIPT:subagent tool")
     await page.get_by_role("button", name="Begin").click()
-    # It waits for a permission: what it has said before is there already, in the call that started it.
+    # It waits for a permission: its earlier text is already there, in the call that started it.
     first = page.locator(".call.agent .thread").get_by_text("I will run a command.", exact=True)
     await expect(first).to_have_count(1)
     await page.get_by_role("button", name="Allow once").click()

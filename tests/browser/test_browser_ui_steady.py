@@ -1,5 +1,6 @@
-"""What a page shows is the log, whatever happens to the page, the network or the gateway: nothing lost, nothing twice;
-and nothing that anybody says becomes more than its letters."""
+"""A page shows exactly the log, whatever happens to the page, the network or the gateway: nothing lost, nothing twice;
+and no text is ever interpreted as markup.
+"""
 
 import json
 import signal
@@ -20,7 +21,7 @@ from sessions.harness import FakeAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 
-# Four a second: long enough for a page to load in their midst on a busy machine.
+# Four a second: long enough for a page to load in the middle of them on a busy machine.
 TICKS = 60
 
 
@@ -37,7 +38,7 @@ async def spoken(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 async def ticking(page: Page) -> None:
-    """It streams, and is not done yet."""
+    """Wait until the answer is streaming and not done yet."""
 
     async def count() -> int:
         return sum(text.count("tick") for text in await shown_texts(page))
@@ -46,7 +47,7 @@ async def ticking(page: Page) -> None:
 
 
 class Answer:
-    """One text of the agent that comes in pieces: it takes as long as the test wants."""
+    """One text of the agent that arrives in pieces, as slowly as the test wants."""
 
     def __init__(self, agent: FakeAgent) -> None:
         self._agent = agent
@@ -85,7 +86,7 @@ async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_noth
     await answer.begin()
     await answer.piece("one two")
     await expect(said).to_have_text("one two")
-    # What comes between makes no difference to where the text goes on.
+    # Events in between do not affect where the text continues.
     await spoken.http.post(f"/v1/sessions/{session}/messages", json={"text": "later"})
     await expect(page.locator(".queue li")).to_have_count(1)
     await page.reload()
@@ -95,7 +96,7 @@ async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_noth
     await expect(said).to_have_text("one two three")
 
     await desk.context.set_offline(True)
-    # Where loopback is all the network there is, the browser was never online and has no change to tell.
+    # Where loopback is the only network, the browser was never online and emits no event for a change.
     await page.evaluate("dispatchEvent(new Event('offline'))")
     await expect(page.locator(".truth")).to_contain_text("Offline")
     await expect(page.locator(".connection")).to_contain_text("cannot be reached")
@@ -126,7 +127,7 @@ async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_noth
 async def test_many_tabs_of_one_browser_are_all_served(house: UiHarness) -> None:
     session = await house.session("SCRIPT:text hello")
     desk = await house.device(at=f"/app/s/{session}")
-    # More than a browser has connections to one gateway.
+    # More than the number of connections that a browser opens to one gateway.
     for _ in range(6):
         page = await desk.context.new_page()
         await page.goto(f"{house.running.url}/app/s/{session}")
@@ -146,7 +147,8 @@ async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_
     assert await page.evaluate("localStorage.getItem('fairlead.key')") is None
     await desk.accessible()
 
-    # Whatever an address says, and whatever is pasted: only this gateway is asked (the house looks at every request).
+    # Whatever an address contains, and whatever is pasted: only this gateway is contacted (the harness checks every
+    # request).
     await page.goto("about:blank")
     await page.goto(f"{house.running.url}/?gatewayUrl=http://evil.test&server=evil.test#server=http://evil.test")
     await expect(page.get_by_role("heading", name="Fairlead")).to_be_visible()
@@ -182,9 +184,9 @@ async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_an
         assert said[-1] == "Hello from the scripted model. after the restart"
         users = [event for event in log if event["type"] == "user.message"]
         assert len(users) == await page.locator(".user").count() == 2
-        # The agent outlived its gateway, and what it said to the end is here.
+        # The agent outlived its gateway, and its whole output is here.
         assert said[0] == " ".join(["tick"] * TICKS)
-        # A page that is opened while the gateway is away shows the session as soon as it is back.
+        # A page that is opened while the gateway is down shows the session as soon as it is back.
         await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
         await page.reload()
         await expect(page.locator(".turn-end")).to_have_count(2)
@@ -200,7 +202,7 @@ async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_an
 
 
 def transcript(folder: Path, rows: int) -> None:
-    """A session of another program: so many messages, a question and an answer in turn."""
+    """Write a session of another program: that many messages, alternating questions and answers."""
     session = "22222222-2222-4222-8222-222222222222"
     home = folder / "elsewhere" / "projects" / "-work"
     home.mkdir(parents=True)
@@ -223,7 +225,7 @@ def transcript(folder: Path, rows: int) -> None:
 
 
 async def number(page: Page, which: str) -> int:
-    """Of the first or the last question that the page holds, drawn or not."""
+    """The number of the first or the last question that the page holds, drawn or not."""
     asked = page.locator(".user .words")
     text = await (asked.first if which == "first" else asked.last).text_content()
     return int((text or "").split()[1])
@@ -244,12 +246,12 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
 
         async def oldest() -> int:
-            # Up by hand; what is looked at stays while older messages come in above it.
+            # Scroll up by hand; the visible messages stay in place while older ones are inserted above.
             await page.locator(".stream-scroll").evaluate("(box) => { box.scrollTop = 0 }")
             return await number(page, "first")
 
         assert await eventually(oldest, lambda seen: seen < rows - 700) > 0
-        # Far from the end the end is let go: the page holds a window, not the session.
+        # Far from the end the page unloads the end: it holds a window, not the session.
         await expect(page.locator(".truth")).to_have_attribute("data-following", "elsewhere")
         assert await page.locator(".stream-scroll > .items > .item").count() < 1500
 
@@ -259,7 +261,7 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
 
         assert await eventually(newest, lambda seen: seen == rows - 2)
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
-        # Found through the gateway, though it is nowhere near what is loaded.
+        # Found through the gateway, though it is far from the loaded part.
         await page.keyboard.press("Control+f")
         await page.keyboard.type("narwhal")
         await expect(page.locator(".item.found")).to_contain_text("question 10 about the narwhal")

@@ -1,4 +1,4 @@
-"""Shells in real browsers: opened, found again as they were, shared and watched; what they print stays in them."""
+"""Shells in real browsers: opened, found again unchanged, shared and watched; their output cannot escape them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 PAPERS = "(term) => [...term.querySelectorAll('*')].map((one) => getComputedStyle(one).backgroundColor)"
-"""What a terminal is painted on: the page's own colour is among it."""
+"""The background colours of a terminal: the page's own colour is among them."""
 
 
 async def lines(device: Device) -> list[str]:
@@ -30,7 +30,9 @@ async def lines(device: Device) -> list[str]:
 
 
 async def says(device: Device, line: str) -> list[str]:
-    """It stands there as a line; what was typed before the shell was there may have its first prompt in front."""
+    """Wait until this is a line on the screen; input typed before the shell was ready may have its first prompt in
+    front.
+    """
     return await eventually(lambda: lines(device), lambda seen: {line, f"# {line}", f"$ {line}"} & set(seen))
 
 
@@ -64,7 +66,7 @@ async def test_a_shell_is_opened_found_again_as_it_was_and_ended_and_shared_by_a
     await typed(desk, "echo still $((1+1))\n")
     await says(desk, "still 2")
 
-    # On all of this person's devices; one that only watches types nothing.
+    # On all of this person's devices; a read-only device types nothing.
     phone = await house.device("Phone", PHONE, has_touch=True, at="/app/terminals/build")
     await says(phone, "still 2")
     await phone.fits()
@@ -131,7 +133,7 @@ async def test_who_may_not_use_terminals_is_told_so(house: UiHarness) -> None:
     await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
     assert await viewer.page.get_by_role("link", name="Shells").count() == 0
 
-    # Before it is known who this is, the page asks for no terminal.
+    # The page requests no terminal before it knows the user.
     known = asyncio.Event()
     asked: list[str] = []
 

@@ -1,8 +1,8 @@
-"""A flood, in a process of its own: connections that show no credential and never finish what they say.
+"""A flood, as a separate process: connections that send no credential and never complete their request.
 
-    python flood.py PORT WORDS COUNT ADDRESS...
+python flood.py PORT WORDS COUNT ADDRESS...
 
-Opens COUNT of them in turn from the given loopback addresses, says `up` on standard output, and then opens a hundred
+Opens COUNT of them in turn from the given loopback addresses, prints `up` on standard output, and then opens a hundred
 more every fifth of a second, until its standard input ends.
 """
 

@@ -1,6 +1,6 @@
-"""A stand-in for the CLI that says what no CLI should: run as a program, it plays the fault that the prompt names.
+"""A stand-in for the CLI that breaks its protocol: run as a program, it plays the fault that the prompt names.
 
-Standard library only: it is copied beside a shebang and started by the gateway as `--claude`.
+Standard library only: it is copied with a shebang and started by the gateway as `--claude`.
 """
 
 import json
@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 MANY = 3000
-"""Of whatever comes in numbers."""
+"""The count of everything that is sent in bulk."""
 
 
 def say(*records: Any) -> None:

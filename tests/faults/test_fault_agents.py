@@ -1,4 +1,4 @@
-"""Agents that die, crash, and talk nonsense: the session says so in clear events and goes on; the gateway lives."""
+"""Agents that die, crash, and send nonsense: the session emits clear events and continues; the gateway lives."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.fault
 
 @contextlib.asynccontextmanager
 async def watching(folder: Path, **settings: object) -> AsyncIterator[tuple[GatewayProcess, NativeClient]]:
-    """A gateway and a client on a new session; at the end the log must be sound and be what the client saw."""
+    """A gateway and a client on a new session; at the end the log must be sound and match the events of the client."""
     async with GatewayProcess(folder, allow="Bash,Agent,Task", **settings) as gateway:
         client = NativeClient(await gateway.create())
         await client.come(gateway)
@@ -33,7 +33,7 @@ async def watching(folder: Path, **settings: object) -> AsyncIterator[tuple[Gate
 
 
 async def ended(client: NativeClient, text: str) -> Line:
-    """Send, and the end of that turn."""
+    """Send a prompt and return the end of that turn."""
     answer = await client.send(text)
     assert answer["type"] == "reply", answer
     await client.holds(lambda: answer["message"] in client.over, text)

@@ -1,5 +1,6 @@
-"""What runs behind a gateway sees neither its data folder, nor its settings, nor its processes: an agent, a shell and a
-plugin look for them, in every way that they know."""
+"""Programs behind a gateway see neither its data folder, nor its settings, nor its processes: an agent, a shell and a
+plugin look for them, in every way that they know.
+"""
 
 import os
 import sys
@@ -58,7 +59,7 @@ class House:
         self.look = self.gateway.cwd / "look.sh"
 
     def prepare(self) -> None:
-        """When it runs: the script knows its pid."""
+        """Write the script while the gateway runs, because it needs its pid."""
         gateway = self.gateway
         self.look.write_text(
             LOOK.format(
@@ -129,7 +130,7 @@ async def test_the_program_that_drives_a_session_sees_nothing_either(tmp_path: P
     house = House(tmp_path, agent="claude", claude=program)
     async with house.gateway:
         house.prepare()
-        os.utime(program, (0, 0))  # it is another file now, and is asked for its version again
+        os.utime(program, (0, 0))  # it is another file now, so its version is probed again
         await house.ask("look")
         house.sees_nothing("agent", but=("uploads",))
         assert CANARY not in house.seen("version"), "not even when it is asked for its version"

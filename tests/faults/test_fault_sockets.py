@@ -1,4 +1,4 @@
-"""Sockets that should not be: of a revoked token, and a flood of those that never show one."""
+"""Unwanted sockets: those of a revoked token, and a flood of connections that never send a token."""
 
 import asyncio
 from pathlib import Path
@@ -47,7 +47,7 @@ async def test_a_flood_without_credentials_keeps_nobody_out(tmp_path: Path) -> N
             for number in range(FLOOD):
                 _, writer = await asyncio.open_connection(host, int(port))
                 open_ones.append(writer)
-                # Some say nothing, some half a request, some a whole one without a credential.
+                # Some send nothing, some half a request, some a whole one without a credential.
                 writer.write((b"", upgrade, upgrade + b"\r\n")[number % 3])
                 if number % 500 == 250:
                     await client.come(gateway)

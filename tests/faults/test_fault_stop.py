@@ -1,4 +1,4 @@
-"""The gateway's own end and start: stopped in mid-turn, started twice, started on what it cannot use."""
+"""The gateway's own end and start: stopped in mid-turn, started twice, started on data that it cannot use."""
 
 import json
 import signal
@@ -64,7 +64,7 @@ async def test_a_second_gateway_on_one_folder_names_the_first(tmp_path: Path) ->
 
 
 async def refuses(gateway: GatewayProcess) -> str:
-    """Its last words; it ends with the code 2, without a traceback, and touches nothing."""
+    """Its last output; it exits with the code 2, without a traceback, and touches nothing."""
     before = (gateway.data / "fairlead.db").read_bytes()
     gateway.spawn()
     assert await gateway.wait() == 2, gateway.log()

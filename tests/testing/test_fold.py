@@ -1,4 +1,4 @@
-"""The reference client: every event has its effect on what a client holds, and odd lines have none."""
+"""The reference client: every event has its effect on the client's state, and odd lines have none."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def blocks(client: Fold) -> list[tuple[str, bool]]:
 def test_pieces_are_written_at_their_offset() -> None:
     assert blocks(fold(delta("he", 0), delta("llo", 2))) == [("hello", False)]
     assert blocks(fold(delta("he", 0), delta("he", 0), delta("ello", 1))) == [("hello", False)]
-    # A hole is not filled with guesses: the whole block comes.
+    # A gap is not filled with guesses: the whole block will arrive.
     assert blocks(fold(delta("he", 0), delta("o", 4))) == [("he", False)]
 
 

@@ -51,7 +51,7 @@ async def stream(model: ScriptedModel, request: dict[str, Any]) -> list[dict[str
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
-    """The events' types in order, deltas of one block as one."""
+    """The events' types in order, with the deltas of one block merged."""
     names = [str(e["type"]) for e in events]
     return [n for i, n in enumerate(names) if i == 0 or n != names[i - 1]]
 
@@ -169,7 +169,7 @@ async def test_a_client_that_leaves_ends_a_slow_stream(model: ScriptedModel) -> 
         async for chunk in response.aiter_bytes():
             if b"tick" in chunk:
                 break
-    # Leaving the fixture waits for open responses: a stream that went on would hang the test.
+    # Leaving the fixture waits for open responses: a stream that continued would hang the test.
 
 
 async def test_what_the_model_was_sent_is_logged_in_memory_and_in_the_file(

@@ -1,4 +1,6 @@
-"""The client half of the MyLifeDB protocol: conversion, showing once, optimism, the tree, working, the stream."""
+"""The client half of the MyLifeDB protocol: conversion, deduplication, optimistic messages, the tree, working, the
+stream.
+"""
 
 import json
 from typing import Any
@@ -94,7 +96,7 @@ def test_times_are_iso_or_a_number() -> None:
     assert milliseconds("no time") == milliseconds(None) == 0
 
 
-# --- at work or not
+# --- working or idle
 
 
 @pytest.mark.rules("S000-021", "S000-022", "S000-033")

@@ -1,4 +1,4 @@
-"""The floor under the core rooms: counted by branches, a room below it is named with its worst files."""
+"""The coverage floor of the core packages: counted by branches; a package below it is listed with its worst files."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`make drift`: what it counts and keeps, and that the page of versions says what was run."""
+"""`make drift`: its counts and its stored result, and that the page of versions matches the results."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The install: nothing is done when nothing changed, and what is missing is said in one line."""
+"""The install: nothing is done when nothing changed, and a missing requirement is reported in one line."""
 
 import importlib.util
 import subprocess

@@ -1,4 +1,4 @@
-"""`make test-stress`: busy processes beside the tests, a seed for each run, a result that is kept."""
+"""`make test-stress`: busy processes during the tests, a seed for each run, a stored result."""
 
 import json
 import sys

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """These tests must not forget the results of the run that they are part of."""
+    """These tests must not delete the results of the run that they are part of."""
     monkeypatch.setattr(runner, "BUILD", tmp_path / "build")
     monkeypatch.setattr(runner, "COVERAGE_DATA", tmp_path / "build" / "coverage")
 
@@ -136,7 +136,7 @@ def test_a_coverage_run_is_made_only_when_it_is_named(
 
 
 def alive(pid: int) -> bool:
-    """Whether the process still runs; a zombie that nobody reaped does not."""
+    """Whether the process still runs; an unreaped zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
