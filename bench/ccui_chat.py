@@ -76,17 +76,17 @@ def measure(quick: bool) -> Figures:
     for kind, events in kinds(2_000 if quick else 20_000).items():
         stored = entries(events)
         first = variant.encode(SESSION, stored[0])
-        told = msgspec.json.decode(first[2 if first[1] < 126 else 4 :])
+        payload = msgspec.json.decode(first[2 if first[1] < 126 else 4 :])
         live = each_us(stored, partial(variant.encode, SESSION))
         kept = each_us(stored, fold.step)
-        bare = each_us(stored, partial(_bare, told))
+        bare = each_us(stored, partial(_bare, payload))
         rows[kind] = [live, kept, bare, live / bare]
     table("claudecodeui's chat, µs an event", ("to all sockets", "into history", "bare frame", "ratio"), rows)
     return {"us": {kind: cells[:3] for kind, cells in rows.items()}}
 
 
-def _bare(told: dict[str, object], entry: Entry) -> bytes:
-    return frame(told)
+def _bare(payload: dict[str, object], entry: Entry) -> bytes:
+    return frame(payload)
 
 
 if __name__ == "__main__":

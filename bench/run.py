@@ -84,9 +84,9 @@ def latency(quick: bool) -> Figures:
             for server in servers:
                 wire = wires[server.name]
                 server.prompt(wire, f"paced {count} {RATE}")
-                told = [(came - left) / 1000 for _, left, came in wire.ages()]
+                delays = [(came - left) / 1000 for _, left, came in wire.ages()]
                 if number:  # the first is a warm-up
-                    ages.setdefault(server.name, []).extend(told)
+                    ages.setdefault(server.name, []).extend(delays)
         for wire in wires.values():
             wire.close()
     found = {name: spread(samples) for name, samples in ages.items()}
@@ -118,10 +118,10 @@ def chat(quick: bool) -> Figures:
                 wire.send(join)
                 next(came for came, payload in wire.frames() if b"subscribed" in payload)
                 server.http.post(f"/v1/sessions/{server.session}/messages", json={"text": f"paced {count} {RATE}"})
-                told = [(came - left) / 1000 for _, left, came in wire.ages()]
+                delays = [(came - left) / 1000 for _, left, came in wire.ages()]
                 wire.close()
                 if number:  # the first is a warm-up
-                    ages.setdefault(name, []).extend(told)
+                    ages.setdefault(name, []).extend(delays)
     found = {name: spread(samples) for name, samples in ages.items()}
     table(
         f"The same to a peer of Cognova's chat, microseconds, {RATE} deltas a second",
@@ -135,7 +135,7 @@ def commit(quick: bool) -> Figures:
     """The same path in two parts, by a gateway that records when each append was durable."""
     rounds, count = (1, 300) if quick else (4, 400)
     program = (sys.executable, str(HERE / "committed_serve.py"))
-    told: list[tuple[int, int, int]] = []
+    arrivals: list[tuple[int, int, int]] = []
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         made = Gateway(Path(folder), program)
         made.start()
@@ -143,17 +143,17 @@ def commit(quick: bool) -> Figures:
         for number in range(rounds + 1):
             made.prompt(wire, f"paced {count} {RATE}")
             ages = list(wire.ages())
-            told += ages if number else []
+            arrivals += ages if number else []
         wire.close()
         made.stop()
         noted = array.array("q")
         noted.frombytes(Path(f"{folder}/data.commits").read_bytes())
     durable = dict(zip(noted[::2], noted[1::2], strict=True))
     # A delta that was committed together with its block is not stored separately.
-    told = [one for one in told if one[0] in durable]
+    arrivals = [one for one in arrivals if one[0] in durable]
     found = {
-        "line to commit": spread([(durable[seq] - left) / 1000 for seq, left, _ in told]),
-        "commit to client": spread([(came - durable[seq]) / 1000 for seq, _, came in told]),
+        "line to commit": spread([(durable[seq] - left) / 1000 for seq, left, _ in arrivals]),
+        "commit to client": spread([(came - durable[seq]) / 1000 for seq, _, came in arrivals]),
     }
     table("The two parts of it, microseconds", ("p50", "p90", "p99"), _spreads(found))
     return found

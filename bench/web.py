@@ -73,7 +73,7 @@ def in_turns(sides: Sequence[App], rounds: int, row: Row) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in samples.items()}
 
 
-def beside(found: dict[str, dict[str, float]]) -> Rows:
+def side_by_side(found: dict[str, dict[str, float]]) -> Rows:
     rows: Rows = {}
     for name, values in found.items():
         ours, theirs = values[WebUi.name], values.get(CloudApp.name)
@@ -105,7 +105,9 @@ def compared(gateway: Gateway, sides: Sequence[App], long: tuple[str, str], coun
         for part in ("p50", "p99"):
             found.setdefault(f"delta to pixels, {part}, ms", {})[side.name] = deltas[part]
     table(
-        "The web UI, and claudecodeui's app on the same gateway", ("fairlead", "claudecodeui", "ratio"), beside(found)
+        "The web UI, and claudecodeui's app on the same gateway",
+        ("fairlead", "claudecodeui", "ratio"),
+        side_by_side(found),
     )
     return dict(found)
 

@@ -174,7 +174,7 @@ class App:
             opened.tools.send("Network.setCacheDisabled", {"cacheDisabled": True})
             sizes: list[int] = []
             done: list[Request] = []
-            opened.tools.on("Network.loadingFinished", lambda told: sizes.append(int(told["encodedDataLength"])))
+            opened.tools.on("Network.loadingFinished", lambda event: sizes.append(int(event["encodedDataLength"])))
             opened.page.on("requestfinished", lambda request: done.append(request))
             opened.go(self.base, wanted)
             opened.settled()
@@ -197,14 +197,14 @@ class App:
         with self.page() as opened:
             opened.go(self.session(session), wanted)
             opened.settled()
-            said = talk(self.gateway, session, f"paced {count} {rate}")
-            opened.wait_for(said[-1])
+            words = talk(self.gateway, session, f"paced {count} {rate}")
+            opened.wait_for(words[-1])
             opened.settled()
             offset = opened.clock()
             painted = opened.painted()
         return [
             next(at for number, at in painted if number >= left) + offset - left / 1e6
-            for left in map(int, said)
+            for left in map(int, words)
             if painted[-1][0] >= left
         ]
 

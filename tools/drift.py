@@ -79,8 +79,8 @@ def flags_of(version: str) -> set[str]:
     with tempfile.TemporaryDirectory() as home:
         env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "LANG": "C.UTF-8"}
         argv = [INNET, str(program_path(version)), "--help"]
-        said = subprocess.run(argv, env=env, cwd=home, capture_output=True, text=True, check=False)
-    return set(FLAG.findall(said.stdout))
+        help_run = subprocess.run(argv, env=env, cwd=home, capture_output=True, text=True, check=False)
+    return set(FLAG.findall(help_run.stdout))
 
 
 def in_bundle(version: str) -> tuple[set[str], set[str]]:

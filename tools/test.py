@@ -135,7 +135,7 @@ def run(argv: Sequence[str], output: IO[bytes] | None = None) -> int:
 
 
 def restore_sigint() -> None:
-    """A shell that starts us in the background ignores SIGINT, which children inherit; tests end programs with it."""
+    """Undo an ignored SIGINT: a shell sets that for background jobs, children inherit it, and tests need SIGINT."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -164,7 +164,7 @@ class Tab:
 
     async def answers(self) -> list[str]:
         """The texts of the assistant, one per message."""
-        return await self._said("assistant")
+        return await self._texts_of("assistant")
 
     async def words(self) -> list[str]:
         """The texts of the assistant, without its calls."""
@@ -172,7 +172,7 @@ class Tab:
 
     async def prompts(self) -> list[str]:
         """The texts of the person."""
-        return await self._said("user")
+        return await self._texts_of("user")
 
     async def pictures(self) -> list[int]:
         """The real widths of the images that the person has sent; 0 is an image that cannot be seen."""
@@ -181,7 +181,7 @@ class Tab:
         )
         return widths
 
-    async def _said(self, by: str) -> list[str]:
+    async def _texts_of(self, by: str) -> list[str]:
         # Not the painted text: a tab in the background paints nothing.
         return [text.strip() for text in await self.page.locator(f".chat-message.{by} .prose").all_text_contents()]
 
@@ -200,8 +200,8 @@ class Tab:
 
     async def ticks(self) -> int:
         """How many ticks the last ticking answer has so far."""
-        said = await self.answers()
-        return said[-1].count("tick") if said else 0
+        answers = await self.answers()
+        return answers[-1].count("tick") if answers else 0
 
     async def ends(self) -> int:
         """How many ends of runs this tab has received."""

@@ -69,40 +69,40 @@ async def door(request: pytest.FixtureRequest, chromium: Browser, tmp_path: Path
         yield found
 
 
-async def said(page: Page, *lines: str) -> None:
+async def shows_lines(page: Page, *lines: str) -> None:
     await eventually(page.locator("#said li").all_text_contents, lambda seen: seen == list(lines))
 
 
 @pytest.mark.rules("S000-201")
-async def test_who_signs_in_holds_a_conversation_and_who_does_not_sees_nothing(door: Signed) -> None:
+async def test_a_signed_in_user_can_chat_and_other_users_see_nothing(door: Signed) -> None:
     wrong = await door.page(username="ann", password="wrong horse")
     found = await wrong.goto(door.url)
     assert found is not None and found.status == 401
     assert await wrong.locator("#said").count() == 0
-    nobody = await door.page()
+    anonymous = await door.page()
     # A browser without a person to ask shows nothing at all, or the refusal.
     with contextlib.suppress(Exception):
-        await nobody.goto(door.url)
-    assert await nobody.locator("#said").count() == 0
+        await anonymous.goto(door.url)
+    assert await anonymous.locator("#said").count() == 0
 
     # A token is accepted in place of the password.
     bearer = await door.page(username="whoever", password=door.token)
     await bearer.goto(door.url)
-    await said(bearer, "connected")
+    await shows_lines(bearer, "connected")
 
     page = await door.page(**ANN)
     await page.goto(door.url)
-    await said(page, "connected")
+    await shows_lines(page, "connected")
     await page.fill("#text", "SCRIPT:text by a browser")
     await page.keyboard.press("Enter")
-    await said(page, "connected", f"{HELLO} by a browser")
+    await shows_lines(page, "connected", f"{HELLO} by a browser")
     heard = page.locator("#heard li")
     await eventually(heard.all_text_contents, lambda seen: {"updated", "1 conversations"} & set(seen))
     assert await page.context.cookies() == []
     # After a password change, pages opened with the old password are closed.
     changed = await door.admin.put("/v1/users/ann/password", json={"password": "battery staple"})
     assert changed.status_code < 300, changed.text
-    await said(page, "connected", f"{HELLO} by a browser", "closed 4401")
+    await shows_lines(page, "connected", f"{HELLO} by a browser", "closed 4401")
 
 
 @asynccontextmanager
@@ -138,14 +138,14 @@ async ([door, path, socket]) => {
 """
 
 
-async def test_no_page_of_another_port_can_use_what_the_browser_remembers(
+async def test_pages_of_other_ports_cannot_use_the_remembered_credentials(
     chromium: Browser, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "fairlead.gate")
     async with door_of(chromium, tmp_path, "cognova") as door, stranger() as elsewhere:
         page = await door.page(**ANN)
         await page.goto(door.url)
-        await said(page, "connected")
+        await shows_lines(page, "connected")
         before = (await door.admin.get("/v1/sessions")).json()
         other = await page.context.new_page()
         await other.goto(elsewhere)
@@ -168,4 +168,4 @@ async def test_no_page_of_another_port_can_use_what_the_browser_remembers(
         await other.goto(elsewhere)
         await other.evaluate("url => { document.documentElement.innerHTML = `<a href=${url}>there</a>`; }", door.url)
         await other.click("a")
-        await said(other, "connected")
+        await shows_lines(other, "connected")

@@ -50,7 +50,7 @@ async def remembered(tab: Tab, version: str) -> None:
         await tab.choose("Allow & remember")
 
 
-async def test_a_conversation_with_a_file_a_picture_and_a_tool_that_is_allowed_for_good(
+async def test_a_conversation_with_a_file_a_picture_and_a_permanently_allowed_tool(
     any_house: AppHarness, request: pytest.FixtureRequest
 ) -> None:
     house, version = any_house, request.node.callspec.params["any_house"]
@@ -85,7 +85,7 @@ async def test_a_conversation_with_a_file_a_picture_and_a_tool_that_is_allowed_f
     await tab.visible("New Session").first.wait_for()
     await tab.choose("New Session")
     await tab.say("SCRIPT:write more.txt")
-    await eventually(tab.words, lambda said: len(said) == 1 and said[0].startswith(WROTE))
+    await eventually(tab.words, lambda texts: len(texts) == 1 and texts[0].startswith(WROTE))
     assert not any(frame.get("kind") == "permission_request" for frame in tab.frames)
     assert (house.gateway.cwd / "more.txt").read_text() == "hello\nworld\n"
     assert [call for call in tab.missed if ELSEWHERE not in call] == []

@@ -42,7 +42,7 @@ class Screen:
         """Type as a person does, key by key; a newline is the Enter key."""
         await self.page.keyboard.type(keys)
 
-    async def says(self, line: str) -> Shown:
+    async def shows_line(self, line: str) -> Shown:
         """Wait until this is a whole line on the screen; a typed line has the prompt in front."""
         return await eventually(self.shown, lambda seen: line in seen["lines"])
 
@@ -70,7 +70,7 @@ async def same_screen(first: Screen, second: Screen) -> Shown:
     return seen
 
 
-class Desk:
+class TerminalHarness:
     def __init__(self, browser: Browser, address: str, token: str, root: Path) -> None:
         self._browser = browser
         self._address = address
@@ -96,7 +96,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk_of(browser: Browser, folder: Path) -> AsyncIterator[Desk]:
+async def terminal_harness(browser: Browser, folder: Path) -> AsyncIterator[TerminalHarness]:
     pages, root = folder / "pages", folder / "root"
     root.mkdir()
     shutil.copytree(PAGES, pages)
@@ -106,22 +106,22 @@ async def desk_of(browser: Browser, folder: Path) -> AsyncIterator[Desk]:
     door = {"cognova": {"port": 0, "static": str(pages), "login": "token"}}
     env = {"HOME": str(root), "PATH": os.environ.get("PATH", os.defpath), "TERM": "xterm-256color"}
     async with running(load({"HOME": str(root)}, {**given, "door": door}).config, env) as gateway:
-        yield Desk(browser, gateway.doors[0].url, gateway.token, root)
+        yield TerminalHarness(browser, gateway.doors[0].url, gateway.token, root)
 
 
 @async_fixture
-async def desk(chromium: Browser, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with desk_of(chromium, tmp_path) as desk:
+async def desk(chromium: Browser, tmp_path: Path) -> AsyncIterator[TerminalHarness]:
+    async with terminal_harness(chromium, tmp_path) as desk:
         yield desk
 
 
-async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(desk: Desk) -> None:
+async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(desk: TerminalHarness) -> None:
     first, second = await desk.open_two()
     assert (await same_screen(first, second))["screen"] == "normal"
     await first.type("printf '\\033[1;31mred\\033[0m and \\033[7mback\\033[0m, wörld 日本\\n'\n")
-    await second.says("red and back, wörld 日本")
+    await second.shows_line("red and back, wörld 日本")
     await second.type("echo from the $((1 + 1))nd\n")
-    await first.says("from the 2nd")
+    await first.shows_line("from the 2nd")
     seen = await same_screen(first, second)
     assert "red and back, wörld 日本" in seen["lines"]
     (styled,) = (runs for runs in seen["runs"] if runs[0][1] == "red")
@@ -130,8 +130,8 @@ async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(d
 
     # After a burst of output both have the same scrollback.
     await first.type("clear; i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); echo n$i; done; echo d''one\n")
-    await first.says("done")
-    await second.says("done")
+    await first.shows_line("done")
+    await second.shows_line("done")
     await same_screen(first, second)
     numbers = [line for line in await first.past() if line.startswith("n")]
     assert numbers == [f"n{number}" for number in range(1, 3001)]
@@ -142,19 +142,21 @@ async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(d
         await eventually(screen.exit_code, lambda code: code == 3)
 
 
-async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leave_it_as_it_was(desk: Desk) -> None:
+async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leave_it_as_it_was(
+    desk: TerminalHarness,
+) -> None:
     first, second = await desk.open_two()
     await first.type("echo before\n")
-    await second.says("before")
+    await second.shows_line("before")
     await first.type("vim -u NONE -n words\n")
     await eventually(second.shown, lambda seen: seen["screen"] == "alternate" and "~" in seen["lines"])
     await second.type("ihello from the second")
-    await first.says("hello from the second")
+    await first.shows_line("hello from the second")
     seen = await same_screen(first, second)
     assert seen["screen"] == "alternate" and "before" not in seen["lines"]
     # A page opened while the program runs shows it too.
     late = await desk.open(SMALL)
-    await late.says("hello from the second")
+    await late.shows_line("hello from the second")
     assert (await same_screen(late, first))["screen"] == "alternate"
     await late.page.keyboard.press("Escape")
     await late.type(":wq\n")
@@ -166,10 +168,10 @@ async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leav
     # A pager: one browser turns its pages, and all see them.
     (desk.root / "long").write_text("".join(f"line {number}\n" for number in range(1, 501)))
     await first.type("less long\n")
-    await second.says("line 1")
+    await second.shows_line("line 1")
     assert (await same_screen(first, second))["screen"] == "alternate"
     await second.type("G")
-    await first.says("line 500")
+    await first.shows_line("line 500")
     seen = await same_screen(first, second)
     assert "line 1" not in seen["lines"] and "line 499" in seen["lines"]
     await first.type("q")
@@ -177,12 +179,12 @@ async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leav
     await same_screen(first, second)
 
 
-async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: Desk) -> None:
+async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: TerminalHarness) -> None:
     first, second = await desk.open_two()
     await first.type("i=0; while [ $i -lt 200 ]; do i=$((i + 1)); echo n$i; done; echo d''one\n")
-    await second.says("done")
+    await second.shows_line("done")
     await second.page.reload()
-    await second.says("done")
+    await second.shows_line("done")
     await same_screen(first, second)
     wanted = [f"n{number}" for number in range(1, 201)]
     for screen in (first, second):
@@ -198,16 +200,16 @@ async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: Desk
     await same_screen(first, second)
 
 
-async def test_it_is_as_large_as_the_smallest_that_may_type_and_grows_when_that_one_leaves(desk: Desk) -> None:
+async def test_the_terminal_has_the_size_of_the_smallest_writer_and_grows_when_it_leaves(desk: TerminalHarness) -> None:
     first, second = await desk.open_two()
     (columns, rows), alone = await second.room(), await first.room()
     assert columns < alone[0] and rows < alone[1]
     await second.type("stty size\n")
-    await first.says(f"{rows} {columns}")
+    await first.shows_line(f"{rows} {columns}")
     await second.page.close()
     await first.prompt(alone)
     await first.type("stty size\n")
-    await first.says(f"{alone[1]} {alone[0]}")
+    await first.shows_line(f"{alone[1]} {alone[0]}")
 
     # A read-only viewer sees everything, and cannot type.
     viewer = await desk.open(SMALL, readonly="1")
@@ -219,7 +221,7 @@ async def test_it_is_as_large_as_the_smallest_that_may_type_and_grows_when_that_
         " JSON.parse(data).type === 'pong' && done()); say({ type: 'ping' }); })"
     )
     await first.type("echo from the writer\n")
-    await viewer.says("from the writer")
+    await viewer.shows_line("from the writer")
     seen = await same_screen(first, viewer)
     assert not any("viewer" in line for line in seen["lines"])
     assert seen["size"] == alone, "a viewer's room counts for nothing"

@@ -138,7 +138,7 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await expect(row(bob, "of ann")).to_have_count(0)
 
 
-async def test_the_dialog_on_a_phone_and_on_a_desk_in_light_and_in_dark(house: UiHarness) -> None:
+async def test_the_dialog_on_a_phone_and_a_desktop_in_light_and_dark(house: UiHarness) -> None:
     session = await house.session("SCRIPT:text hello")
     for name in ("bob", "a-user-whose-name-is-as-long-as-names-may-be-0123456789-0123456"):
         await house.http.post("/v1/users", json={"name": name})

@@ -79,35 +79,35 @@ async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_noth
 ) -> None:
     session = await spoken.session("begin")
     agent = await spoken.agent()
-    desk = await spoken.device(at=f"/app/s/{session}")
-    page = desk.page
-    said = page.locator(".said").first
+    desktop = await spoken.device(at=f"/app/s/{session}")
+    page = desktop.page
+    answer_text = page.locator(".said").first
     answer = Answer(agent)
     await answer.begin()
     await answer.piece("one two")
-    await expect(said).to_have_text("one two")
+    await expect(answer_text).to_have_text("one two")
     # Events in between do not affect where the text continues.
     await spoken.http.post(f"/v1/sessions/{session}/messages", json={"text": "later"})
     await expect(page.locator(".queue li")).to_have_count(1)
     await page.reload()
-    await expect(said).to_have_text("one two")
+    await expect(answer_text).to_have_text("one two")
     await expect(page.locator(".queue li")).to_have_count(1)
     await answer.piece(" three")
-    await expect(said).to_have_text("one two three")
+    await expect(answer_text).to_have_text("one two three")
 
-    await desk.context.set_offline(True)
+    await desktop.context.set_offline(True)
     # Where loopback is the only network, the browser was never online and emits no event for a change.
     await page.evaluate("dispatchEvent(new Event('offline'))")
     await expect(page.locator(".truth")).to_contain_text("Offline")
     await expect(page.locator(".connection")).to_contain_text("cannot be reached")
-    await desk.accessible()
+    await desktop.accessible()
     await answer.piece(" four")
     await page.get_by_role("textbox", name="Message").fill("sent offline")
     await page.keyboard.press("Enter")
     await expect(page.locator(".user.sending")).to_have_count(1)
-    await desk.context.set_offline(False)
+    await desktop.context.set_offline(False)
     await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
-    await expect(said).to_have_text("one two three four")
+    await expect(answer_text).to_have_text("one two three four")
     await expect(page.locator(".queue li")).to_have_count(2)
 
     await answer.piece(" five")
@@ -121,31 +121,31 @@ async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_noth
     await eventually(partial(shown_texts, page), lambda seen: seen == texts)
     await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
     assert len(await spoken.events(session, "user.message")) == 3
-    desk.problems = [text for text in desk.problems if "ERR_INTERNET_DISCONNECTED" not in text]
+    desktop.problems = [text for text in desktop.problems if "ERR_INTERNET_DISCONNECTED" not in text]
 
 
 async def test_many_tabs_of_one_browser_are_all_served(house: UiHarness) -> None:
     session = await house.session("SCRIPT:text hello")
-    desk = await house.device(at=f"/app/s/{session}")
+    desktop = await house.device(at=f"/app/s/{session}")
     # More than the number of connections that a browser opens to one gateway.
     for _ in range(6):
-        page = await desk.context.new_page()
+        page = await desktop.context.new_page()
         await page.goto(f"{house.running.url}/app/s/{session}")
-    for page in desk.context.pages:
+    for page in desktop.context.pages:
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
         await expect(page.locator(".turn-end")).to_have_count(1)
 
 
 async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_out(house: UiHarness) -> None:
-    desk = await house.device("Lost phone")
-    assert "#" not in desk.page.url, "the code leaves the address at once"
-    await expect(desk.page.get_by_role("heading", name="Sessions")).to_be_visible()
+    desktop = await house.device("Lost phone")
+    assert "#" not in desktop.page.url, "the code leaves the address at once"
+    await expect(desktop.page.get_by_role("heading", name="Sessions")).to_be_visible()
     devices = (await house.http.get("/v1/devices")).json()["devices"]
     await house.http.delete(f"/v1/devices/{devices[0]['id']}")
-    page = desk.page
+    page = desktop.page
     await expect(page.get_by_role("heading", name="Fairlead")).to_be_visible()
     assert await page.evaluate("localStorage.getItem('fairlead.key')") is None
-    await desk.accessible()
+    await desktop.accessible()
 
     # Whatever an address contains, and whatever is pasted: only this gateway is contacted (the harness checks every
     # request).
@@ -155,7 +155,7 @@ async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_
     await page.get_by_label("Login link").fill("https://evil.test/#login=AAAAAAAAAAAAAAAAAAAAAAAA")
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("alert")).to_be_visible()
-    assert desk.strayed == []
+    assert desktop.strayed == []
 
 
 async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_and_doubles_nothing(
@@ -179,13 +179,13 @@ async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_an
         await expect(page.locator(".turn-end")).to_have_count(2)
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
         log = await gateway.log(session)
-        said = told_texts(log)
-        await eventually(partial(shown_texts, page), lambda shown: shown == said)
-        assert said[-1] == "Hello from the scripted model. after the restart"
+        texts = told_texts(log)
+        await eventually(partial(shown_texts, page), lambda shown: shown == texts)
+        assert texts[-1] == "Hello from the scripted model. after the restart"
         users = [event for event in log if event["type"] == "user.message"]
         assert len(users) == await page.locator(".user").count() == 2
         # The agent outlived its gateway, and its whole output is here.
-        assert said[0] == " ".join(["tick"] * TICKS)
+        assert texts[0] == " ".join(["tick"] * TICKS)
         # A page that is opened while the gateway is down shows the session as soon as it is back.
         await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
         await page.reload()
@@ -215,8 +215,14 @@ def transcript(folder: Path, rows: int) -> None:
             row |= {"cwd": str(folder / "work"), "isSidechain": False, "userType": "external"}
             if number % 2:
                 block = {"type": "text", "text": f"answer {number}"}
-                said = {"id": f"msg_{number}", "role": "assistant", "model": "m", "content": [block], "type": "message"}
-                row |= {"type": "assistant", "message": {**said, "stop_reason": "end_turn", "usage": {}}}
+                message = {
+                    "id": f"msg_{number}",
+                    "role": "assistant",
+                    "model": "m",
+                    "content": [block],
+                    "type": "message",
+                }
+                row |= {"type": "assistant", "message": {**message, "stop_reason": "end_turn", "usage": {}}}
             else:
                 special = " about the narwhal" if number == 10 else ""
                 row |= {"type": "user", "message": {"role": "user", "content": f"question {number}{special}"}}
@@ -238,8 +244,8 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
     transcript(tmp_path, rows)
     homes = (str(tmp_path / "elsewhere"),)
     async with ui_house(chromium, tmp_path, monkeypatch, said=False, claude_homes=homes) as house:
-        desk = await house.device()
-        page = desk.page
+        desktop = await house.device()
+        page = desktop.page
         await page.get_by_role("link", name="question 0").click()
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
@@ -279,11 +285,11 @@ async def hostile(device: Device) -> None:
     assert found == 0
 
 
-async def test_nothing_that_is_said_becomes_more_than_its_letters(spoken: UiHarness) -> None:
+async def test_no_text_is_ever_interpreted_as_markup(spoken: UiHarness) -> None:
     everything = " ".join(HOSTILE) + " [x](javascript:window.pwned=1) ![y](http://evil.test/y.png) <b>bold</b>"
     session = await spoken.session(everything, title=everything[:200])
     agent = await spoken.agent()
-    desk = await spoken.device(at=f"/app/s/{session}")
+    desktop = await spoken.device(at=f"/app/s/{session}")
     await agent.text(everything)
     await agent.text(
         f"```{HOSTILE[0]}\n{everything}\n```\n\n```html\n{everything}\n```\n\n| a |\n|---|\n| {everything} |"
@@ -307,20 +313,20 @@ async def test_nothing_that_is_said_becomes_more_than_its_letters(spoken: UiHarn
         await agent.call(f"c{number}", name, **given)
         await agent.result_of(f"c{number}", everything)
     await agent.result(is_error=True, subtype="error_during_execution", errors=[everything])
-    await expect(desk.page.locator(".turn-end")).to_have_count(1)
-    await desk.page.locator(".call-head[aria-expanded=false]").evaluate_all(
+    await expect(desktop.page.locator(".turn-end")).to_have_count(1)
+    await desktop.page.locator(".call-head[aria-expanded=false]").evaluate_all(
         "(heads) => heads.forEach((h) => h.click())"
     )
-    await expect(desk.page.locator(".said").first).to_contain_text("<script>window.pwned='script'</script>")
-    await expect(desk.page.locator(".said b")).to_have_count(0)
-    await hostile(desk)
-    await desk.accessible()
+    await expect(desktop.page.locator(".said").first).to_contain_text("<script>window.pwned='script'</script>")
+    await expect(desktop.page.locator(".said b")).to_have_count(0)
+    await hostile(desktop)
+    await desktop.accessible()
     # The list, the search with its marks, the queue, the title, the name of a device.
     await spoken.http.post(f"/v1/sessions/{session}/messages", json={"text": everything})
     await spoken.http.post(f"/v1/sessions/{session}/messages", json={"text": everything})
-    await expect(desk.page.locator(".queue li")).to_have_count(1)
-    await desk.page.get_by_label("Search all sessions").fill("window")
-    await expect(desk.page.locator(".hit").first).to_be_visible()
-    await hostile(desk)
+    await expect(desktop.page.locator(".queue li")).to_have_count(1)
+    await desktop.page.get_by_label("Search all sessions").fill("window")
+    await expect(desktop.page.locator(".hit").first).to_be_visible()
+    await hostile(desktop)
     other = await spoken.device(HOSTILE[0])
     await hostile(other)

@@ -42,10 +42,10 @@ async def by_hand(desk: GatewayHarness, env: dict[str, str], give: str) -> async
 
     The token is in a variable, in a descriptor, or (both) in the variable with a wrong one in the descriptor.
     """
-    told: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
-    line, token = str(told["command"]), str(told["token"])
+    info: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
+    line, token = str(info["command"]), str(info["token"])
     name, descriptor = "CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR"
-    assert f"{name}={token}" in line and told["url"] in line
+    assert f"{name}={token}" in line and info["url"] in line
     fds: tuple[int, ...] = ()
     if give != "variable":
         reading, writing = os.pipe()

@@ -71,8 +71,8 @@ async def test_each_real_cli_answers_from_the_scripted_model(
     assert started["claude_code_version"] == version
     assert Path(started["cwd"]) == cli_cwd
     assert (ended["type"], ended["is_error"]) == ("result", False)
-    said = [block["text"] for r in records if r["type"] == "assistant" for block in r["message"]["content"]]
-    assert said == [ended["result"]]
+    texts = [block["text"] for r in records if r["type"] == "assistant" for block in r["message"]["content"]]
+    assert texts == [ended["result"]]
     assert "the harness works" in ended["result"]
     assert names(cli_home, ".claude/projects/*/*.jsonl") == [f"{ended['session_id']}.jsonl"]
     assert names(cli_cwd, "*") == []

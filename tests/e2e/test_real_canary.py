@@ -100,8 +100,8 @@ async def run(
                 model.requests.clear()
                 events = len(desk.events)
                 await make(desk, model, batch)
-                told = json.dumps([request.since_last_answer for request in model.requests], ensure_ascii=False)
-                assert CANARY not in told, "the model was shown the canary"
+                sent = json.dumps([request.since_last_answer for request in model.requests], ensure_ascii=False)
+                assert CANARY not in sent, "the model was shown the canary"
                 check(world, batch, desk.events[events:], health)
                 count += len(batch)
     return count

@@ -64,9 +64,9 @@ async def test_a_session_of_another_program_is_in_history_as_in_its_file_and_goe
             while (await peer.subscribe(name))["isProcessing"] or not (await history(desk.http, name))["messages"]:
                 await asyncio.sleep(0.05)
         kept = (await history(desk.http, name))["messages"]
-        said = rows_of(cli_env, name)
-        assert [(row["role"], row["content"]) for row in kept] == [(who, text) for _, who, text in said]
-        assert [row["id"].rpartition("_")[0] for row in kept] == [row for row, _, _ in said]
+        texts = rows_of(cli_env, name)
+        assert [(row["role"], row["content"]) for row in kept] == [(role, text) for _, role, text in texts]
+        assert [row["id"].rpartition("_")[0] for row in kept] == [row for row, _, _ in texts]
         end = await run(peer, name, "SCRIPT:text two")
         assert (end["success"], end["sessionId"], end["actualSessionId"]) == (True, name, name)
     assert "SCRIPT:text one" in await knew(model, "two")

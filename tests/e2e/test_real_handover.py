@@ -62,7 +62,7 @@ def known(model: ScriptedModel) -> int:
     return [request for request in model.requests if request.kind == "messages"][-1].messages
 
 
-async def told_once(desk: GatewayHarness) -> None:
+async def check_consistent(desk: GatewayHarness) -> None:
     """Check that no event and no process appears twice, every turn ended, and the live state equals the log's."""
     lines = await desk.raw()
     ids = [line["id"] for line in lines]
@@ -97,7 +97,7 @@ async def test_there_and_back_with_the_history(desk: GatewayHarness, link: str, 
     assert messages(desk) == [f"SCRIPT:text {words}" for words in ("one", f"over {link}", "over stdio")]
     assert answers(desk) == ["one", f"over {link}", "over stdio"]
     assert {line["status"] for line in desk.all("turn.ended")} == {"completed"}
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 @elsewhere()
@@ -126,7 +126,7 @@ async def at_the_turns_end_before_the_queue(desk: GatewayHarness, model: Scripte
     assert (await desk.until("message.dequeued"))["message"] == second
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert known(model) >= 3
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 async def now_in_mid_stream_and_now_back(desk: GatewayHarness, link: str, model: ScriptedModel) -> None:
@@ -141,7 +141,7 @@ async def now_in_mid_stream_and_now_back(desk: GatewayHarness, link: str, model:
     assert (await desk.until("turn.ended"))["status"] == "cancelled"
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
     assert answers(desk)[-1] == "after"
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 @on_versions()
@@ -151,7 +151,7 @@ async def test_before_anything_was_said(desk: GatewayHarness) -> None:
         assert (await desk.do("hand_over", link=place))["data"] == {"state": "moved", "link": place}
     assert (await desk.turn("SCRIPT:text at last"))["status"] == "completed"
     assert (messages(desk), answers(desk)) == (["SCRIPT:text at last"], ["at last"])
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 async def a_request_is_answered_and_a_mode_taken_along(desk: GatewayHarness) -> None:
@@ -169,7 +169,7 @@ async def a_request_is_answered_and_a_mode_taken_along(desk: GatewayHarness) -> 
     written = desk.cwd / "written"
     assert (await desk.turn(f"SCRIPT:write {written}"))["status"] == "completed"
     assert written.exists() and len(desk.all("permission.asked")) == 1
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 async def a_version_that_does_not_dial_in_stays_where_it_was(desk: GatewayHarness, model: ScriptedModel) -> None:
@@ -180,7 +180,7 @@ async def a_version_that_does_not_dial_in_stays_where_it_was(desk: GatewayHarnes
     assert (settled["outcome"], settled["link"]) == ("failed", "stdio")
     assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
     assert known(model) >= before + 2
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 @on_versions(LAST_DIAL_IN, NEWEST, first=LAST_DIAL_IN)
@@ -195,4 +195,4 @@ async def test_background_work_is_named_and_waited_for(desk: GatewayHarness) -> 
     done.touch()
     assert (await desk.until("handover.settled"))["outcome"] == "moved"
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
-    await told_once(desk)
+    await check_consistent(desk)

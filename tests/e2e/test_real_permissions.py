@@ -78,7 +78,7 @@ async def test_tools_questions_and_servers_of_one_session(
         (a_denied_tool_does_not_run_and_the_model_hears_why, True),
         (a_changed_input_is_what_runs, True),
         (a_question_is_answered, True),
-        (a_subagents_work_is_told_inside_it, outer),
+        (a_subagents_work_is_shown_inside_it, outer),
         (control_requests_without_a_command_of_ours_pass, newest),
         (two_calls_at_once_are_asked_and_answered_each, newest),
         (a_remembered_rule_answers_the_second_call, True),
@@ -133,7 +133,7 @@ async def a_changed_input_is_what_runs(desk: GatewayHarness, model: ScriptedMode
     assert [path.name for path in place.iterdir()] == ["changed"]
 
 
-async def a_subagents_work_is_told_inside_it(desk: GatewayHarness, model: ScriptedModel) -> None:
+async def a_subagents_work_is_shown_inside_it(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     started = desk.all("subagent.started")[0]

@@ -26,11 +26,11 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
         yield sitting
 
 
-def said(lines: list[Line], subagent: str) -> list[str]:
+def output_of(lines: list[Line], subagent: str) -> list[str]:
     """A subagent's texts and calls, in the order of the log."""
-    told = [line for line in lines if line.get("subagent") == subagent]
+    own = [line for line in lines if line.get("subagent") == subagent]
     words = {"text": lambda line: line["text"], "tool.called": lambda line: line["name"]}
-    return [words[line["type"]](line) for line in told if line["type"] in words]
+    return [words[line["type"]](line) for line in own if line["type"] in words]
 
 
 def place(items: list[Any], wanted: Any) -> int:
@@ -75,7 +75,7 @@ async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: G
         (started,) = desk.all("subagent.started")
         child, call = started["child"], started["call"]
         # The sentences surround its tool call and come before its own call ends.
-        assert said(desk.events, child) == [FIRST, "Bash", LAST]
+        assert output_of(desk.events, child) == [FIRST, "Bash", LAST]
         ended = place(desk.events, lambda line: line["type"] == "tool.ended" and line["call"] == call)
         assert ended > place(desk.events, lambda line: line["type"] == "text" and line["text"] == LAST)
         inside(tab.frames, call, "parentToolUseID")
@@ -117,7 +117,7 @@ async def a_background_subagents_sentences_keep_its_thread(desk: GatewayHarness)
     await desk.send("SCRIPT:background read found.txt")
     await desk.until("subagent.ended")
     (started,) = desk.all("subagent.started")
-    called, last = said(desk.events, started["child"])
+    called, last = output_of(desk.events, started["child"])
     assert called == "Read"
     assert last.startswith("Done. The tool said:") and "a needle" in last
     ends = [line["call"] for line in desk.events if line["type"] == "tool.ended"]
@@ -137,4 +137,4 @@ async def test_they_come_over_a_socket_too(desk: GatewayHarness) -> None:
     await desk.open("SCRIPT:subagent tool", settings={"link": "dial-in"})
     await desk.until("turn.ended")
     (started,) = desk.all("subagent.started")
-    assert said(desk.events, started["child"]) == [FIRST, "Bash", LAST]
+    assert output_of(desk.events, started["child"]) == [FIRST, "Bash", LAST]

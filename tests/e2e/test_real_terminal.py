@@ -93,7 +93,7 @@ async def test_turns_and_tools_in_one_terminal(
     desk.scene()
     await a_tool_is_allowed_denied_changed_and_remembered(desk, model)
     desk.scene()
-    await a_subagents_work_is_told_inside_it(desk)
+    await a_subagents_work_is_shown_inside_it(desk)
 
 
 @on_versions()
@@ -117,9 +117,9 @@ async def a_plain_turn(desk: GatewayHarness, version: str) -> None:
     assert end["status"] == "completed"
     (ready,) = desk.all("agent.ready")
     assert (ready["version"], ready["agent_session"]) == (version, desk.session)
-    (said,) = desk.all("user.message")
+    (message,) = desk.all("user.message")
     (queued,) = desk.all("message.queued")
-    assert (said["message"], said["by"], said["record"] != "") == (queued["message"], queued["by"], True)
+    assert (message["message"], message["by"], message["record"] != "") == (queued["message"], queued["by"], True)
     assert messages(desk) == ["SCRIPT:text one"]
     assert [text.split()[-1] for text in desk.texts()] == ["one"]
     assert desk.all("text.delta") == []
@@ -285,7 +285,7 @@ async def test_a_hostile_project_allows_itself_nothing(desk: GatewayHarness, agr
     assert not target.exists()
 
 
-async def a_subagents_work_is_told_inside_it(desk: GatewayHarness) -> None:
+async def a_subagents_work_is_shown_inside_it(desk: GatewayHarness) -> None:
     await desk.send(f"SCRIPT:subagent bash mkdir {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
@@ -295,9 +295,9 @@ async def a_subagents_work_is_told_inside_it(desk: GatewayHarness) -> None:
     assert (desk.cwd / "sub").exists()
     child = desk.all("subagent.started")[0]["child"]
     assert [line["name"] for line in desk.all("tool.called") if line.get("subagent") == child] == ["Bash"]
-    (said,) = [line for line in desk.all("text") if line.get("subagent") == child]
+    (text,) = [line for line in desk.all("text") if line.get("subagent") == child]
     (ended,) = desk.all("subagent.ended")
-    assert said["text"].startswith("Done.") and said["seq"] < ended["seq"]
+    assert text["text"].startswith("Done.") and text["seq"] < ended["seq"]
     await desk.raw()
 
 

@@ -84,8 +84,8 @@ async def answered_on_one(desk: GatewayHarness, clients: Clients, answering: str
     rows = app.client.sessions[desk.session].rows
     assert [row["content"] for row in rows if row["kind"] == "text"].count(words) == len(earlier)
     for messages in (tab.frames, direct.client.messages):
-        said = [message for message in messages if message["type"] == "assistant"]
-        texts = [block.get("text") for message in said for block in message["message"]["content"]]
+        answers = [message for message in messages if message["type"] == "assistant"]
+        texts = [block.get("text") for message in answers for block in message["message"]["content"]]
         assert texts.count(words) == len(earlier)
     assert {line["call"] for line in desk.all("tool.called")} == set(conversation.answers[-1].tools)
     calls = {line["call"] for line in (*desk.earlier, *desk.events) if line["type"] == "tool.called"}

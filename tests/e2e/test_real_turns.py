@@ -47,7 +47,7 @@ async def test_turns_of_one_session(desk: GatewayHarness, version: str, model: S
         steering_reaches_the_model,
         thinking_is_streamed_and_whole,
         mode_and_model_change_while_it_runs,
-        compaction_is_told,
+        compaction_is_reported,
         a_turn_after_a_resume_costs_its_own_part,
     ):
         desk.scene()
@@ -174,7 +174,7 @@ async def mode_and_model_change_while_it_runs(desk: GatewayHarness, model: Scrip
     assert desk.all("permission.asked") == []
 
 
-async def compaction_is_told(desk: GatewayHarness, model: ScriptedModel) -> None:
+async def compaction_is_reported(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:text one")
     await desk.until("turn.ended")
     await desk.turn("SCRIPT:text two")

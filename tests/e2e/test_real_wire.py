@@ -43,7 +43,7 @@ async def test_the_life_of_one_process(start: Start, version: str, cli_cwd: Path
             model_and_thinking_are_set_by_request,
             prompts_sent_while_it_works_are_worked_off_in_order,
             an_interrupt_withdraws_the_permission_that_waits,
-            a_permission_that_nobody_answers_is_waited_for,
+            an_unanswered_permission_is_waited_for,
             the_mode_delegate_is_known_to_old_versions_alone,
             the_mode_is_set_by_request,
             the_withdrawal_of_a_request_ends_an_old_version_and_no_new_one,
@@ -54,20 +54,20 @@ async def test_the_life_of_one_process(start: Start, version: str, cli_cwd: Path
 
 
 async def initialize_then_three_turns(cli: RealCli) -> None:
-    told = await cli.set_up()
+    info = await cli.set_up()
     assert cli.all("system", "init") == [], "nothing but the answer before the first prompt"
     assert json.loads(cli.sent[0])["request"] == {"subtype": "initialize"}
-    assert told["commands"]
-    for command in told["commands"]:
+    assert info["commands"]
+    for command in info["commands"]:
         assert isinstance(command["name"], str) and isinstance(command["description"], str)
         assert isinstance(command.get("argumentHint", ""), str)
-    assert isinstance(told["output_style"], str)
-    assert all(isinstance(style, str) for style in told["available_output_styles"])
-    assert told["available_output_styles"]
-    assert told["models"]
-    assert all({"value", "displayName", "description"} <= entry.keys() for entry in told["models"])
+    assert isinstance(info["output_style"], str)
+    assert all(isinstance(style, str) for style in info["available_output_styles"])
+    assert info["available_output_styles"]
+    assert info["models"]
+    assert all({"value", "displayName", "description"} <= entry.keys() for entry in info["models"])
     account = ("email", "organization", "subscriptionType", "apiKeySource")
-    assert all(isinstance(told["account"].get(name, ""), str) for name in account)
+    assert all(isinstance(info["account"].get(name, ""), str) for name in account)
     names = [await _prompted(cli, f"SCRIPT:text {n}") for n in range(3)]
     kinds = [m["type"] for m in cli.seen if m["type"] in ("control_response", "system", "assistant", "result")]
     assert kinds.index("control_response") < kinds.index("system") < kinds.index("assistant")
@@ -103,8 +103,8 @@ async def _written(cli: RealCli, uuids: set[str]) -> None:
 
 async def model_and_thinking_are_set_by_request(cli: RealCli, version: str, cwd: Path, model: ScriptedModel) -> None:
     await cli.turn("SCRIPT:text a")
-    told = await cli.got(control.SetModelRequest(model="claude-haiku-4-5"))
-    assert told == ({"model": "claude-haiku-4-5"} if since(version, "2.1.310") else {})
+    reply = await cli.got(control.SetModelRequest(model="claude-haiku-4-5"))
+    assert reply == ({"model": "claude-haiku-4-5"} if since(version, "2.1.310") else {})
     assert not await cli.got(control.SetMaxThinkingTokens(max_thinking_tokens=2000))
     await cli.turn("SCRIPT:text b")
     await cli.got(control.SetModelRequest(model="default"))
@@ -141,9 +141,7 @@ async def an_interrupt_withdraws_the_permission_that_waits(
     await cli.until("result")
 
 
-async def a_permission_that_nobody_answers_is_waited_for(
-    cli: RealCli, version: str, cwd: Path, model: ScriptedModel
-) -> None:
+async def an_unanswered_permission_is_waited_for(cli: RealCli, version: str, cwd: Path, model: ScriptedModel) -> None:
     if not since(version, NEWEST):
         return
     cli.permission = None

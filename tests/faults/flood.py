@@ -74,5 +74,5 @@ def keep(held: list[socket.socket]) -> list[socket.socket]:
 
 if __name__ == "__main__":
     given = int(sys.argv[1])
-    said = WORDS[sys.argv[2]].format(port=given).encode()
-    main(given, said, int(sys.argv[3]), itertools.cycle(sys.argv[4:]))
+    request = WORDS[sys.argv[2]].format(port=given).encode()
+    main(given, request, int(sys.argv[3]), itertools.cycle(sys.argv[4:]))

@@ -87,19 +87,19 @@ class GatewayProcess:
     async def started(self) -> None:
         """Wait until it accepts connections."""
         async with asyncio.timeout(PATIENCE):
-            while not self._told():
+            while not self._is_ready():
                 assert self.process.poll() is None, f"the gateway ended with {self.process.returncode}: {self.log()}"
                 await asyncio.sleep(0.005)
         async with httpx.AsyncClient(base_url=self.url) as http:
             assert (await http.get("/health")).status_code == 200
 
-    def _told(self) -> bool:
+    def _is_ready(self) -> bool:
         try:
-            told = json.loads((self.seen_data / "server.json").read_bytes())
+            info = json.loads((self.seen_data / "server.json").read_bytes())
         except (FileNotFoundError, ValueError):
             return False
-        self.url = told["url"]
-        return bool(told["pid"] == self.pid)
+        self.url = info["url"]
+        return bool(info["pid"] == self.pid)
 
     @property
     def process(self) -> "subprocess.Popen[bytes]":

@@ -23,9 +23,9 @@ class SentEvents:
     def note(self, lines: Iterable[Line]) -> None:
         """Record the events that a client received. A seq identifies one event forever."""
         for line in lines:
-            told = _content(line)
-            before = self._sent.setdefault(line["seq"], told)
-            assert before == told, f"seq {line['seq']} was used twice: {before} and {told}"
+            event = _content(line)
+            before = self._sent.setdefault(line["seq"], event)
+            assert before == event, f"seq {line['seq']} was used twice: {before} and {event}"
 
     def check(self, stored: Sequence[Line]) -> None:
         """Every sent event is in the log with the same content, or is a delta that its block covers."""
@@ -33,13 +33,13 @@ class SentEvents:
         present = {line["seq"] for line in stored}
         blocks = {(line["message"], line.get("block", 0)): line for line in stored if line["type"] in DELTAS.values()}
         marks = {block["seq"]: _marks(block) for block in blocks.values()}
-        for seq, told in self._sent.items():
-            if seq in present or (_is_stream(told) and seq < stored[-1]["seq"]):
+        for seq, event in self._sent.items():
+            if seq in present or (_is_stream(event) and seq < stored[-1]["seq"]):
                 continue
-            assert told["type"] in DELTAS, f"seq {seq} was sent and is not in the log: {told}"
-            block = blocks.get((told["message"], told["block"]))
-            assert block is not None, f"the delta {seq} was sent, is gone, and no block repeats it: {told}"
-            _check_covered(seq, told, block, marks[block["seq"]])
+            assert event["type"] in DELTAS, f"seq {seq} was sent and is not in the log: {event}"
+            block = blocks.get((event["message"], event["block"]))
+            assert block is not None, f"the delta {seq} was sent, is gone, and no block repeats it: {event}"
+            _check_covered(seq, event, block, marks[block["seq"]])
 
 
 def _is_stream(line: Line) -> bool:
@@ -155,7 +155,7 @@ def check_truth(end: Line, transcript: Sequence[Line], message: str) -> None:
 
 def final_answer(transcript: Sequence[Line], prompt: str) -> str | None:
     """The agent's final answer to a prompt in its transcript; None if there is none."""
-    said: str | None = None
+    answer: str | None = None
     after = False
     for row in transcript:
         if row.get("type") == "user" and not row.get("toolUseResult") and not row.get("isSidechain"):
@@ -164,8 +164,8 @@ def final_answer(transcript: Sequence[Line], prompt: str) -> str | None:
             message = row["message"]
             texts = [block["text"] for block in message["content"] if block["type"] == "text"]
             if message.get("stop_reason") == "end_turn" and texts:
-                said = "".join(texts)
-    return said
+                answer = "".join(texts)
+    return answer
 
 
 def read_transcript(text: str) -> list[Line]:

@@ -78,5 +78,5 @@ class SmallDisk:
 
 
 def _room(folder: Path) -> int:
-    told = os.statvfs(folder)
-    return told.f_bavail * told.f_frsize
+    stats = os.statvfs(folder)
+    return stats.f_bavail * stats.f_frsize

@@ -84,7 +84,7 @@ async def test_a_full_disk_in_mid_turn(tmp_path: Path) -> None:
             assert folded(after).said == folded(stored).said
 
 
-async def test_stopped_on_a_full_disk_it_ends_and_the_next_start_finds_what_is_missing(tmp_path: Path) -> None:
+async def test_a_gateway_stopped_on_a_full_disk_exits_and_the_next_start_finds_the_missing_part(tmp_path: Path) -> None:
     with SmallDisk(tmp_path / "data") as disk:
         async with on(disk, tmp_path) as gateway:
             client = NativeClient(await gateway.create())

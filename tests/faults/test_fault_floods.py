@@ -59,7 +59,7 @@ async def flood(gateway: GatewayProcess, words: str, count: int, first: int) -> 
             await process.wait()
 
 
-async def test_a_good_client_is_served_while_strangers_hold_all_they_can(tmp_path: Path) -> None:
+async def test_a_client_is_served_while_strangers_hold_as_many_connections_as_they_can(tmp_path: Path) -> None:
     """With 1,024 descriptors, 5,000 upgrades and 3,000 bodies that never end, and more all the time."""
     gateway = GatewayProcess(tmp_path)
     gateway.prefix = FEW
@@ -84,7 +84,7 @@ async def test_a_good_client_is_served_while_strangers_hold_all_they_can(tmp_pat
     assert "Too many open files" not in gateway.log()
 
 
-async def test_the_gateway_takes_all_descriptors_that_it_may_have_and_its_agents_do_not(tmp_path: Path) -> None:
+async def test_the_gateway_raises_its_descriptor_limit_and_its_agents_do_not(tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path)
     gateway.prefix = ("sh", "-c", 'ulimit -Sn 512; ulimit -Hn 2048; exec "$@"', "sh")
     async with gateway:

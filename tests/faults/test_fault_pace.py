@@ -43,7 +43,7 @@ class Memory:
 
 
 @pytest.mark.parametrize(("deltas", "most"), [(60_000, 16), pytest.param(200_000, 40, marks=pytest.mark.long)])
-async def test_a_client_that_does_not_read_is_nobody_elses_matter(tmp_path: Path, deltas: int, most: int) -> None:
+async def test_a_client_that_does_not_read_affects_no_other_client(tmp_path: Path, deltas: int, most: int) -> None:
     """Some 300 bytes per delta would be held if they waited for this client: more than the allowed maximum."""
     async with GatewayProcess(tmp_path) as gateway:
         quick, _ = await after_a_turn(gateway)
@@ -79,22 +79,22 @@ async def test_an_agent_is_as_fast_as_the_store(tmp_path: Path) -> None:
     """The store accepts nothing for a while: the agent blocks in its own write, and the gateway holds a few batches."""
     async with GatewayProcess(tmp_path) as gateway:
         client, agent = await after_a_turn(gateway)
-        said = written_by(agent)
+        written = written_by(agent)
         sent = await client.send(f"SCRIPT:burst {WORDS}")
         await client.until("text.delta", since=sent["seq"])
         with contextlib.closing(sqlite3.connect(gateway.data / "fairlead.db", timeout=PATIENCE)) as db:
             db.execute("begin immediate")
-            already = written_by(agent) - said
+            already = written_by(agent) - written
             async with Memory(gateway) as memory:
                 await stands_still(agent)
-            stuck = written_by(agent) - said
+            stuck = written_by(agent) - written
         print(f"{already >> 10} kB said before, {stuck - already >> 10} kB more; grown by {memory.grown >> 10} kB")
         assert stuck - already < 4 * MEGABYTE
         assert memory.grown < 16 * MEGABYTE
         await client.holds(lambda: sent["message"] in client.over, "the end of the burst", patience=None)
         end = client.all("turn.ended")[-1]
         assert (end["status"], end["text"]) == ("completed", "word " * WORDS)
-        assert written_by(agent) - said > 10 * stuck - 9 * already
+        assert written_by(agent) - written > 10 * stuck - 9 * already
         await client.go()
 
 

@@ -136,7 +136,7 @@ async def test_the_program_that_drives_a_session_sees_nothing_either(tmp_path: P
         assert CANARY not in house.seen("version"), "not even when it is asked for its version"
 
 
-async def test_without_a_sandbox_it_is_said_what_can_be_reached(tmp_path: Path) -> None:
+async def test_without_a_sandbox_the_reachable_data_is_reported(tmp_path: Path) -> None:
     house = House(tmp_path, sandbox="off")
     async with house.gateway as gateway:
         house.prepare()
@@ -155,7 +155,7 @@ def programs_without(folder: Path, name: str) -> str:
     return str(folder)
 
 
-async def test_a_machine_without_bubblewrap_says_so_or_does_not_start(tmp_path: Path) -> None:
+async def test_without_bubblewrap_the_gateway_warns_or_does_not_start(tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path)
     gateway.env["PATH"] = programs_without(tmp_path / "programs", "bwrap")
     async with gateway:

@@ -35,7 +35,7 @@ async def test_revoking_a_token_closes_its_sockets(tmp_path: Path) -> None:
         await host.go()
 
 
-async def test_a_flood_without_credentials_keeps_nobody_out(tmp_path: Path) -> None:
+async def test_a_flood_without_credentials_locks_out_no_client(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path) as gateway:
         before = gateway.resident()
         host, port = gateway.url.removeprefix("http://").rsplit(":", 1)

@@ -28,7 +28,7 @@ def test_without_a_browser_one_line_says_what_to_install(asked: list[str]) -> No
     assert asked == ["chromium-headless-shell", "chromium"]
 
 
-def test_the_shell_is_installed_beside_a_whole_browser_where_debian_has_it(
+def test_the_shell_is_installed_in_addition_to_a_full_browser_where_debian_has_it(
     asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "chromium").write_text("#!/bin/sh\n")

@@ -50,7 +50,7 @@ def calls(source: str) -> set[str]:
     }
 
 
-def test_the_check_knows_a_clock_and_dice_when_it_sees_them() -> None:
+def test_the_check_recognizes_a_clock_and_randomness() -> None:
     source = "import datetime, uuid\nat = datetime.datetime.now()\nname = uuid.uuid4()\n"
     assert calls(source) & ASKS_THE_WORLD == {"now", "uuid4"}
 
@@ -64,7 +64,7 @@ def test_expressions_mean_what_import_linter_means() -> None:
     assert as_pattern("fairlead.clients.**").fullmatch("fairlead.clients.native.view")
 
 
-def test_no_pure_module_asks_a_clock_throws_dice_or_opens_a_file() -> None:
+def test_no_pure_module_reads_a_clock_uses_randomness_or_opens_a_file() -> None:
     modules = pure_modules()
     assert "fairlead.model.events" in modules
     wrong = {module: found for module, path in modules.items() if (found := calls(path.read_text()) & ASKS_THE_WORLD)}

@@ -16,7 +16,7 @@ def python(source: str) -> tuple[str, ...]:
     return (sys.executable, "-c", source)
 
 
-def test_it_knows_parts_that_there_are() -> None:
+def test_its_parts_exist() -> None:
     assert set(test_stress.STRESSED) < {part.name for part in PARTS}
 
 

@@ -35,8 +35,8 @@ async def test_turns_and_permissions_on_one_connection(
         (an_api_error_is_a_failed_turn, True),
         (a_variable_is_set_while_it_runs, True),
         (a_tool_is_allowed_denied_and_changed, True),
-        (a_subagents_work_is_told_inside_it, True),
-        (the_policy_denies_through_its_hook_and_nobody_is_asked, True),
+        (a_subagents_work_is_shown_inside_it, True),
+        (the_policy_denies_through_its_hook_without_asking, True),
         (what_a_rule_allows_is_answered_with_the_input_that_was_asked_about, version == LAST_DIAL_IN),
         (a_question_is_answered_and_a_plan_approved, True),
         (mode_and_model_change_while_it_runs, True),
@@ -148,7 +148,7 @@ async def a_question_is_answered_and_a_plan_approved(desk: GatewayHarness, relay
     assert (await desk.until("turn.ended"))["status"] == "completed"
 
 
-async def a_subagents_work_is_told_inside_it(desk: GatewayHarness, relay: Relay, model: ScriptedModel) -> None:
+async def a_subagents_work_is_shown_inside_it(desk: GatewayHarness, relay: Relay, model: ScriptedModel) -> None:
     await desk.send(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
@@ -159,7 +159,7 @@ async def a_subagents_work_is_told_inside_it(desk: GatewayHarness, relay: Relay,
     await desk.raw()
 
 
-async def the_policy_denies_through_its_hook_and_nobody_is_asked(
+async def the_policy_denies_through_its_hook_without_asking(
     desk: GatewayHarness, relay: Relay, model: ScriptedModel
 ) -> None:
     """The data folder is fenced off, whatever a person or a project would allow."""
@@ -305,9 +305,9 @@ async def test_a_line_that_is_cut_again_and_again(
     desk.scene()
     await cut_in_mid_stream_the_answer_is_whole_and_there_once(desk, relay)
     desk.scene()
-    await what_is_said_while_the_line_is_down_is_not_lost(desk, relay, model)
+    await messages_sent_while_the_line_is_down_are_not_lost(desk, relay, model)
     desk.scene()
-    await a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_it(desk, relay, model, cli_home)
+    await a_permission_raised_while_down_is_reported_and_an_interrupt_frees_it(desk, relay, model, cli_home)
     desk.scene()
     await a_permission_that_was_pending_at_the_drop_is_still_answered(desk, relay)
     if since(version, "2.1.77"):
@@ -317,8 +317,8 @@ async def test_a_line_that_is_cut_again_and_again(
 
 async def cut_at_idle_it_comes_back_and_goes_on(desk: GatewayHarness, relay: Relay) -> None:
     upgrade = await lost_and_back(relay)
-    said_last = desk.all("turn.ended")[-1]["id"].partition("/")[0]
-    assert upgrade["x-last-request-id"] == said_last, "the uuid of its result"
+    last_record = desk.all("turn.ended")[-1]["id"].partition("/")[0]
+    assert upgrade["x-last-request-id"] == last_record, "the uuid of its result"
     assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
     assert len(desk.all("agent.started")) == 1
     assert [text.split()[-1] for text in desk.texts()] == ["one", "two"]
@@ -337,7 +337,7 @@ async def cut_in_mid_stream_the_answer_is_whole_and_there_once(desk: GatewayHarn
     await desk.raw()
 
 
-async def what_is_said_while_the_line_is_down_is_not_lost(
+async def messages_sent_while_the_line_is_down_are_not_lost(
     desk: GatewayHarness, relay: Relay, model: ScriptedModel
 ) -> None:
     """The turn ends while the line is down: 2.1.120 sends the end again; for 2.1.37 it comes from the transcript."""
@@ -368,7 +368,7 @@ async def a_permission_that_was_pending_at_the_drop_is_still_answered(desk: Gate
     await desk.raw()
 
 
-async def a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_it(
+async def a_permission_raised_while_down_is_reported_and_an_interrupt_frees_it(
     desk: GatewayHarness, relay: Relay, model: ScriptedModel, cli_home: Path
 ) -> None:
     """A request that the CLI sends then is lost forever, in both versions. No tool was called before."""

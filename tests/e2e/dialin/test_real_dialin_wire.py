@@ -35,7 +35,7 @@ class Dialed:
         self.seen: list[Message] = []
         self._socket = socket
 
-    async def say(self, message: Message) -> None:
+    async def send_message(self, message: Message) -> None:
         await self._socket.send(json.dumps(message) + "\n")
 
     async def send(self, text: str) -> None:
@@ -50,7 +50,7 @@ class Dialed:
 
     async def prompt(self, text: str) -> str:
         name = str(uuid.uuid4())
-        await self.say(prompting(text, name))
+        await self.send_message(prompting(text, name))
         return name
 
     async def until(self, wanted: Callable[[Message], bool], timeout: float = PATIENCE) -> Message:
@@ -61,7 +61,7 @@ class Dialed:
                     if wanted(self.seen[-1]):
                         return self.seen[-1]
 
-    async def says_nothing(self) -> None:
+    async def stays_silent(self) -> None:
         with pytest.raises(TimeoutError):
             await self.until(lambda message: True, timeout=3)
 
@@ -105,11 +105,11 @@ async def test_it_waits_for_a_whole_prompt_and_repeats_it_behind_its_init(
     """A message counts once its newline has arrived. The CLI repeats prompts because a flag asks for it."""
     async with dialed(claude, cli_env, cli_cwd, *JSON_IN, "--replay-user-messages") as cli:
         assert "authorization" not in cli.headers, "it was given no token"
-        await cli.says_nothing()
+        await cli.stays_silent()
         assert {request.kind for request in model.requests} <= {"other"}, "its argument is no prompt"
         name = str(uuid.uuid4())
         await cli.send(json.dumps(prompting("SCRIPT:text", name)))
-        await cli.says_nothing()
+        await cli.stays_silent()
         await cli.send("\n")
         await cli.until(lambda message: message["type"] == "result")
         assert (cli.seen[0]["type"], cli.seen[0]["subtype"]) == ("system", "init")
@@ -161,7 +161,7 @@ async def test_one_that_refuses_its_input_format_is_an_agent_that_exited_with_it
 async def test_the_last_that_dials_says_that_it_is_alive(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> None:
     async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
         assert await cli.until(lambda message: True, timeout=400) == {"type": "keep_alive"}
-        await cli.say({"type": "keep_alive"})
+        await cli.send_message({"type": "keep_alive"})
         await cli.prompt("SCRIPT:text")
         await cli.until(lambda message: message["type"] == "result")
 
@@ -174,7 +174,7 @@ async def test_closed_for_good_its_open_requests_fail_in_its_own_words(
     """When its server disappears, the CLI waits for a hook of ours and gives the line up some seconds later."""
     async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
         hooks = {"PreToolUse": [{"hookCallbackIds": ["cb"]}]}
-        await cli.say(
+        await cli.send_message(
             {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize", "hooks": hooks}}
         )
         await cli.prompt("SCRIPT:bash touch x")
