@@ -2,7 +2,7 @@
 
 python bench/changes.py [--quick]
 
-A part of `make bench`. A separate run inside the notification service counts how often a change is encoded.
+A part of `make bench`. A separate run on a bare change feed counts how often a change is encoded.
 """
 
 import asyncio

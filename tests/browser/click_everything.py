@@ -1,4 +1,4 @@
-"""Click everything once: every button, tab and switch that a page comes to show, whatever its name is.
+"""Click everything once: every button, tab and switch that appears on a page, whatever its name is.
 
 Rule: the elements to click are found on the page and never listed here. After each click the page must still be there:
 an application that crashes while it draws leaves an empty root.

@@ -138,7 +138,7 @@ async def test_a_phone_with_keys_alone_offline_and_back_and_hostile_words(
         env = cli_env(home, model.url)
         async with ui_house(chromium, tmp_path, monkeypatch, said=False, env=env, **config) as house:
             session = await house.session("SCRIPT:write notes.txt")
-            # With on-screen keys: on a touch device Enter inserts a new line.
+            # With a keyboard: on a touch device Enter inserts a new line.
             phone = await house.device("Phone", PHONE, at=f"/app/s/{session}")
             page, keys = phone.page, phone.page.keyboard
             allow = page.get_by_role("button", name="Allow once")

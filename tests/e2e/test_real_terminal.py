@@ -1,4 +1,4 @@
-"""The real CLI in a terminal behind the whole gateway: the basic scenarios that a terminal supports."""
+"""The real CLI in a terminal behind the whole gateway: the foundation's scenarios that a terminal supports."""
 
 import asyncio
 import json

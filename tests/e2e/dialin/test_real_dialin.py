@@ -1,4 +1,4 @@
-"""The real CLI behind the whole gateway, over dial-in: the basic scenarios, on the last two versions that dial in."""
+"""The real CLI behind the whole gateway, over dial-in: the foundation's scenarios, on the last two that dial."""
 
 import asyncio
 import itertools
