@@ -1,4 +1,4 @@
-"""A bare file send: whoever connects gets every line of a file as a frame, by `websockets`. Nothing else is done.
+"""A bare file server: each connection receives every line of a file as a frame, by `websockets`. Nothing else is done.
 
 Run as `python bench/bare_file.py FILE`; prints its port.
 """

@@ -1,6 +1,6 @@
 """The bare relay: an agent's lines, read by asyncio, sent by `websockets` to every socket. Nothing else is done.
 
-Run as `python bench/bare_relay.py AGENT`; prints its port. What a socket sends goes to the agent.
+Run as `python bench/bare_relay.py AGENT`; prints its port. Messages from a socket go to the agent.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ async def main(agent: str) -> None:
 
     async def handle(socket: ServerConnection) -> None:
         sockets.add(socket)
-        with suppress(ConnectionClosed):  # the measuring end leaves without a close frame
+        with suppress(ConnectionClosed):  # the measuring client disconnects without a close frame
             async for message in socket:
                 prompts.write((message if isinstance(message, bytes) else message.encode()) + b"\n")
         sockets.discard(socket)
@@ -37,7 +37,7 @@ async def main(agent: str) -> None:
                 await next(iter(sockets)).send(line, text=True)
             else:
                 broadcast(sockets, line.decode())
-                # Else a burst would never let the sockets be written.
+                # Otherwise a burst would never let the sockets be written.
                 await asyncio.sleep(0)
 
     async with serve(handle, "127.0.0.1", 0, compression=None) as server:

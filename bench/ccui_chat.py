@@ -1,10 +1,10 @@
-"""claudecodeui's chat from inside: what an event costs on its way to the sockets and into history, beside the bare
-encoding of the same frame.
+"""claudecodeui's chat from inside: the cost of an event on its way to the sockets and into history, compared with the
+bare encoding of the same frame.
 
-    python bench/ccui_chat.py [--quick]
+python bench/ccui_chat.py [--quick]
 
-A part of `make bench`. No network and no disk: what is measured is this protocol's own work. Its figures beside
-claudecodeui itself are those of `ccui_peer.py`.
+A part of `make bench`. No network and no disk: this measures the protocol's own work. The comparison with
+claudecodeui itself is in `ccui_peer.py`.
 """
 
 import sys
@@ -27,7 +27,7 @@ WORDS = "the quick brown fox jumps over the lazy dog "
 
 
 def kinds(count: int) -> dict[str, list[ev.Event]]:
-    """Events as an agent makes them, so many of each kind."""
+    """Events as an agent emits them, `count` of each kind."""
     message = MessageId("msg_1")
 
     def name(number: int, kind: str) -> EventId:
@@ -76,17 +76,17 @@ def measure(quick: bool) -> Figures:
     for kind, events in kinds(2_000 if quick else 20_000).items():
         stored = entries(events)
         first = variant.encode(SESSION, stored[0])
-        told = msgspec.json.decode(first[2 if first[1] < 126 else 4 :])
+        payload = msgspec.json.decode(first[2 if first[1] < 126 else 4 :])
         live = each_us(stored, partial(variant.encode, SESSION))
         kept = each_us(stored, fold.step)
-        bare = each_us(stored, partial(_bare, told))
+        bare = each_us(stored, partial(_bare, payload))
         rows[kind] = [live, kept, bare, live / bare]
     table("claudecodeui's chat, µs an event", ("to all sockets", "into history", "bare frame", "ratio"), rows)
     return {"us": {kind: cells[:3] for kind, cells in rows.items()}}
 
 
-def _bare(told: dict[str, object], entry: Entry) -> bytes:
-    return frame(told)
+def _bare(payload: dict[str, object], entry: Entry) -> bytes:
+    return frame(payload)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""claudecodeui beside the gateway, in its own protocol, with the same CLI on the same scripted model: what a person
-waits for, and what it costs the server.
+"""claudecodeui compared with the gateway, in its own protocol, with the same CLI on the same scripted model: how long a
+person waits, and what it costs the server.
 
-    tools/innet python bench/ccui_peer.py [--quick] [--json FILE]
+tools/innet python bench/ccui_peer.py [--quick] [--json FILE]
 
-A part of `make bench`, which fetches claudecodeui from npm first. Every row is asked of both in the same words and in
-turns. The ratio says how often ours goes into theirs: above 1 ours is ahead. bench/README.md says what each row is.
+A part of `make bench`, which fetches claudecodeui from npm first. Every row sends the same requests to both, in
+turns. The ratio tells how many times better ours is: above 1 ours is ahead. bench/README.md explains each row.
 """
 
 import argparse
@@ -38,7 +38,7 @@ Row = Callable[[Side], float]
 
 
 def first_token(side: Side) -> float:
-    """Milliseconds until the first words of an answer that takes 10 s are there."""
+    """Milliseconds until the first text of an answer that takes 10 s arrives."""
     wire, session = side.wire(), side.session()
     begun = time.monotonic_ns()
     side.send(wire, session, "SCRIPT:slow 40")
@@ -61,10 +61,10 @@ def turns(side: Side) -> tuple[float, float]:
 
 
 def abort(side: Side) -> float:
-    """Milliseconds from the wish to the end of the run, while the model speaks."""
+    """Milliseconds from the abort request to the end of the run, while the model streams."""
     wire, session = side.wire(), side.session()
     side.send(wire, session, "SCRIPT:slow 400")
-    # Both tell that the CLI has started; one of them nothing more until the whole text is there.
+    # Both report that the CLI has started; one of them sends nothing more until the whole text is there.
     until(wire, lambda frame: bool(frame.get("kind") == "session_upserted" and frame.get("providerSessionId")))
     time.sleep(2)
     begun = time.monotonic_ns()
@@ -74,11 +74,11 @@ def abort(side: Side) -> float:
     return (came - begun) / 1e6
 
 
-# --- events, with an agent that only talks --------------------------------------------------------------------------
+# --- events, with an agent that only sends text ---------------------------------------------------------------------
 
 
 def reconnect(side: Side, count: int = 1000) -> float:
-    """Milliseconds from a new connection until the 1,000 texts are there that were missed."""
+    """Milliseconds from a new connection until the 1,000 missed texts have arrived."""
     wire, session = side.wire(), side.session()
     side.send(wire, session, f"held {count + 1} 200")
     first = 0
@@ -129,7 +129,7 @@ def history(side: Side, session: str) -> float:
 
 
 def changed(side: Side, path: Path, session: str) -> float:
-    """Milliseconds from a row that another program appends to a transcript until a client is told."""
+    """Milliseconds from a row that another program appends to a transcript until a client is notified."""
     wire = side.wire()
     with path.open("ab") as file:
         file.write(transcript_row(session, int(time.time()), "user"))
@@ -157,7 +157,7 @@ def write_transcript(side: Side, session: str, size: int) -> Path:
 
 
 def output(side: Side, path: Path) -> tuple[float, float]:
-    """(megabytes a second, milliseconds of the server's processor per 10 MB) of a file that a shell prints."""
+    """(megabytes a second, milliseconds of the server's CPU time per 10 MB) of a file that a shell prints."""
     size = path.stat().st_size
     before = side.cpu()
     begun = time.monotonic_ns()
@@ -173,7 +173,7 @@ def output(side: Side, path: Path) -> tuple[float, float]:
 
 
 def lazy_viewer(side: Side, seconds: float) -> float:
-    """Megabytes that a viewer who does not read costs, in front of a program that does not stop."""
+    """Megabytes that a viewer who does not read costs, attached to a program that does not stop."""
     before = side.memory()
     wire = side.shell("yes a line that is printed for ever")
     time.sleep(seconds)
@@ -194,7 +194,7 @@ def _is_end(frame: Frame) -> bool:
 
 
 class Rows:
-    """What came out, by row and side: medians of samples that were taken in turns."""
+    """The results, by row and side: medians of samples that were taken in turns."""
 
     def __init__(self) -> None:
         self.found: dict[str, dict[str, float]] = {}
@@ -208,7 +208,7 @@ class Rows:
     ) -> None:
         samples: dict[str, list[Sequence[float]]] = {side.name: [] for side in sides}
         for number in range(rounds):
-            # Who begins changes: what the one warms up, a page cache say, is warm for the other.
+            # The sides alternate in going first: a page cache, for example, that one warms up is warm for the other.
             for side in sides if number % 2 else reversed(sides):
                 samples[side.name].append(row(side))
         for number, name in enumerate(names):
@@ -235,7 +235,7 @@ class Rows:
 
 
 def sides_in(folder: Path, cli: Path, model: str, theirs: bool) -> list[Side]:
-    """Both, not started yet."""
+    """Both sides, not started yet."""
     made: list[Side] = [Ours(folder / "ours", cli, model)]
     if theirs:
         made.append(Theirs(folder / "theirs", cli, model, peer_program()))
@@ -292,14 +292,14 @@ def measure(quick: bool, folder: Path) -> Figures:
                 1,
                 lambda side: lazy_viewer(side, seconds),
             )
-            # Last: what is read of the long one behind its first page is not to be measured with the others.
+            # Last: reading the rest of the long transcript in the background must not affect the other measurements.
             rows.add("first page of a 50 MB transcript, ms", sides, 1, lambda side: history(side, long))
             rows.add("the same page again, ms", sides, rounds, lambda side: history(side, long))
     return rows.show(missing)
 
 
 def run(quick: bool) -> Figures:
-    """In a network namespace of its own: the real CLI may not reach the world."""
+    """Run in a separate network namespace: the real CLI may not reach the internet."""
     house = Path(__file__).resolve().parents[1]
     subprocess.run([sys.executable, "-m", "tools.cloudcli_peer"], cwd=house, check=False)
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:

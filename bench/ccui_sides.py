@@ -1,7 +1,7 @@
 """Two servers that speak claudecodeui's protocol: the gateway on its door, and claudecodeui itself.
 
-Rule: what is asked of them is asked of both in the same words; what differs is how each is started and who may sign in.
-Both run as a person would run them, in homes of their own, with an environment made from nothing. Nothing here judges.
+Rule: both receive the same requests; the differences are how each is started and how a user signs in.
+Both run as a person would run them, in separate homes, with an environment built from nothing. Nothing is judged here.
 """
 
 import json
@@ -27,7 +27,7 @@ Frame = dict[str, Any]
 
 
 class Side(Measured):
-    """A server on its port, and somebody who is signed in there."""
+    """A server on its port, and a signed-in user."""
 
     def __init__(self, folder: Path, cli: Path, model: str) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class Side(Measured):
             time.sleep(0.02)
         self.token = self.sign_in()
         self.http.headers["Authorization"] = f"Bearer {self.token}"
-        # Which sessions there are is known from here on.
+        # From here on it knows which sessions exist.
         self.http.get("/api/projects").raise_for_status()
 
     def _answers(self) -> bool:
@@ -88,7 +88,7 @@ class Side(Measured):
     def sign_in(self) -> str:
         raise RuntimeError(f"who may sign in to {self.name}?")
 
-    # --- what a client does
+    # --- client actions
 
     def wire(self, path: str = "/ws") -> Wire:
         return Wire(self.port, f"{path}?token={self.token}", self.token)
@@ -103,7 +103,7 @@ class Side(Measured):
         wire.send({"type": "chat.send", "sessionId": session, "content": text, "options": options})
 
     def shell(self, command: str) -> Wire:
-        """A terminal of its own with that command in it."""
+        """A new terminal that runs that command."""
         wire = self.wire("/shell")
         begin: Frame = {"type": "init", "projectPath": str(self.project), "sessionId": None, "hasSession": False}
         begin |= {"provider": "plain-shell", "cols": 120, "rows": 40, "initialCommand": command, "isPlainShell": True}
@@ -155,14 +155,14 @@ class Theirs(Side):
 
 
 def frames(wire: Wire) -> Iterator[tuple[int, Frame]]:
-    """(nanoseconds when it came, frame) of each."""
+    """(nanoseconds of arrival, frame) of each."""
     for came, payload in wire.frames():
         if payload[:1] == b"{":
             yield came, json.loads(payload)
 
 
 def until(wire: Wire, wanted: Callable[[Frame], bool]) -> int:
-    """When the first frame came that fits."""
+    """When the first matching frame arrived."""
     for came, frame in frames(wire):
         if wanted(frame):
             return came
@@ -171,7 +171,7 @@ def until(wire: Wire, wanted: Callable[[Frame], bool]) -> int:
 
 @contextmanager
 def scripted_model() -> Iterator[str]:
-    """The address of the model that both sides' CLI asks, in a process of its own."""
+    """The address of the model that both sides' CLI uses, in a separate process."""
     port = _free_port()
     command = [sys.executable, "-m", "fairlead.testing.model_api", "--port", str(port)]
     model = subprocess.Popen(command, stdout=subprocess.DEVNULL)

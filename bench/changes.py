@@ -1,8 +1,8 @@
-"""One change of a resource to many peers of /notifications: how long until all have it, and what each one costs.
+"""One change of a resource to many peers of /notifications: how long until all have it, and the cost per peer.
 
-    python bench/changes.py [--quick]
+python bench/changes.py [--quick]
 
-A part of `make bench`. How often a change is encoded is counted in the room itself, beside.
+A part of `make bench`. A separate run on a bare change feed counts how often a change is encoded.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Counted(NotificationCodec):
 
 
 class Pit:
-    """A socket that takes everything at once."""
+    """A socket that accepts everything at once."""
 
     def send(self, frames: bytes) -> None: ...
     def backlog(self) -> int:
@@ -97,7 +97,7 @@ def measure(quick: bool) -> Figures:
                     cpu, begun = server.cpu(), time.monotonic_ns()
                     server.http.post("/cognova/api/tasks", json={"title": mark}).raise_for_status()
                     last = arrival(wires, mark.encode())
-                    if number:  # the first is to warm up
+                    if number:  # the first is a warm-up
                         times.append((last - begun) / 1e6)
                         cpus.append((server.cpu() - cpu) / 1e3)
                 found[str(peers)] = {

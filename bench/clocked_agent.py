@@ -1,10 +1,10 @@
-"""An agent that only talks: speaks just enough of Claude's wire to be measured. Standard library only.
+"""An agent that only sends text: implements just enough of Claude's wire to be measured. Standard library only.
 
-paced N RATE   N deltas, RATE a second, each saying when it left
-burst N        N deltas as fast as they go, then the block that repeats them
-fill N         N records that nobody knows: each stays in the log as an event
+paced N RATE   N deltas, RATE a second, each with the time when it was sent
+burst N        N deltas as fast as possible, then the block that repeats them
+fill N         N records of an unknown type: each stays in the log as an event
 say N SIZE     N whole texts of that many characters
-held N SIZE    the same, and the turn stays open until something more is asked
+held N SIZE    the same, and the turn stays open until the next request
 """
 
 import json
@@ -19,14 +19,14 @@ NAMED = ("--session-id", "--resume")
 SESSION = next((word for flag, word in pairwise(sys.argv) if flag in NAMED), str(uuid4()))
 """The conversation that it is started for."""
 BATCH = 100
-"""Lines to a write, when they go as fast as they can."""
+"""Lines per write, when they are sent as fast as possible."""
 
 
 def line(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
-def say(data: bytes) -> None:
+def emit(data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(1, view) :]
@@ -49,20 +49,20 @@ class Turn:
         if kind == "fill":
             self.write([self.stored(number) for number in range(count)])
         elif kind in ("say", "held"):
-            say(line({"type": "system", "subtype": "init", "session_id": SESSION, "uuid": f"i-{self.name}"}))
+            emit(line({"type": "system", "subtype": "init", "session_id": SESSION, "uuid": f"i-{self.name}"}))
             for number in range(count):
-                say(self.whole(f"m-{self.name}-{number}", f"{self.name}-{number}", "x" * rate))
+                emit(self.whole(f"m-{self.name}-{number}", f"{self.name}-{number}", "x" * rate))
             if kind == "held":
-                heard(sys.stdin.readline())
+                handle(sys.stdin.readline())
         else:
-            say(self.stream("start", {"type": "message_start", "message": body}))
+            emit(self.stream("start", {"type": "message_start", "message": body}))
             block = {"type": "text", "text": ""}
-            say(self.stream("block", {"type": "content_block_start", "index": 0, "content_block": block}))
+            emit(self.stream("block", {"type": "content_block_start", "index": 0, "content_block": block}))
             text = self.paced(count, rate) if kind == "paced" else self.burst(count)
-            say(self.whole(f"m-{self.name}", f"a-{self.name}", text))
-            say(self.stream("stop", {"type": "message_stop"}))
+            emit(self.whole(f"m-{self.name}", f"a-{self.name}", text))
+            emit(self.stream("stop", {"type": "message_stop"}))
         done = {"type": "result", "subtype": "success", "is_error": False, "uuid": f"r-{self.name}"}
-        say(line({**done, "session_id": SESSION}))
+        emit(line({**done, "session_id": SESSION}))
 
     def stored(self, number: int) -> bytes:
         uuid, words = f"{self.name}-{number}", "word " * 12
@@ -77,13 +77,13 @@ class Turn:
 
     def paced(self, count: int, rate: int) -> str:
         due = time.monotonic()
-        said = []
+        stamps = []
         for number in range(count):
             due += 1 / rate
             time.sleep(max(0.0, due - time.monotonic()))
-            said.append(f"{time.monotonic_ns()} ")
-            say(self.delta(number, said[-1]))
-        return "".join(said)
+            stamps.append(f"{time.monotonic_ns()} ")
+            emit(self.delta(number, stamps[-1]))
+        return "".join(stamps)
 
     def burst(self, count: int) -> str:
         head, tail = self.delta("NUMBER", "some words ").split(b"NUMBER")
@@ -92,14 +92,14 @@ class Turn:
 
     def write(self, lines: list[bytes]) -> None:
         for start in range(0, len(lines), BATCH):
-            say(b"".join(lines[start : start + BATCH]))
+            emit(b"".join(lines[start : start + BATCH]))
 
 
-def heard(said: str) -> None:
-    message = json.loads(said or "{}")
+def handle(line_read: str) -> None:
+    message = json.loads(line_read or "{}")
     if message.get("type") == "control_request":
         answer = {"subtype": "success", "request_id": message["request_id"], "response": {}}
-        say(line({"type": "control_response", "response": answer}))
+        emit(line({"type": "control_response", "response": answer}))
     elif message.get("type") == "user":
         content = message["message"]["content"]
         words = (content if isinstance(content, str) else content[0]["text"]).split()
@@ -110,8 +110,8 @@ def main() -> None:
     if "--version" in sys.argv:
         print("2.1.325 (bench)")
         return
-    for said in sys.stdin:
-        heard(said)
+    for line_read in sys.stdin:
+        handle(line_read)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""`fairlead` that notes when each append was durable: seq and nanoseconds, into the file that COMMITS names.
+"""`fairlead` that records when each append was durable: seq and nanoseconds, into the file that COMMITS names.
 
-For one figure alone (commit to client); everything else is measured on the program as it is.
+For one figure alone (commit to client); everything else is measured on the unmodified program.
 """
 
 import array

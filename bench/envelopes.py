@@ -1,4 +1,4 @@
-"""The mapper to Happy's envelopes, by itself: events a second, beside reading and writing the same JSON and no more.
+"""The mapper to Happy's envelopes, by itself: events a second, compared with only reading and writing the same JSON.
 
 python bench/envelopes.py [--quick]
 """

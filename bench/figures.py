@@ -1,4 +1,4 @@
-"""Samples into figures, figures into lines and a picture. No measuring here."""
+"""Turns samples into figures, and figures into lines and a chart. Nothing is measured here."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ Figures = dict[str, Any]
 
 
 def spread(samples: Sequence[float]) -> Figures:
-    """The distribution, and enough of its shape for a picture."""
+    """The distribution, and enough of its shape for a chart."""
     ordered = sorted(samples)
     at = [ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] for percent in range(0, 101, 2)]
     return {
@@ -41,7 +41,7 @@ _LEFT, _TOP, _WIDTH, _HEIGHT = 60, 40, 640, 260
 
 
 def curves(title: str, lines: Mapping[str, Sequence[float]]) -> str:
-    """A picture of distributions: how long (up to the slowest p98) against the share that was quicker."""
+    """A chart of distributions: duration (up to the slowest p98) against the share that was faster."""
     most = max((line[-2] for line in lines.values()), default=1.0)
     parts = [f'<text x="{_LEFT}" y="20" font-size="15">{title}</text>']
     parts.append(f'<rect x="{_LEFT}" y="{_TOP}" width="{_WIDTH}" height="{_HEIGHT}" fill="none" stroke="#ccc"/>')

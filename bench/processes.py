@@ -1,6 +1,6 @@
-"""What is measured, each in a process of its own: the gateway, and the two peers around the same agent.
+"""The measured programs, each in a separate process: the gateway, and the two peers around the same agent.
 
-Nothing here judges: processes are started, asked, looked at and ended.
+Nothing is judged here: processes are started, sent requests, observed and ended.
 """
 
 import json
@@ -20,7 +20,7 @@ from wires import TOKEN, Wire
 HERE = Path(__file__).resolve().parent
 PROGRAM = Path(sys.executable).with_name("fairlead")
 
-# The same relay for Node: lines of the agent to every socket, as they are.
+# The same relay for Node: lines of the agent to every socket, unchanged.
 NODE_RELAY = """
 const { WebSocketServer } = require("ws");
 const { spawn } = require("child_process");
@@ -40,13 +40,13 @@ process.on("SIGTERM", () => { agent.kill(); process.exit(); });
 
 
 class Measured:
-    """A process that is looked at from outside."""
+    """A process that is observed from outside."""
 
     name = ""
     process: "subprocess.Popen[Any]"
 
     def cpu(self) -> int:
-        """Nanoseconds of processor time so far, of all threads."""
+        """Nanoseconds of CPU time so far, of all threads."""
         total = 0
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             with suppress(OSError):
@@ -64,16 +64,16 @@ class Measured:
         self.process.wait(30)
 
     def watch(self) -> Wire:
-        """A new connection that gets everything from now on."""
+        """A new connection that receives everything from now on."""
         raise RuntimeError(f"{self.name} cannot be watched")
 
     def prompt(self, wire: Wire, text: str) -> None:
-        """Have the agent say something; what comes of it comes to every wire."""
+        """Send a prompt to the agent; its output reaches every wire."""
         raise RuntimeError(f"{self.name} takes no prompts")
 
 
 class Gateway(Measured):
-    """`fairlead serve` with the talking agent; `program` may be another that does the same and more."""
+    """`fairlead serve` with the text-only agent; `program` may be a variant that does the same and more."""
 
     name = "gateway"
 
@@ -163,14 +163,14 @@ def bare_relay(folder: Path) -> Relay:
 
 
 def node_relay(folder: Path) -> Relay:
-    """Raises RuntimeError with the reason where Node's ws cannot be had."""
+    """Raises RuntimeError with the reason where Node's ws is not available."""
     node, script = node_command(folder)
     Path(script).write_text(NODE_RELAY)
     return Relay("node ws", [node, script, str(agent_in(folder))])
 
 
 def agent_in(folder: Path) -> Path:
-    """The talking agent as a program in that folder."""
+    """The text-only agent as a program in that folder."""
     program = folder / "agent"
     if not program.exists():
         program.write_text(f"#!{sys.executable}\n{(HERE / 'clocked_agent.py').read_text()}")
@@ -179,7 +179,7 @@ def agent_in(folder: Path) -> Path:
 
 
 def python_start() -> float:
-    """Seconds that Python itself takes to start and end."""
+    """Seconds that Python itself takes to start and exit."""
     begun = time.monotonic()
     subprocess.run([sys.executable, "-c", "pass"], check=True)
     return time.monotonic() - begun

@@ -1,9 +1,9 @@
-"""`make bench`: what the gateway costs, beside a bare relay and Node's ws in the same run. Ratios, no verdicts.
+"""`make bench`: the cost of the gateway, compared with a bare relay and Node's ws in the same run. Ratios, no verdicts.
 
-    python bench/run.py [--quick] [--only PART ...]
+python bench/run.py [--quick] [--only PART ...]
 
-Every figure is of this machine at this moment: compare within a run, never between machines. The last run is kept in
-build/bench.json, the distribution of its latencies as a picture in build/bench.svg.
+Every figure is of this machine at this moment: compare within a run, never between machines. The last run is stored in
+build/bench.json, the distribution of its latencies as a chart in build/bench.svg.
 """
 
 import argparse
@@ -34,7 +34,8 @@ from web import run as measure_web  # noqa: E402
 from wires import Wire, drain  # noqa: E402
 
 RATE = 200
-"""Lines a second where latency is measured: a fast model's, and few enough that none waits for the one before."""
+"""Lines a second where latency is measured: a fast model's rate, and low enough that none waits for the previous one.
+"""
 
 
 @contextmanager
@@ -71,7 +72,7 @@ def everybody() -> Iterator[tuple[list[Measured], str]]:
                 one.stop()
 
 
-# --- a line leaves the agent, a frame arrives ----------------------------------------------------------------------
+# --- from a line of the agent to a frame at the client --------------------------------------------------------------
 
 
 def latency(quick: bool) -> Figures:
@@ -83,9 +84,9 @@ def latency(quick: bool) -> Figures:
             for server in servers:
                 wire = wires[server.name]
                 server.prompt(wire, f"paced {count} {RATE}")
-                told = [(came - left) / 1000 for _, left, came in wire.ages()]
-                if number:  # the first is to warm up
-                    ages.setdefault(server.name, []).extend(told)
+                delays = [(came - left) / 1000 for _, left, came in wire.ages()]
+                if number:  # the first is a warm-up
+                    ages.setdefault(server.name, []).extend(delays)
         for wire in wires.values():
             wire.close()
     found = {name: spread(samples) for name, samples in ages.items()}
@@ -103,7 +104,7 @@ def latency(quick: bool) -> Figures:
 
 
 def chat(quick: bool) -> Figures:
-    """Cognova's chat beside the native protocol, in turns: what the view adds to each delta."""
+    """Cognova's chat compared with the native protocol, in turns: the cost that the projection adds to each delta."""
     rounds, count = (2, 200) if quick else (6, 400)
     ages: dict[str, list[float]] = {}
     with gateway() as server:
@@ -117,10 +118,10 @@ def chat(quick: bool) -> Figures:
                 wire.send(join)
                 next(came for came, payload in wire.frames() if b"subscribed" in payload)
                 server.http.post(f"/v1/sessions/{server.session}/messages", json={"text": f"paced {count} {RATE}"})
-                told = [(came - left) / 1000 for _, left, came in wire.ages()]
+                delays = [(came - left) / 1000 for _, left, came in wire.ages()]
                 wire.close()
-                if number:  # the first is to warm up
-                    ages.setdefault(name, []).extend(told)
+                if number:  # the first is a warm-up
+                    ages.setdefault(name, []).extend(delays)
     found = {name: spread(samples) for name, samples in ages.items()}
     table(
         f"The same to a peer of Cognova's chat, microseconds, {RATE} deltas a second",
@@ -131,10 +132,10 @@ def chat(quick: bool) -> Figures:
 
 
 def commit(quick: bool) -> Figures:
-    """The same way in two parts, by a gateway that notes when each append was durable."""
+    """The same path in two parts, by a gateway that records when each append was durable."""
     rounds, count = (1, 300) if quick else (4, 400)
     program = (sys.executable, str(HERE / "committed_serve.py"))
-    told: list[tuple[int, int, int]] = []
+    arrivals: list[tuple[int, int, int]] = []
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         made = Gateway(Path(folder), program)
         made.start()
@@ -142,17 +143,17 @@ def commit(quick: bool) -> Figures:
         for number in range(rounds + 1):
             made.prompt(wire, f"paced {count} {RATE}")
             ages = list(wire.ages())
-            told += ages if number else []
+            arrivals += ages if number else []
         wire.close()
         made.stop()
         noted = array.array("q")
         noted.frombytes(Path(f"{folder}/data.commits").read_bytes())
     durable = dict(zip(noted[::2], noted[1::2], strict=True))
-    # A delta that was committed together with its block is not stored by itself.
-    told = [one for one in told if one[0] in durable]
+    # A delta that was committed together with its block is not stored separately.
+    arrivals = [one for one in arrivals if one[0] in durable]
     found = {
-        "line to commit": spread([(durable[seq] - left) / 1000 for seq, left, _ in told]),
-        "commit to client": spread([(came - durable[seq]) / 1000 for seq, _, came in told]),
+        "line to commit": spread([(durable[seq] - left) / 1000 for seq, left, _ in arrivals]),
+        "commit to client": spread([(came - durable[seq]) / 1000 for seq, _, came in arrivals]),
     }
     table("The two parts of it, microseconds", ("p50", "p90", "p99"), _spreads(found))
     return found
@@ -175,7 +176,7 @@ def fanout(quick: bool) -> Figures:
                     server.prompt(wires[0], f"burst {part}")
                     cpu, begun = server.cpu(), time.monotonic_ns()
                     _, last = drain(wires)
-                    if number:  # the first is to warm up
+                    if number:  # the first is a warm-up
                         rates.append(part / (last - begun) * 1e9)
                         cpus.append((server.cpu() - cpu) / part / 1000)
                 for wire in wires:
@@ -258,13 +259,13 @@ def _by_length(made: Gateway, sessions: dict[int, str], quick: bool) -> Figures:
 
 
 def _after_restarts(made: Gateway, sessions: dict[int, str], times: int) -> dict[int, float]:
-    """The first subscription to a session that nobody has touched since the gateway was started."""
+    """The first subscription to a session that was not used since the gateway started."""
     opened: dict[int, list[float]] = {size: [] for size in sessions}
     for number in range(times):
         made.stop()
         made.start()
         made.connect().close()
-        # Whoever is first pays for what all share: each is first as often as the other.
+        # The first session pays for shared work: each is first equally often.
         for size, session in sorted(sessions.items(), reverse=number % 2 == 1):
             wire = made.connect()
             begun = time.monotonic_ns()
@@ -275,7 +276,7 @@ def _after_restarts(made: Gateway, sessions: dict[int, str], times: int) -> dict
 
 
 def reconnect(quick: bool) -> Figures:
-    """A client that comes back pays for what it missed, not for what there is."""
+    """A client that reconnects pays for the events it missed, not for the whole log."""
     size = 20_000 if quick else 100_000
     found: Figures = {}
     with gateway() as made:
@@ -304,7 +305,7 @@ def reconnect(quick: bool) -> Figures:
     return found
 
 
-# --- standing still --------------------------------------------------------------------------------------------------
+# --- idle ------------------------------------------------------------------------------------------------------------
 
 
 def idle(quick: bool) -> Figures:
@@ -323,7 +324,7 @@ def idle(quick: bool) -> Figures:
         found[f"CPU with {sockets} sockets and {sessions} sessions, % of a core"] = (made.cpu() - used) / seconds / 1e7
         for wire in opened:
             wire.close()
-    # Each in a new process: what one measurement gave back, the next would not ask for again.
+    # Each in a new process: memory that one measurement freed would be reused by the next.
     for name, watching in (("an idle socket, kB", False), ("a socket that watches a session, kB", True)):
         with gateway() as made:
             found[name] = _per_socket(made, made.watch if watching else made.connect, sockets)
@@ -343,7 +344,7 @@ def idle(quick: bool) -> Figures:
 
 
 def _per_socket(server: Measured, make: Callable[[], Wire], count: int) -> float:
-    """Kilobytes; a few go first, so that pools and tables have their size."""
+    """Kilobytes; a few sockets come first, so that pools and tables have reached their size."""
     first = [make() for _ in range(50)]
     before = server.memory()
     wires = [make() for _ in range(count)]
@@ -353,11 +354,11 @@ def _per_socket(server: Measured, make: Callable[[], Wire], count: int) -> float
     return used
 
 
-# --- views, transcripts ----------------------------------------------------------------------------------------------
+# --- projections, transcripts ----------------------------------------------------------------------------------------
 
 
 def views(quick: bool) -> Figures:
-    """In a process of its own, in which a whole gateway runs."""
+    """In a separate process, in which a whole gateway runs."""
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         kept = Path(folder) / "figures.json"
         smaller = ["--quick"] if quick else []
@@ -391,7 +392,7 @@ def web(quick: bool) -> Figures:
 
 
 def transcripts(quick: bool) -> Figures:
-    """In a process of its own: its memory is measured."""
+    """In a separate process, because its memory is measured."""
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         kept = Path(folder) / "figures.json"
         smaller = ["--quick", "--files", "1000", "--seconds", "5"] if quick else []

@@ -1,8 +1,8 @@
-"""How fast the embedded store takes events, and how long an append waits for its commit.
+"""How fast the embedded store accepts events, and how long an append waits for its commit.
 
-    python bench/store_append.py [--durability process|power] [--folder DIR]
+python bench/store_append.py [--durability process|power] [--folder DIR]
 
-Four figures for the store and, where it makes sense, the same work done by hand beside it in the same run:
+Four figures for the store and, where it makes sense, the same work done directly in the same run:
 throughput (many sessions append at once, one batch in flight each), latency of a lone append (enqueue to commit, seen
 by the caller), the same under the load of many streaming sessions, and whether the work per append grows with the log
 (100 entries against 100,000).
@@ -51,11 +51,11 @@ async def latencies(store: SqliteStore, lease: Lease, head: int, count: int, pau
 
 
 async def paced(store: SqliteStore, leases: Sequence[Lease], per_second: int, seconds: float) -> None:
-    """The load of that many sessions whose agents stream: the store's share of one core, and what an append waits."""
+    """The load of that many streaming sessions: the store's share of one core, and how long an append waits."""
     count = int(per_second * seconds)
 
     async def stream(number: int, lease: Lease) -> list[float]:
-        # By the clock and spread over the interval: sessions that sleep after each append would fall into step.
+        # By the clock and spread over the interval: sessions that sleep after each append would synchronize.
         start = time.perf_counter() + number / len(leases) / per_second
         head, taken = 0, []
         for n in range(count):
@@ -80,7 +80,7 @@ def described(taken: Sequence[float]) -> str:
 
 
 def by_hand(folder: Path, count: int, group: int, durability: Durability) -> float:
-    """Plain inserts of the same bytes by one connection, `group` to a transaction: what SQLite itself costs."""
+    """Plain inserts of the same bytes by one connection, `group` to a transaction: the cost of SQLite itself."""
     db = sqlite3.connect(folder / "plain.db", isolation_level=None)
     db.execute("pragma journal_mode = wal")
     db.execute(f"pragma synchronous = {'full' if durability == 'power' else 'normal'}")

@@ -1,7 +1,7 @@
-"""A shell through the gateway (/terminal) beside the bare PTY: how quickly its output comes, what that costs, what a
-viewer that does not read leaves behind, and how soon a key is echoed.
+"""A shell through the gateway (/terminal) compared with the bare PTY: how fast its output arrives, what that costs, how
+much memory a viewer that does not read costs, and how soon a key is echoed.
 
-    python bench/terminals.py [--quick]
+python bench/terminals.py [--quick]
 
 A part of `make bench`. The bare PTY is read by a loop that does nothing else: the floor, not a rival.
 """
@@ -22,7 +22,7 @@ from wires import Wire
 
 LINE = b"%07d the quick brown fox jumps over the lazy dog, and then it does so once more\n"
 PACE = 0.02
-"""Seconds between two keys: a quick typist has ten times as many."""
+"""Seconds between two keys: a quick typist takes ten times as long."""
 
 
 def bare_output(path: Path) -> float:
@@ -35,7 +35,7 @@ def bare_output(path: Path) -> float:
     try:
         while data := os.read(master, 1 << 16):
             total += len(data)
-    except OSError:  # how Linux tells that nobody is at the other end
+    except OSError:  # how Linux signals that the other end is closed
         pass
     taken = time.monotonic() - begun
     child.wait()
@@ -51,7 +51,7 @@ def echoes(count: int, press: Callable[[], None], wait: Callable[[], None]) -> F
         begun = time.monotonic_ns()
         press()
         wait()
-        if number >= 20:  # the first are to warm up
+        if number >= 20:  # the first are a warm-up
             samples.append((time.monotonic_ns() - begun) / 1e3)
     return spread(samples)
 
@@ -69,7 +69,7 @@ def bare_echo(count: int) -> Figures:
 
 
 def _ignore(value: object) -> None:
-    """A lambda gives something back."""
+    """A statement as a function: a lambda would return a value."""
 
 
 class Shell:
@@ -99,7 +99,7 @@ def through(server: Gateway, path: Path, rounds: int) -> tuple[float, float]:
         cpu, begun = server.cpu(), time.monotonic()
         shell.type(f"cat {path}; echo e''nd{number}\r")
         shell.until(f"end{number}".encode())
-        if number:  # the first is to warm up
+        if number:  # the first is a warm-up
             rates.append(printed / (time.monotonic() - begun) / 1e6)
             cpus.append((server.cpu() - cpu) / 1e6 / printed * 1e7)
     shell.wire.close()
@@ -107,7 +107,7 @@ def through(server: Gateway, path: Path, rounds: int) -> tuple[float, float]:
 
 
 def not_read(server: Gateway, path: Path) -> float:
-    """Kilobytes that the gateway has more, when a viewer has not read any of what a program printed."""
+    """Kilobytes by which the gateway grows when a viewer has read none of a program's output."""
     done = server.folder / "done"
     shell = Shell(server, "stuck")
     shell.type("echo re''ady\r")

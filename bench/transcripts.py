@@ -1,11 +1,12 @@
-"""Transcripts: from an appended row to its event at a client, beside a poll that reads the file again, and the cost.
+"""Transcripts: from an appended row to its event at a client, compared with a poll that rereads the file, and the cost.
 
-    python bench/transcripts.py [--quick] [--files 5000] [--json FILE]
+python bench/transcripts.py [--quick] [--files 5000] [--json FILE]
 
-A part of `make bench`, in a process of its own. For files of 1 MB, 50 MB and 1 GB (not with --quick), a whole gateway
-in this process and a client on its socket: the time from the end of the append to the frame, beside the seeds' own way
-(every 500 ms the whole file is read and parsed again) in the same run; the bytes read for a first page; import in MB/s
-beside a bare json.loads loop; the memory that following takes. Then the CPU that idle watched files cost.
+A part of `make bench`, in a separate process. For files of 1 MB, 50 MB and 1 GB (not with --quick), a whole gateway
+in this process and a client on its socket: the time from the end of the append to the frame, compared with the seeds'
+own way (every 500 ms the whole file is read and parsed again) in the same run; the bytes read for a first page; import
+in MB/s compared with a bare json.loads loop; the memory that following takes. Then the CPU that idle watched files
+cost.
 """
 
 import argparse
@@ -59,7 +60,7 @@ def row(session: str, number: int, kind: str) -> bytes:
 
 
 def write(path: Path, session: str, size: int) -> None:
-    """A conversation of about `size` bytes; of large ones a part is repeated with uuids of its own."""
+    """Write a conversation of about `size` bytes; in large ones a part is repeated with new uuids."""
     with path.open("wb") as file:
         number = written = 0
         while written < size:
@@ -70,7 +71,7 @@ def write(path: Path, session: str, size: int) -> None:
 
 @contextmanager
 def counted_reads() -> Iterator[list[int]]:
-    """The bytes that are read from files by offset meanwhile."""
+    """Count the bytes that are read from files by offset in this block."""
     read, pread = [0], os.pread
 
     def counting(descriptor: int, size: int, offset: int) -> bytes:
@@ -86,7 +87,7 @@ def counted_reads() -> Iterator[list[int]]:
 
 
 def resident() -> float:
-    """MB of this process."""
+    """Resident memory of this process, in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -122,7 +123,7 @@ async def appended(gateway: GatewayInfo, session: str, path: Path) -> list[float
 
 
 def polled(path: Path, session: str, size: int) -> list[float]:
-    """The seeds' way: every half second the file is read and parsed whole, and what is new is told."""
+    """The seeds' way: every half second the whole file is read and parsed, and new rows are reported."""
     taken, seen = [], set[str]()
     polls = POLLS if size < 10**9 else 2
 
@@ -182,7 +183,7 @@ async def one_size(folder: Path, size: int) -> Figures:
             answer.raise_for_status()
             found["import, MB/s"] = size / 1e6 / (time.perf_counter() - began)
             found["bare json.loads, MB/s"] = loop
-        await asyncio.sleep(size / 20e6)  # the search index goes on for a while behind the import
+        await asyncio.sleep(size / 20e6)  # the search index continues for a while after the import
         before = resident()
         ours = await appended(gateway, session, path)
         found["append to client p50, ms"], found["append to client p99, ms"] = quantiles(ours)
@@ -226,7 +227,7 @@ async def idle(folder: Path, count: int, seconds: float) -> Figures:
                     if not before:
                         break
         found["listed after, s"] = time.perf_counter() - began
-        # What listing them leaves to do once (the store's checkpoint, 15 ms at 5,000 files) is no idling.
+        # The one-time work after listing them (the store's checkpoint, 15 ms at 5,000 files) is not idling.
         await asyncio.sleep(6)
         before_cpu = time.process_time()
         await asyncio.sleep(seconds)

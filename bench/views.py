@@ -1,8 +1,8 @@
-"""Views: how often an entry is encoded, what coming back costs, and history beside a bare file send.
+"""Projections: how often an entry is encoded, the cost of reconnecting, and history compared with a bare file send.
 
-    python bench/views.py [--quick] [--json FILE]
+python bench/views.py [--quick] [--json FILE]
 
-A part of `make bench`, in a process of its own. The encodings are counted in a whole gateway in this process; the rest
+A part of `make bench`, in a separate process. The encodings are counted in a whole gateway in this process; the rest
 is measured on `fairlead serve` from outside.
 """
 
@@ -48,7 +48,7 @@ ADMIN = Identity("bench", "bench", "bench", frozenset({"admin"}))
 
 
 class Counted:
-    """A variant that counts what it is asked to encode."""
+    """A frame encoder that counts its encodings."""
 
     def __init__(self, inner: FrameEncoder) -> None:
         self.inner = inner
@@ -63,7 +63,7 @@ class Counted:
 
 
 class Pit:
-    """A sink that takes everything at once."""
+    """A sink that accepts everything at once."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -103,7 +103,7 @@ async def encodings(quick: bool) -> Figures:
         started: asyncio.Future[GatewayInfo] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(whole.serve(started.set_result, signals=False))
         await started
-        # Its own parts: sockets would count the same and add their work.
+        # Without sockets: they would give the same counts and add their work.
         core = SessionGateway(whole._registry.services, whole._registry)
         for subscribers in (1, 10, 100):
             found[str(subscribers)] = await _counted(core, name, subscribers, count)
@@ -129,7 +129,7 @@ async def _counted(core: SessionGateway, cwd: str, subscribers: int, count: int)
     while not all(watch.live for watch in watches):
         await asyncio.sleep(0.001)
     for variant, _ in variants.values():
-        variant.encoded = 0  # what each was told when it came is its own
+        variant.encoded = 0  # the frames that each received on connecting are not counted
     before = core.registry.feed(session).head
     await core.command(ADMIN, Send(session=session, content=(TextBlock(f"burst {count}"),)))
     state = (await core.registry.get(session)).core
@@ -144,7 +144,7 @@ async def _counted(core: SessionGateway, cwd: str, subscribers: int, count: int)
     return {"entries": entries} | {name: variant.encoded for name, (variant, _) in variants.items()}
 
 
-# --- coming back, and history ----------------------------------------------------------------------------------------
+# --- reconnecting, and history ---------------------------------------------------------------------------------------
 
 
 def subscribe(port: int, session: str, query: str = "") -> Wire:
@@ -152,7 +152,7 @@ def subscribe(port: int, session: str, query: str = "") -> Wire:
 
 
 def take(wire: Wire, last: bytes) -> tuple[int, int, bytes]:
-    """(frames, bytes, the last of them) up to the frame that has `last` in it."""
+    """(frames, bytes, the last of them) up to the frame that contains `last`."""
     count = size = 0
     for _, payload in wire.frames():
         count, size = count + 1, size + len(payload)
@@ -162,7 +162,7 @@ def take(wire: Wire, last: bytes) -> tuple[int, int, bytes]:
 
 
 def read_bytes(server: Gateway) -> int:
-    """What its process has read from files so far."""
+    """The bytes that its process has read from files so far."""
     for line in Path(f"/proc/{server.process.pid}/io").read_text().splitlines():
         if line.startswith("rchar:"):
             return int(line.split()[1])
@@ -179,7 +179,7 @@ def conversation(folder: Path, records: int) -> tuple[str, Path, list[str]]:
 
 
 def imported(server: Gateway, session: str, last: str) -> None:
-    """Until all of a transcript is in the log: that is the import's cost, measured elsewhere."""
+    """Wait until the whole transcript is in the log: that is the import's cost, measured elsewhere."""
     until = time.monotonic() + 300
     while last not in server.http.get(f"/v1/sessions/{session}/messages?limit=5").text:
         if time.monotonic() > until:

@@ -1,9 +1,10 @@
-"""The web UI in headless Chromium, on a real gateway with an agent that only talks; claudecodeui's app beside it, on
-the same gateway, where the same thing can be measured.
+"""The web UI in headless Chromium, on a real gateway with a text-only agent; compared with claudecodeui's app on the
+same
+gateway, where both can be measured.
 
-    tools/innet python bench/web.py [--quick] [--json FILE]
+tools/innet python bench/web.py [--quick] [--json FILE]
 
-A part of `make bench`, which fetches claudecodeui's app from npm first. bench/README.md says what each row is.
+A part of `make bench`, which fetches claudecodeui's app from npm first. bench/README.md explains each row.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def progress(what: str) -> None:
 
 @contextmanager
 def apps(folder: Path) -> Iterator[tuple[Gateway, list[App], str]]:
-    """The gateway, those who look at it, and why the peer is not among them."""
+    """The gateway, the apps that are open on it, and why the peer is missing if it is."""
     static = app_folder()
     missing = "" if static.exists() else f"its app is not at {static}: python -m tools.cloudcli_app says why"
     gateway = Gateway(folder)
@@ -72,7 +73,7 @@ def in_turns(sides: Sequence[App], rounds: int, row: Row) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in samples.items()}
 
 
-def beside(found: dict[str, dict[str, float]]) -> Rows:
+def side_by_side(found: dict[str, dict[str, float]]) -> Rows:
     rows: Rows = {}
     for name, values in found.items():
         ours, theirs = values[WebUi.name], values.get(CloudApp.name)
@@ -104,7 +105,9 @@ def compared(gateway: Gateway, sides: Sequence[App], long: tuple[str, str], coun
         for part in ("p50", "p99"):
             found.setdefault(f"delta to pixels, {part}, ms", {})[side.name] = deltas[part]
     table(
-        "The web UI, and claudecodeui's app on the same gateway", ("fairlead", "claudecodeui", "ratio"), beside(found)
+        "The web UI, and claudecodeui's app on the same gateway",
+        ("fairlead", "claudecodeui", "ratio"),
+        side_by_side(found),
     )
     return dict(found)
 
@@ -113,7 +116,7 @@ def compared(gateway: Gateway, sides: Sequence[App], long: tuple[str, str], coun
 
 
 def streaming(gateway: Gateway, ours: App, seconds: float) -> Figures:
-    """Typing in a session that streams, while nine others stream too; and the same while nothing does."""
+    """Typing in a session that streams, while nine others stream too; and the same while none streams."""
     progress(f"typing while {STREAMS} sessions stream")
     sessions = [begun(gateway, f"Bench: stream {number}") for number in range(STREAMS)]
     ending = talk(gateway, sessions[0], "paced 1 1000")[-1]
@@ -140,7 +143,7 @@ def streaming(gateway: Gateway, ours: App, seconds: float) -> Figures:
 
 
 def memory(gateway: Gateway, ours: App, session: str, counts: Sequence[int]) -> tuple[Figures, str]:
-    """What a page holds that has seen so many messages come; and the last words of that session."""
+    """The memory of a page that has received this many messages; and the last text of that session."""
     found: Figures = {}
     ending = talk(gateway, session, "paced 1 1000")[-1]
     with ours.page() as opened:
@@ -182,7 +185,7 @@ def measure(quick: bool, folder: Path) -> Figures:
 
 
 def run(quick: bool) -> Figures:
-    """In a network namespace of its own: no page reaches the world."""
+    """Run in a separate network namespace: no page reaches the internet."""
     house = Path(__file__).resolve().parents[1]
     subprocess.run([sys.executable, "-m", "tools.cloudcli_app"], cwd=house, check=False)
     subprocess.run([sys.executable, "-m", "tools.web"], cwd=house, check=False)

@@ -1,7 +1,7 @@
 """Two apps in one headless Chromium, on one gateway: its own web UI, and claudecodeui's app on its door.
 
-Rule: what is asked of a page is asked of both in the same words; what differs is the address and how somebody signs in.
-What a page did and when is noted inside the page, by its own clock. Nothing here judges.
+Rule: both pages get the same actions; the differences are the address and how a user signs in.
+The page itself records its events and their times, by its own clock. Nothing is judged here.
 """
 
 import gzip
@@ -19,12 +19,12 @@ from processes import Gateway
 
 USER, PASSWORD = "bench", "correct horse battery"
 QUIET_MS = 1500
-"""So long without a long task, and a page has settled."""
+"""After this long without a long task, a page has settled."""
 FRAME_MS = 1000 / 60
 PATIENCE = 300.0
 
-# Runs before anything of the page. `shown` is when the wanted words were painted; `painted` the numbers that were on
-# the screen, and when; `long` the ends of tasks that kept the page from answering; `keys` how long a key waited.
+# Runs before any script of the page. `shown` is when the wanted text was painted; `painted` the numbers that were on
+# the screen, and when; `long` the ends of tasks that blocked the page; `keys` how long a key waited.
 _NOTES = """
 (() => {
   const notes = (window.bench = { wanted: "", shown: 0, painted: [], long: [], keys: [], frames: [] });
@@ -64,7 +64,7 @@ _NOTES = """
 
 
 class Opened:
-    """One page, its notes, and the browser's own tools for it."""
+    """One page, its records, and the browser's developer tools for it."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -72,7 +72,7 @@ class Opened:
         page.set_default_timeout(PATIENCE * 1000)
 
     def go(self, address: str, wanted: str) -> float:
-        """Milliseconds from the beginning of the navigation until these words are painted."""
+        """Milliseconds from the start of the navigation until this text is painted."""
         self.page.add_init_script(f"{_NOTES}bench.wanted = {json.dumps(wanted)};")
         self.page.goto(address, wait_until="commit")
         self._until("window.bench?.shown")
@@ -82,12 +82,12 @@ class Opened:
         self._until(f"document.body.textContent.includes({json.dumps(words)})")
 
     def settled(self) -> float:
-        """When the page was shown and had time: milliseconds since its navigation began."""
+        """When the page was shown and idle: milliseconds since its navigation began."""
         self._until(f"performance.now() - Math.max(bench.shown, ...bench.long) > {QUIET_MS}")
         return float(self.page.evaluate("Math.max(bench.shown, ...bench.long)"))
 
     def _until(self, asked: str) -> None:
-        # Asked from outside: the page's own policy lets nobody evaluate words inside.
+        # Polled from outside: the page's own policy forbids evaluating strings inside.
         deadline = time.monotonic() + PATIENCE
         while not self.page.evaluate(asked):
             if time.monotonic() > deadline:
@@ -107,7 +107,7 @@ class Opened:
         return int(self.page.evaluate("document.getElementsByTagName('*').length"))
 
     def clock(self) -> float:
-        """What to add to the page's milliseconds to have those of this machine's clock."""
+        """The offset from the page's milliseconds to those of this machine's clock."""
         found = []
         for _ in range(20):
             before = time.monotonic_ns()
@@ -120,7 +120,7 @@ class Opened:
         return [(int(number), float(at)) for number, at in self.page.evaluate("bench.painted")]
 
     def typed(self, field: str, seconds: float) -> tuple[list[float], list[float], float]:
-        """Keys at a person's pace: how long each waited, until when it was painted, and the share of lost frames."""
+        """Press keys at a person's pace: how long each waited, when it was painted, and the share of lost frames."""
         self.page.click(field)
         self.page.evaluate("bench.keys.length = bench.frames.length = 0")
         end = time.monotonic() + seconds
@@ -134,7 +134,7 @@ class Opened:
 
 
 class App:
-    """Somebody who is signed in; `context` is their browser profile."""
+    """A signed-in user; `context` is their browser profile."""
 
     name = ""
     field = "textarea"
@@ -165,20 +165,20 @@ class App:
         finally:
             page.close()
 
-    # --- rows that both have
+    # --- rows for both apps
 
     def first_load(self, wanted: str) -> tuple[float, float, int]:
-        """Kilobytes as sent, the same files packed by gzip, and how many requests."""
+        """Kilobytes as sent, the same files compressed by gzip, and the number of requests."""
         with self.page() as opened:
             opened.tools.send("Network.enable")
             opened.tools.send("Network.setCacheDisabled", {"cacheDisabled": True})
             sizes: list[int] = []
             done: list[Request] = []
-            opened.tools.on("Network.loadingFinished", lambda told: sizes.append(int(told["encodedDataLength"])))
+            opened.tools.on("Network.loadingFinished", lambda event: sizes.append(int(event["encodedDataLength"])))
             opened.page.on("requestfinished", lambda request: done.append(request))
             opened.go(self.base, wanted)
             opened.settled()
-            # Only what has ended: a call that waits for news has no end.
+            # Only completed requests: a call that waits for updates never ends.
             bodies = [answer.body() for request in list(done) if (answer := request.response()) and answer.ok]
             return sum(sizes) / 1000, sum(len(gzip.compress(body)) for body in bodies) / 1000, len(bodies)
 
@@ -193,18 +193,18 @@ class App:
             return opened.go(self.session(session), wanted)
 
     def delays(self, session: str, wanted: str, count: int, rate: int) -> list[float]:
-        """Milliseconds from each delta, as the agent says it, until it is painted."""
+        """Milliseconds from each delta, as the agent sends it, until it is painted."""
         with self.page() as opened:
             opened.go(self.session(session), wanted)
             opened.settled()
-            said = talk(self.gateway, session, f"paced {count} {rate}")
-            opened.wait_for(said[-1])
+            words = talk(self.gateway, session, f"paced {count} {rate}")
+            opened.wait_for(words[-1])
             opened.settled()
             offset = opened.clock()
             painted = opened.painted()
         return [
             next(at for number, at in painted if number >= left) + offset - left / 1e6
-            for left in map(int, said)
+            for left in map(int, words)
             if painted[-1][0] >= left
         ]
 
@@ -248,7 +248,7 @@ class CloudApp(App):
         return f"{self.base}/session/{session}"
 
 
-# --- what the agent is asked ------------------------------------------------------------------------------------------
+# --- prompts to the agent ---------------------------------------------------------------------------------------------
 
 
 def begun(gateway: Gateway, title: str) -> str:
@@ -261,7 +261,7 @@ def ask(gateway: Gateway, session: str, text: str) -> None:
 
 
 def talk(gateway: Gateway, session: str, text: str) -> list[str]:
-    """Ask, and wait for the end of the turn: the words of the last text."""
+    """Send a prompt and wait for the end of the turn: the words of the last text."""
     before = gateway.head(session)
     ask(gateway, session, text)
     while True:

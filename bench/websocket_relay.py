@@ -1,11 +1,11 @@
-"""Relay time and fan-out cost of our WebSocket driver beside its peers, all in one run, as ratios.
+"""Relay time and fan-out cost of our WebSocket driver compared with its peers, all in one run, as ratios.
 
-    python bench/websocket_relay.py [--rounds 12] [--subscribers 100]
+python bench/websocket_relay.py [--rounds 12] [--subscribers 100]
 
 Relay: one message at a time from a publisher through the server to one subscriber, in small shuffled rounds.
 Fan-out: from one publisher to all subscribers, the server's CPU time divided by the deliveries; saturated (many
-messages on their way, each sent by itself, so that a server may join what it reads together) and paced (the next
-message when everybody has the last, so that nothing can be joined and the kernel's part dominates).
+messages in flight, each sent separately, so that a server may join those that it reads together) and paced (the next
+message when every subscriber has the last, so that nothing can be joined and the kernel's part dominates).
 The reference is a bare `websockets` server with broadcast(). Node's `ws` is measured if npm can fetch it.
 """
 
@@ -64,7 +64,7 @@ class Server:
     port: int
     p50: list[float] = field(default_factory=list)
     p99: list[float] = field(default_factory=list)
-    """Nanoseconds of a relay, one figure a round: a median over rounds forgives those that others disturbed."""
+    """Nanoseconds of a relay, one figure per round: a median over rounds is robust against disturbed ones."""
     waits: list[float] = field(default_factory=list)
     """Nanoseconds per relay that the server waited for a core."""
     saturated: list[float] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Server:
         return self.p50, self.p99, self.waits, self.saturated, self.paced
 
     def wait_until_idle(self) -> None:
-        """Until it has cleared away the last measurement, so that it does not disturb the next server's."""
+        """Wait until it has cleaned up after the last measurement, so that it does not disturb the next server's."""
         before = -1
         while (now := self.cpu()) - before > IDLE_NS:
             before = now
@@ -92,7 +92,7 @@ class Server:
         return connection
 
     def cpu(self) -> int:
-        """Nanoseconds on a processor, of all threads."""
+        """Nanoseconds of CPU time, of all threads."""
         return self._schedstat(0)
 
     def core_wait(self) -> int:
@@ -104,7 +104,7 @@ class Server:
         return sum(int((task / "schedstat").read_text().split()[column]) for task in tasks)
 
     def settle(self, publisher: socket.socket, subscribers: list[socket.socket]) -> None:
-        """A first message to everybody: all are subscribed once all have it."""
+        """Send a first message to all: they are subscribed once all have it."""
         while True:
             publisher.sendall(MASKED)
             if all(receive(subscriber, FRAME) for subscriber in subscribers):
@@ -152,7 +152,7 @@ def measure_fan_out(server: Server, subscribers: int) -> None:
 
 
 def drain(publisher: socket.socket, members: list[socket.socket]) -> None:
-    """Sends the burst while reading whatever has come, until everybody has everything."""
+    """Send the burst while reading whatever has arrived, until every subscriber has everything."""
     left = dict.fromkeys(members, BURST * FRAME)
     sent = 0
     with selectors.DefaultSelector() as selector:
@@ -184,7 +184,7 @@ def running(name: str, command: list[str]) -> Iterator[Server]:
 
 
 def node_command(folder: Path) -> list[str]:
-    """The command that starts Node's server; raises RuntimeError with the reason if there can be none."""
+    """The command that starts Node's server; raises RuntimeError with the reason if it is not available."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise RuntimeError("node and npm are not installed")

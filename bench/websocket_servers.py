@@ -1,4 +1,4 @@
-"""The servers that websocket_relay.py compares: each prints its port, then sends what /pub gets to every /sub.
+"""The servers that websocket_relay.py compares: each prints its port, then sends every message of /pub to every /sub.
 
 Run as `python bench/websocket_servers.py own|stock|websockets`.
 """
@@ -49,7 +49,7 @@ class Peer:
         self.room.pending.append(text_frame(data))
 
     def on_drain(self, conn: Connection) -> None:
-        """Nothing is held back here."""
+        """Do nothing: no data is held back here."""
 
     def on_batch_end(self, conn: Connection) -> None:
         if self.room.pending:
@@ -67,13 +67,13 @@ def run_uvicorn(settings: dict[str, Any]) -> None:
 
     async def join(ws: WebSocket) -> None:
         endpoint = Peer(room, publishes=ws.url.path == "/pub")
-        # Room for the whole burst: this measures speed, not what is done about slow readers.
+        # Enough for the whole burst: this measures speed, not the handling of slow readers.
         options = ConnectionOptions(max_write_buffer=64 << 20)
         await run_endpoint(ws.scope, ws.receive, ws.send, endpoint, options=options)
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    listener.listen(2048)  # before the port is told: the load client connects at once
+    listener.listen(2048)  # before the port is printed: the load client connects at once
     print(listener.getsockname()[1], flush=True)
     app = Starlette(routes=[WebSocketRoute("/pub", join), WebSocketRoute("/sub", join)])
     config = uvicorn.Config(app, loop="uvloop", log_level="error", lifespan="off", **settings)
@@ -90,7 +90,7 @@ async def run_websockets() -> None:
             await connection.wait_closed()
             members.discard(connection)
         else:
-            with suppress(ConnectionClosed):  # the load client leaves without a close frame
+            with suppress(ConnectionClosed):  # the load client disconnects without a close frame
                 async for message in connection:
                     broadcast(members, message)
 

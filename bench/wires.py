@@ -1,4 +1,4 @@
-"""The measuring end of a WebSocket: blocking sockets and little work, so that the server is what is seen."""
+"""The measuring end of a WebSocket: blocking sockets and little work, so that the server dominates the result."""
 
 import base64
 import json
@@ -43,11 +43,11 @@ class Wire:
     def send(self, message: dict[str, Any]) -> None:
         data = json.dumps(message).encode()
         size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2, "big")
-        # A mask of zeros is a mask, and changes nothing.
+        # A mask of zeros is valid, and changes nothing.
         self.socket.sendall(b"\x81" + size + bytes(4) + data)
 
     def subscribe(self, session: str, **cursor: Any) -> dict[str, Any]:
-        """The verdict."""
+        """Subscribe and return the reply."""
         self.send({"id": 1, "type": "subscribe", "session": session, **cursor})
         for _, payload in self.frames():
             answer: dict[str, Any] = _decode(payload)
@@ -56,7 +56,7 @@ class Wire:
         raise RuntimeError("the gateway hung up")
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
-        """(nanoseconds when it came, payload) of each frame, for ever."""
+        """(nanoseconds of arrival, payload) of each frame, forever."""
         came = time.monotonic_ns()
         while True:
             start = 0
@@ -76,21 +76,21 @@ class Wire:
             self._rest = data[start:] + more
 
     def until_end(self) -> int:
-        """Frames up to the end of a turn."""
+        """Read up to the end of a turn; return the number of frames."""
         for count, (_, payload) in enumerate(self.frames(), 1):
             if any(end in payload[:200] for end in END):
                 return count
         raise RuntimeError("the server hung up")
 
     def until_seq(self, seq: int) -> None:
-        """Up to an event that is at or past that place."""
+        """Read up to an event at or after that seq."""
         for _, payload in self.frames():
             if payload.startswith(b'{"seq":') and int(payload[7 : payload.index(b",")]) >= seq:
                 return
         raise RuntimeError("the server hung up")
 
     def ages(self) -> Iterator[tuple[int, int, int]]:
-        """(seq or 0, when it left the agent, when it came) of each delta of a paced turn, in nanoseconds."""
+        """(seq or 0, when the agent sent it, when it arrived) of each delta of a paced turn, in nanoseconds."""
         for came, payload in self.frames():
             if any(kind in payload for kind in _DELTA):
                 line = _decode(payload)
@@ -101,7 +101,7 @@ class Wire:
 
 
 def _frame(data: bytes, start: int) -> tuple[int, int] | None:
-    """Where the payload of the frame at `start` begins and ends; None while it is not whole."""
+    """Where the payload of the frame at `start` begins and ends; None while it is incomplete."""
     if len(data) < start + 2:
         return None
     size, begin = data[start + 1], start + 2
@@ -113,9 +113,10 @@ def _frame(data: bytes, start: int) -> tuple[int, int] | None:
 
 
 def drain(wires: Sequence[Wire]) -> tuple[int, int]:
-    """Read all until each has had the end of its turn: (bytes, nanoseconds when the last had it).
+    """Read all until each has received the end of its turn: (bytes, nanoseconds when the last had it).
 
-    Frames are not parsed here: a hundred subscribers must not make the measuring end the slow one."""
+    Frames are not parsed here: with a hundred subscribers the measuring end must not be the bottleneck.
+    """
     total = 0
     tails = dict.fromkeys(wires, b"")
     last = 0

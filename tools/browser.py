@@ -1,8 +1,8 @@
-"""Fetches what the browser tests need: a Chromium, and xterm.js for the page that shows a terminal.
+"""Fetches the dependencies of the browser tests: a Chromium, and xterm.js for the page that shows a terminal.
 
 Chromium's headless shell is the same engine without the windows of a desktop, and opens a page in a quarter of the CPU
-time: it is used where it is there, and installed from Debian when we may. Else any Chromium or Chrome of the machine is
-used. Playwright drives it over a pipe and never fetches a browser of its own. Standard library only.
+time: it is used where it exists, and installed from Debian when we may. Otherwise any Chromium or Chrome of the machine
+is used. Playwright drives it over a pipe and never fetches its own browser. Standard library only.
 """
 
 import os
@@ -20,9 +20,9 @@ PROGRAMS = (SHELL, "chromium", "chromium-browser", "google-chrome", "google-chro
 
 FLAGS = (
     "--disable-gpu",
-    # What there is to compose is composed by the CPU either way: without a process of its own it costs a tenth less.
+    # The CPU does the compositing either way: without a separate process it costs a tenth less.
     "--in-process-gpu",
-    # Without a GPU a terminal that is painted by WebGL costs seconds: with none, it is painted without.
+    # Without a GPU a terminal painted by WebGL costs seconds: without WebGL, it is painted another way.
     "--disable-3d-apis",
     "--disable-quic",
     "--no-first-run",
@@ -41,8 +41,8 @@ def browser_path() -> Path | None:
 
 
 def browser_arguments() -> list[str]:
-    """What it is started with: it talks to nobody but the pages it is shown."""
-    # Chromium's own sandbox does not work for root, who is in a namespace of its own here.
+    """The command line flags of the browser: it contacts nothing but the pages it is shown."""
+    # Chromium's own sandbox does not work for root, who is in a separate namespace here.
     return [*FLAGS, *(("--no-sandbox",) if os.geteuid() == 0 else ())]
 
 
@@ -50,13 +50,13 @@ def fetch_browser() -> None:
     found = browser_path()
     if found is not None and (found.name == SHELL or not apt_has(SHELL)):
         return
-    # The shell is of the newer Debians only; where there is none, the whole browser does.
+    # Only newer Debian releases have the shell; elsewhere the whole browser is used.
     if not (apt_install(SHELL) or found or apt_install("chromium")):
         raise InstallFailed(f"no browser, and it cannot be installed: run `apt-get install {SHELL}` as root")
 
 
 def apt_has(package: str) -> bool:
-    """We may install it, and the package lists of this machine have it."""
+    """Whether we may install it, and the package lists of this machine have it."""
     if os.geteuid() != 0 or not shutil.which("apt-cache"):
         return False
     asked = subprocess.run(["apt-cache", "show", package], check=False, capture_output=True)
@@ -64,14 +64,14 @@ def apt_has(package: str) -> bool:
 
 
 def xterm_files() -> tuple[Path, ...]:
-    """What a page with a terminal loads, whether or not it is there yet."""
+    """The files that a page with a terminal loads, whether or not they are fetched yet."""
     packages = XTERM.folder / "node_modules" / "@xterm"
     names = ("xterm/lib/xterm.js", "xterm/css/xterm.css", "addon-fit/lib/addon-fit.js")
     return tuple(packages / name for name in names)
 
 
 def main() -> int:
-    # Each is tried: one that cannot be fetched does not keep the other away.
+    # Both are tried: a failure of one does not prevent the other.
     return 1 if sum(not attempt(step) for step in (fetch_browser, XTERM.fetch)) else 0
 
 

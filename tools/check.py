@@ -1,4 +1,4 @@
-"""`make check`: lint, formatting, types, and who may import whom. All tools run at once, because mypy takes longer than
+"""`make check`: lint, formatting, types, and the import rules. All tools run at once, because mypy takes longer than
 the others together; the output of each is printed whole, in the order of this list.
 """
 

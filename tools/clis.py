@@ -1,8 +1,8 @@
-"""Fetches what the tests need to run: three Claude Code CLIs from npm, and Debian's `ip`, `unshare`, `vim`,
+"""Fetches the programs that the tests need: three Claude Code CLIs from npm, and Debian's `ip`, `unshare`, `vim`,
 `less`, `bwrap` and `zsh`.
 
-The CLIs go into a cache outside the clone, one folder a version with an entry `claude`, so that every clone
-shares them. A folder is filled under another name and renamed when whole, so a right name means complete.
+The CLIs go into a cache outside the clone, one folder per version with an entry `claude`, so that every clone
+shares them. A folder is filled under another name and renamed when complete, so the final name means complete.
 Standard library only.
 """
 
@@ -24,7 +24,7 @@ from tools.debian import apt_install
 
 @dataclass(frozen=True)
 class Release:
-    """One published CLI: its npm package, the hash of that (empty: any), and where its program lies inside."""
+    """One published CLI: its npm package, that package's hash (empty: any), and the path of its program inside."""
 
     version: str
     package: str
@@ -34,7 +34,7 @@ class Release:
     options: tuple[str, ...] = ()
 
 
-# The oldest we serve, the last that dials a local --sdk-url, and the newest.
+# The oldest we support, the last that dials a local --sdk-url, and the newest.
 RELEASES = (
     Release(
         "2.1.37",
@@ -61,11 +61,11 @@ RELEASES = (
 )
 
 NATIVE_SINCE = (2, 1, 113)
-"""The first version that is a program of its own; before, it is a script for node."""
+"""The first version that is an executable; earlier ones are a script for node."""
 
 
 def release_of(version: str) -> Release:
-    """Any published version: a pinned one as it is pinned, another by the form that its age has, without a hash."""
+    """Any published version: a pinned one as it is pinned, another in the package layout of its age, without a hash."""
     for release in RELEASES:
         if release.version == version:
             return release
@@ -86,18 +86,18 @@ PROGRAMS = {
 
 
 class InstallFailed(Exception):
-    """One thing the tests need could not be fetched; the text says which and what to do."""
+    """A program that the tests need could not be fetched; the text names it and what to do."""
 
 
 def cache_folder() -> Path:
-    """Where the CLIs are kept: $FAIRLEAD_CACHE, else under the user's cache folder."""
+    """Where the CLIs are stored: $FAIRLEAD_CACHE, else under the user's cache folder."""
     if chosen := os.environ.get("FAIRLEAD_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead"
 
 
 def program_path(version: str) -> Path:
-    """The CLI of that version, whether or not it is there yet."""
+    """The CLI of that version, whether or not it is fetched yet."""
     return cache_folder() / "cli" / version / "claude"
 
 
@@ -106,13 +106,13 @@ def say(text: str) -> None:
 
 
 def integrity(folder: Path, release: Release) -> str:
-    """The hash that the registry names for what npm installed there; npm has compared the download with it."""
+    """The registry's hash of the package that npm installed there; npm has compared the download with it."""
     listed = json.loads((folder / "node_modules" / ".package-lock.json").read_text())["packages"]
     return str(listed[f"node_modules/{release.package}"]["integrity"])
 
 
 def check_integrity(folder: Path, release: Release) -> None:
-    # A version that is not pinned is taken with the hash that it came with.
+    # A version that is not pinned is accepted with whatever hash it has.
     found = integrity(folder, release)
     if release.integrity and found != release.integrity:
         raise InstallFailed(
@@ -121,13 +121,13 @@ def check_integrity(folder: Path, release: Release) -> None:
 
 
 def put_in_place(work: Path, target: Path) -> None:
-    """Rename the whole folder to its name, over a half-made one that something else left there."""
+    """Rename the complete folder to its final name, replacing an incomplete one that was left there."""
     if target.exists() and not (target / "claude").exists():
         shutil.rmtree(target)
     try:
         work.rename(target)
     except OSError:
-        # Another clone was quicker, which is as good.
+        # Another clone was quicker, which is just as good.
         if not (target / "claude").exists():
             raise
 
@@ -143,7 +143,7 @@ def fetch(release: Release) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f"{release.version}.", dir=target.parent))
     try:
-        # A package.json of its own keeps npm from installing into a folder above.
+        # A separate package.json keeps npm from installing into a parent folder.
         (work / "package.json").write_text('{"private": true}\n')
         argv = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
         argv += ["--no-update-notifier", *release.options, f"{release.package}@{release.version}"]
@@ -169,7 +169,7 @@ def fetch_programs() -> None:
 
 
 def attempt(step: Callable[[], None]) -> bool:
-    """One thing that cannot be fetched does not keep the others away; each says its own line."""
+    """Run a step; a failure prints one line and does not prevent the other steps."""
     try:
         step()
     except InstallFailed as failure:

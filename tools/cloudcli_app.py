@@ -1,7 +1,7 @@
 """Fetches claudecodeui's published app (npm `@cloudcli-ai/cloudcli`): the front end alone, as a client for the tests.
 
 That project is AGPL. Its app is used unmodified from a cache outside the clone; none of its files enter this
-repository or our package. The archive is compared with the pinned hash before anything is taken out of it, and only
+repository or our package. The archive is compared with the pinned hash before anything is extracted, and only
 the folder `dist/` is. Standard library only.
 """
 
@@ -22,13 +22,13 @@ OTHERS = {
     "1.36.1": "sha512-Ta0QDmmuoBq7UC8/U5y08uACEp71VVIU3DZwnrFQMHLPekrD08ED6WMgJzv5OmvWnjyweW28V/LsQsr2LWg5BA==",
     "1.37.3": "sha512-z9ewBL8imlK2IgfuribkbE2N/7XCV6z6cSevQFxaIAP3UdA3gzSI41MLMb+2RBEyiYgCAU6hPRPN7O1ZyK8RNw==",
 }
-"""The oldest that works on our door, and the newest: a conversation each."""
+"""The oldest that works on our door, and the newest: one conversation each."""
 INSIDE = "package/dist/"
-"""Where an npm archive has the front end."""
+"""The path of the front end inside an npm archive."""
 
 
 def app_folder(version: str = VERSION) -> Path:
-    """The built front end, whether or not it is there yet: what `--door claudecodeui=PORT,static=DIR` takes."""
+    """The built front end, whether or not it is fetched yet: the DIR of `--door claudecodeui=PORT,static=DIR`."""
     return cache_folder() / "cloudcli" / version / "dist"
 
 
@@ -56,7 +56,7 @@ def check_integrity(version: str, archive: Path) -> None:
 
 
 def take_out(archive: Path, folder: Path) -> None:
-    """The plain files of the front end, and nothing that would lie outside of the folder."""
+    """Extract the plain files of the front end, and nothing whose path leads out of the folder."""
     with tarfile.open(archive) as packed:
         for member in packed:
             below = member.name.removeprefix(INSIDE)

@@ -1,8 +1,8 @@
-"""Fetches claudecodeui itself (npm `@cloudcli-ai/cloudcli`), the peer that `make bench` measures beside the gateway.
+"""Fetches claudecodeui itself (npm `@cloudcli-ai/cloudcli`), the peer that `make bench` compares with the gateway.
 
 That project is AGPL: it runs from the cache as it is published, and none of its files enter this repository or our
-package. Its archive has the pinned hash; what it depends on is what npm finds for it that day. No package's own scripts
-run, except that its database module is compiled here. Standard library only.
+package. Its archive has the pinned hash; its dependencies are the ones that npm resolves that day. No package's own
+scripts run, except that its database module is compiled here. Standard library only.
 """
 
 import shutil
@@ -16,11 +16,11 @@ from tools.npm_locked import fill_once, npm
 RELEASE = Release(VERSION, PACKAGE, INTEGRITY, f"node_modules/{PACKAGE}/dist-server/server/index.js", "180 MB")
 NATIVE = "better-sqlite3"
 PLATFORM = "@vscode/ripgrep-linux-x64"
-"""The one optional package without which it does not start; the others are other people's programs, of 1 GB."""
+"""The one optional package without which it does not start; the others are third-party programs of 1 GB."""
 
 
 def peer_program() -> Path:
-    """What node runs, whether or not it is there yet."""
+    """The script that node runs, whether or not it is fetched yet."""
     return _folder() / RELEASE.program
 
 
@@ -33,7 +33,7 @@ def _folder() -> Path:
 
 
 def _install(folder: Path) -> None:
-    # A package.json of its own keeps npm from installing into a folder above.
+    # A separate package.json keeps npm from installing into a parent folder.
     (folder / "package.json").write_text('{"private": true}\n')
     named = f"{PACKAGE}@{VERSION}"
     npm(folder, named, "install", "--ignore-scripts", "--omit=optional", PLATFORM, named)
@@ -42,7 +42,7 @@ def _install(folder: Path) -> None:
 
 
 def _compiling() -> dict[str, str]:
-    """Native modules are built from source, against the headers of the node that is here."""
+    """Native modules are built from source, against the headers of the installed node."""
     env = {"npm_config_build_from_source": "true"}
     if node := shutil.which("node"):
         home = Path(node).resolve().parents[1]

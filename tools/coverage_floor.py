@@ -1,7 +1,7 @@
-"""Checks the floor under the core rooms: at least 95 % of the branches of each are taken by the unit part.
+"""Checks the coverage floor of the core packages ("rooms"): the unit part takes at least 95 % of the branches of each.
 
-Reads the data that `coverage run` left in build/coverage, combines it, prints one line a room and the worst
-files of a room that is below. A room that is not written yet is said to be empty and passes.
+Reads the data that `coverage run` left in build/coverage, combines it, prints one line per room and the worst
+files of a room that is below. A room that is not written yet is reported as empty and passes.
 """
 
 import json
@@ -20,7 +20,7 @@ ROOMS = ("model", "sessions", "agents/claude", "stores")
 
 @dataclass(frozen=True)
 class FileCover:
-    """One file's branches (the two ways out of each decision) and lines, in all and taken."""
+    """One file's branches (the two ways out of each decision) and lines, in total and taken."""
 
     path: str
     branches: int
@@ -32,7 +32,7 @@ class FileCover:
 
 @dataclass(frozen=True)
 class RoomCover:
-    """A room is the sum of its files; without a single branch it is as good as its lines."""
+    """A room is the sum of its files; without a single branch its percentage is that of its lines."""
 
     room: str
     files: tuple[FileCover, ...]
@@ -85,7 +85,7 @@ def describe(room: RoomCover) -> list[str]:
 
 
 def measure() -> Mapping[str, Any]:
-    """Combine what the processes left and let coverage count it."""
+    """Combine the data that the processes left and let coverage count it."""
     coverage = [sys.executable, "-m", "coverage"]
     data = f"--data-file={DATA / 'data'}"
     report = DATA / "report.json"

@@ -1,7 +1,8 @@
-"""`make drift VERSION=2.1.200`: does that version of Claude Code still work with us, and what has it that we lack?
+"""`make drift VERSION=2.1.200`: does that version of Claude Code still work with us, and what does it have that we
+lack?
 
-Installs the version into the cache, runs the scenarios of tests/e2e on it over every way that it supports, prints a
-table and what its `--help`, its traffic and its bundle have that we do not know, and keeps the result in
+Installs the version into the cache, runs the scenarios of tests/e2e on it over every link that it supports, prints a
+table and everything in its `--help`, its traffic and its bundle that we do not know, and stores the result in
 docs/reference/compatibility.json, from which the table of compatibility.md is written.
 """
 
@@ -33,7 +34,7 @@ SCENARIOS = (
     ),
     "tests/e2e/dialin",
 )
-"""What depends on the CLI. The protocols in front of the gateway are tested on the pinned versions by `make test`."""
+"""The tests that depend on the CLI. `make test` tests the protocols in front of the gateway on the pinned versions."""
 
 WAYS = ("stdio", "dial-in", "terminal")
 BEGIN, END = "<!-- table: written by make drift -->", "<!-- end of the table -->"
@@ -53,14 +54,14 @@ def numbers(version: str) -> tuple[int, int, int]:
 
 
 def way_of(test: str, version: str) -> str:
-    """The way over which a test drives the CLI, by its name."""
+    """The link over which a test drives the CLI, by the test's name."""
     if abilities(numbers(version)).dial_in and ("/dialin/" in test or "dial-in" in test):
         return "dial-in"
     return "terminal" if "test_real_terminal" in test or "test_real_handover" in test else "stdio"
 
 
 def counted(tests: Mapping[str, str], version: str) -> dict[str, Result]:
-    """By way: how many passed, and the names of those that did not. What is not for this version does not count."""
+    """Per link: how many passed, and the names of those that did not. Tests for other versions do not count."""
     ways: dict[str, Result] = {}
     for test, outcome in sorted(tests.items()):
         if outcome == "skipped":
@@ -74,16 +75,16 @@ def counted(tests: Mapping[str, str], version: str) -> dict[str, Result]:
 
 
 def flags_of(version: str) -> set[str]:
-    """The flags of `--help`, asked in the isolation that every real CLI gets."""
+    """The flags of `--help`, run in the same isolation as every real CLI."""
     with tempfile.TemporaryDirectory() as home:
         env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "LANG": "C.UTF-8"}
         argv = [INNET, str(program_path(version)), "--help"]
-        said = subprocess.run(argv, env=env, cwd=home, capture_output=True, text=True, check=False)
-    return set(FLAG.findall(said.stdout))
+        help_run = subprocess.run(argv, env=env, cwd=home, capture_output=True, text=True, check=False)
+    return set(FLAG.findall(help_run.stdout))
 
 
 def in_bundle(version: str) -> tuple[set[str], set[str]]:
-    """Hook events and subtypes that its program names: a hint, for what is named need not be in use."""
+    """Hook events and subtypes that its program names: a hint, because a name need not be in use."""
     program = program_path(version)
     data = program.read_bytes() if program.exists() else b""
     events = {name.decode() for found in HOOKS.findall(data) for name in re.findall(rb'"([A-Za-z]+)"', found)}
@@ -91,11 +92,11 @@ def in_bundle(version: str) -> tuple[set[str], set[str]]:
 
 
 def run(version: str) -> Result:
-    """The scenarios on that version: what tools/drift_watch.py saw."""
+    """Run the scenarios on that version; return what tools/drift_watch.py recorded."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "seen.json"
         options = ["-p", "tools.drift_watch", f"--drift-file={file}", f"--rules-file={folder}/rules.json", "-q"]
-        options.append("--timeout=600")  # for a test that hangs: a busy machine is no fault of the version
+        options.append("--timeout=600")  # for a test that hangs: a busy machine is not the version's fault
         argv = [INNET, sys.executable, "-m", "pytest", *options, "-m", "not long", *SCENARIOS]
         env = {**os.environ, "FAIRLEAD_CLIS": version}
         subprocess.run(argv, cwd=ROOT, env=env, check=False)
@@ -149,7 +150,7 @@ def table(versions: Mapping[str, Result]) -> str:
 
 
 def page(text: str, versions: Mapping[str, Result]) -> str:
-    """The page with its table written again."""
+    """The page with its table updated."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{table(versions)}\n\n{END}{rest.partition(END)[2]}"
 

@@ -1,4 +1,4 @@
-"""A pytest plugin for tools/drift.py: how each test ended, and what the CLI said that our decoder does not know.
+"""A pytest plugin for tools/drift.py: how each test ended, and the CLI's messages that our decoder does not know.
 
 It reads every line that a CLI writes on its wire (all of them pass through `LineSplitter`) and every row of the
 transcripts that a test leaves behind. Loaded with `-p tools.drift_watch`.
@@ -17,7 +17,7 @@ from fairlead.agents.claude.wire.records import InvalidRecord, UnknownRecord
 
 
 def kind_of(line: bytes) -> str:
-    """What a line is called: its type, and its subtype where it has one."""
+    """The name of a line: its type, and its subtype where it has one."""
     try:
         data = json.loads(line)
     except ValueError:
@@ -28,7 +28,9 @@ def kind_of(line: bytes) -> str:
 
 
 class Watch:
-    """What one run saw. `unknown_*` is what the decoder or the control protocol has no class for."""
+    """The observations of one run. `unknown_*` are the messages that the decoder or the control protocol has no class
+    for.
+    """
 
     def __init__(self) -> None:
         self.tests: dict[str, str] = {}
@@ -51,7 +53,7 @@ class Watch:
             if (kind := kind_of(row)) and isinstance(decode(row), UnknownRecord | InvalidRecord):
                 self.rows.add(kind)
 
-    # --- pytest's own
+    # --- pytest hooks
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.outcome != "passed" or (report.when == "call" and report.nodeid not in self.tests):

@@ -1,6 +1,6 @@
-"""Fetches the schema that Happy's own clients check envelopes with (npm `@slopus/happy-wire`), for the tests.
+"""Fetches the schema that Happy's own clients validate envelopes with (npm `@slopus/happy-wire`), for the tests.
 
-`tools/happy-wire/package-lock.json` pins it and all that it needs by hash. Standard library only.
+`tools/happy-wire/package-lock.json` pins it and all its dependencies by hash. Standard library only.
 """
 
 import sys

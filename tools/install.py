@@ -1,7 +1,7 @@
-"""Makes .venv: every locked dependency by its hash, the project itself editable, and the command `fairlead`.
+"""Creates .venv: every locked dependency by its hash, the project itself editable, and the command `fairlead`.
 
-Runs on a bare Python (standard library only), because it is what makes the environment. It does nothing when
-a stamp inside .venv shows that lock files, project metadata and Python are those of the last install.
+Runs on a bare Python (standard library only), because it creates the environment. It does nothing when a stamp
+inside .venv shows that lock files, project metadata and Python are those of the last install.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ INPUTS = ("requirements.lock", "tools/uv.lock.txt", "tools/build.lock.txt", "pyp
 
 
 def fingerprint() -> str:
-    """What an install depends on, as one hash."""
+    """Everything that an install depends on, as one hash."""
     digest = hashlib.sha256(f"{sys.version}\0{sys.base_prefix}\0{ROOT}\0".encode())
     for name in INPUTS:
         digest.update((ROOT / name).read_bytes())
@@ -40,10 +40,10 @@ def say(text: str) -> None:
 
 
 def network_env() -> dict[str, str]:
-    """The environment for pip and uv: ours, with patience and the system's certificates."""
+    """The environment for pip and uv: ours, with longer timeouts and the system's certificates."""
     # A mirror on a slow line needs more than uv's 30 s for its largest file.
     env = {"UV_HTTP_TIMEOUT": "180", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **os.environ}
-    # uv brings its own authorities; a machine behind an inspecting proxy has another in the system's store.
+    # uv brings its own authorities; a machine behind an inspecting proxy has another one in the system's store.
     if ssl.create_default_context().cert_store_stats()["x509_ca"]:
         env.setdefault("UV_SYSTEM_CERTS", "1")
     return env
@@ -55,7 +55,7 @@ def run(*argv: str | Path) -> None:
 
 def make_venv() -> None:
     if not importlib.util.find_spec("ensurepip"):
-        # Debian splits this part of the standard library off into a package of its own.
+        # Debian splits this part of the standard library off into a separate package.
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
         say(f"this Python lacks ensurepip; Debian has it in {package}")
         if not apt_install(package):
@@ -66,7 +66,7 @@ def make_venv() -> None:
 
 
 def healthy() -> bool:
-    """Whether .venv has a running Python of this version; it dies with the Python it was made from."""
+    """Whether .venv has a running Python of this version; it breaks when the Python it was made from is removed."""
     python = VENV / "bin" / "python"
     probe = "import sys, pip; print(*sys.version_info[:2])"
     try:

@@ -1,7 +1,8 @@
-"""Fetches npm packages that a lock file beside the tools pins by hash, into the same cache as the CLIs.
+"""Fetches npm packages that a lock file next to the tools pins by hash, into the same cache as the CLIs.
 
-`tools/<name>/package-lock.json` pins a package and all that it needs. No package's own scripts run. `fill_once` is how
-any folder of the cache comes to be: filled under another name and renamed when whole, so a right name means complete.
+`tools/<name>/package-lock.json` pins a package and all its dependencies. No package's own scripts run. `fill_once`
+creates every folder of the cache: filled under another name and renamed when complete, so the final name means
+complete.
 Standard library only.
 """
 
@@ -19,7 +20,7 @@ from tools.clis import InstallFailed, cache_folder, say
 
 @dataclass(frozen=True)
 class Locked:
-    """`name` is that of the folder with the lock; `what` is it for people, `size` is what has to be fetched."""
+    """`name` is the name of the folder with the lock; `what` is the name for people, `size` the download size."""
 
     name: str
     what: str
@@ -31,7 +32,7 @@ class Locked:
 
     @property
     def folder(self) -> Path:
-        """Where the packages are, whether or not they are there yet; another lock is another folder."""
+        """Where the packages are, whether or not they are fetched yet; another lock is another folder."""
         lock = (self.pinned / "package-lock.json").read_bytes()
         return cache_folder() / self.name / hashlib.sha256(lock).hexdigest()[:16]
 
@@ -45,7 +46,7 @@ class Locked:
 
 
 def fill_once(target: Path, what: str, size: str, fill: Callable[[Path], None]) -> None:
-    """Nothing if the folder is there; else `fill` gets an empty one, which becomes it."""
+    """Do nothing if the folder exists; otherwise `fill` gets an empty folder, which is then renamed to it."""
     if target.exists():
         return
     if not shutil.which("npm"):
@@ -59,7 +60,7 @@ def fill_once(target: Path, what: str, size: str, fill: Callable[[Path], None]) 
         try:
             work.rename(target)
         except OSError:
-            # Another clone was quicker, which is as good.
+            # Another clone was quicker, which is just as good.
             if not target.exists():
                 raise
     finally:
@@ -67,7 +68,7 @@ def fill_once(target: Path, what: str, size: str, fill: Callable[[Path], None]) 
 
 
 def npm(folder: Path, what: str, *words: str, env: Mapping[str, str] | None = None) -> None:
-    """Run it there; `env` comes on top of our environment."""
+    """Run npm in that folder; `env` is added to our environment."""
     argv = ["npm", *words, "--no-audit", "--no-fund", "--loglevel=error", "--no-update-notifier"]
     quiet = subprocess.DEVNULL
     done = subprocess.run(argv, cwd=folder, stdin=quiet, stdout=quiet, env={**os.environ, **(env or {})}, check=False)

@@ -1,7 +1,7 @@
-"""The pytest plugins of this project: skips that fail where every test must run, the count of rules shown, and a random
+"""The pytest plugins of this project: skips that fail where every test must run, the count of shown rules, and a random
 order.
 
-tests/conftest.py registers them; they live here so that tests can run them on test suites of their own.
+tests/conftest.py registers them; they live here so that tests can run them on separate test suites.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ import pytest
 
 
 def skips_fail() -> bool:
-    """CI and FAIRLEAD_NO_SKIP=1 take a skip for what it is there: something that was not tested."""
+    """Whether a skip fails the run: in CI and with FAIRLEAD_NO_SKIP=1 it means that something was not tested."""
     return os.environ.get("CI") == "true" or os.environ.get("FAIRLEAD_NO_SKIP") == "1"
 
 
@@ -40,7 +40,7 @@ class NoSkips:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A worker process of pytest-xdist ended; it reports no module that was skipped as a whole but like this."""
+        """A worker process of pytest-xdist ended; only here does it report modules that were skipped as a whole."""
         self.skipped.update(getattr(node, "workeroutput", {}).get("skipped", {}))
 
     @pytest.hookimpl(trylast=True)
@@ -61,7 +61,7 @@ class NoSkips:
 class RuleResults:
     """Records how each test that names rules ended, merged into one file over the parts of a test run.
 
-    A test that names a rule which no list has fails itself, so that a typing error is seen where it was made.
+    A test that names a rule which is on no list fails, so that a typo is seen where it was made.
     """
 
     def __init__(self, path: Path, known: Collection[str]) -> None:
@@ -120,7 +120,7 @@ class RandomOrder:
 class ProcessGuard:
     """Fails a unit test that starts a process without the mark `process`, so that the unit part stays quick.
 
-    Tests that wait for processes are a part of their own: more of them can run at once than there are cores.
+    Tests that wait for processes are a separate part: more of them can run at once than there are cores.
     """
 
     STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})

@@ -1,8 +1,8 @@
 """Counts the seeds' rules: which are shown by passing tests, which are left out and why, which are still open.
 
-Reads the lists (tests/rules/NNN-name.md), the rules left out (tests/rules/left-out.toml) and what the last test
-run recorded (tools/pytest_plugins.py writes it), and for tests that run in the long form alone what the last of those
-recorded (tests/long-result.json). A rule counts as shown when at least one test that names it passed
+Reads the lists (tests/rules/NNN-name.md), the rules left out (tests/rules/left-out.toml) and the record of the last
+test run (written by tools/pytest_plugins.py), and for tests that run in the long form alone the record of the last
+long run (tests/long-result.json). A rule counts as shown when at least one test that names it passed
 and none failed. Exits 1 when a test or the left-out list names a rule that no list has. Standard library only.
 """
 
@@ -26,7 +26,7 @@ ROW = re.compile(r"^\| (S(\d{3})-\d{3}) \| (.*?) \| [^|]* \| [^|]* \|$")
 
 
 class RuleError(Exception):
-    """Lists, markers and left-out reasons do not fit together; the text says where."""
+    """Lists, markers and left-out reasons do not match; the text says where."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ def read_left_out(path: Path = LEFT_OUT) -> dict[str, str]:
 
 
 def read_outcomes(path: Path = RESULTS) -> dict[str, Outcome]:
-    """What the last run recorded, by test id."""
+    """The outcomes of the last run, by test id."""
     return _outcomes(json.loads(path.read_text(encoding="utf-8")))
 
 
 def read_long(path: Path = LONG) -> dict[str, Outcome]:
-    """What the last long run recorded, by test id."""
+    """The outcomes of the last long run, by test id."""
     return _outcomes(json.loads(path.read_text(encoding="utf-8")).get("rules", {})) if path.exists() else {}
 
 

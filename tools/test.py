@@ -1,9 +1,9 @@
-"""`make test`: installs what tests need, then runs every part and prints how long each took beside its budget.
+"""`make test`: installs what tests need, then runs every part and prints how long each took next to its budget.
 
 A budget is printed and never enforced: a slow machine must not fail a test. Only a single hung test is ended, by
 pytest's `timeout` (pyproject.toml). All parts run even when one fails (only a failed install ends the run), and the
-summary at the end says which did. Parts that mostly keep one core busy run one after another in the background while
-the others run; what they print is shown when they have ended. Standard library only: it runs before .venv exists.
+summary at the end lists the failed ones. Parts that mostly keep one core busy run one after another in the background
+while the others run; their output is shown when they have ended. Standard library only: it runs before .venv exists.
 """
 
 import argparse
@@ -25,17 +25,17 @@ BUILD = ROOT / "build"
 COVERAGE_DATA = BUILD / "coverage"
 
 RUNNING: list[subprocess.Popen[bytes]] = []
-"""The commands that run now; they are ended with us."""
+"""The running commands; they are ended when this process ends."""
 
 PYTEST_FOUND_NOTHING = 5
 PYTHON = str(BIN / "python")
 QUIET_PYTEST = ("-m", "pytest", "-q", "--durations=5", "--durations-min=2")
 COVERED_PYTEST = (PYTHON, "-m", "coverage", "run", f"--data-file={COVERAGE_DATA / 'data'}", *QUIET_PYTEST)
 
-# What makes .venv, and what the tests run against.
+# The tools that create .venv and fetch the programs that the tests run against.
 FETCHERS = ("install", "clis", "happy_wire", "browser", "cloudcli_app")
 
-# Tests that have a part of their own.
+# Tests that have a separate part.
 ELSEWHERE = ("--ignore=tests/e2e", "--ignore=tests/browser")
 
 UNIT = "not process and not fault and not long"
@@ -67,7 +67,7 @@ class Part:
     optional: bool = False
     """Runs only when it is named."""
     background: bool = False
-    """Runs while parts in the foreground do."""
+    """Runs in parallel with the parts in the foreground."""
     needs: tuple[str, ...] = ()
     """Background parts that must have ended before it starts."""
 
@@ -81,7 +81,7 @@ PARTS = (
     ),
     Part("check", "lint, types, imports", 45, (("make", "--no-print-directory", "check"),), background=True),
     Part("web", "the web UI, built", 30, ((PYTHON, "-m", "tools.web", "test"),), background=True),
-    # More workers than cores: a third of the time is waiting, for a server or a process to start and to end.
+    # More workers than cores: a third of the time is spent waiting for a server or a process to start and to end.
     Part("unit", "unit, golden, laws", 110, (pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, workers=3),)),
     Part(
         "processes",
@@ -122,8 +122,8 @@ class Result:
 
 
 def run(argv: Sequence[str], output: IO[bytes] | None = None) -> int:
-    """The exit code; what the command left running is ended, also when we are interrupted."""
-    # Tests start hundreds of Python processes: without compiled files on disk each would compile all that it imports.
+    """Run a command and return its exit code; leftover processes are ended, also when we are interrupted."""
+    # Tests start hundreds of Python processes: without compiled files on disk each would compile all its imports.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     child = subprocess.Popen(argv, cwd=ROOT, env=env, start_new_session=True, stdout=output, stderr=output)
     RUNNING.append(child)
@@ -135,15 +135,14 @@ def run(argv: Sequence[str], output: IO[bytes] | None = None) -> int:
 
 
 def restore_sigint() -> None:
-    """A shell that starts us in the background has SIGINT ignored, and children inherit that: tests end programs with
-    it."""
+    """Undo an ignored SIGINT: a shell sets that for background jobs, children inherit it, and tests need SIGINT."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:
-    """Ends whatever the command left behind, so that no process outlives its part.
+    """End everything that the command left behind, so that no process outlives its part.
 
-    SIGINT first: pytest then tears its fixtures down, and with them what they started in groups of their own.
+    SIGINT first: pytest then tears its fixtures down, and with them the processes that they started in other groups.
     """
     for number in (signal.SIGINT, signal.SIGKILL):
         try:
@@ -158,7 +157,7 @@ def end_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def innet(argv: Sequence[str]) -> Sequence[str]:
-    """The command inside a network namespace; outside when there is none, and then the tests skip with that reason."""
+    """The command inside a network namespace; outside if there is none, and then the tests skip with that reason."""
     wrapper = str(ROOT / "tools" / "innet")
     allowed = subprocess.run([wrapper, "true"], check=False).returncode == 0
     return [wrapper, *argv] if allowed else argv
@@ -183,7 +182,7 @@ def run_in_foreground(part: Part) -> Result:
 
 
 class Background:
-    """Runs its parts one after another in a thread, and keeps their output until the foreground has a pause."""
+    """Runs its parts one after another in a thread, and stores their output until the foreground has a pause."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.results: list[Result] = []
@@ -201,7 +200,7 @@ class Background:
             self._ended[part.name].set()
 
     def print_ended(self) -> None:
-        """What has ended since the last call."""
+        """Print the output of the parts that have ended since the last call."""
         for result in self.results[self._printed :]:
             self._printed += 1
             print(f"\n== {result.part.title}, in the background (budget {result.part.budget} s)")

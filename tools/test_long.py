@@ -1,6 +1,7 @@
 """`make test-long`: the long forms of the tests, with a new seed, and every test of the real CLI on every pinned
-version (`make test` runs all on the newest and a sixth of them on one other); the last result is kept in the
-repository."""
+version (`make test` runs all on the newest and a sixth of them on one other); the last result is stored in the
+repository.
+"""
 
 import datetime
 import json
@@ -25,7 +26,7 @@ def git(*arguments: str) -> str:
 
 def main() -> int:
     seed = int(os.environ.get("FAIRLEAD_SEED") or random.SystemRandom().randrange(2**32))
-    # A tree with changes has no commit that anyone else could look at.
+    # A tree with changes has no commit that other people could check out.
     commit = git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     begun = time.monotonic()
     RULES.unlink(missing_ok=True)
@@ -37,7 +38,7 @@ def main() -> int:
     laws = [*pytest, "-q", "-m", "not long", "--hypothesis-profile=long", f"--rules-file={BUILD / 'laws-rules.json'}"]
     laws += ["tests/laws", "tests/server/websocket"]
     code = subprocess.run(laws, cwd=ROOT, env=env, check=False).returncode or code
-    # These show their rules in every `make test`: what is kept here is that all versions passed.
+    # These show their rules in every `make test`: the stored result is that all versions passed.
     versions = [*pytest, "-q", "-m", "not long", f"--rules-file={BUILD / 'versions-rules.json'}", "tests/e2e"]
     code = subprocess.run(versions, cwd=ROOT, env=env, check=False).returncode or code
     result = {

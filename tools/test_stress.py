@@ -1,7 +1,7 @@
-"""`make test-stress`: the parts that start processes or wait, in a random order, while busy processes hold the cores.
+"""`make test-stress`: the parts that start processes or wait, in a random order, while busy processes load the cores.
 
-A test that depends on a quiet machine fails here. Each run has a seed of its own, which its summary prints. The results
-of the last series are kept in tests/stress-result.json. Each run counts as another day: in twelve of them every test
+A test that depends on a quiet machine fails here. Each run has its own seed, which its summary prints. The results
+of the last series are stored in tests/stress-result.json. Each run counts as another day: in twelve of them every test
 of the real CLI runs on every pinned version.
 """
 
@@ -24,13 +24,13 @@ from tools.test_long import git
 RESULT = ROOT / "tests" / "stress-result.json"
 STRESSED = ("unit", "processes", "cli", "faults")
 BUSY = 4
-"""Twice the cores of the machine that CI has."""
+"""Twice the cores of the machine that runs CI."""
 
 
 @contextlib.contextmanager
 def busy_machine(processes: int = BUSY) -> Iterator[None]:
-    """Processes that compute without end; they end with the block, and with us if we are killed."""
-    # A process whose parent has died belongs to another one: then it has nothing to disturb any more.
+    """Processes that compute endlessly; they end with the block, and with us if we are killed."""
+    # A process whose parent has died is adopted by another one: then it has nothing left to disturb.
     source = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
     children = [subprocess.Popen([sys.executable, "-c", source]) for _ in range(processes)]
     try:
@@ -51,7 +51,7 @@ def run_part(part: Part, seed: int) -> dict[str, Any]:
 
 def stress(names: list[str], number: int) -> dict[str, Any]:
     """One run of the series."""
-    # Which tests the older CLIs take depends on the day (tests/e2e/harness.py).
+    # Which tests the older CLIs run depends on the day (tests/e2e/harness.py).
     os.environ["PYTEST_RUN_DAY"] = str(datetime.datetime.now(datetime.UTC).toordinal() + number)
     seed = random.SystemRandom().randrange(2**32)
     with busy_machine():
@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None, result: Path = RESULT) -> int:
     for number in range(1, options.runs + 1):
         print(f"\n== stress run {number} of {options.runs}", flush=True)
         runs.append(stress(names, number))
-        # Written after each run: a series takes hours, and what was seen so far is a result too.
+        # Written after each run: a series takes hours, and the runs so far are a result too.
         kept = {"commit": commit, "busy processes": BUSY, "cores": os.cpu_count(), "runs": runs}
         result.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
     green = sum(each["passed"] for each in runs)

@@ -1,7 +1,7 @@
 """Builds the web UI into the package (src/fairlead/web_dist) when its sources changed, or checks and tests it.
 
 `python -m tools.web` builds, `python -m tools.web test` type-checks, tests and builds. Without npm the build is skipped
-with one line: the gateway then says on its front page that it has no UI. Standard library only.
+with one line: the gateway's front page then states that it has no UI. Standard library only.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ INSTALLED = WEB / "node_modules" / ".fairlead-lock"
 
 
 def sources() -> list[Path]:
-    """What the build depends on, in a fixed order."""
+    """The files that the build depends on, in a fixed order."""
     single = ("package-lock.json", "package.json", "tsconfig.json", "vite.config.ts", "index.html")
     folders = (path for name in ("src", "public") for path in sorted((WEB / name).rglob("*")) if path.is_file())
     return [*(WEB / name for name in single), *folders]
@@ -40,7 +40,7 @@ def npm(*arguments: str) -> int:
 
 
 def install() -> bool:
-    """The locked packages, once for each lock file."""
+    """Install the locked packages, once for each lock file."""
     wanted = digest([WEB / "package-lock.json"])
     if INSTALLED.exists() and INSTALLED.read_text() == wanted:
         return True
@@ -64,7 +64,7 @@ def build() -> bool:
 def main(arguments: list[str]) -> int:
     if shutil.which("npm") is None:
         print("web: npm is not installed, so the web UI is not built; everything else works")
-        # A test run that shows nothing is no success.
+        # A test run that tests nothing must fail.
         return 1 if arguments == ["test"] else 0
     if arguments == ["test"] and (not install() or npm("run", "--silent", "check") or npm("run", "--silent", "test")):
         return 1

@@ -1,6 +1,7 @@
-"""Tries what a user gets: builds the wheel, installs it into an empty environment, serves, and runs one turn there.
+"""Tests the published package: builds the wheel, installs it into an empty environment, serves, and runs one turn
+there.
 
-Nothing of the clone is on the way: the environment, HOME, data and working folder are all new. Standard library only.
+Nothing of the clone is used: the environment, HOME, data and working folder are all new. Standard library only.
 """
 
 import json
@@ -29,7 +30,7 @@ SHELL = "fairlead/web_dist/index.html"
 
 
 class Failed(Exception):
-    """A step did not do what a user would expect; the text says which."""
+    """A step did not do what a user would expect; the text names it."""
 
 
 def uv(*arguments: str | Path) -> None:
@@ -39,7 +40,7 @@ def uv(*arguments: str | Path) -> None:
 
 
 def build() -> Path:
-    """Both distributions, made in isolation from the source; the wheel is made from the sdist, so both are tried."""
+    """Build both distributions in isolation from the source; the wheel is built from the sdist, so both are tested."""
     shutil.rmtree(DIST, ignore_errors=True)
     uv("build", "--out-dir", DIST, "--build-constraints", "tools/build.lock.txt")
     [wheel] = DIST.glob("*.whl")
@@ -80,7 +81,7 @@ def wait_until_healthy(url: str, server: subprocess.Popen[bytes], seconds: float
 
 
 def front_page(url: str) -> None:
-    """The web UI, with the script that it names; without npm, the page that says that it was not built."""
+    """Check the web UI, with the script that it names; without npm, the page that states that it was not built."""
     with urllib.request.urlopen(f"{url}/", timeout=10) as answer:
         page = answer.read().decode()
     script = re.search(r'src="(/assets/[^"]+\.js)"', page)
@@ -93,7 +94,7 @@ def front_page(url: str) -> None:
 
 
 def one_turn(command: Path, folder: Path) -> None:
-    """Serve with the demo agent and run a prompt, as the README says."""
+    """Serve with the demo agent and run a prompt, as the README describes."""
     home, work, data = (folder / name for name in ("home", "work", "data"))
     for path in (home, work):
         path.mkdir()

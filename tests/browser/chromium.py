@@ -1,4 +1,4 @@
-"""A real browser for tests: the Chromium of this machine, driven over a pipe, with nothing but loopback to talk to."""
+"""A real browser for tests: the Chromium of this machine, driven over a pipe, with loopback as its only network."""
 
 import asyncio
 import functools
@@ -15,10 +15,10 @@ from patience import PATIENCE
 from tools.browser import browser_arguments, browser_path, xterm_files
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "browser"
-"""What the pages of a test showed when it failed, for a person to look at. Never committed."""
+"""Screenshots of a failed test's pages, for a person to look at. Never committed."""
 
 async_fixture = functools.partial(pytest_asyncio.fixture, loop_scope="session")
-"""On the event loop of the browser, which outlives a test."""
+"""A fixture on the event loop of the browser, which outlives a test."""
 
 Seen = TypeVar("Seen")
 
@@ -45,10 +45,10 @@ async def browsing() -> AsyncIterator[Browser]:
 
 
 async def eventually(look: Callable[[], Awaitable[Seen]], holds: Callable[[Seen], object]) -> Seen:
-    """What is seen as soon as it is as wanted; what there is instead when patience ends."""
+    """Poll `look` until the result fits, and return it; when patience ends, return the last result."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while not holds(seen := await look()):
         assert asyncio.get_running_loop().time() < deadline, f"it did not come to be; there is {str(seen)[:4000]}"
-        # Each look is work for three processes.
+        # Each poll is work for three processes.
         await asyncio.sleep(0.1)
     return seen

@@ -1,6 +1,6 @@
-"""claudecodeui's own app, unmodified, in a real browser on our door: what a person does there and what they see.
+"""claudecodeui's own app, unmodified, in a real browser on our door: a person's actions there and what they see.
 
-Rule: everything is done as a person does it, by the app's own fields, keys and buttons. Its files come from a cache
+Rule: every action is done as a person does it, with the app's own fields, keys and buttons. Its files come from a cache
 (tools/cloudcli_app.py); none is in this repository.
 """
 
@@ -44,7 +44,7 @@ const sheet = new CSSStyleSheet();
 sheet.replaceSync("*, ::before, ::after, ::backdrop { backdrop-filter: none !important; }");
 document.adoptedStyleSheets.push(sheet);
 """
-"""What lies behind the app's panels is blurred again for each frame, which is a quarter of all its CPU time here."""
+"""The app blurs everything behind its panels again for each frame, which is a quarter of its CPU time here."""
 
 COUNT_ENDS = """
 window.handledEnds = 0;
@@ -63,7 +63,7 @@ Frame = dict[str, Any]
 
 
 def dot_png() -> tuple[str, str, bytes]:
-    """A picture of one point: its name, its type and its bytes."""
+    """An image of one pixel: its name, its type and its bytes."""
     head = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
     return "dot.png", "image/png", base64.b64decode(head)
 
@@ -74,8 +74,11 @@ def why_no_app(version: str = VERSION) -> str | None:
 
 
 class Tab:
-    """One tab with the app. `frames` is what its chat socket was sent, `shell` what its terminal shows, `missed` the
-    calls that were answered with an error, `complaints` the errors in its console."""
+    """One tab with the app.
+
+    `frames` are the frames that its chat socket received, `shell` is its terminal's output, `missed` are the calls that
+    were answered with an error, `complaints` the errors in its console.
+    """
 
     def __init__(self, page: Page, user: str) -> None:
         self.page = page
@@ -108,7 +111,7 @@ class Tab:
         if message.type == "error":
             self.complaints.append(message.text)
 
-    # --- doing
+    # --- acting
 
     async def sign_in(self, password: str = PASSWORD) -> None:
         await self.page.fill("#username", self.user)
@@ -116,7 +119,7 @@ class Tab:
         await self.page.keyboard.press("Enter")
 
     async def choose(self, words: str) -> None:
-        """Click on what bears these words."""
+        """Click on the element with these words."""
         await self.visible(words).first.click()
 
     async def say(self, text: str) -> None:
@@ -124,12 +127,12 @@ class Tab:
         await self.page.keyboard.press("Enter")
 
     async def write(self, text: str) -> None:
-        """Key by key, and not sent."""
+        """Type key by key, without sending."""
         await self.page.locator(COMPOSER).click()
         await self.page.keyboard.type(text)
 
     async def attach(self, *files: tuple[str, str, bytes]) -> None:
-        """Name, type and bytes of each, as chosen from the disk."""
+        """Name, type and bytes of each file, as chosen from the disk."""
         chosen: list[FilePayload] = [{"name": name, "mimeType": kind, "buffer": data} for name, kind, data in files]
         await self.page.locator("input[type=file]").first.set_input_files(chosen)
 
@@ -146,11 +149,11 @@ class Tab:
     # --- seeing
 
     async def written(self) -> str:
-        """What stands in the composer."""
+        """The text in the composer."""
         return await self.page.locator(COMPOSER).input_value()
 
     async def allowed_tools(self) -> list[str]:
-        """What the app has put away of its settings."""
+        """The allowed tools that the app has saved in its settings."""
         kept: list[str] = await self.page.evaluate(
             "() => JSON.parse(localStorage.getItem('claude-settings') ?? '{}').allowedTools ?? []"
         )
@@ -160,63 +163,63 @@ class Tab:
         return self.page.get_by_text(words, exact=True).locator("visible=true")
 
     async def answers(self) -> list[str]:
-        """What the assistant has said, a text each."""
-        return await self._said("assistant")
+        """The texts of the assistant, one per message."""
+        return await self._texts_of("assistant")
 
     async def words(self) -> list[str]:
-        """What the assistant has said, without its calls."""
+        """The texts of the assistant, without its calls."""
         return [text for text in await self.answers() if text]
 
     async def prompts(self) -> list[str]:
-        """What the person has said."""
-        return await self._said("user")
+        """The texts of the person."""
+        return await self._texts_of("user")
 
     async def pictures(self) -> list[int]:
-        """How wide the pictures really are that the person has sent; 0 is one that is not to be seen."""
+        """The real widths of the images that the person has sent; 0 is an image that cannot be seen."""
         widths: list[int] = await self.page.locator(".chat-message.user img").evaluate_all(
             "images => images.map(image => image.naturalWidth)"
         )
         return widths
 
-    async def _said(self, by: str) -> list[str]:
-        # Not what is painted of them: a tab in the background paints nothing.
+    async def _texts_of(self, by: str) -> list[str]:
+        # Not the painted text: a tab in the background paints nothing.
         return [text.strip() for text in await self.page.locator(f".chat-message.{by} .prose").all_text_contents()]
 
     async def answered(self, *texts: str) -> None:
-        """Exactly these, in this order: nothing is there twice."""
+        """Wait for exactly these texts, in this order: none appears twice."""
         await eventually(self.answers, lambda seen: seen == list(texts))
 
     async def prompted(self, *texts: str) -> None:
-        """The person has said exactly these, each once."""
+        """Wait until the person has sent exactly these texts, each once."""
         await eventually(self.prompts, lambda seen: seen == list(texts))
 
     def told(self) -> str:
-        """The last whole text of the assistant that this tab was sent."""
+        """The last whole text of the assistant that this tab received."""
         texts = [frame["content"] for frame in self.frames if frame.get("role") == "assistant"]
         return str(texts[-1]).strip()
 
     async def ticks(self) -> int:
-        """How far the last answer has come that ticks."""
-        said = await self.answers()
-        return said[-1].count("tick") if said else 0
+        """How many ticks the last ticking answer has so far."""
+        answers = await self.answers()
+        return answers[-1].count("tick") if answers else 0
 
     async def ends(self) -> int:
-        """How many runs this tab has been told the end of."""
+        """How many ends of runs this tab has received."""
         return sum(frame.get("kind") == "complete" for frame in self.frames)
 
     async def handled_ends(self) -> int:
-        """How many of them the app has dealt with since the page was loaded."""
+        """How many of them the app has handled since the page was loaded."""
         return int(await self.page.evaluate("window.handledEnds"))
 
     async def until(self, look: Callable[[], Awaitable[int]], least: int) -> int:
         return await eventually(look, lambda seen: seen >= least)
 
     async def shows(self, text: str) -> None:
-        """On the screen of the terminal, which the app paints on a canvas."""
+        """Wait for the text on the screen of the terminal, which the app paints on a canvas."""
         await eventually(self._screen, lambda lines: any(text in line for line in lines))
 
     async def asks(self) -> None:
-        """The program in the terminal waits at its prompt, in which nothing stands."""
+        """Wait until the program in the terminal waits at its empty prompt."""
 
         def prompts(lines: tuple[str, ...]) -> bool:
             size = Size(self.shell.screen.columns, self.shell.screen.rows)
@@ -229,7 +232,7 @@ class Tab:
 
 
 class AppDoor:
-    """`fairlead serve --door claudecodeui=PORT,static=DIR`: a gateway, with the app on a port of its own."""
+    """`fairlead serve --door claudecodeui=PORT,static=DIR`: a gateway, with the app on a separate port."""
 
     def __init__(self, gateway: GatewayProcess, version: str = VERSION) -> None:
         self.gateway = gateway
@@ -250,7 +253,7 @@ class AppDoor:
         await self.gateway.clean_up()
 
     async def new_user(self) -> str:
-        """Somebody of whom the gateway has not heard before; their name."""
+        """Create a user that is new to the gateway; return their name."""
         self.users += 1
         name = f"ann{self.users}"
         async with self.gateway.http() as http:
@@ -260,7 +263,7 @@ class AppDoor:
         return name
 
     async def token_of(self, user: str) -> str:
-        """What the app keeps of somebody who has signed in."""
+        """The token that the app stores for a signed-in user."""
         async with self.gateway.http() as http:
             given = {"username": user, "password": PASSWORD}
             answer = await http.post(f"{self.address}/api/auth/login", json=given, headers={"authorization": ""})
@@ -269,7 +272,7 @@ class AppDoor:
 
 
 class AppHarness:
-    """A door, a user of their own, and a browser in front of it."""
+    """A door, a separate user, and a browser in front of it."""
 
     def __init__(self, browser: Browser, door: AppDoor, user: str) -> None:
         self.browser = browser
@@ -277,16 +280,16 @@ class AppHarness:
         self.address = door.address
         self.user = user
         self.strangers: list[Request] = []
-        """What pages wanted from elsewhere."""
+        """Addresses outside the door that pages requested."""
         self._door = door
         self._stopped: list[Request] = []
 
     async def person(self, token: str = "") -> BrowserContext:
-        """A browser profile of its own, which keeps the token of a visit before."""
+        """A separate browser profile, which keeps the token of an earlier visit."""
         kept: StorageState = {"cookies": [], "origins": []}
         if token:
             kept["origins"] = [{"origin": self.address, "localStorage": [{"name": "auth-token", "value": token}]}]
-        # What is drawn costs CPU time here: nothing moves by itself, and a pixel stands for four.
+        # Drawing costs CPU time here: nothing is animated, and one pixel stands for four.
         context = await self.browser.new_context(
             viewport={"width": 1280, "height": 900},
             device_scale_factor=0.5,
@@ -305,7 +308,7 @@ class AppHarness:
         return tab
 
     async def known_person(self) -> BrowserContext:
-        """A browser profile of somebody who has signed in before."""
+        """A browser profile of a user who has signed in before."""
         return await self.person(await self._door.token_of(self.user))
 
     async def signed_in(self) -> Tab:
@@ -322,7 +325,7 @@ class AppHarness:
             self._stopped.append(request)
 
     def nothing_left(self) -> None:
-        """The page's own policy has stopped every request that would have left the door."""
+        """Check that the page's own policy has blocked every request that would have left the door."""
         assert [request.url for request in self.strangers if request not in self._stopped] == []
 
 

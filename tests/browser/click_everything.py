@@ -1,7 +1,7 @@
-"""Click everything once: every button, tab and switch that a page comes to show, whatever it is called.
+"""Click everything once: every button, tab and switch that appears on a page, whatever its name is.
 
-Rule: what is clicked is found on the page and never listed here. After each click the page must still be there: an
-application that dies while it draws leaves an empty root.
+Rule: the elements to click are found on the page and never listed here. After each click the page must still be there:
+an application that crashes while it draws leaves an empty root.
 """
 
 import asyncio
@@ -48,14 +48,14 @@ class Clickable(msgspec.Struct, frozen=True):
 
 
 class Clicker:
-    """`leave`: words of what is not clicked. `died`: what was wrong, and behind which click."""
+    """`leave`: texts of elements that are not clicked. `died`: the failures, each with the click that caused it."""
 
     def __init__(self, page: Page, leave: frozenset[str]) -> None:
         self.page = page
         self.clicked: list[str] = []
         self.died: list[str] = []
         self.failed: list[str] = []
-        """What the page threw, or wrote as an error of its own drawing."""
+        """Exceptions of the page, and errors that it logged about its own drawing."""
         self._leave = leave
         self._seen: set[str] = set()
         self._waiting: set[Request] = set()
@@ -68,7 +68,7 @@ class Clicker:
         page.on("requestfailed", self._answered)
 
     async def click_all(self, most: int) -> None:
-        """Until nothing new is on the page, also after it was loaded again; at most so many clicks."""
+        """Click until nothing new is on the page, also after a reload; at most `most` clicks."""
         fresh = False
         while len(self.clicked) < most:
             wanted = await self._unseen()
@@ -76,7 +76,7 @@ class Clicker:
                 await self._click(wanted)
                 fresh = False
                 continue
-            # Behind what lies on top of everything there may be more.
+            # There may be more behind an overlay.
             await self.page.keyboard.press("Escape")
             if await self._unseen() is None:
                 if fresh:
@@ -90,7 +90,7 @@ class Clicker:
         await self.settled()
 
     async def settled(self) -> None:
-        """What the click asked for is answered and drawn; a stream has no end, and is not waited for."""
+        """Wait until the requests of the click are answered and drawn; a stream has no end and is not waited for."""
         await self.page.evaluate(DRAWN)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STREAM_S):
@@ -108,7 +108,7 @@ class Clicker:
 
     async def _click(self, wanted: Clickable) -> None:
         self._seen.add(wanted.place)
-        # Where it is, as a person would: it was on top a moment ago.
+        # By its position, as a person would: it was on top a moment ago.
         await self.page.mouse.click(wanted.x, wanted.y)
         self.clicked.append(wanted.words)
         await self.settled()

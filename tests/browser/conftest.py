@@ -1,4 +1,4 @@
-"""Fixtures for tests with a real browser: one browser for all tests of a process, and pictures of what failed.
+"""Fixtures for tests with a real browser: one browser for all tests of a process, and screenshots of failed tests.
 
 All tests of this folder, and their fixtures, run on one event loop, which is the browser's.
 """
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pictured(item: pytest.Function) -> Callable[..., Awaitable[None]]:
-    """The test, which leaves pictures of its pages when it fails, before its fixtures take them away."""
+    """Wrap the test so that it takes screenshots of its pages when it fails, before its fixtures close them."""
     test = item.obj
 
     @functools.wraps(test)
@@ -55,7 +55,7 @@ async def one_chromium() -> AsyncIterator[Browser]:
 
 @async_fixture
 async def chromium(one_chromium: Browser) -> AsyncIterator[Browser]:
-    """Without the profiles of any other test."""
+    """The browser, without the profiles of any other test."""
     yield one_chromium
     for context in one_chromium.contexts:
         await context.close()
@@ -63,6 +63,6 @@ async def chromium(one_chromium: Browser) -> AsyncIterator[Browser]:
 
 @async_fixture(scope="session")
 async def cloud_door(one_chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AppDoor]:
-    """claudecodeui's app on a gateway with the demo agent, for all tests that need no more than a user of their own."""
+    """claudecodeui's app on a gateway with the demo agent, shared by all tests that only need their own user."""
     async with AppDoor(GatewayProcess(tmp_path_factory.mktemp("cloud"))) as door:
         yield door

@@ -1,6 +1,6 @@
-"""The pictures of the web UI in docs/pictures, taken from a made-up story told by an agent that says what we say.
+"""Take the screenshots of the web UI in docs/pictures, from a made-up story played by a scripted agent.
 
-No test: `make screenshots` runs it when the UI looks different. The gateway's clock is turned, so that the story began
+Not a test: `make screenshots` runs it when the UI has changed. The gateway's clock is set back, so that the story began
 weeks ago.
 """
 
@@ -26,7 +26,7 @@ PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 WIDE = (1280, 820)
 HAND = (390, 760)
 LARGEST = 150_000
-"""Bytes of one picture: a reader loads them all with the page."""
+"""Maximum bytes of one screenshot: a reader loads them all with the page."""
 HOUR_MS = 3_600_000
 
 ANSWER = """\
@@ -60,7 +60,7 @@ E       AssertionError: assert ['a', 'b'] == ['a', 'b', 'c']
 
 
 EARLIER = (
-    # Hours before now, folder, session, what was asked, model, dollars.
+    # Hours before now, folder, session, prompt, model, dollars.
     (20 * 24, "site", "Dark mode for the docs", "Add a dark theme to the docs", "claude-sonnet-4-5", 0.92),
     (19 * 24, "site", "Dark mode for the docs", "The code blocks stay light", "claude-sonnet-4-5", 0.41),
     (16 * 24, "rows", "Faster reads", "Profile the reader on the large file", "claude-opus-4-5", 3.15),
@@ -76,7 +76,7 @@ EARLIER = (
 
 
 class StoryClock(SystemClock):
-    """As far back as the story is; spans are measured as ever."""
+    """A clock set back to the time of the story; durations are measured as usual."""
 
     back_ms = 0
 
@@ -92,7 +92,7 @@ async def done(agent: FakeAgent, cost: float = 0.18, model: str = "claude-opus-4
 
 
 async def earlier(house: UiHarness, clock: StoryClock) -> int:
-    """The weeks before; how many agents they took."""
+    """Play the weeks before; return how many agents they took."""
     agents: dict[str, FakeAgent] = {}
     sessions: dict[str, str] = {}
     for hours, folder, title, asked, model, cost in EARLIER:
@@ -110,7 +110,7 @@ async def earlier(house: UiHarness, clock: StoryClock) -> int:
             clock.back_ms -= 2_000 * (number + 1)
             await agent.result_of(f"{hours}-{number}")
         await agent.text("Done.")
-        # An agent tells what was spent since its process began.
+        # An agent reports the total cost since its process began.
         spent = cost + sum(row[5] for row in EARLIER if row[2] == title and row[0] > hours)
         before = len(await house.events(sessions[title], "turn.ended"))
         await done(agent, spent, model)
@@ -127,7 +127,7 @@ async def ended_after(house: UiHarness, session: str, before: int) -> None:
 
 
 async def story(house: UiHarness, clock: StoryClock) -> str:
-    """Several sessions at several stages; the id of the one that is looked at."""
+    """Play several sessions at several stages; return the id of the one to look at."""
     before = await earlier(house, clock)
     asked: list[tuple[str, str]] = [
         ("Why does the import lose the last column?", "Lost column in the import"),
@@ -174,7 +174,7 @@ async def shoot(device: Device, path: str, name: str) -> None:
     if "/s/" in path:
         await device.page.locator(".turn-end").last.wait_for()
         await device.page.locator(".hljs-keyword").first.wait_for()
-    # The focus ring belongs to whoever types.
+    # The focus ring is for a person who types.
     await device.page.evaluate("document.activeElement?.blur()")
     await device.page.wait_for_timeout(600)
     file = PICTURES / f"{name}.png"
@@ -185,7 +185,7 @@ async def shoot(device: Device, path: str, name: str) -> None:
 
 
 async def in_shell(device: Device, *lines: str) -> None:
-    """Type each line when the shell asks for it."""
+    """Type each line when the shell shows its prompt."""
     await device.open("/app/terminals/build")
     for number, line in enumerate((*lines, ""), 1):
         prompts = device.page.locator(".xterm-rows > div", has_text=re.compile(r"^[#$]\s"))
@@ -196,7 +196,7 @@ async def in_shell(device: Device, *lines: str) -> None:
 
 @contextmanager
 def home() -> Iterator[Path]:
-    """A folder whose name a reader can read."""
+    """A folder whose name is readable in a screenshot."""
     folder = Path(tempfile.gettempdir()) / "ann"
     folder.mkdir()
     try:

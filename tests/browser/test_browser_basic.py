@@ -1,7 +1,7 @@
-"""A browser signs in on the doors of MyLifeDB and Cognova by HTTP Basic and talks there, and no other page can use it.
+"""A browser signs in on the doors of MyLifeDB and Cognova by HTTP Basic and chats there, and no other page can use it.
 
-The front ends of the two are on no registry, so their pages here are small ones that do what theirs do: `pages/`.
-claudecodeui's app, which signs in by itself, has tests of its own (test_browser_claudecodeui.py).
+The front ends of the two are not on any registry, so the pages here are small ones that do the same: `pages/`.
+claudecodeui's app, which signs in by itself, has separate tests (test_browser_claudecodeui.py).
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Signed:
     admin: httpx.AsyncClient
 
     async def page(self, **credentials: str) -> Page:
-        """In a profile of its own, of a person who types these when the browser asks."""
+        """Open a page in a separate profile of a person who types these credentials when the browser asks."""
         given: dict[str, Any] = {"http_credentials": {**credentials, "origin": self.url}} if credentials else {}
         context = await self.browser.new_context(**given)
         context.set_default_timeout(PATIENCE * 1000)
@@ -69,45 +69,45 @@ async def door(request: pytest.FixtureRequest, chromium: Browser, tmp_path: Path
         yield found
 
 
-async def said(page: Page, *lines: str) -> None:
+async def shows_lines(page: Page, *lines: str) -> None:
     await eventually(page.locator("#said li").all_text_contents, lambda seen: seen == list(lines))
 
 
 @pytest.mark.rules("S000-201")
-async def test_who_signs_in_holds_a_conversation_and_who_does_not_sees_nothing(door: Signed) -> None:
+async def test_a_signed_in_user_can_chat_and_other_users_see_nothing(door: Signed) -> None:
     wrong = await door.page(username="ann", password="wrong horse")
     found = await wrong.goto(door.url)
     assert found is not None and found.status == 401
     assert await wrong.locator("#said").count() == 0
-    nobody = await door.page()
-    # A browser without anybody to ask shows nothing at all, or the refusal.
+    anonymous = await door.page()
+    # A browser without a person to ask shows nothing at all, or the refusal.
     with contextlib.suppress(Exception):
-        await nobody.goto(door.url)
-    assert await nobody.locator("#said").count() == 0
+        await anonymous.goto(door.url)
+    assert await anonymous.locator("#said").count() == 0
 
-    # A token is good in place of the password.
+    # A token is accepted in place of the password.
     bearer = await door.page(username="whoever", password=door.token)
     await bearer.goto(door.url)
-    await said(bearer, "connected")
+    await shows_lines(bearer, "connected")
 
     page = await door.page(**ANN)
     await page.goto(door.url)
-    await said(page, "connected")
+    await shows_lines(page, "connected")
     await page.fill("#text", "SCRIPT:text by a browser")
     await page.keyboard.press("Enter")
-    await said(page, "connected", f"{HELLO} by a browser")
+    await shows_lines(page, "connected", f"{HELLO} by a browser")
     heard = page.locator("#heard li")
     await eventually(heard.all_text_contents, lambda seen: {"updated", "1 conversations"} & set(seen))
     assert await page.context.cookies() == []
-    # Another password: what was opened with the old one is over.
+    # After a password change, pages opened with the old password are closed.
     changed = await door.admin.put("/v1/users/ann/password", json={"password": "battery staple"})
     assert changed.status_code < 300, changed.text
-    await said(page, "connected", f"{HELLO} by a browser", "closed 4401")
+    await shows_lines(page, "connected", f"{HELLO} by a browser", "closed 4401")
 
 
 @asynccontextmanager
 async def stranger() -> AsyncIterator[str]:
-    """A page of another port of the same host, which serves nothing but an empty document."""
+    """A page on another port of the same host, which serves only an empty document."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -138,14 +138,14 @@ async ([door, path, socket]) => {
 """
 
 
-async def test_no_page_of_another_port_can_use_what_the_browser_remembers(
+async def test_pages_of_other_ports_cannot_use_the_remembered_credentials(
     chromium: Browser, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "fairlead.gate")
     async with door_of(chromium, tmp_path, "cognova") as door, stranger() as elsewhere:
         page = await door.page(**ANN)
         await page.goto(door.url)
-        await said(page, "connected")
+        await shows_lines(page, "connected")
         before = (await door.admin.get("/v1/sessions")).json()
         other = await page.context.new_page()
         await other.goto(elsewhere)
@@ -164,8 +164,8 @@ async def test_no_page_of_another_port_can_use_what_the_browser_remembers(
         expected = [("GET", 403)] * 3 + [("POST", 403)] * 2 + [("websocket", 403)]
         assert sorted(refused) == expected, "a picture, a script, a frame, a fetch, a form and a socket"
         assert (await door.admin.get("/v1/sessions")).json() == before
-        # A link is another matter: the page that it opens is the door's own.
+        # A link is different: the page that it opens is the door's own.
         await other.goto(elsewhere)
         await other.evaluate("url => { document.documentElement.innerHTML = `<a href=${url}>there</a>`; }", door.url)
         await other.click("a")
-        await said(other, "connected")
+        await shows_lines(other, "connected")

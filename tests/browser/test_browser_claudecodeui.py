@@ -23,7 +23,7 @@ BEFORE = "I will run a command."
 
 
 def settle_in(home: Path, folder: Path) -> None:
-    """What a person has answered before: the CLI is set up, the key may be used, the folder is trusted."""
+    """Answer in advance what a person would: the CLI is set up, the key may be used, the folder is trusted."""
     answers = {
         "hasCompletedOnboarding": True,
         "customApiKeyResponses": {"approved": [harness.API_KEY[-20:]], "rejected": []},
@@ -52,7 +52,7 @@ async def real_house(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHarn
             yield opened
 
 
-async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_in_mid_turn_loses_nothing(
+async def test_a_signed_in_user_sees_the_history_and_a_reload_in_mid_turn_loses_nothing(
     house: AppHarness,
 ) -> None:
     earlier = NativeClient(await house.gateway.create())
@@ -76,9 +76,9 @@ async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_
     await tab.answered(f"{HELLO} remembered", f"{HELLO} again")
     await tab.until(tab.ends, 1)
 
-    # A session of one's own. What is attached goes with the prompt, and is there once.
+    # A new session. An attachment goes with the prompt, and appears once.
     await tab.choose("New Session")
-    await eventually(tab.prompts, lambda said: said == [])
+    await eventually(tab.prompts, lambda texts: texts == [])
     await tab.attach(dot_png(), ("notes.bin", "application/octet-stream", b"\0 words"))
     await tab.say("SCRIPT:text seen")
     await tab.answered(f"{HELLO} seen")
@@ -87,7 +87,7 @@ async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_
     await tab.prompted("SCRIPT:text seen")
     assert await tab.saved("notes.bin") == b"\0 words"
 
-    # Loaded in mid-turn: what it remembers of the visit is enough to come back and to go on.
+    # Reloaded in mid-turn: the app's stored state is enough to come back and continue.
     await tab.say("SCRIPT:slow 24")
     await tab.until(tab.ticks, 2)
     await tab.page.reload()
@@ -96,7 +96,7 @@ async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_
     await tab.answered(f"{HELLO} seen", ticks)
     await tab.prompted("SCRIPT:text seen", "SCRIPT:slow 24")
 
-    # And once more from the history alone, in which what the app showed at first is no second row.
+    # Once more from the history alone, in which the row that the app showed first does not appear a second time.
     await tab.page.reload()
     await tab.answered(f"{HELLO} seen", ticks)
     await tab.prompted("SCRIPT:text seen", "SCRIPT:slow 24")
@@ -107,7 +107,7 @@ async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_
     await tab.prompted("SCRIPT:text remembered", "SCRIPT:text again")
 
 
-async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: AppHarness) -> None:
+async def test_an_invited_person_creates_an_account_once_and_enters_the_app(house: AppHarness) -> None:
     await house.gateway.create()
     async with house.gateway.http() as http:
         invitation = (await http.post("/v1/invitations", json={})).json()["url"]
@@ -119,7 +119,7 @@ async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: App
     await tab.page.keyboard.press("Enter")
     await tab.choose("go on")
     await tab.visible("New Session").first.wait_for()
-    # Who finds the link afterwards has nothing.
+    # A link that was used once is useless afterwards.
     late = await house.tab(await house.person(), invitation.removeprefix(house.address))
     for field, text in (("username", "eve"), ("password", "battery staple"), ("again", "battery staple")):
         await late.page.fill(f"#{field}", text)
@@ -127,7 +127,7 @@ async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: App
     await late.page.get_by_text("An account is made with an invitation that is still good").wait_for()
 
 
-async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once_and_a_tool_is_refused_or_allowed_in_any_tab(
+async def test_an_answer_streams_and_can_be_stopped_and_any_tab_can_deny_or_allow_a_tool(
     house: AppHarness,
 ) -> None:
     first = await house.signed_in()
@@ -156,15 +156,15 @@ async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once_and_a_tool_is_r
     second = await house.tab(first.page.context, first.page.url.removeprefix(house.address))
     await second.choose("Allow once")
     for tab in (first, second):
-        await eventually(tab.answers, lambda said: said[-1:] and said[-1].startswith(WROTE))
+        await eventually(tab.answers, lambda texts: texts[-1:] and texts[-1].startswith(WROTE))
         await tab.visible("Allow once").wait_for(state="detached")
     assert (house.gateway.cwd / "notes.txt").read_text() == "hello\nworld\n"
-    # Neither is cut off by the other.
+    # Neither tab is cut off by the other.
     await second.say("SCRIPT:text to both")
-    said = ("slow 240", "text afterwards", "write refused.txt", "write notes.txt", "text to both")
+    texts = ("slow 240", "text afterwards", "write refused.txt", "write notes.txt", "text to both")
     for tab in (first, second):
-        await eventually(tab.answers, lambda said: said[-1] == f"{HELLO} to both")
-        await tab.prompted(*(f"SCRIPT:{words}" for words in said))
+        await eventually(tab.answers, lambda texts: texts[-1] == f"{HELLO} to both")
+        await tab.prompted(*(f"SCRIPT:{words}" for words in texts))
     await first.answered(*await second.answers())
 
 
@@ -172,7 +172,8 @@ async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once_and_a_tool_is_r
 async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page(house: AppHarness, ahead: int) -> None:
     """The app stamps prompts and streamed texts with its own clock and sorts all rows by time.
 
-    The clock is set at each step and stands in between: how long the page takes has no part in it."""
+    The clock is set at each step and stands still in between: the speed of the page does not matter.
+    """
     tab = await house.signed_in()
 
     async def set_clock() -> None:
@@ -183,18 +184,18 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
     await tab.answered(f"{HELLO} first")
     # The app stamps a streamed text when it ends.
     await tab.until(tab.handled_ends, 1)
-    # With a history there is something to sort by.
+    # With a history there are rows to sort by.
     await set_clock()
     await tab.say("SCRIPT:tool")
     await tab.visible("Allow once").wait_for()
-    await eventually(tab.words, lambda said: said == [f"{HELLO} first", BEFORE])
+    await eventually(tab.words, lambda texts: texts == [f"{HELLO} first", BEFORE])
     await set_clock()
     await tab.choose("Allow once")
     await tab.until(tab.handled_ends, 2)
     wanted = [f"{HELLO} first", BEFORE, f"{WROTE} hi"]
-    await eventually(tab.words, lambda said: said == wanted)
+    await eventually(tab.words, lambda texts: texts == wanted)
     await tab.page.reload()
-    await eventually(tab.words, lambda said: said == wanted)
+    await eventually(tab.words, lambda texts: texts == wanted)
 
 
 async def test_a_day_with_the_real_program(real_house: AppHarness) -> None:
@@ -205,7 +206,7 @@ async def test_a_day_with_the_real_program(real_house: AppHarness) -> None:
     await tab.answered(("tick " * 24).strip())
     await tab.say("SCRIPT:write notes.txt")
     await tab.choose("Allow once")
-    await eventually(tab.answers, lambda said: said[-1].startswith("Done."))
+    await eventually(tab.answers, lambda texts: texts[-1].startswith("Done."))
     assert (house.gateway.cwd / "notes.txt").read_text() == "hello\nworld\n"
     await tab.until(tab.ends, 2)
     await tab.say("SCRIPT:slow 240")
@@ -213,7 +214,7 @@ async def test_a_day_with_the_real_program(real_house: AppHarness) -> None:
     await tab.stop()
     await tab.until(tab.ends, 3)
 
-    # The same session in a terminal, with what was said; what is typed there is in the chat too.
+    # The same session in a terminal, with the earlier messages; a prompt typed there appears in the chat too.
     await tab.choose("Shell")
     await tab.shows("SCRIPT:write notes.txt")
     await tab.asks()
@@ -223,5 +224,5 @@ async def test_a_day_with_the_real_program(real_house: AppHarness) -> None:
     await tab.page.keyboard.press("Enter")
     await tab.shows(f"{HELLO} from the terminal")
     await tab.choose("Chat")
-    await eventually(tab.answers, lambda said: said[-1] == f"{HELLO} from the terminal")
-    await eventually(tab.prompts, lambda said: said[-1] == "SCRIPT:text from the terminal")
+    await eventually(tab.answers, lambda texts: texts[-1] == f"{HELLO} from the terminal")
+    await eventually(tab.prompts, lambda texts: texts[-1] == "SCRIPT:text from the terminal")

@@ -1,4 +1,4 @@
-"""No click kills claudecodeui's app on our door: its buttons and tabs are clicked, each once, as they are found."""
+"""No click crashes claudecodeui's app on our door: its buttons and tabs are clicked, each once, as they are found."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,14 +15,14 @@ from faults.gateway_process import GatewayProcess
 
 @async_fixture
 async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHarness]:
-    """On a gateway of its own: nobody knows what the buttons do there."""
+    """On a separate gateway, because the buttons may do anything there."""
     async with AppDoor(GatewayProcess(tmp_path)) as door, open_house(chromium, door) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("most", [32, pytest.param(120, marks=pytest.mark.long)])
 async def test_no_click_kills_the_app(house: AppHarness, most: int) -> None:
-    """At most so many clicks. The panels' own tabs and the settings come first; all that there is are some fifty."""
+    """At most `most` clicks. The panels' own tabs and the settings come first; in total there are some fifty."""
     tab = await house.signed_in()
     await tab.say("SCRIPT:text hello")
     await tab.answered(f"{HELLO} hello")
@@ -30,7 +30,7 @@ async def test_no_click_kills_the_app(house: AppHarness, most: int) -> None:
     await clicker.click_all(most)
     assert clicker.died == []
     assert {"Chat", "Shell", "Files", "Source Control", "Settings", "Plugins"} <= set(clicker.clicked)
-    # A button that wants words first.
+    # A button that needs text first.
     await clicker.reload()
     await tab.page.get_by_role("button", name="Settings", exact=True).first.click()
     await tab.page.get_by_role("button", name="Plugins", exact=True).click()
@@ -40,6 +40,6 @@ async def test_no_click_kills_the_app(house: AppHarness, most: int) -> None:
     await clicker.settled()
     assert clicker.failed == []
     assert await clicker.is_alive()
-    # What the app remembers of all that does not keep it from coming up again.
+    # The state that the app stored meanwhile does not keep it from starting again.
     await tab.page.reload()
     await tab.visible("New Session").first.wait_for()

@@ -19,13 +19,13 @@ __all__ = ["house"]
 
 VERSIONS = sorted((VERSION, *OTHERS))
 SETTINGS_ON_SERVER = "1.37.3"
-"""From here on the app's settings are kept by the server, and what the server has not is forgotten."""
+"""From this version on the server stores the app's settings, and settings that the server lacks are lost."""
 ELSEWHERE = "/api/providers/"
-"""The app asks for the models of agents that there are none of, and takes the answer for what it is."""
+"""The app requests the models of agents that do not exist here, and accepts the error."""
 
 
 OF_TODAY = harness.chosen(VERSIONS, "", datetime.now(UTC).toordinal())
-"""The newest, and one other by the day; `make test-long` has them all."""
+"""The newest version, and one other chosen by the day; `make test-long` runs them all."""
 
 
 @async_fixture(
@@ -38,7 +38,7 @@ async def any_house(chromium: Browser, tmp_path: Path, request: pytest.FixtureRe
 
 
 async def remembered(tab: Tab, version: str) -> None:
-    """*Allow & remember*, until the app has put it away."""
+    """Click *Allow & remember*, and wait until the app has saved it."""
 
     def kept(answer: Response) -> bool:
         return answer.request.method == "PATCH" and '"Write"' in (answer.request.post_data or "")
@@ -50,7 +50,7 @@ async def remembered(tab: Tab, version: str) -> None:
         await tab.choose("Allow & remember")
 
 
-async def test_a_conversation_with_a_file_a_picture_and_a_tool_that_is_allowed_for_good(
+async def test_a_conversation_with_a_file_a_picture_and_a_permanently_allowed_tool(
     any_house: AppHarness, request: pytest.FixtureRequest
 ) -> None:
     house, version = any_house, request.node.callspec.params["any_house"]
@@ -60,7 +60,7 @@ async def test_a_conversation_with_a_file_a_picture_and_a_tool_that_is_allowed_f
     tab = await house.signed_in()
     tab.missed.clear()
 
-    # A file by its name.
+    # A file mentioned by its name.
     await tab.write("SCRIPT:text see @mai")
     await tab.visible("main.py").wait_for()
     await tab.page.keyboard.press("Enter")
@@ -69,14 +69,14 @@ async def test_a_conversation_with_a_file_a_picture_and_a_tool_that_is_allowed_f
     await tab.answered(f"{HELLO} see src/main.py")
     await tab.until(tab.ends, 1)
 
-    # A picture.
+    # An image.
     await tab.attach(dot_png())
     await tab.say("SCRIPT:text seen")
     await tab.answered(f"{HELLO} see src/main.py", f"{HELLO} seen")
     await eventually(tab.pictures, lambda widths: widths == [1])
     await tab.until(tab.ends, 2)
 
-    # A tool. What the app remembers holds in the next session too, in the project's folder.
+    # A tool. The remembered permission applies in the next session too, in the project's folder.
     await tab.say("SCRIPT:write notes.txt")
     await remembered(tab, version)
     await tab.until(tab.ends, 3)
@@ -85,7 +85,7 @@ async def test_a_conversation_with_a_file_a_picture_and_a_tool_that_is_allowed_f
     await tab.visible("New Session").first.wait_for()
     await tab.choose("New Session")
     await tab.say("SCRIPT:write more.txt")
-    await eventually(tab.words, lambda said: len(said) == 1 and said[0].startswith(WROTE))
+    await eventually(tab.words, lambda texts: len(texts) == 1 and texts[0].startswith(WROTE))
     assert not any(frame.get("kind") == "permission_request" for frame in tab.frames)
     assert (house.gateway.cwd / "more.txt").read_text() == "hello\nworld\n"
     assert [call for call in tab.missed if ELSEWHERE not in call] == []
@@ -103,7 +103,7 @@ async def test_a_tool_that_may_not_be_allowed_by_its_name_is_shown_as_such(house
     await tab.say("SCRIPT:slow 240")
     note = tab.page.get_by_text("Bash: would allow every command")
     await note.wait_for()
-    # The run goes on, and can be stopped.
+    # The run continues, and can be stopped.
     await tab.until(tab.ticks, 2)
     await tab.stop()
     await tab.until(tab.ends, 1)

@@ -1,4 +1,4 @@
-"""An invitation's link in a real browser: a page of ours that makes the account, and leaves the token to the app."""
+"""An invitation's link in a real browser: our page creates the account and passes the token to the app."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ async def invitation(signed: SignedGateway) -> str:
     return made
 
 
-async def test_whoever_opens_the_link_makes_an_account_and_is_signed_in(chromium: Browser, tmp_path: Path) -> None:
+async def test_opening_the_link_creates_an_account_and_signs_in(chromium: Browser, tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()
     (site / "index.html").write_text(APP)
@@ -25,7 +25,7 @@ async def test_whoever_opens_the_link_makes_an_account_and_is_signed_in(chromium
         page = await (await chromium.new_context()).new_page()
         page.set_default_timeout(PATIENCE * 1000)
         wrong: list[str] = []
-        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         await page.goto(link)
@@ -42,7 +42,7 @@ async def test_whoever_opens_the_link_makes_an_account_and_is_signed_in(chromium
         await page.get_by_text("Welcome, bob").wait_for()
         assert "#" not in page.url, "the code does not stay in the address"
         assert not any(link.partition("#")[2] in url for url in asked), "nor did it ever go into one"
-        # The browser says so itself that one call was refused; nothing else went wrong, its policy least of all.
+        # The browser itself logs that one call was rejected; nothing else went wrong, especially not the page's policy.
         assert [line for line in wrong if "409" not in line] == []
         token = await page.evaluate("localStorage.getItem('auth-token')")
         own = {"authorization": f"Bearer {token}"}
@@ -52,7 +52,7 @@ async def test_whoever_opens_the_link_makes_an_account_and_is_signed_in(chromium
         assert await page.evaluate("localStorage.getItem('auth-token')") == token
 
 
-async def test_a_link_that_is_used_or_broken_says_what_to_do(chromium: Browser, tmp_path: Path) -> None:
+async def test_a_used_or_broken_link_explains_what_to_do(chromium: Browser, tmp_path: Path) -> None:
     async with signed_gateway(tmp_path) as signed:
         used = await invitation(signed)
         body = {"username": "bob", "password": "correct horse", "invitation": used.partition("#")[2]}

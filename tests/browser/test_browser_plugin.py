@@ -1,4 +1,4 @@
-"""The sample plugin in claudecodeui's published app: its tab, its page and its server, as a person meets them."""
+"""The sample plugin in claudecodeui's published app: its tab, its page and its server, as a person sees them."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def open_board(house: AppHarness) -> Page:
     return page
 
 
-async def test_the_board_is_a_tab_of_the_app_that_two_people_write_on(house: AppHarness) -> None:
+async def test_the_board_is_a_tab_of_the_app_shared_by_two_people(house: AppHarness) -> None:
     one, two = await open_board(house), await open_board(house)
     await one.get_by_placeholder("Write on the board").fill("<b>hello</b>")
     await one.keyboard.press("Enter")

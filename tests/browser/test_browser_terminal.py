@@ -25,7 +25,7 @@ Shown = dict[str, Any]
 
 
 class Screen:
-    """A page with a terminal, in a browser profile of its own."""
+    """A page with a terminal, in a separate browser profile."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -39,11 +39,11 @@ class Screen:
         return lines
 
     async def type(self, keys: str) -> None:
-        """As a person does, key by key; a newline is the Enter key."""
+        """Type as a person does, key by key; a newline is the Enter key."""
         await self.page.keyboard.type(keys)
 
-    async def says(self, line: str) -> Shown:
-        """It stands there as a whole line; one that was typed has the prompt in front."""
+    async def shows_line(self, line: str) -> Shown:
+        """Wait until this is a whole line on the screen; a typed line has the prompt in front."""
         return await eventually(self.shown, lambda seen: line in seen["lines"])
 
     async def exit_code(self) -> int | None:
@@ -51,17 +51,17 @@ class Screen:
         return code
 
     async def room(self) -> list[int]:
-        """What the window has room for, in columns and rows."""
+        """The columns and rows that fit into the window."""
         cells: list[int] = await self.page.evaluate("[room.cols, room.rows]")
         return cells
 
     async def prompt(self, size: list[int]) -> Shown:
-        """The shell waits, and the terminal has this size."""
+        """Wait until the shell shows its prompt and the terminal has this size."""
         return await eventually(self.shown, lambda seen: PROMPTS & set(seen["lines"]) and seen["size"] == size)
 
 
 async def same_screen(first: Screen, second: Screen) -> Shown:
-    """What both show, the text with its colours and the cursor."""
+    """The screen that both show, the text with its colours and the cursor."""
 
     async def both() -> tuple[Shown, Shown]:
         return await first.shown(), await second.shown()
@@ -70,7 +70,7 @@ async def same_screen(first: Screen, second: Screen) -> Shown:
     return seen
 
 
-class Desk:
+class TerminalHarness:
     def __init__(self, browser: Browser, address: str, token: str, root: Path) -> None:
         self._browser = browser
         self._address = address
@@ -86,7 +86,7 @@ class Desk:
         return Screen(page)
 
     async def open_two(self) -> tuple[Screen, Screen]:
-        """One after the other, at the same prompt and as large as the smaller."""
+        """Open one after the other, at the same prompt and as large as the smaller."""
         first = await self.open(WIDE)
         await first.prompt(await first.room())
         second = await self.open(SMALL)
@@ -96,7 +96,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk_of(browser: Browser, folder: Path) -> AsyncIterator[Desk]:
+async def terminal_harness(browser: Browser, folder: Path) -> AsyncIterator[TerminalHarness]:
     pages, root = folder / "pages", folder / "root"
     root.mkdir()
     shutil.copytree(PAGES, pages)
@@ -106,32 +106,32 @@ async def desk_of(browser: Browser, folder: Path) -> AsyncIterator[Desk]:
     door = {"cognova": {"port": 0, "static": str(pages), "login": "token"}}
     env = {"HOME": str(root), "PATH": os.environ.get("PATH", os.defpath), "TERM": "xterm-256color"}
     async with running(load({"HOME": str(root)}, {**given, "door": door}).config, env) as gateway:
-        yield Desk(browser, gateway.doors[0].url, gateway.token, root)
+        yield TerminalHarness(browser, gateway.doors[0].url, gateway.token, root)
 
 
 @async_fixture
-async def desk(chromium: Browser, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with desk_of(chromium, tmp_path) as desk:
+async def desk(chromium: Browser, tmp_path: Path) -> AsyncIterator[TerminalHarness]:
+    async with terminal_harness(chromium, tmp_path) as desk:
         yield desk
 
 
-async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(desk: Desk) -> None:
+async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(desk: TerminalHarness) -> None:
     first, second = await desk.open_two()
     assert (await same_screen(first, second))["screen"] == "normal"
     await first.type("printf '\\033[1;31mred\\033[0m and \\033[7mback\\033[0m, wörld 日本\\n'\n")
-    await second.says("red and back, wörld 日本")
+    await second.shows_line("red and back, wörld 日本")
     await second.type("echo from the $((1 + 1))nd\n")
-    await first.says("from the 2nd")
+    await first.shows_line("from the 2nd")
     seen = await same_screen(first, second)
     assert "red and back, wörld 日本" in seen["lines"]
     (styled,) = (runs for runs in seen["runs"] if runs[0][1] == "red")
     assert [text for _, text, _ in styled] == ["red", " and", "back", ", wörld 日本"]
     assert len({style for _, _, style in styled}) == 3, "red and bold, inverse, plain"
 
-    # A burst of output leaves both with the same past.
+    # After a burst of output both have the same scrollback.
     await first.type("clear; i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); echo n$i; done; echo d''one\n")
-    await first.says("done")
-    await second.says("done")
+    await first.shows_line("done")
+    await second.shows_line("done")
     await same_screen(first, second)
     numbers = [line for line in await first.past() if line.startswith("n")]
     assert numbers == [f"n{number}" for number in range(1, 3001)]
@@ -142,19 +142,21 @@ async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(d
         await eventually(screen.exit_code, lambda code: code == 3)
 
 
-async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leave_it_as_it_was(desk: Desk) -> None:
+async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leave_it_as_it_was(
+    desk: TerminalHarness,
+) -> None:
     first, second = await desk.open_two()
     await first.type("echo before\n")
-    await second.says("before")
+    await second.shows_line("before")
     await first.type("vim -u NONE -n words\n")
     await eventually(second.shown, lambda seen: seen["screen"] == "alternate" and "~" in seen["lines"])
     await second.type("ihello from the second")
-    await first.says("hello from the second")
+    await first.shows_line("hello from the second")
     seen = await same_screen(first, second)
     assert seen["screen"] == "alternate" and "before" not in seen["lines"]
-    # Who comes while it runs sees it too.
+    # A page opened while the program runs shows it too.
     late = await desk.open(SMALL)
-    await late.says("hello from the second")
+    await late.shows_line("hello from the second")
     assert (await same_screen(late, first))["screen"] == "alternate"
     await late.page.keyboard.press("Escape")
     await late.type(":wq\n")
@@ -163,13 +165,13 @@ async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leav
         await same_screen(first, screen)
     assert (desk.root / "words").read_text() == "hello from the second\n"
 
-    # A pager: one turns its pages, and all see them.
+    # A pager: one browser turns its pages, and all see them.
     (desk.root / "long").write_text("".join(f"line {number}\n" for number in range(1, 501)))
     await first.type("less long\n")
-    await second.says("line 1")
+    await second.shows_line("line 1")
     assert (await same_screen(first, second))["screen"] == "alternate"
     await second.type("G")
-    await first.says("line 500")
+    await first.shows_line("line 500")
     seen = await same_screen(first, second)
     assert "line 1" not in seen["lines"] and "line 499" in seen["lines"]
     await first.type("q")
@@ -177,17 +179,17 @@ async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leav
     await same_screen(first, second)
 
 
-async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: Desk) -> None:
+async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: TerminalHarness) -> None:
     first, second = await desk.open_two()
     await first.type("i=0; while [ $i -lt 200 ]; do i=$((i + 1)); echo n$i; done; echo d''one\n")
-    await second.says("done")
+    await second.shows_line("done")
     await second.page.reload()
-    await second.says("done")
+    await second.shows_line("done")
     await same_screen(first, second)
     wanted = [f"n{number}" for number in range(1, 201)]
     for screen in (first, second):
         assert [line for line in await screen.past() if line.startswith("n")] == wanted
-    # In the middle of a program that goes on.
+    # In the middle of a program that keeps running.
     (desk.root / "gate").touch()
     await first.type("i=0; while [ -e gate ]; do i=$((i + 1)); echo m$i; sleep 0.01; done; echo e''nd $i\n")
     await eventually(first.shown, lambda seen: any(line.startswith("m") for line in seen["lines"]))
@@ -198,28 +200,28 @@ async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: Desk
     await same_screen(first, second)
 
 
-async def test_it_is_as_large_as_the_smallest_that_may_type_and_grows_when_that_one_leaves(desk: Desk) -> None:
+async def test_the_terminal_has_the_size_of_the_smallest_writer_and_grows_when_it_leaves(desk: TerminalHarness) -> None:
     first, second = await desk.open_two()
     (columns, rows), alone = await second.room(), await first.room()
     assert columns < alone[0] and rows < alone[1]
     await second.type("stty size\n")
-    await first.says(f"{rows} {columns}")
+    await first.shows_line(f"{rows} {columns}")
     await second.page.close()
     await first.prompt(alone)
     await first.type("stty size\n")
-    await first.says(f"{alone[1]} {alone[0]}")
+    await first.shows_line(f"{alone[1]} {alone[0]}")
 
-    # One who may only watch sees it all, and cannot type.
+    # A read-only viewer sees everything, and cannot type.
     viewer = await desk.open(SMALL, readonly="1")
     await viewer.prompt(alone)
     await viewer.type("echo from the viewer\n")
-    # A ping is answered in its turn: what was typed before it has been heard.
+    # Pings are answered in order: keys typed before this one have been handled.
     await viewer.page.evaluate(
         "new Promise((done) => { socket.addEventListener('message', ({ data }) =>"
         " JSON.parse(data).type === 'pong' && done()); say({ type: 'ping' }); })"
     )
     await first.type("echo from the writer\n")
-    await viewer.says("from the writer")
+    await viewer.shows_line("from the writer")
     seen = await same_screen(first, viewer)
     assert not any("viewer" in line for line in seen["lines"])
     assert seen["size"] == alone, "a viewer's room counts for nothing"

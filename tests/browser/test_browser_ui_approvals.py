@@ -1,4 +1,4 @@
-"""Approvals in real browsers: what will run is said before it is allowed, one answer counts, and all see whose."""
+"""Approvals in real browsers: the card shows what will run, only one answer counts, and all see whose it was."""
 
 import asyncio
 import json
@@ -40,30 +40,30 @@ async def answers(agent: FakeAgent, number: int = 1) -> list[tuple[str, Any]]:
 
 
 async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHarness) -> None:
-    desk = await house.device("Ann's desk", at="/app/approvals")
+    desktop = await house.device("Ann's desk", at="/app/approvals")
     phone = await house.device("Bob's phone", PHONE, has_touch=True, at="/app/approvals")
     session, agent = await asking(house, command="touch x")
-    allow = desk.page.get_by_role("button", name="Allow once")
+    allow = desktop.page.get_by_role("button", name="Allow once")
     await expect(allow).to_be_enabled()
     await phone.page.get_by_role("button", name="Deny").click()
     deny = phone.page.get_by_role("button", name="Deny", exact=True).last
     await expect(deny).to_be_enabled()
     await phone.fits()
-    # Of handles: the card may be answered, and gone, before the second click.
+    # Element handles: the card may be answered, and gone, before the second click.
     buttons = [await button.element_handle() for button in (allow, deny)]
     await asyncio.gather(*(button.evaluate("(one) => one.click()") for button in buttons))
-    told = await house.happened(session, "permission.resolved")
-    assert told["by"] in ("owner (Ann's desk)", "owner (Bob's phone)")
-    for device in (desk, phone):
-        await expect(device.page.locator(".outcome")).to_contain_text(f"by {told['by']}")
+    resolved = await house.happened(session, "permission.resolved")
+    assert resolved["by"] in ("owner (Ann's desk)", "owner (Bob's phone)")
+    for device in (desktop, phone):
+        await expect(device.page.locator(".outcome")).to_contain_text(f"by {resolved['by']}")
     assert len(await answers(agent)) == 1
     assert len(await house.events(session, "permission.resolved")) == 1
 
 
-async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_saved(house: UiHarness) -> None:
-    desk = await house.device(at="/app/approvals")
+async def test_a_card_shows_what_will_run_and_a_rule_shows_what_it_covers_before_it_is_saved(house: UiHarness) -> None:
+    desktop = await house.device(at="/app/approvals")
     session, agent = await asking(house, command="make all && sh -c 'rm -rf dist' > log.txt")
-    card = desk.page.get_by_role("article")
+    card = desktop.page.get_by_role("article")
     await expect(card.get_by_label("The command")).to_have_text("make all && sh -c 'rm -rf dist' > log.txt")
     await expect(card).to_contain_text("It runs 3 commands")
     await expect(card.locator(".command-parts li").nth(2)).to_contain_text("rm -rf dist")
@@ -74,7 +74,7 @@ async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_
     await expect(save).to_be_disabled()
     rule = card.get_by_label("Rule", exact=True)
     await rule.fill("Bash")
-    await desk.page.wait_for_selector(".rule-scope")
+    await desktop.page.wait_for_selector(".rule-scope")
     await expect(card.locator(".rule-scope")).to_contain_text("Every shell command")
     await rule.fill("Bash(make")
     await expect(card.locator(".wrong")).to_contain_text("closing bracket")
@@ -82,10 +82,10 @@ async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_
     await rule.fill("Bash(make all:*)")
     await expect(card.locator(".rule-scope")).to_contain_text("begins with the words “make all”")
     await expect(card.locator(".rule-scope")).to_contain_text("would still be asked about")
-    await desk.accessible()
+    await desktop.accessible()
     await save.click()
-    told = await house.happened(session, "permission.resolved")
-    assert told["remembered"] == ["Bash(make all:*)"]
+    resolved = await house.happened(session, "permission.resolved")
+    assert resolved["remembered"] == ["Bash(make all:*)"]
     await agent.call("c2", command="make all docs")
     await agent.ask("r2", "c2", command="make all docs")
     assert len(await answers(agent, 2)) == 2, "what the rule covers is not asked again"
@@ -115,24 +115,24 @@ async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_i
 
 
 async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHarness) -> None:
-    desk = await house.device(at="/app/approvals")
+    desktop = await house.device(at="/app/approvals")
     options = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
     questions = [
         {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False},
         {"question": "Which sizes?", "header": "Size", "options": options, "multiSelect": True},
     ]
     session, agent = await asking(house, "AskUserQuestion", questions=questions)
-    keys = desk.page.keyboard
-    send = desk.page.get_by_role("button", name="Answer", exact=True)
+    keys = desktop.page.keyboard
+    send = desktop.page.get_by_role("button", name="Answer", exact=True)
     await expect(send).to_be_disabled()
-    await desk.page.get_by_role("radio", name="Red").focus()
+    await desktop.page.get_by_role("radio", name="Red").focus()
     await keys.press("ArrowDown")
-    await expect(desk.page.get_by_role("radio", name="Blue")).to_be_checked()
-    await desk.page.get_by_role("checkbox", name="Red").focus()
+    await expect(desktop.page.get_by_role("radio", name="Blue")).to_be_checked()
+    await desktop.page.get_by_role("checkbox", name="Red").focus()
     await keys.press("Space")
-    await desk.page.get_by_label("In other words").last.focus()
+    await desktop.page.get_by_label("In other words").last.focus()
     await keys.type("huge")
-    await desk.accessible()
+    await desktop.accessible()
     await expect(send).to_be_enabled()
     await keys.press("Enter")
     ((_, decision),) = await answers(agent)
@@ -140,7 +140,7 @@ async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHarne
 
     await agent.call("c2", "ExitPlanMode", plan="# Steps\n\n1. **Look**\n2. Leap")
     await agent.ask("r2", "c2", "ExitPlanMode", plan="# Steps\n\n1. **Look**\n2. Leap")
-    plan = desk.page.get_by_role("article", name="A plan")
+    plan = desktop.page.get_by_role("article", name="A plan")
     await expect(plan.locator("strong")).to_have_text("Look")
     keep = plan.get_by_role("button", name="Keep planning")
     await expect(keep).to_be_enabled()
@@ -148,13 +148,13 @@ async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHarne
     await keys.press("Enter")
     await plan.get_by_label("What is to be different").focus()
     await keys.type("Look twice.")
-    await desk.accessible()
+    await desktop.accessible()
     await keys.press("Tab")
     await keys.press("Enter")
     assert (await answers(agent, 2))[1][1].message == "Look twice."
     await agent.call("c3", "ExitPlanMode", plan="Look twice")
     await agent.ask("r3", "c3", "ExitPlanMode", plan="Look twice")
-    approve = desk.page.get_by_role("button", name="Approve and begin")
+    approve = desktop.page.get_by_role("button", name="Approve and begin")
     await expect(approve).to_be_enabled()
     await approve.focus()
     await keys.press("Enter")
@@ -166,33 +166,33 @@ async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHarne
     ]
 
 
-async def test_whoever_may_approve_answers_on_the_page_or_inside_the_conversation_and_a_denial_says_why(
+async def test_approvers_answer_on_the_page_or_in_the_conversation_and_a_denial_has_a_reason(
     house: UiHarness,
 ) -> None:
     viewer = await house.device("Viewer", scopes=("view",), at="/app/approvals")
-    desk = await house.device(at="/app/approvals")
+    desktop = await house.device(at="/app/approvals")
     session, agent = await asking(house, command="rm -rf /")
     await expect(viewer.page.get_by_role("article")).to_contain_text("may look, but not answer")
     assert await viewer.page.get_by_role("button", name="Allow once").count() == 0
-    await desk.page.get_by_role("button", name="Deny").click()
-    await desk.page.get_by_label("Why not, and what instead").fill("Use git clean.")
-    await desk.page.get_by_role("button", name="Deny and stop the turn").click()
+    await desktop.page.get_by_role("button", name="Deny").click()
+    await desktop.page.get_by_label("Why not, and what instead").fill("Use git clean.")
+    await desktop.page.get_by_role("button", name="Deny and stop the turn").click()
     ((_, decision),) = await answers(agent)
     assert (decision.behavior, decision.message, decision.interrupt) == ("deny", "Use git clean.", True)
-    await expect(desk.page.locator(".outcome.deny")).to_contain_text("by owner (Desk)")
+    await expect(desktop.page.locator(".outcome.deny")).to_contain_text("by owner (Desk)")
 
     await agent.call("c2", command="git clean")
     await agent.ask("r2", "c2", command="git clean")
-    await desk.open(f"/app/s/{session}")
-    allow = desk.page.get_by_role("button", name="Allow once").first
+    await desktop.open(f"/app/s/{session}")
+    allow = desktop.page.get_by_role("button", name="Allow once").first
     await expect(allow).to_be_enabled()
     await allow.click()
     assert (await answers(agent, 2))[1][1].behavior == "allow"
-    await expect(desk.page.get_by_text("Allowed by owner (Desk)")).to_be_visible()
+    await expect(desktop.page.get_by_text("Allowed by owner (Desk)")).to_be_visible()
 
 
-def said_in(place: str, evil: str, folder: Path) -> tuple[str, dict[str, Any]]:
-    """A tool's name and its input, of which one part is what somebody else wrote."""
+def hostile_call(place: str, evil: str, folder: Path) -> tuple[str, dict[str, Any]]:
+    """A tool's name and its input, one part of which is untrusted text."""
     match place:
         case "tool":
             return f"mcp__x__{evil}", {evil: evil}
@@ -206,7 +206,7 @@ def said_in(place: str, evil: str, folder: Path) -> tuple[str, dict[str, Any]]:
     return "Bash", {"command": f"echo '{evil}'", "description": evil}
 
 
-async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: UiHarness) -> None:
+async def test_agent_text_is_never_interpreted_as_markup(house: UiHarness) -> None:
     device = await house.device(at="/app/approvals")
     cards = device.page.get_by_role("article")
     session = await house.session("do it", title=HOSTILE[0])
@@ -214,15 +214,15 @@ async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: U
     places = ("tool", "input", "file", "question", "plan")
     for place in places:
         for number, evil in enumerate(HOSTILE):
-            tool, given = said_in(place, evil, house.folder)
+            tool, given = hostile_call(place, evil, house.folder)
             await agent.call(f"{place}-c{number}", tool, **given)
             await agent.ask(f"{place}-r{number}", f"{place}-c{number}", tool, **given)
     await house.asked(len(places) * len(HOSTILE))
     await expect(cards).to_have_count(len(places) * len(HOSTILE))
     await device.unharmed()
-    letters = cards.filter(has_text="<script>window.pwned='script'</script>")
-    await expect(letters.filter(has_text="mcp__x__").first).to_be_visible()
-    await expect(letters.filter(has_text="echo").first).to_be_visible()
+    literal = cards.filter(has_text="<script>window.pwned='script'</script>")
+    await expect(literal.filter(has_text="mcp__x__").first).to_be_visible()
+    await expect(literal.filter(has_text="echo").first).to_be_visible()
     await device.accessible()
     await device.open(f"/app/s/{session}")
     await expect(device.page.locator(".truth")).to_have_attribute("data-following", "live")

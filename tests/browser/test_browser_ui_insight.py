@@ -1,4 +1,4 @@
-"""Insight and settings in real browsers: numbers with their tables, devices, a phone's QR code, trusted folders."""
+"""Usage statistics and settings in real browsers: numbers with their tables, devices, a QR code, trusted folders."""
 
 import json
 from collections.abc import AsyncIterator
@@ -71,7 +71,7 @@ async def test_usage_is_shown_as_charts_with_their_tables(house: UiHarness) -> N
         await device.accessible()
         await device.page.emulate_media(color_scheme="dark")
         await device.accessible()
-        # What a canvas paints follows the colours too: on dark paper it is light.
+        # A canvas follows the colour theme too: its drawing is light on a dark background.
         chart = device.page.locator(".chart canvas").first
         await eventually(partial(chart.evaluate, BRIGHTEST), lambda seen: seen > 150)
     await device.page.get_by_label("Span").select_option("7")
@@ -88,17 +88,17 @@ async def test_hostile_names_of_models_and_tools_stay_names(house: UiHarness) ->
 
 
 async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiHarness, chromium: Browser) -> None:
-    desk = await house.device("Ann's desk", at="/app/settings")
-    await desk.accessible()
-    await desk.page.get_by_role("button", name="Add a phone").click()
-    await desk.page.get_by_label("What it is called").fill("Ann's phone")
-    async with desk.page.expect_response("**/v1/login-codes") as answering:
-        await desk.page.get_by_role("button", name="Show the code").click()
+    desktop = await house.device("Ann's desk", at="/app/settings")
+    await desktop.accessible()
+    await desktop.page.get_by_role("button", name="Add a phone").click()
+    await desktop.page.get_by_label("What it is called").fill("Ann's phone")
+    async with desktop.page.expect_response("**/v1/login-codes") as answering:
+        await desktop.page.get_by_role("button", name="Show the code").click()
     link = await (await answering.value).json()
-    await expect(desk.page.get_by_alt_text("QR code of the login link")).to_be_visible()
-    drawn = partial(desk.page.locator(".qr img").evaluate, "(image) => image.naturalWidth")
+    await expect(desktop.page.get_by_alt_text("QR code of the login link")).to_be_visible()
+    drawn = partial(desktop.page.locator(".qr img").evaluate, "(image) => image.naturalWidth")
     await eventually(drawn, lambda width: width > 0)
-    await desk.accessible()
+    await desktop.accessible()
     context = await chromium.new_context(viewport={"width": PHONE[0], "height": PHONE[1]})
     context.set_default_timeout(PATIENCE * 1000)
     page = await context.new_page()
@@ -109,18 +109,18 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiH
     other.set_default_timeout(PATIENCE * 1000)
     await other.goto(link["url"])
     await expect(other.get_by_role("alert")).to_contain_text("not valid any more")
-    await desk.page.get_by_role("button", name="Close").click()
-    await expect(desk.page.locator(".rows li", has_text="Ann's phone")).to_contain_text("view, chat, approve")
-    await desk.page.get_by_role("button", name="Revoke Ann's phone").click()
-    await desk.accessible()
-    await desk.page.get_by_role("button", name="Revoke", exact=True).click()
+    await desktop.page.get_by_role("button", name="Close").click()
+    await expect(desktop.page.locator(".rows li", has_text="Ann's phone")).to_contain_text("view, chat, approve")
+    await desktop.page.get_by_role("button", name="Revoke Ann's phone").click()
+    await desktop.accessible()
+    await desktop.page.get_by_role("button", name="Revoke", exact=True).click()
     await expect(page.get_by_label("Login link")).to_be_visible()
-    await expect(desk.page.locator(".rows li", has_text="Ann's phone")).to_have_count(0)
+    await expect(desktop.page.locator(".rows li", has_text="Ann's phone")).to_have_count(0)
     for one in (page, other):
         await one.context.close()
 
 
-async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHarness) -> None:
+async def test_a_folder_is_trusted_after_its_commands_were_shown(house: UiHarness) -> None:
     settings = house.folder / ".claude" / "settings.json"
     settings.parent.mkdir()
     hook = {"hooks": [{"type": "command", "command": f"echo {HOSTILE[0]}"}]}
@@ -129,7 +129,7 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHa
     await phone.page.get_by_role("textbox", name="Folder").fill("/etc")
     await phone.page.get_by_role("button", name="Show what it would run").click()
     await expect(phone.page.locator(".wrong")).to_contain_text("outside")
-    # Whoever begins a session there is told, and led to the same report.
+    # A person who starts a session there is warned, and led to the same report.
     await phone.open("/app/new")
     await phone.page.get_by_role("combobox", name="Folder").fill(str(house.folder))
     await phone.accessible()
@@ -140,7 +140,7 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHa
     await phone.unharmed()
     await phone.accessible()
     await phone.fits()
-    # Changed between the look and the word: what was shown is not what is there.
+    # Changed between the report and the approval: the report no longer matches the file.
     settings.write_text("{}")
     await phone.page.get_by_role("button", name="Trust this folder as shown").click()
     await expect(phone.page.locator(".toast")).to_contain_text("have changed")
@@ -153,12 +153,12 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHa
 
 
 async def test_the_keyboard_goes_everywhere_and_has_a_sheet_and_colours_are_kept(house: UiHarness) -> None:
-    desk = await house.device(at="/app/settings")
-    keys = desk.page.keyboard
+    desktop = await house.device(at="/app/settings")
+    keys = desktop.page.keyboard
     await keys.press("?")
-    sheet = desk.page.get_by_role("dialog", name="Keyboard")
+    sheet = desktop.page.get_by_role("dialog", name="Keyboard")
     await expect(sheet).to_contain_text("Waiting")
-    await desk.accessible()
+    await desktop.accessible()
     await keys.press("Escape")
     await expect(sheet).to_have_count(0)
     for letter, heading in (
@@ -170,12 +170,12 @@ async def test_the_keyboard_goes_everywhere_and_has_a_sheet_and_colours_are_kept
     ):
         await keys.press("g")
         await keys.press(letter)
-        await expect(desk.page.get_by_role("heading", level=1, name=heading)).to_be_visible()
-    await desk.page.get_by_role("textbox", name="Folder").focus()
+        await expect(desktop.page.get_by_role("heading", level=1, name=heading)).to_be_visible()
+    await desktop.page.get_by_role("textbox", name="Folder").focus()
     await keys.type("g?w")
-    await expect(desk.page.get_by_role("textbox", name="Folder")).to_have_value("g?w")
+    await expect(desktop.page.get_by_role("textbox", name="Folder")).to_have_value("g?w")
 
-    await desk.page.get_by_label("Colours").select_option("dark")
-    await desk.page.reload()
-    await expect(desk.page.locator("html")).to_have_attribute("data-theme", "dark")
-    await desk.accessible()
+    await desktop.page.get_by_label("Colours").select_option("dark")
+    await desktop.page.reload()
+    await expect(desktop.page.locator("html")).to_have_attribute("data-theme", "dark")
+    await desktop.accessible()

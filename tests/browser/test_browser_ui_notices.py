@@ -1,4 +1,4 @@
-"""Notices in real browsers: toasts, the feed, what each kind is told by, and a push message that allows or denies."""
+"""Notices in real browsers: toasts, the feed, the channels of each kind, and a push message that allows or denies."""
 
 import json
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ async def hook() -> AsyncIterator[WebhookReceiver]:
 
 
 async def asking(house: UiHarness, number: int = 1) -> tuple[str, FakeAgent]:
-    """The n-th agent asks, in a session of its own."""
+    """Let the n-th agent ask, in a separate session."""
     session = await house.session("do it", title="The task")
     agent = await house.agent(number)
     await agent.call("c1", command="touch x")
@@ -43,25 +43,25 @@ async def asking(house: UiHarness, number: int = 1) -> tuple[str, FakeAgent]:
     return session, agent
 
 
-async def test_what_happens_elsewhere_is_told_and_kept(house: UiHarness) -> None:
-    desk = await house.device(at="/app/insight")
+async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(house: UiHarness) -> None:
+    desktop = await house.device(at="/app/insight")
     session, agent = await asking(house)
-    note = desk.page.locator(".toast", has_text="Bash waits for an answer")
+    note = desktop.page.locator(".toast", has_text="Bash waits for an answer")
     await expect(note).to_be_visible()
-    await desk.accessible()
+    await desktop.accessible()
     await note.get_by_role("button", name="Open").click()
-    await expect(desk.page.get_by_role("heading", name="Waiting for you")).to_be_visible()
-    await desk.page.get_by_role("button", name="Allow once").click()
+    await expect(desktop.page.get_by_role("heading", name="Waiting for you")).to_be_visible()
+    await desktop.page.get_by_role("button", name="Allow once").click()
     await house.happened(session, "permission.resolved")
     await agent.result()
-    await desk.open("/app/notices")
-    feed = desk.page.locator(".feed-entry")
+    await desktop.open("/app/notices")
+    feed = desktop.page.locator(".feed-entry")
     await expect(feed.filter(has_text="was allowed by owner (Desk)")).to_be_visible()
     done = feed.filter(has_text="Turn finished")
     await expect(done).to_be_visible()
-    await desk.accessible()
+    await desktop.accessible()
     await done.get_by_role("link").click()
-    await expect(desk.page).to_have_url(f"{house.running.url}/app/s/{session}")
+    await expect(desktop.page).to_have_url(f"{house.running.url}/app/s/{session}")
 
 
 async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHarness) -> None:
@@ -82,12 +82,12 @@ async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHarnes
 
 
 async def given(agent: FakeAgent) -> list[Any]:
-    """The answers that the agent has got."""
+    """The answers that the agent has received."""
     return list(agent.answers)
 
 
 async def worker_of(device: Device) -> Worker:
-    """When it is there for good: before that, the browser drops what is pushed."""
+    """The service worker, once it is fully active: before that, the browser drops push messages."""
     await device.page.evaluate("navigator.serviceWorker.ready.then(() => true)")
 
     async def look() -> list[Worker]:
@@ -98,8 +98,8 @@ async def worker_of(device: Device) -> Worker:
     return worker
 
 
-async def pushed(device: Device, told: dict[str, Any]) -> None:
-    """As the browser hands a push message to the worker."""
+async def pushed(device: Device, payload: dict[str, Any]) -> None:
+    """Deliver a push message to the worker as the browser does."""
     tool = await device.context.new_cdp_session(device.page)
     ids: list[str] = []
     tool.on(
@@ -112,11 +112,11 @@ async def pushed(device: Device, told: dict[str, Any]) -> None:
         return ids
 
     number = (await eventually(look, bool))[0]
-    message = {"origin": device.base, "registrationId": number, "data": json.dumps(told)}
+    message = {"origin": device.base, "registrationId": number, "data": json.dumps(payload)}
     await tool.send("ServiceWorker.deliverPushMessage", message)
 
 
-# Without a desktop there is nobody who keeps a notification on a screen: what the worker asks for is kept instead.
+# Without a desktop no notification stays on a screen: the worker's requests to show one are recorded instead.
 _KEEP = """
 () => {
   self.kept = [];
@@ -166,8 +166,8 @@ async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHarne
     keys = await subscribed(house, phone, hook)
     for number, action in enumerate(("allow", "deny"), 1):
         session, agent = await asking(house, number=number)
-        told = keys.read((await hook.until(number))[-1].body)
-        await pushed(phone, told)
+        payload = keys.read((await hook.until(number))[-1].body)
+        await pushed(phone, payload)
         (notification,) = await eventually(lambda: shown(worker), bool)
         assert [button["action"] for button in notification["actions"]] == ["allow", "deny"]
         assert "Bash waits" in notification["body"]
@@ -175,8 +175,8 @@ async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHarne
         resolved = await house.happened(session, "permission.resolved")
         assert (resolved["behavior"], resolved["by"]) == (action, "owner (Ann's phone)")
         await eventually(partial(given, agent), lambda answers: len(answers) == 1)
-        # The same message once more: nothing is answered, and nobody is left to believe it was.
-        await pushed(phone, told)
+        # The same message once more: nothing is answered, and the person is informed of that.
+        await pushed(phone, payload)
         await eventually(lambda: shown(worker), bool)
         await worker.evaluate(_CLICK, action)
         (failed,) = await eventually(lambda: shown(worker), lambda seen: [one["title"] for one in seen] == [NOT_DONE])
@@ -198,36 +198,36 @@ async def test_a_push_message_itself_only_opens_the_card(house: UiHarness) -> No
     await phone.unharmed()
 
 
-async def test_it_can_be_installed_and_opens_without_a_network_and_says_so(house: UiHarness) -> None:
-    desk = await house.device()
-    tool = await desk.context.new_cdp_session(desk.page)
+async def test_the_app_is_installable_and_opens_offline_with_a_notice(house: UiHarness) -> None:
+    desktop = await house.device()
+    tool = await desktop.context.new_cdp_session(desktop.page)
     manifest = await tool.send("Page.getAppManifest")
     assert manifest["errors"] == []
-    said = json.loads(manifest["data"])
-    assert (said["start_url"], said["display"]) == ("/app", "standalone")
-    for icon in said["icons"]:
+    fields = json.loads(manifest["data"])
+    assert (fields["start_url"], fields["display"]) == ("/app", "standalone")
+    for icon in fields["icons"]:
         assert (await house.http.get(icon["src"])).status_code == 200
 
-    await worker_of(desk)
-    await desk.open("/app/settings")
-    await desk.page.reload()
-    await desk.context.set_offline(True)
-    await desk.page.reload()
-    await expect(desk.page.get_by_text("Offline: the gateway cannot be reached.")).to_be_visible()
-    await desk.context.set_offline(False)
-    await expect(desk.page.get_by_text("Offline: the gateway cannot be reached.")).to_have_count(0)
-    await expect(desk.page.get_by_role("heading", name="Settings")).to_be_visible()
-    # What the browser itself says about a network that is gone.
-    desk.problems = [problem for problem in desk.problems if "ERR_INTERNET_DISCONNECTED" not in problem]
+    await worker_of(desktop)
+    await desktop.open("/app/settings")
+    await desktop.page.reload()
+    await desktop.context.set_offline(True)
+    await desktop.page.reload()
+    await expect(desktop.page.get_by_text("Offline: the gateway cannot be reached.")).to_be_visible()
+    await desktop.context.set_offline(False)
+    await expect(desktop.page.get_by_text("Offline: the gateway cannot be reached.")).to_have_count(0)
+    await expect(desktop.page.get_by_role("heading", name="Settings")).to_be_visible()
+    # Messages that the browser itself logs about a lost network.
+    desktop.problems = [problem for problem in desktop.problems if "ERR_INTERNET_DISCONNECTED" not in problem]
 
 
-async def test_hostile_words_in_notices_stay_words(house: UiHarness) -> None:
-    desk = await house.device(at="/app/notices")
+async def test_hostile_text_in_notices_stays_text(house: UiHarness) -> None:
+    desktop = await house.device(at="/app/notices")
     for evil in HOSTILE:
         await house.http.post("/cognova/api/reminders", json={"message": evil, "remindAt": "2020-01-01T00:00:00Z"})
     await house.session("hello", title=HOSTILE[0])
-    # A toast goes by itself, an entry stays.
-    await expect(desk.page.locator(".toast").first).to_be_visible()
-    await expect(desk.page.locator(".feed-entry", has_text="<script>").first).to_be_visible()
-    await desk.unharmed()
-    await desk.accessible()
+    # A toast disappears by itself, an entry stays.
+    await expect(desktop.page.locator(".toast").first).to_be_visible()
+    await expect(desktop.page.locator(".feed-entry", has_text="<script>").first).to_be_visible()
+    await desktop.unharmed()
+    await desktop.accessible()

@@ -1,5 +1,6 @@
-"""Sessions of the real CLI in real browsers: a whole life, two who answer at once, a gateway that dies in mid-stream, a
-phone that is offline for a while."""
+"""Sessions of the real CLI in real browsers: a whole life, two people who answer at once, a gateway that dies in
+mid-stream, a phone that is offline for a while.
+"""
 
 import asyncio
 import signal
@@ -30,8 +31,8 @@ async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monke
         config = {"agent": "claude", "claude": str(program_path(NEWEST)), "pass_env": ("IS_SANDBOX",)}
         env = cli_env(home, model.url)
         async with ui_house(chromium, tmp_path, monkeypatch, said=False, env=env, **config) as house:
-            desk = await house.device(at="/app/new")
-            page = desk.page
+            desktop = await house.device(at="/app/new")
+            page = desktop.page
             await page.get_by_label("First message").fill("SCRIPT:write notes.txt")
             await page.get_by_role("button", name="Begin").click()
             await page.get_by_role("button", name="Allow once").click()
@@ -50,7 +51,7 @@ async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monke
                 await expect(ended).to_have_count(number)
             assert (house.folder / "notes.txt").read_text() == "goodbye\nworld\n"
             await expect(page.locator(".call.agent")).to_contain_text("completed")
-            await desk.accessible()
+            await desktop.accessible()
 
             await message.fill("SCRIPT:slow 2000")
             await message.press("Enter")
@@ -64,12 +65,13 @@ async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monke
             await message.fill("SCRIPT:echo")
             await message.press("Enter")
             await expect(page.locator(".said", has_text="messages.")).to_be_visible()
-            # The commands that this CLI has, completed.
+            # The commands of this CLI, completed.
             await message.press_sequentially("/comp")
             await expect(page.get_by_role("option").first).to_contain_text("/compact")
 
 
-# Each half is shown with the demo agent too, in every run: test_browser_ui_approvals.py and test_browser_ui_steady.py.
+# Each half is also tested with the demo agent, in every run: test_browser_ui_approvals.py and
+# test_browser_ui_steady.py.
 @pytest.mark.long
 @pytest.mark.cli(NEWEST)
 async def test_two_answer_at_once_and_a_gateway_killed_in_mid_stream_loses_nothing(
@@ -83,40 +85,40 @@ async def test_two_answer_at_once_and_a_gateway_killed_in_mid_stream_loses_nothi
         gateway = Gateway(tmp_path, env=env, agent="claude", claude=program_path(NEWEST))
         await gateway.start()
         try:
-            desk, phone = await gateway.page(chromium, "Desk"), await gateway.page(chromium, "Phone")
+            desktop, phone = await gateway.page(chromium, "Desk"), await gateway.page(chromium, "Phone")
             made = await gateway.http.post("/v1/sessions", json={"text": "SCRIPT:write notes.txt"})
             session = made.json()["session"]
-            for page in (desk, phone):
+            for page in (desktop, phone):
                 await page.goto(f"{gateway.url}/app/s/{session}")
-            buttons = [page.get_by_role("button", name="Allow once") for page in (desk, phone)]
+            buttons = [page.get_by_role("button", name="Allow once") for page in (desktop, phone)]
             for button in buttons:
                 await expect(button).to_be_enabled()
             handles = [await button.element_handle() for button in buttons]
             await asyncio.gather(*(handle.evaluate("(one) => one.click()") for handle in handles))
-            for page in (desk, phone):
+            for page in (desktop, phone):
                 await expect(page.locator(".turn-end")).to_have_count(1)
             (settled,) = [event for event in await gateway.log(session) if event["type"] == "permission.resolved"]
-            for page in (desk, phone):
+            for page in (desktop, phone):
                 await expect(page.locator(".call.change")).to_contain_text(f"by {settled['by']}")
 
-            message = desk.get_by_role("textbox", name="Message")
+            message = desktop.get_by_role("textbox", name="Message")
             await message.fill("SCRIPT:slow 60")
             await message.press("Enter")
-            ticks = desk.locator(".said", has_text="tick tick")
+            ticks = desktop.locator(".said", has_text="tick tick")
             await expect(ticks).to_be_visible()
-            await desk.reload()
+            await desktop.reload()
             await expect(ticks).to_be_visible()
             await gateway.end(signal.SIGKILL)
-            await expect(desk.locator(".truth")).to_contain_text("Offline")
+            await expect(desktop.locator(".truth")).to_contain_text("Offline")
             await gateway.start()
-            for page in (desk, phone):
+            for page in (desktop, phone):
                 await expect(page.locator(".turn-end")).to_have_count(2)
                 await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
-            said = told_texts(await gateway.log(session))
-            # The CLI outlived its gateway: what it said to the end is in its transcript, and so in the log.
-            assert said[-1] == " ".join(["tick"] * 60)
-            for page in (desk, phone):
-                assert await eventually(partial(shown_texts, page), lambda shown: shown == said)
+            texts = told_texts(await gateway.log(session))
+            # The CLI outlived its gateway: its whole output is in its transcript, and so in the log.
+            assert texts[-1] == " ".join(["tick"] * 60)
+            for page in (desktop, phone):
+                assert await eventually(partial(shown_texts, page), lambda shown: shown == texts)
         finally:
             await gateway.end(signal.SIGTERM)
             await gateway.http.aclose()
@@ -126,7 +128,7 @@ async def test_two_answer_at_once_and_a_gateway_killed_in_mid_stream_loses_nothi
 async def test_a_phone_with_keys_alone_offline_and_back_and_hostile_words(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
 ) -> None:
-    """All of this is the page's own doing: the demo agent shows it as well as the CLI does, and sooner."""
+    """All of this is the page's own behaviour: the demo agent shows it as well as the CLI does, and sooner."""
     if agent == "claude" and (reason := why_not_installed(NEWEST)):
         pytest.skip(reason)
     home = tmp_path / "home"
@@ -136,7 +138,7 @@ async def test_a_phone_with_keys_alone_offline_and_back_and_hostile_words(
         env = cli_env(home, model.url)
         async with ui_house(chromium, tmp_path, monkeypatch, said=False, env=env, **config) as house:
             session = await house.session("SCRIPT:write notes.txt")
-            # With keys of its own: under a thumb Enter is a new line.
+            # With a keyboard: on a touch device Enter inserts a new line.
             phone = await house.device("Phone", PHONE, at=f"/app/s/{session}")
             page, keys = phone.page, phone.page.keyboard
             allow = page.get_by_role("button", name="Allow once")

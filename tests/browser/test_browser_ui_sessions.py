@@ -1,4 +1,4 @@
-"""Sessions in a real browser: their whole life by hand, on a desk and on a phone, with the keyboard alone."""
+"""Sessions in a real browser: their whole life by hand, on a desktop and on a phone, with the keyboard alone."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from patience import PATIENCE
 expect.set_options(timeout=PATIENCE * 1000)
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-"""A picture of one pixel."""
+"""An image of one pixel."""
 
 
 @async_fixture
@@ -26,12 +26,12 @@ def composer(device: Device) -> Locator:
     return device.page.get_by_role("textbox", name="Message")
 
 
-async def say(device: Device, text: str) -> None:
+async def send_prompt(device: Device, text: str) -> None:
     await composer(device).fill(text)
     await composer(device).press("Enter")
 
 
-def said(device: Device, text: str) -> Locator:
+def text_shown(device: Device, text: str) -> Locator:
     return device.page.locator(".said", has_text=text)
 
 
@@ -41,37 +41,37 @@ def ended(device: Device) -> Locator:
 
 async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> None:
     (house.folder / "project").mkdir()
-    desk = await house.device()
-    page = desk.page
+    desktop = await house.device()
+    page = desktop.page
     await page.get_by_role("button", name="New session").first.click()
     await page.get_by_role("button", name="Browse…").click()
     dialog = page.get_by_role("dialog", name="Choose a folder")
     await dialog.get_by_role("button", name="project").click()
     await expect(dialog.locator(".folders-head")).to_contain_text("project")
-    await desk.accessible()
+    await desktop.accessible()
     await dialog.get_by_role("button", name="Choose this folder").click()
     await expect(page.get_by_label("Folder")).to_have_value(str(house.folder / "project"))
     await page.get_by_label("First message").fill("SCRIPT:write notes.txt")
-    await desk.accessible()
+    await desktop.accessible()
     await page.get_by_role("button", name="Begin").click()
 
-    # It asks, a person allows, it is done; who decided stays beside the call.
+    # It asks, a person allows, it is done; the decision and its author stay visible at the call.
     await page.get_by_role("button", name="Allow once").click()
-    await expect(ended(desk)).to_have_count(1)
+    await expect(ended(desktop)).to_have_count(1)
     await expect(page.locator(".call.change")).to_contain_text("notes.txt")
     await expect(page.locator(".decided")).to_contain_text("Allowed by owner (Desk)")
     assert (house.folder / "project" / "notes.txt").read_text() == "hello\nworld\n"
-    await desk.accessible()
+    await desktop.accessible()
 
     # A subagent, in the call that started it.
-    await say(desk, "SCRIPT:subagent text inside")
-    await expect(ended(desk)).to_have_count(2)
+    await send_prompt(desktop, "SCRIPT:subagent text inside")
+    await expect(ended(desktop)).to_have_count(2)
     thread = page.locator(".call.agent")
     await expect(thread).to_contain_text("completed")
     await thread.get_by_role("button").first.click()
     words = "Hello from the scripted model. inside"
     await expect(thread.locator(".thread")).to_contain_text(words)
-    # What it says is there once, though its report repeats it.
+    # Its text appears once, though its report repeats it.
     await expect(thread.locator(".thread").get_by_text(words, exact=True)).to_have_count(1)
 
     await page.get_by_role("button", name="This session").click()
@@ -83,7 +83,7 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await expect(row).to_contain_text("The notes")
     await expect(row).to_contain_text("idle")
 
-    # Files go back to what they were, after a look at what that means.
+    # Files are restored, after the dialog has shown what that means.
     await page.locator(".user").first.get_by_role("button", name="More about this message").click()
     await page.get_by_role("menuitem", name="Rewind files to here…").click()
     rewind = page.get_by_role("dialog", name="Put files back")
@@ -92,21 +92,21 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await expect(page.locator(".mark", has_text="Files were put back")).to_be_visible()
     assert not (house.folder / "project" / "notes.txt").exists()
 
-    # A hit of the search is shown in its place.
+    # A search hit is shown in its context.
     await page.get_by_label("Search all sessions").fill("inside")
     await page.locator(".hit").first.click()
     await expect(page.locator(".item.found").first).to_be_in_viewport()
     await page.get_by_label("Search all sessions").fill("")
 
-    # A fork after the first turn knows that turn and nothing later.
+    # A fork after the first turn contains that turn and nothing later.
     parent = page.url
     await page.locator(".user").first.get_by_role("button", name="More about this message").click()
     await page.get_by_role("menuitem", name="Fork from here").click()
     await page.wait_for_url(lambda url: url.split("?")[0] != parent.split("?")[0])
     await expect(page.locator(".call.change")).to_contain_text("notes.txt")
     await expect(page.locator(".call.agent")).to_have_count(0)
-    await say(desk, "SCRIPT:echo")
-    await expect(said(desk, "messages.")).to_be_visible()
+    await send_prompt(desktop, "SCRIPT:echo")
+    await expect(text_shown(desktop, "messages.")).to_be_visible()
     await expect(row).to_have_count(2)
 
     async with page.expect_download() as saving:
@@ -125,58 +125,58 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await page.get_by_role("menuitem", name="Delete…").click()
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await expect(row).to_have_count(1)
-    await desk.accessible()
+    await desktop.accessible()
 
 
 async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHarness) -> None:
     session = await house.session("SCRIPT:slow 2000")
-    desk = await house.device(at=f"/app/s/{session}")
-    await expect(said(desk, "tick tick")).to_be_visible()
+    desktop = await house.device(at=f"/app/s/{session}")
+    await expect(text_shown(desktop, "tick tick")).to_be_visible()
     for text in ("SCRIPT:text one", "SCRIPT:text two"):
-        await say(desk, text)
-    queue = desk.page.get_by_role("list", name="Waiting for their turn")
+        await send_prompt(desktop, text)
+    queue = desktop.page.get_by_role("list", name="Waiting for their turn")
     await expect(queue.locator("li")).to_have_count(2)
-    await desk.accessible()
+    await desktop.accessible()
     await queue.get_by_role("button", name="Move up: SCRIPT:text two").click()
     await expect(queue.locator("li").first).to_contain_text("two")
     await queue.get_by_role("button", name="Edit: SCRIPT:text one").click()
-    await expect(composer(desk)).to_have_value("SCRIPT:text one")
+    await expect(composer(desktop)).to_have_value("SCRIPT:text one")
     await expect(queue.locator("li")).to_have_count(1)
-    await composer(desk).fill("SCRIPT:text changed")
-    await composer(desk).press("Enter")
-    await desk.page.get_by_role("button", name="Interrupt").click()
-    await expect(ended(desk)).to_have_count(3)
-    await expect(ended(desk).first).to_contain_text("Interrupted")
-    texts = await desk.page.locator(".user .words").all_inner_texts()
+    await composer(desktop).fill("SCRIPT:text changed")
+    await composer(desktop).press("Enter")
+    await desktop.page.get_by_role("button", name="Interrupt").click()
+    await expect(ended(desktop)).to_have_count(3)
+    await expect(ended(desktop).first).to_contain_text("Interrupted")
+    texts = await desktop.page.locator(".user .words").all_inner_texts()
     assert texts == ["SCRIPT:slow 2000", "SCRIPT:text two", "SCRIPT:text changed"]
     await expect(queue).to_have_count(0)
 
 
 async def test_mode_commands_and_attachments_from_the_composer(house: UiHarness, tmp_path: Path) -> None:
     session = await house.session("SCRIPT:text hello")
-    desk = await house.device(at=f"/app/s/{session}")
-    await expect(ended(desk)).to_have_count(1)
-    await desk.page.get_by_role("button", name="Ask first").click()
-    await desk.accessible()
-    await desk.page.get_by_role("menuitemradio", name="Plan only").click()
-    await expect(desk.page.get_by_role("button", name="Plan only")).to_be_visible()
-    await expect(desk.page.locator(".aside", has_text="Mode: plan")).to_be_visible()
+    desktop = await house.device(at=f"/app/s/{session}")
+    await expect(ended(desktop)).to_have_count(1)
+    await desktop.page.get_by_role("button", name="Ask first").click()
+    await desktop.accessible()
+    await desktop.page.get_by_role("menuitemradio", name="Plan only").click()
+    await expect(desktop.page.get_by_role("button", name="Plan only")).to_be_visible()
+    await expect(desktop.page.locator(".aside", has_text="Mode: plan")).to_be_visible()
     assert (await house.happened(session, "mode.changed"))["mode"] == "plan"
     commands = (await house.happened(session, "agent.ready")).get("commands", [])
     assert commands, "the demo agent has slash commands"
-    await composer(desk).press_sequentially(f"/{commands[0][:3]}")
-    option = desk.page.get_by_role("option").first
+    await composer(desktop).press_sequentially(f"/{commands[0][:3]}")
+    option = desktop.page.get_by_role("option").first
     await expect(option).to_be_visible()
     first = (await option.inner_text()).strip()
-    await desk.accessible()
-    await composer(desk).press("Tab")
-    await expect(composer(desk)).to_have_value(f"{first} ")
+    await desktop.accessible()
+    await composer(desktop).press("Tab")
+    await expect(composer(desktop)).to_have_value(f"{first} ")
 
     # Files are attached by choosing and by pasting them.
     notes = tmp_path / "notes.md"
     notes.write_text("some words")
-    await desk.page.get_by_label("Files to attach").set_input_files(notes)
-    await desk.page.evaluate(
+    await desktop.page.get_by_label("Files to attach").set_input_files(notes)
+    await desktop.page.evaluate(
         """(png) => {
           const bytes = Uint8Array.from(atob(png), (char) => char.charCodeAt(0));
           const clipboardData = new DataTransfer();
@@ -186,14 +186,14 @@ async def test_mode_commands_and_attachments_from_the_composer(house: UiHarness,
         }""",
         DOT,
     )
-    await expect(desk.page.get_by_role("list", name="Attached").locator("li")).to_have_count(2)
-    await desk.accessible()
-    await say(desk, "SCRIPT:text look")
-    await expect(ended(desk)).to_have_count(2)
+    await expect(desktop.page.get_by_role("list", name="Attached").locator("li")).to_have_count(2)
+    await desktop.accessible()
+    await send_prompt(desktop, "SCRIPT:text look")
+    await expect(ended(desktop)).to_have_count(2)
     content = (await house.events(session, "user.message"))[1]["content"]
     assert [block["type"] for block in content] == ["text", "image", "text"]
     assert "some words" in content[0]["text"] and content[2]["text"] == "SCRIPT:text look"
-    await expect(desk.page.locator(".user img")).to_be_visible()
+    await expect(desktop.page.locator(".user img")).to_be_visible()
 
 
 async def test_on_a_phone_one_thing_at_a_time(house: UiHarness) -> None:
@@ -217,7 +217,7 @@ async def test_on_a_phone_one_thing_at_a_time(house: UiHarness) -> None:
     await composer(phone).tap()
     await composer(phone).fill("SCRIPT:text from the phone")
     await page.get_by_role("button", name="Send").tap()
-    await expect(said(phone, "from the phone")).to_be_visible()
+    await expect(text_shown(phone, "from the phone")).to_be_visible()
     await page.get_by_role("button", name="To the list").tap()
     await expect(page.locator(".session-row")).to_have_count(3)
     await page.get_by_role("button", name="New session").first.tap()
@@ -228,20 +228,20 @@ async def test_on_a_phone_one_thing_at_a_time(house: UiHarness) -> None:
 
 async def test_with_the_keyboard_alone(house: UiHarness) -> None:
     session = await house.session("SCRIPT:text hello")
-    desk = await house.device()
-    page = desk.page
+    desktop = await house.device()
+    page = desktop.page
     await expect(page.locator(".session-row")).to_have_count(1)
     await page.keyboard.press("/")
     await expect(page.get_by_label("Search all sessions")).to_be_focused()
     await page.keyboard.press("ArrowDown")
     await page.keyboard.press("Enter")
     await page.wait_for_url(f"**/app/s/{session}")
-    await expect(composer(desk)).to_be_focused()
+    await expect(composer(desktop)).to_be_focused()
     await page.keyboard.type("SCRIPT:slow 2000")
     await page.keyboard.press("Enter")
-    await expect(said(desk, "tick")).to_be_visible()
+    await expect(text_shown(desktop, "tick")).to_be_visible()
     await page.keyboard.press("Escape")
-    await expect(ended(desk).last).to_contain_text("Interrupted")
+    await expect(ended(desktop).last).to_contain_text("Interrupted")
     await page.keyboard.press("Control+f")
     await page.keyboard.type("hello")
     await expect(page.locator(".find [role=status]")).to_contain_text("of")
@@ -253,7 +253,7 @@ async def test_with_the_keyboard_alone(house: UiHarness) -> None:
         name: str = await page.evaluate("document.activeElement.getAttribute('aria-label') ?? ''")
         return name
 
-    # Tab goes everywhere; the menu of the session opens, and closes, where one is.
+    # Tab reaches everything; the session's menu opens, and closes, at the focused element.
     await page.get_by_role("button", name="This session").focus()
     await page.keyboard.press("Enter")
     await page.keyboard.press("End")
@@ -263,16 +263,16 @@ async def test_with_the_keyboard_alone(house: UiHarness) -> None:
 
 
 async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(house: UiHarness) -> None:
-    desk = await house.device()
-    page = desk.page
+    desktop = await house.device()
+    page = desktop.page
     await page.get_by_role("button", name="New session").first.click()
     await page.get_by_label("First message").fill("SCRIPT:subagent tool")
     await page.get_by_role("button", name="Begin").click()
-    # It waits for a permission: what it has said before is there already, in the call that started it.
+    # It waits for a permission: its earlier text is already there, in the call that started it.
     first = page.locator(".call.agent .thread").get_by_text("I will run a command.", exact=True)
     await expect(first).to_have_count(1)
     await page.get_by_role("button", name="Allow once").click()
-    await expect(ended(desk)).to_have_count(1)
+    await expect(ended(desktop)).to_have_count(1)
     thread = page.locator(".call.agent")
     if not await thread.locator(".thread").is_visible():
         await thread.get_by_role("button").first.click()

@@ -1,4 +1,4 @@
-"""Sharing a session by hand: it comes to the other's list and goes from it again, while both are looking."""
+"""Sharing a session by hand: it appears in the other user's list and disappears again, while both are looking."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -36,7 +36,7 @@ def sharing(device: Device) -> Locator:
 
 
 async def begin(device: Device, text: str) -> str:
-    """A session of the user whose device it is; its id."""
+    """Start a session as the device's user; return its id."""
     page = device.page
     await page.get_by_role("button", name="New session").first.click()
     await page.get_by_label("First message").fill(text)
@@ -81,7 +81,7 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await expect(field).to_have_value("")
     await ann.accessible()
 
-    # It appears where bob looks, and he reads and writes in it; deciding who else does, or its end, is not his.
+    # It appears in bob's list, and he reads and writes in it; sharing or ending it is not up to him.
     await row(bob, "of ann").click()
     await bob.page.wait_for_url(f"**/app/s/{session}")
     await expect(bob.page.locator(".turn-end")).to_have_count(1)
@@ -94,7 +94,7 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await bob.page.get_by_role("textbox", name="Message").press("Enter")
     await expect(ann.page.locator(".said", has_text="hello from bob")).to_be_visible()
 
-    # It ends while he has it open: it goes from his list and from his screen.
+    # Sharing ends while he has it open: it disappears from his list and from his screen.
     stop = sharing(ann).get_by_role("button", name="Stop sharing with bob")
     await stop.focus()
     await stop.press("Enter")
@@ -109,7 +109,7 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await expect(sharing(ann)).to_have_count(0)
     await expect(ann.page.get_by_role("button", name="This session")).to_be_focused()
 
-    # Everybody and all names go at once by an admin's hand.
+    # An admin removes "everybody" and all names at once.
     admin = await house.device("Admin's desk", at=f"/app/s/{session}")
     field = await open_dialog(admin)
     await expect(sharing(admin)).to_contain_text("The owner is ann.")
@@ -127,7 +127,7 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await field.fill("bob")
     await field.press("Enter")
 
-    # The owner's own dialog follows what the admin does.
+    # The owner's own dialog follows the admin's changes.
     await open_dialog(ann)
     await expect(sharing(ann).get_by_role("switch")).to_be_checked()
     await expect(sharing(ann).get_by_role("list", name="Shared with")).to_have_text("bob")
@@ -138,7 +138,7 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await expect(row(bob, "of ann")).to_have_count(0)
 
 
-async def test_the_dialog_on_a_phone_and_on_a_desk_in_light_and_in_dark(house: UiHarness) -> None:
+async def test_the_dialog_on_a_phone_and_a_desktop_in_light_and_dark(house: UiHarness) -> None:
     session = await house.session("SCRIPT:text hello")
     for name in ("bob", "a-user-whose-name-is-as-long-as-names-may-be-0123456789-0123456"):
         await house.http.post("/v1/users", json={"name": name})

@@ -1,5 +1,6 @@
-"""What a page shows is the log, whatever happens to the page, the network or the gateway: nothing lost, nothing twice;
-and nothing that anybody says becomes more than its letters."""
+"""A page shows exactly the log, whatever happens to the page, the network or the gateway: nothing lost, nothing twice;
+and no text is ever interpreted as markup.
+"""
 
 import json
 import signal
@@ -20,7 +21,7 @@ from sessions.harness import FakeAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 
-# Four a second: long enough for a page to load in their midst on a busy machine.
+# Four a second: long enough for a page to load in the middle of them on a busy machine.
 TICKS = 60
 
 
@@ -37,7 +38,7 @@ async def spoken(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 async def ticking(page: Page) -> None:
-    """It streams, and is not done yet."""
+    """Wait until the answer is streaming and not done yet."""
 
     async def count() -> int:
         return sum(text.count("tick") for text in await shown_texts(page))
@@ -46,7 +47,7 @@ async def ticking(page: Page) -> None:
 
 
 class Answer:
-    """One text of the agent that comes in pieces: it takes as long as the test wants."""
+    """One text of the agent that arrives in pieces, as slowly as the test wants."""
 
     def __init__(self, agent: FakeAgent) -> None:
         self._agent = agent
@@ -78,35 +79,35 @@ async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_noth
 ) -> None:
     session = await spoken.session("begin")
     agent = await spoken.agent()
-    desk = await spoken.device(at=f"/app/s/{session}")
-    page = desk.page
-    said = page.locator(".said").first
+    desktop = await spoken.device(at=f"/app/s/{session}")
+    page = desktop.page
+    answer_text = page.locator(".said").first
     answer = Answer(agent)
     await answer.begin()
     await answer.piece("one two")
-    await expect(said).to_have_text("one two")
-    # What comes between makes no difference to where the text goes on.
+    await expect(answer_text).to_have_text("one two")
+    # Events in between do not affect where the text continues.
     await spoken.http.post(f"/v1/sessions/{session}/messages", json={"text": "later"})
     await expect(page.locator(".queue li")).to_have_count(1)
     await page.reload()
-    await expect(said).to_have_text("one two")
+    await expect(answer_text).to_have_text("one two")
     await expect(page.locator(".queue li")).to_have_count(1)
     await answer.piece(" three")
-    await expect(said).to_have_text("one two three")
+    await expect(answer_text).to_have_text("one two three")
 
-    await desk.context.set_offline(True)
-    # Where loopback is all the network there is, the browser was never online and has no change to tell.
+    await desktop.context.set_offline(True)
+    # Where loopback is the only network, the browser was never online and emits no event for a change.
     await page.evaluate("dispatchEvent(new Event('offline'))")
     await expect(page.locator(".truth")).to_contain_text("Offline")
     await expect(page.locator(".connection")).to_contain_text("cannot be reached")
-    await desk.accessible()
+    await desktop.accessible()
     await answer.piece(" four")
     await page.get_by_role("textbox", name="Message").fill("sent offline")
     await page.keyboard.press("Enter")
     await expect(page.locator(".user.sending")).to_have_count(1)
-    await desk.context.set_offline(False)
+    await desktop.context.set_offline(False)
     await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
-    await expect(said).to_have_text("one two three four")
+    await expect(answer_text).to_have_text("one two three four")
     await expect(page.locator(".queue li")).to_have_count(2)
 
     await answer.piece(" five")
@@ -120,40 +121,41 @@ async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_noth
     await eventually(partial(shown_texts, page), lambda seen: seen == texts)
     await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
     assert len(await spoken.events(session, "user.message")) == 3
-    desk.problems = [text for text in desk.problems if "ERR_INTERNET_DISCONNECTED" not in text]
+    desktop.problems = [text for text in desktop.problems if "ERR_INTERNET_DISCONNECTED" not in text]
 
 
 async def test_many_tabs_of_one_browser_are_all_served(house: UiHarness) -> None:
     session = await house.session("SCRIPT:text hello")
-    desk = await house.device(at=f"/app/s/{session}")
-    # More than a browser has connections to one gateway.
+    desktop = await house.device(at=f"/app/s/{session}")
+    # More than the number of connections that a browser opens to one gateway.
     for _ in range(6):
-        page = await desk.context.new_page()
+        page = await desktop.context.new_page()
         await page.goto(f"{house.running.url}/app/s/{session}")
-    for page in desk.context.pages:
+    for page in desktop.context.pages:
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
         await expect(page.locator(".turn-end")).to_have_count(1)
 
 
 async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_out(house: UiHarness) -> None:
-    desk = await house.device("Lost phone")
-    assert "#" not in desk.page.url, "the code leaves the address at once"
-    await expect(desk.page.get_by_role("heading", name="Sessions")).to_be_visible()
+    desktop = await house.device("Lost phone")
+    assert "#" not in desktop.page.url, "the code leaves the address at once"
+    await expect(desktop.page.get_by_role("heading", name="Sessions")).to_be_visible()
     devices = (await house.http.get("/v1/devices")).json()["devices"]
     await house.http.delete(f"/v1/devices/{devices[0]['id']}")
-    page = desk.page
+    page = desktop.page
     await expect(page.get_by_role("heading", name="Fairlead")).to_be_visible()
     assert await page.evaluate("localStorage.getItem('fairlead.key')") is None
-    await desk.accessible()
+    await desktop.accessible()
 
-    # Whatever an address says, and whatever is pasted: only this gateway is asked (the house looks at every request).
+    # Whatever an address contains, and whatever is pasted: only this gateway is contacted (the harness checks every
+    # request).
     await page.goto("about:blank")
     await page.goto(f"{house.running.url}/?gatewayUrl=http://evil.test&server=evil.test#server=http://evil.test")
     await expect(page.get_by_role("heading", name="Fairlead")).to_be_visible()
     await page.get_by_label("Login link").fill("https://evil.test/#login=AAAAAAAAAAAAAAAAAAAAAAAA")
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("alert")).to_be_visible()
-    assert desk.strayed == []
+    assert desktop.strayed == []
 
 
 async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_and_doubles_nothing(
@@ -177,14 +179,14 @@ async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_an
         await expect(page.locator(".turn-end")).to_have_count(2)
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
         log = await gateway.log(session)
-        said = told_texts(log)
-        await eventually(partial(shown_texts, page), lambda shown: shown == said)
-        assert said[-1] == "Hello from the scripted model. after the restart"
+        texts = told_texts(log)
+        await eventually(partial(shown_texts, page), lambda shown: shown == texts)
+        assert texts[-1] == "Hello from the scripted model. after the restart"
         users = [event for event in log if event["type"] == "user.message"]
         assert len(users) == await page.locator(".user").count() == 2
-        # The agent outlived its gateway, and what it said to the end is here.
-        assert said[0] == " ".join(["tick"] * TICKS)
-        # A page that is opened while the gateway is away shows the session as soon as it is back.
+        # The agent outlived its gateway, and its whole output is here.
+        assert texts[0] == " ".join(["tick"] * TICKS)
+        # A page that is opened while the gateway is down shows the session as soon as it is back.
         await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
         await page.reload()
         await expect(page.locator(".turn-end")).to_have_count(2)
@@ -200,7 +202,7 @@ async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_an
 
 
 def transcript(folder: Path, rows: int) -> None:
-    """A session of another program: so many messages, a question and an answer in turn."""
+    """Write a session of another program: that many messages, alternating questions and answers."""
     session = "22222222-2222-4222-8222-222222222222"
     home = folder / "elsewhere" / "projects" / "-work"
     home.mkdir(parents=True)
@@ -213,8 +215,14 @@ def transcript(folder: Path, rows: int) -> None:
             row |= {"cwd": str(folder / "work"), "isSidechain": False, "userType": "external"}
             if number % 2:
                 block = {"type": "text", "text": f"answer {number}"}
-                said = {"id": f"msg_{number}", "role": "assistant", "model": "m", "content": [block], "type": "message"}
-                row |= {"type": "assistant", "message": {**said, "stop_reason": "end_turn", "usage": {}}}
+                message = {
+                    "id": f"msg_{number}",
+                    "role": "assistant",
+                    "model": "m",
+                    "content": [block],
+                    "type": "message",
+                }
+                row |= {"type": "assistant", "message": {**message, "stop_reason": "end_turn", "usage": {}}}
             else:
                 special = " about the narwhal" if number == 10 else ""
                 row |= {"type": "user", "message": {"role": "user", "content": f"question {number}{special}"}}
@@ -223,7 +231,7 @@ def transcript(folder: Path, rows: int) -> None:
 
 
 async def number(page: Page, which: str) -> int:
-    """Of the first or the last question that the page holds, drawn or not."""
+    """The number of the first or the last question that the page holds, drawn or not."""
     asked = page.locator(".user .words")
     text = await (asked.first if which == "first" else asked.last).text_content()
     return int((text or "").split()[1])
@@ -236,20 +244,20 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
     transcript(tmp_path, rows)
     homes = (str(tmp_path / "elsewhere"),)
     async with ui_house(chromium, tmp_path, monkeypatch, said=False, claude_homes=homes) as house:
-        desk = await house.device()
-        page = desk.page
+        desktop = await house.device()
+        page = desktop.page
         await page.get_by_role("link", name="question 0").click()
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
 
         async def oldest() -> int:
-            # Up by hand; what is looked at stays while older messages come in above it.
+            # Scroll up by hand; the visible messages stay in place while older ones are inserted above.
             await page.locator(".stream-scroll").evaluate("(box) => { box.scrollTop = 0 }")
             return await number(page, "first")
 
         assert await eventually(oldest, lambda seen: seen < rows - 700) > 0
-        # Far from the end the end is let go: the page holds a window, not the session.
+        # Far from the end the page unloads the end: it holds a window, not the session.
         await expect(page.locator(".truth")).to_have_attribute("data-following", "elsewhere")
         assert await page.locator(".stream-scroll > .items > .item").count() < 1500
 
@@ -259,7 +267,7 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
 
         assert await eventually(newest, lambda seen: seen == rows - 2)
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
-        # Found through the gateway, though it is nowhere near what is loaded.
+        # Found through the gateway, though it is far from the loaded part.
         await page.keyboard.press("Control+f")
         await page.keyboard.type("narwhal")
         await expect(page.locator(".item.found")).to_contain_text("question 10 about the narwhal")
@@ -277,11 +285,11 @@ async def hostile(device: Device) -> None:
     assert found == 0
 
 
-async def test_nothing_that_is_said_becomes_more_than_its_letters(spoken: UiHarness) -> None:
+async def test_no_text_is_ever_interpreted_as_markup(spoken: UiHarness) -> None:
     everything = " ".join(HOSTILE) + " [x](javascript:window.pwned=1) ![y](http://evil.test/y.png) <b>bold</b>"
     session = await spoken.session(everything, title=everything[:200])
     agent = await spoken.agent()
-    desk = await spoken.device(at=f"/app/s/{session}")
+    desktop = await spoken.device(at=f"/app/s/{session}")
     await agent.text(everything)
     await agent.text(
         f"```{HOSTILE[0]}\n{everything}\n```\n\n```html\n{everything}\n```\n\n| a |\n|---|\n| {everything} |"
@@ -305,20 +313,20 @@ async def test_nothing_that_is_said_becomes_more_than_its_letters(spoken: UiHarn
         await agent.call(f"c{number}", name, **given)
         await agent.result_of(f"c{number}", everything)
     await agent.result(is_error=True, subtype="error_during_execution", errors=[everything])
-    await expect(desk.page.locator(".turn-end")).to_have_count(1)
-    await desk.page.locator(".call-head[aria-expanded=false]").evaluate_all(
+    await expect(desktop.page.locator(".turn-end")).to_have_count(1)
+    await desktop.page.locator(".call-head[aria-expanded=false]").evaluate_all(
         "(heads) => heads.forEach((h) => h.click())"
     )
-    await expect(desk.page.locator(".said").first).to_contain_text("<script>window.pwned='script'</script>")
-    await expect(desk.page.locator(".said b")).to_have_count(0)
-    await hostile(desk)
-    await desk.accessible()
+    await expect(desktop.page.locator(".said").first).to_contain_text("<script>window.pwned='script'</script>")
+    await expect(desktop.page.locator(".said b")).to_have_count(0)
+    await hostile(desktop)
+    await desktop.accessible()
     # The list, the search with its marks, the queue, the title, the name of a device.
     await spoken.http.post(f"/v1/sessions/{session}/messages", json={"text": everything})
     await spoken.http.post(f"/v1/sessions/{session}/messages", json={"text": everything})
-    await expect(desk.page.locator(".queue li")).to_have_count(1)
-    await desk.page.get_by_label("Search all sessions").fill("window")
-    await expect(desk.page.locator(".hit").first).to_be_visible()
-    await hostile(desk)
+    await expect(desktop.page.locator(".queue li")).to_have_count(1)
+    await desktop.page.get_by_label("Search all sessions").fill("window")
+    await expect(desktop.page.locator(".hit").first).to_be_visible()
+    await hostile(desktop)
     other = await spoken.device(HOSTILE[0])
     await hostile(other)

@@ -1,4 +1,4 @@
-"""Shells in real browsers: opened, found again as they were, shared and watched; what they print stays in them."""
+"""Shells in real browsers: opened, found again unchanged, shared and watched; their output cannot escape them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 PAPERS = "(term) => [...term.querySelectorAll('*')].map((one) => getComputedStyle(one).backgroundColor)"
-"""What a terminal is painted on: the page's own colour is among it."""
+"""The background colours of a terminal: the page's own colour is among them."""
 
 
 async def lines(device: Device) -> list[str]:
@@ -29,8 +29,10 @@ async def lines(device: Device) -> list[str]:
     return [row.replace("\xa0", " ").rstrip() for row in rows]
 
 
-async def says(device: Device, line: str) -> list[str]:
-    """It stands there as a line; what was typed before the shell was there may have its first prompt in front."""
+async def shows_line(device: Device, line: str) -> list[str]:
+    """Wait until this is a line on the screen; input typed before the shell was ready may have its first prompt in
+    front.
+    """
     return await eventually(lambda: lines(device), lambda seen: {line, f"# {line}", f"$ {line}"} & set(seen))
 
 
@@ -42,96 +44,96 @@ async def typed(device: Device, keys: str) -> None:
 async def test_a_shell_is_opened_found_again_as_it_was_and_ended_and_shared_by_a_persons_devices(
     house: UiHarness,
 ) -> None:
-    desk = await house.device(at="/app/terminals")
-    await desk.accessible()
-    await desk.page.get_by_role("button", name="New terminal").click()
-    await desk.accessible()
-    await desk.page.get_by_label("Name").fill("no spaces")
-    await expect(desk.page.get_by_role("button", name="Open")).to_be_disabled()
-    await desk.page.get_by_label("Name").fill("build")
-    await desk.page.keyboard.press("Enter")
-    await eventually(lambda: lines(desk), lambda seen: any(row.strip() for row in seen))
-    await typed(desk, "printf '\\033[38;2;9;99;199mcolour\\033[0m %s\\n' $((40+2))\n")
-    await says(desk, "colour 42")
-    colour = await desk.page.locator(".xterm-rows span", has_text="colour").last.evaluate(
+    desktop = await house.device(at="/app/terminals")
+    await desktop.accessible()
+    await desktop.page.get_by_role("button", name="New terminal").click()
+    await desktop.accessible()
+    await desktop.page.get_by_label("Name").fill("no spaces")
+    await expect(desktop.page.get_by_role("button", name="Open")).to_be_disabled()
+    await desktop.page.get_by_label("Name").fill("build")
+    await desktop.page.keyboard.press("Enter")
+    await eventually(lambda: lines(desktop), lambda seen: any(row.strip() for row in seen))
+    await typed(desktop, "printf '\\033[38;2;9;99;199mcolour\\033[0m %s\\n' $((40+2))\n")
+    await shows_line(desktop, "colour 42")
+    colour = await desktop.page.locator(".xterm-rows span", has_text="colour").last.evaluate(
         "(one) => getComputedStyle(one).color"
     )
     assert colour == "rgb(9, 99, 199)", "the policy takes no colour away"
-    assert "rgb(242, 240, 234)" in await desk.page.locator(".xterm").evaluate(PAPERS)
-    await desk.accessible()
-    await desk.page.reload()
-    await says(desk, "colour 42")
-    await typed(desk, "echo still $((1+1))\n")
-    await says(desk, "still 2")
+    assert "rgb(242, 240, 234)" in await desktop.page.locator(".xterm").evaluate(PAPERS)
+    await desktop.accessible()
+    await desktop.page.reload()
+    await shows_line(desktop, "colour 42")
+    await typed(desktop, "echo still $((1+1))\n")
+    await shows_line(desktop, "still 2")
 
-    # On all of this person's devices; one that only watches types nothing.
+    # On all of this person's devices; a read-only device types nothing.
     phone = await house.device("Phone", PHONE, has_touch=True, at="/app/terminals/build")
-    await says(phone, "still 2")
+    await shows_line(phone, "still 2")
     await phone.fits()
     await phone.accessible()
     await typed(phone, "echo from the $((2))nd\n")
-    await says(desk, "from the 2nd")
+    await shows_line(desktop, "from the 2nd")
     await phone.page.get_by_label("Only watch").check()
-    await says(phone, "from the 2nd")
+    await shows_line(phone, "from the 2nd")
     await phone.page.locator(".xterm-helper-textarea").focus()
     await phone.page.keyboard.type("echo never\n")
-    await typed(desk, "echo the $((3))rd\n")
-    assert "never" not in await says(phone, "the 3rd")
-    assert "never" not in await lines(desk)
+    await typed(desktop, "echo the $((3))rd\n")
+    assert "never" not in await shows_line(phone, "the 3rd")
+    assert "never" not in await lines(desktop)
 
-    await desk.page.get_by_role("button", name="End it…").click()
-    await expect(desk.page.get_by_role("button", name="Cancel")).to_be_focused()
-    await desk.page.get_by_role("button", name="End it", exact=True).click()
-    await expect(desk.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
+    await desktop.page.get_by_role("button", name="End it…").click()
+    await expect(desktop.page.get_by_role("button", name="Cancel")).to_be_focused()
+    await desktop.page.get_by_role("button", name="End it", exact=True).click()
+    await expect(desktop.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
     assert (await house.http.get("/v1/terminals")).json() == {"terminals": []}
 
 
-async def test_another_person_watches_what_is_shared_and_no_longer_than_that(house: UiHarness) -> None:
+async def test_another_person_watches_a_shared_shell_only_while_it_is_shared(house: UiHarness) -> None:
     ann = await house.device("Ann's desk", at="/app/terminals/main")
     await typed(ann, "echo hello $((1))\n")
-    await says(ann, "hello 1")
+    await shows_line(ann, "hello 1")
     bob = await house.device("Bob's desk", scopes=("view", "terminal"), user="bob", at="/app/terminals")
     await expect(bob.page.get_by_text("No terminal runs.")).to_be_visible()
     await ann.page.get_by_label("Shared: others may watch").check()
     await expect(ann.page.get_by_label("Shared: others may watch")).to_be_checked()
     await bob.open("/app/terminals")
     await bob.page.get_by_role("link", name="main").click()
-    await says(bob, "hello 1")
+    await shows_line(bob, "hello 1")
     await bob.accessible()
     await bob.page.locator(".xterm-helper-textarea").focus()
     await bob.page.keyboard.type("echo never\n")
     await typed(ann, "echo hello $((2))\n")
-    assert "never" not in await says(bob, "hello 2")
+    assert "never" not in await shows_line(bob, "hello 2")
     await ann.page.get_by_label("Shared: others may watch").uncheck()
     await expect(bob.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
 
 
-async def test_what_a_program_prints_is_never_more_than_a_picture(house: UiHarness) -> None:
-    desk = await house.device()
-    await desk.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    await desk.open("/app/terminals/main")
-    await desk.page.evaluate("navigator.clipboard.writeText('mine')")
+async def test_program_output_is_only_ever_drawn(house: UiHarness) -> None:
+    desktop = await house.device()
+    await desktop.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await desktop.open("/app/terminals/main")
+    await desktop.page.evaluate("navigator.clipboard.writeText('mine')")
     for number, evil in enumerate(HOSTILE):
         (house.folder / f"evil-{number}").write_text(f"\x1b]2;{evil}\x07\x1b]0;{evil}\x1b\\{evil}\n")
-    await typed(desk, "cat evil-*; echo over $((1))\n")
-    await says(desk, "over 1")
-    await desk.unharmed()
-    row = await desk.page.locator(".xterm-rows > div", has_text="link").first.bounding_box()
+    await typed(desktop, "cat evil-*; echo over $((1))\n")
+    await shows_line(desktop, "over 1")
+    await desktop.unharmed()
+    row = await desktop.page.locator(".xterm-rows > div", has_text="link").first.bounding_box()
     assert row is not None
-    await desk.page.mouse.click(row["x"] + 12, row["y"] + row["height"] / 2)
-    assert await desk.page.evaluate("navigator.clipboard.readText()") == "mine"
-    await desk.unharmed()
-    await typed(desk, "printf '\\033]2;<b>a title</b>\\007'\n")
-    await expect(desk.page.locator(".terminal-state")).to_have_text("<b>a title</b>")
-    assert len(desk.context.pages) == 1
+    await desktop.page.mouse.click(row["x"] + 12, row["y"] + row["height"] / 2)
+    assert await desktop.page.evaluate("navigator.clipboard.readText()") == "mine"
+    await desktop.unharmed()
+    await typed(desktop, "printf '\\033]2;<b>a title</b>\\007'\n")
+    await expect(desktop.page.locator(".terminal-state")).to_have_text("<b>a title</b>")
+    assert len(desktop.context.pages) == 1
 
 
-async def test_who_may_not_use_terminals_is_told_so(house: UiHarness) -> None:
+async def test_a_user_without_terminal_access_sees_that_message(house: UiHarness) -> None:
     viewer = await house.device("Viewer", scopes=("view",), at="/app/terminals/main")
     await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
     assert await viewer.page.get_by_role("link", name="Shells").count() == 0
 
-    # Before it is known who this is, the page asks for no terminal.
+    # The page requests no terminal before it knows the user.
     known = asyncio.Event()
     asked: list[str] = []
 
@@ -151,12 +153,12 @@ async def test_who_may_not_use_terminals_is_told_so(house: UiHarness) -> None:
 
 async def test_a_session_on_a_terminal_leads_to_it(house: UiHarness) -> None:
     on_one = await house.session("hello", settings={"link": "terminal"})
-    beside = await house.session("hello")
-    desk = await house.device(at=f"/app/s/{beside}")
-    await desk.page.get_by_role("button", name="This session").click()
-    await expect(desk.page.get_by_role("menuitem", name="Rename…")).to_be_visible()
-    await expect(desk.page.get_by_role("menuitem", name="Its terminal")).to_have_count(0)
-    await desk.open(f"/app/s/{on_one}")
-    await desk.page.get_by_role("button", name="This session").click()
-    await desk.page.get_by_role("menuitem", name="Its terminal").click()
-    await expect(desk.page).to_have_url(f"{desk.base}/app/terminals/session/{on_one}")
+    other = await house.session("hello")
+    desktop = await house.device(at=f"/app/s/{other}")
+    await desktop.page.get_by_role("button", name="This session").click()
+    await expect(desktop.page.get_by_role("menuitem", name="Rename…")).to_be_visible()
+    await expect(desktop.page.get_by_role("menuitem", name="Its terminal")).to_have_count(0)
+    await desktop.open(f"/app/s/{on_one}")
+    await desktop.page.get_by_role("button", name="This session").click()
+    await desktop.page.get_by_role("menuitem", name="Its terminal").click()
+    await expect(desktop.page).to_have_url(f"{desktop.base}/app/terminals/session/{on_one}")

@@ -1,4 +1,4 @@
-"""`fairlead serve` as a process of its own under the web UI, and what its log says beside what a page shows."""
+"""`fairlead serve` as a separate process under the web UI, and its log next to the texts that a page shows."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ TOKEN = "a-token-for-this-test-alone-0123456789"
 
 
 class Gateway:
-    """Can be killed and started again where it was."""
+    """A gateway that can be killed and started again on the same folder."""
 
     def __init__(self, folder: Path, *, env: Mapping[str, str] | None = None, **options: object) -> None:
         self.folder = folder
@@ -55,7 +55,7 @@ class Gateway:
         await self._process.wait()
 
     async def page(self, browser: Browser, name: str = "Desk") -> Page:
-        """A device of its own, signed in."""
+        """A separate device, signed in."""
         link = (await self.http.post("/v1/login-codes", json={"name": name})).json()["url"]
         page = await (await browser.new_context(reduced_motion="reduce")).new_page()
         page.set_default_timeout(PATIENCE * 1000)

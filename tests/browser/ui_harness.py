@@ -1,5 +1,6 @@
-"""A gateway with its web UI, and people's devices that look at it: each a browser profile of its own, signed in by a
-link as a person is. What the pages complain about is collected, and nothing may be."""
+"""A gateway with its web UI, and people's devices that look at it: each is a separate browser profile, signed in by a
+link as a person is. The pages' complaints are collected, and there must be none.
+"""
 
 import asyncio
 import atexit
@@ -53,11 +54,11 @@ HOSTILE = (
     "\u202egnp.exe",
     "</title></style><iframe src=javascript:window.pwned=1>",
 )
-"""What a tool, a file name or a title may say, and must never become more than its letters."""
+"""Hostile text for a tool, a file name or a title, which must never be interpreted as markup."""
 
 
 class SpokenKind(FakeKind):
-    """An agent of the gateway that says what the test says."""
+    """An agent of the gateway that is scripted by the test."""
 
     name = "demo"
 
@@ -69,7 +70,7 @@ class SpokenKind(FakeKind):
 
 
 class Device:
-    """One browser profile on one page. `problems` is what the console and the policy said."""
+    """One browser profile on one page. `problems` are the messages of the console and of the content policy."""
 
     def __init__(self, page: Page, name: str, base: str) -> None:
         self.page = page
@@ -90,14 +91,14 @@ class Device:
         await self.page.get_by_role("heading", level=1).first.wait_for()
 
     async def accessible(self) -> None:
-        """axe finds nothing on what is shown now."""
+        """Check that axe finds no problem on the current page."""
         if not await self.page.evaluate("'axe' in window"):
             await self.page.evaluate(AXE.read_text())
         found: list[str] = await self.page.evaluate(_AXE_RUN)
         assert found == [], f"{self.page.url}: {found}"
 
     async def fits(self) -> None:
-        """Nothing is wider than the window."""
+        """Check that nothing is wider than the window."""
         wide: bool = await self.page.evaluate(
             "[document.documentElement, document.querySelector('.page')].some((e) => e.scrollWidth > e.clientWidth + 1)"
         )
@@ -108,7 +109,7 @@ class Device:
         assert await self.page.locator("iframe, img[src='x']").count() == 0
 
     def _console(self, message: ConsoleMessage) -> None:
-        # A call that is refused on purpose is said by the browser too; that is not the page's mistake.
+        # The browser also logs a call that is rejected on purpose; that is not the page's mistake.
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
             self.problems.append(message.text)
 
@@ -129,13 +130,13 @@ class UiHarness:
     async def device(
         self, name: str = "Desk", size: tuple[int, int] = DESK, *, scopes: tuple[str, ...] = ("admin",), **more: Any
     ) -> Device:
-        """Signed in by a link, and on the page `at`."""
+        """Sign in by a link, and open the page `at`."""
         user, at = more.pop("user", ""), more.pop("at", "/app")
         if user:
             await self.http.post("/v1/users", json={"name": user})
         body = {"name": name, "scopes": list(scopes), "user": user}
         link = (await self.http.post("/v1/login-codes", json=body)).json()["url"]
-        # Nothing moves by itself: this machine draws every frame of an animation with its CPU.
+        # Nothing is animated: this machine draws every frame of an animation with its CPU.
         shown: Any = {"viewport": {"width": size[0], "height": size[1]}, "reduced_motion": "reduce"}
         context = await self._browser.new_context(**shown, **more)
         made = Device(await context.new_page(), name, self.running.url)
@@ -144,10 +145,10 @@ class UiHarness:
             if not request.url.startswith((self.running.url, "data:", "blob:")):
                 made.strayed.append(request.url)
 
-        # Only listened to: a browser whose requests are routed keeps no cache.
+        # Only an observer: a browser whose requests are routed keeps no cache.
         context.on("request", asked)
         self.devices.append(made)
-        # The code in the fragment is good on every page.
+        # The code in the fragment works on every page.
         await made.open(f"{at}#{urlsplit(link).fragment}")
         assert await made.page.evaluate("localStorage.getItem('fairlead.key')"), "it is signed in before it is drawn"
         return made
@@ -157,7 +158,7 @@ class UiHarness:
         return str((await self.http.post("/v1/sessions", json=body)).json()["session"])
 
     async def agent(self, number: int = 1) -> FakeAgent:
-        """The n-th agent, at work on its first prompt."""
+        """The n-th agent, working on its first prompt."""
         assert self.kind is not None
         agent = await self.kind.launched(number)
         await agent.prompted()
@@ -165,7 +166,7 @@ class UiHarness:
         return agent
 
     async def asked(self, number: int = 1) -> list[dict[str, Any]]:
-        """So many things wait for a person."""
+        """Wait until this many requests wait for a person."""
 
         async def waiting() -> list[dict[str, Any]]:
             found: list[dict[str, Any]] = (await self.http.get("/v1/permissions")).json()["permissions"]
@@ -178,7 +179,7 @@ class UiHarness:
         return [event for event in page["events"] if event["type"] == kind]
 
     async def happened(self, session: str, kind: str) -> dict[str, Any]:
-        """The first event of that kind, when there is one."""
+        """The first event of that kind, once there is one."""
 
         async def look() -> list[dict[str, Any]]:
             return await self.events(session, kind)
@@ -186,7 +187,7 @@ class UiHarness:
         return (await eventually(look, bool))[0]
 
     def well(self) -> None:
-        """No page complained, and none asked anybody but the gateway for anything."""
+        """Check that no page complained, and that every request went to the gateway."""
         for device in self.devices:
             assert device.problems == [], (device.name, device.problems)
             assert device.strayed == [], (device.name, device.strayed)
@@ -194,7 +195,7 @@ class UiHarness:
 
 @cache
 def built_once() -> Path:
-    """A copy of the built UI for this run: a build that happens meanwhile takes no file away under a page."""
+    """A copy of the built UI for this run: a build in the meantime removes no file under a page."""
     assert (BUILT / "index.html").exists(), "the web UI is not built: `python -m tools.web` builds it"
     copy = Path(tempfile.mkdtemp(prefix="fairlead-ui-"))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
@@ -211,7 +212,7 @@ async def ui_house(
     env: Mapping[str, str] | None = None,
     **config: Any,
 ) -> AsyncIterator[UiHarness]:
-    """`said`: what the agent says is said by the test; else it is the demo agent. `env` is the gateway's own."""
+    """`said`: the agent is scripted by the test; otherwise it is the demo agent. `env` is the gateway's own."""
     ui = WebUi(built_once())
     monkeypatch.setattr(wiring, "WebUi", lambda: ui)
     assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"
@@ -237,7 +238,7 @@ async def ui_house(
             made.well()
         finally:
             for device in made.devices:
-                # Before the gateway goes: what a page says when its gateway is gone is another test's matter.
+                # Before the gateway ends: how a page reacts to a missing gateway is tested elsewhere.
                 await device.context.close()
             await made.http.aclose()
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Reads the documents of the repository: their text, their code, their links and headings. Nothing is judged here."""
+"""Reads the documents of the repository: their text, their code, their links and headings. Nothing is checked here."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def links(text: str) -> list[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that a forge makes of headings: lower case, spaces to dashes, no punctuation."""
+    """The anchors that a forge derives from headings: lower case, spaces to dashes, no punctuation."""
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
         for heading in HEADING.findall(FENCE.sub("", text))

@@ -1,4 +1,4 @@
-"""Every `fairlead` command and option that a document names exists: its help is asked for, in this process."""
+"""Every `fairlead` command and option that a document names exists: its help is printed, in this process."""
 
 import functools
 import importlib
@@ -28,7 +28,7 @@ def read() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     for path in documents():
         for piece in code(path.read_text()):
             if match := COMMAND.search(piece):
-                # Only what is the command's own: a quoted prompt, a comment or a pipe ends it.
+                # Only the command's own words: a quoted prompt, a comment or a pipe ends it.
                 rest = re.split(r'["#|]', match[2])[0]
                 yield name(path), tuple(match[1].split()), tuple(OPTION.findall(rest))
 

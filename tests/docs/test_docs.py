@@ -1,4 +1,4 @@
-"""The documents are under test: what they name exists, what they link to is there."""
+"""Tests of the documents: the commands that they name exist, and so do the targets of their links."""
 
 import re
 import tomllib
@@ -10,7 +10,7 @@ from docs.documents import ROOT, anchors, code, documents, links, name
 
 MAKE_TARGET = re.compile(r"\bmake ([a-z][a-z-]*)")
 RULE = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
-# A leading name such as FAIRLEAD_SEED=1 may stand before a program; a path that ends in /name is one, too.
+# A leading assignment such as FAIRLEAD_SEED=1 may precede a program; a path that ends in /name is one, too.
 TOOL = re.compile(r"(?:^|\s)((?:tools|\.ci)/[\w.-]+)")
 
 every_document = pytest.mark.parametrize("path", documents(), ids=name)

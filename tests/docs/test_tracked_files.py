@@ -1,4 +1,4 @@
-"""What the repository may not hold: paths of the machine it was written on, and hosts of package registries."""
+"""Text that the repository must not contain: paths of the machine it was written on, and package registry hosts."""
 
 import re
 import subprocess

@@ -21,7 +21,7 @@ from patience import PATIENCE
 
 
 class Listener:
-    """Takes every frame of a socket as it comes; `until` waits for what they make true."""
+    """Passes every frame of a socket to `take`; `until` waits for a condition on them."""
 
     def __init__(self, take: Callable[[Any], None]) -> None:
         self._take = take
@@ -96,8 +96,9 @@ def over(client: HappyClient) -> list[str]:
 
 @dataclass
 class Clients:
-    """`tab` is MyLifeDB's, `envelopes` Happy's with `hearing` to wait for them, `peer` Cognova's, `app`
-    claudecodeui's."""
+    """A client of each protocol: `tab` is MyLifeDB's, `envelopes` Happy's (`hearing` waits for them), `peer` Cognova's,
+    `app` claudecodeui's.
+    """
 
     tab: Tab
     envelopes: HappyClient

@@ -1,4 +1,4 @@
-"""The real CLI on its own wire, spoken with our codec: for what the seed says of the program itself."""
+"""The real CLI on its own wire, driven by our codec: for the seed's statements about the program itself."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ Message = dict[str, Any]
 BASE = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 ASKING = ("--permission-prompt-tool", "stdio")
 IN_DEFAULT_MODE = ("--permission-mode", "default")
-"""2.1.300 begins in the mode auto."""
+"""2.1.300 starts in the mode auto."""
 
 
 def allow(request: Message) -> control.AllowTool | control.DenyTool:
@@ -27,10 +27,11 @@ def allow(request: Message) -> control.AllowTool | control.DenyTool:
 
 
 class RealCli:
-    """One process. Requests of its own are answered by `permission`, `hook` and `mcp`, unless they are None.
+    """One process. Its own requests are answered by `permission`, `hook` and `mcp`, unless they are None.
 
-    A start costs more than a turn, so a test may go through several scenes on one process: in each, `seen` and `sent`
-    start empty, and requests are answered as at first."""
+    A start costs more than a turn, so a test may play several scenes on one process: in each, `seen` and `sent`
+    start empty, and requests are answered as at first.
+    """
 
     def __init__(self, program: Path, env: dict[str, str], cwd: Path) -> None:
         self.program = program
@@ -46,7 +47,7 @@ class RealCli:
         self.scene()
 
     def scene(self) -> None:
-        """What was said so far belongs to an earlier scene of the test."""
+        """Begin a new scene: the messages so far belong to an earlier scene of the test."""
         self.seen, self.sent = [], []
         self._taken = 0
         self.permission = allow
@@ -91,7 +92,7 @@ class RealCli:
         elif request["subtype"] == "mcp_message":
             await self.write(control.mcp_answer_line(name, self.mcp(request["message"])))
 
-    # --- saying
+    # --- sending
 
     async def write(self, line: bytes) -> None:
         assert self.process.stdin is not None
@@ -110,7 +111,7 @@ class RealCli:
         return await self.until("result")
 
     async def ask(self, request: control.OurRequest) -> Message:
-        """The whole inner answer: `subtype` success or error."""
+        """Send a request and return the whole inner answer: `subtype` success or error."""
         name = str(uuid.uuid4())
         await self.write(control.request_line(name, request))
         answer = await self.until(
@@ -127,7 +128,7 @@ class RealCli:
     async def set_up(self, **fields: Any) -> Any:
         return await self.got(control.Initialize(**fields))
 
-    # --- hearing
+    # --- receiving
 
     async def until(self, wanted: str | Callable[[Message], bool], *, rewind: bool = False) -> Message:
         fits = (lambda m: m.get("type") == wanted) if isinstance(wanted, str) else wanted
@@ -158,7 +159,7 @@ class RealCli:
         return self.all("system", "init")[-1]
 
     def asked(self) -> list[str]:
-        """Tools that it asked a permission for."""
+        """The tools that it asked permission for."""
         return [m["request"]["tool_name"] for m in self.all("control_request", "can_use_tool")]
 
     def transcript(self, session: str = "") -> Path:

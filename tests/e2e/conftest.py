@@ -1,4 +1,4 @@
-"""Fixtures for tests with the real CLI: its program, a HOME and a working folder of its own, the scripted model."""
+"""Fixtures for tests with the real CLI: its program, its own HOME and working folder, the scripted model."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tools.clis import program_path
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the other version of the day does not take today (harness.py)."""
+    """Leave out the tests that the other version of the day does not run today (harness.py)."""
 
     def waits(item: pytest.Item) -> bool:
         test = item.nodeid.partition("[")[0]
@@ -35,7 +35,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def real_cli_is_safe_here(request: pytest.FixtureRequest) -> None:
-    """No test of the mark `cli` starts where the CLI is missing or could reach more than loopback."""
+    """No test marked `cli` starts where the CLI is missing or could reach more than loopback."""
     for mark in request.node.iter_markers("cli"):
         reason = harness.why_not_isolated() or harness.why_not_installed(mark.args[0])
         if reason:
@@ -43,12 +43,14 @@ def real_cli_is_safe_here(request: pytest.FixtureRequest) -> None:
 
 
 TOLD: dict[tuple[tuple[str, ...], int], Version] = {}
-"""What the programs of this worker said of their versions."""
+"""The version output of the programs of this worker."""
 
 
 @pytest.fixture(autouse=True)
 def each_program_is_asked_once_for_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each gateway asks, and the oldest CLI needs half a second for its answer: one gateway of a worker does."""
+    """Each gateway probes the version, and the oldest CLI needs half a second to answer: only one gateway per worker
+    does.
+    """
     asks = VersionProbe._ask
 
     async def ask(prober: VersionProbe, command: Sequence[str], env: Mapping[str, str]) -> Version:
@@ -82,7 +84,7 @@ def cli_home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cli_cwd(tmp_path: Path) -> Path:
-    """An empty folder to work in, outside of HOME."""
+    """An empty working folder, outside of HOME."""
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
@@ -90,7 +92,7 @@ def cli_cwd(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def agreed(cli_home: Path, cli_cwd: Path) -> None:
-    """What a person has answered in this HOME before: the CLI is set up, the key may be used, the folder is trusted."""
+    """A HOME in which a person has already answered: the CLI is set up, the key may be used, the folder is trusted."""
     answers = {
         "hasCompletedOnboarding": True,
         "customApiKeyResponses": {"approved": [harness.API_KEY[-20:]], "rejected": []},
@@ -108,5 +110,5 @@ async def model() -> AsyncIterator[ScriptedModel]:
 
 @pytest.fixture
 def cli_env(cli_home: Path, model: ScriptedModel) -> dict[str, str]:
-    """The whole environment of a real CLI that asks the scripted model."""
+    """The whole environment of a real CLI that uses the scripted model."""
     return harness.cli_env(cli_home, model.url)

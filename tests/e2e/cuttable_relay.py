@@ -1,4 +1,4 @@
-"""A wire between the CLI and the gateway that a test can cut: bytes pass both ways until it does."""
+"""A relay between the CLI and the gateway that a test can cut: bytes pass both ways until then."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,13 @@ REFUSAL = b"HTTP/1.1 %d Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\
 
 
 class Relay:
-    """Listens on a port of 127.0.0.1 and passes on to the gateway, which sees its own address as the host.
+    """Listens on a port of 127.0.0.1 and forwards to the gateway, which sees its own address as the host.
 
-    `heads` are the heads of the requests that came, `pings` the times of the WebSocket pings that the CLI sent alone,
-    `spoken` counts the reads that began with a message of its own on a socket.
-    `slam`: whoever connects is hung up on at once, `fail`: every POST is answered with this status; `tries` are the
-    times of both, in seconds. `bodies` are those of the POSTs; `told` is all that the gateway sent."""
+    `heads` are the heads of the received requests, `pings` the times of the WebSocket pings that the CLI sent alone,
+    `spoken` counts the reads that began with a message of the CLI on a socket.
+    `slam`: every new connection is closed at once, `fail`: every POST is answered with this status; `tries` are the
+    times of both, in seconds. `bodies` are those of the POSTs; `told` is everything that the gateway sent.
+    """
 
     def __init__(self) -> None:
         self.heads: list[str] = []
@@ -45,7 +46,7 @@ class Relay:
         await self.away()
 
     def aim(self, urls: Sequence[str]) -> tuple[str, ...]:
-        """What the gateway calls its own addresses; ours in their place."""
+        """Our addresses in place of the gateway's own."""
         self._target = urlsplit(urls[0]).port or 0
         return (f"http://127.0.0.1:{self.port}",)
 
@@ -62,12 +63,12 @@ class Relay:
         await self.cut()
 
     async def cut(self) -> None:
-        """Without a word to either side."""
+        """Close every connection without notifying either side."""
         for writer in list(self._writers):
             writer.transport.abort()
         await asyncio.sleep(0)
 
-    # --- what came
+    # --- received
 
     def sockets(self) -> list[dict[str, str]]:
         """The headers of each upgrade, names in lower case."""
@@ -82,7 +83,7 @@ class Relay:
         return [json.loads(line) for line in re.findall(rb'{"type":.*?\n', bytes(self.told))]
 
     async def connections(self, count: int, timeout: float = PATIENCE) -> None:
-        """Wait for so many upgrades in all."""
+        """Wait for this many upgrades in total."""
         async with asyncio.timeout(timeout), self._came:
             while len(self.sockets()) < count:
                 await self._came.wait()
@@ -90,7 +91,7 @@ class Relay:
     # --- inside
 
     async def tried(self, count: int, timeout: float = PATIENCE) -> list[float]:
-        """The seconds between so many tries that came to nothing."""
+        """The seconds between this many failed attempts."""
         async with asyncio.timeout(timeout), self._came:
             while len(self.tries) < count:
                 await self._came.wait()
@@ -109,7 +110,7 @@ class Relay:
             return
         try:
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._target)
-        except OSError:  # the gateway has ended; its CLI is about to
+        except OSError:  # the gateway has ended; its CLI is about to end
             writer.transport.abort()
             return
         both = {writer, inner_writer}
@@ -136,7 +137,7 @@ class Relay:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while data := await reader.read(1 << 16):
                 if not upgraded and (b"HTTP/1.1\r\n" in data):
-                    # Ports of the system's choice have five digits: the length stays.
+                    # Ports chosen by the system have five digits: the length stays the same.
                     data = data.replace(ours, theirs)
                     data = await _whole(data, reader)
                     head = data.partition(b"\r\n\r\n")[0].decode("latin-1")
@@ -166,7 +167,7 @@ class Relay:
 
 
 async def _whole(data: bytes, reader: asyncio.StreamReader) -> bytes:
-    """A request with all of its body; the CLI may send its head alone."""
+    """A request with its whole body; the CLI may send its head alone."""
     while b"\r\n\r\n" not in data:
         data += await reader.readuntil(b"\r\n\r\n")
     head, _, body = data.partition(b"\r\n\r\n")

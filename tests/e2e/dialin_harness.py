@@ -1,4 +1,4 @@
-"""What tests of agents that dial in share: who dials, its process, its transcript, and one that is started by hand."""
+"""Shared helpers for tests of agents that dial in: their process, their transcript, and a CLI started by hand."""
 
 import asyncio
 import os
@@ -26,23 +26,26 @@ def gone(process: int) -> bool:
 
 
 def written_down(home: Path, words: str) -> bool:
-    """The transcript lags behind the wire."""
+    """Whether the transcript contains these words; it lags behind the wire."""
     return any(words in path.read_text() for path in home.glob(".claude/projects/*/*.jsonl"))
 
 
 def grows(gaps: list[float], first: float, most: float) -> None:
-    """Each wait is twice the one before, up to the longest; a busy machine only adds to it. A quarter is jitter."""
+    """Check that each wait doubles, up to the longest; a busy machine only adds to it, and a quarter is jitter."""
     for number, gap in enumerate(gaps):
         wanted = min(first * 2**number, most)
         assert 0.7 * wanted <= gap <= 1.4 * wanted + 2, (number, gaps)
 
 
 async def by_hand(desk: GatewayHarness, env: dict[str, str], give: str) -> asyncio.subprocess.Process:
-    """Start the CLI as a person would, with the token in a variable, a descriptor, or (both) a wrong one there."""
-    told: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
-    line, token = str(told["command"]), str(told["token"])
+    """Start the CLI as a person would.
+
+    The token is in a variable, in a descriptor, or (both) in the variable with a wrong one in the descriptor.
+    """
+    info: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
+    line, token = str(info["command"]), str(info["token"])
     name, descriptor = "CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR"
-    assert f"{name}={token}" in line and told["url"] in line
+    assert f"{name}={token}" in line and info["url"] in line
     fds: tuple[int, ...] = ()
     if give != "variable":
         reading, writing = os.pipe()

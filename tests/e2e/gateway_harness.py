@@ -1,4 +1,4 @@
-"""A person at a gateway: the whole of Fairlead in this process, a real agent behind it, the native socket in front."""
+"""A client of a gateway: the whole of Fairlead in this process, a real agent behind it, the native socket in front."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ Wanted = str | Callable[[Line], bool]
 
 
 UNUSED_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Gateways here speak plain HTTP: without this each client would read all certificates of the machine."""
+"""Gateways here use plain HTTP: without this each client would read all certificates of the machine."""
 
 
 class GatewayHarness:
-    """One socket on one gateway. Events are kept as they come; `until` waits for one.
+    """One socket on one gateway. Events are stored as they arrive; `until` waits for one.
 
-    A start of the CLI costs more than a turn, so a test may go through several scenes on one process: in each,
-    `events` starts empty. `folded` and `raw` are always about the whole session.
+    Starting the CLI costs more than a turn, so a test may play several scenes on one process: in each,
+    `events` starts empty. `folded` and `raw` always cover the whole session.
     """
 
     def __init__(self, gateway: GatewayInfo, http: httpx.AsyncClient, socket: ClientConnection, cwd: Path) -> None:
@@ -61,21 +61,23 @@ class GatewayHarness:
     # --- asking
 
     async def ask(self, kind: str, **fields: Any) -> Line:
-        """One command; its reply, which may be an error."""
+        """Send one command and return its reply, which may be an error."""
         number = next(self._ids)
         future = self._replies[number] = asyncio.get_running_loop().create_future()
         await self._socket.send(json.dumps({"id": number, "type": kind, **fields}))
         return await asyncio.wait_for(future, PATIENCE)
 
     async def do(self, kind: str, **fields: Any) -> Line:
-        """One command in the present session that must succeed."""
+        """Send one command in the current session that must succeed."""
         reply = await self.ask(kind, session=self.session, **fields)
         assert reply["type"] != "error", reply
         return reply
 
     async def open(self, text: str = "", **fields: Any) -> str:
-        """A new session, watched from its first event, with a first prompt if given. Its settings come on top of the
-        desk's own."""
+        """Open a new session, subscribed from its first event, with a first prompt if given.
+
+        The given fields override the settings of the harness.
+        """
         if self.settings:
             fields["settings"] = {**self.settings, **fields.get("settings", {})}
         answer = await self.http.post("/v1/sessions", json={"cwd": str(self.cwd), **fields})
@@ -97,13 +99,15 @@ class GatewayHarness:
         return await self.do("answer", request=asked["request"], behavior=behavior, **fields)
 
     async def leave(self) -> None:
-        """Another session will be watched: nothing of this one comes any more, and what came is forgotten."""
+        """Stop watching this session before another one is watched: its events stop arriving, and the stored ones are
+        dropped.
+        """
         await self.do("unsubscribe")
         self.scene()
         self.earlier.clear()
 
     def scene(self) -> None:
-        """What came so far belongs to an earlier scene of the test."""
+        """Begin a new scene: the events so far belong to an earlier scene of the test."""
         self.earlier.extend(self.events)
         self.events.clear()
         self._taken = 0
@@ -111,7 +115,7 @@ class GatewayHarness:
     # --- waiting
 
     async def until(self, wanted: Wanted, *, timeout: float = PATIENCE) -> Line:
-        """The next event that fits, after the one that was waited for last."""
+        """The next event that matches, after the last one that was waited for."""
         fits = (lambda line: line["type"] == wanted) if isinstance(wanted, str) else wanted
 
         def found() -> Line | None:
@@ -131,7 +135,7 @@ class GatewayHarness:
         return line
 
     async def turn(self, text: str) -> Line:
-        """A prompt and the end of its turn."""
+        """Send a prompt and wait for the end of its turn."""
         await self.send(text)
         return await self.until("turn.ended")
 
@@ -153,7 +157,7 @@ class GatewayHarness:
         return fold.state
 
     async def log(self) -> list[Line]:
-        """The log as it is stored, by REST."""
+        """The log as it is stored, read over REST."""
         lines: list[Line] = []
         after = 0
         while True:
@@ -164,7 +168,7 @@ class GatewayHarness:
             after = page["next"]
 
     async def raw(self) -> list[Line]:
-        """What the log would fold to equals what this client folded live."""
+        """The stored log, checked to fold to the same state that this client folded live."""
         fold = Fold()
         for line in await self.log():
             fold.apply(line)
@@ -203,7 +207,7 @@ async def sitting(gateway: GatewayInfo, cwd: Path) -> AsyncIterator[GatewayHarne
 
 
 async def a_question_is_answered(desk: GatewayHarness, model: ScriptedModel) -> None:
-    """A scene of every link: the answer reaches the model."""
+    """A scene for every link: the answer reaches the model."""
     await desk.send("SCRIPT:question")
     asked = await desk.until("question.asked")
     question = asked["questions"][0]

@@ -1,12 +1,13 @@
-"""How tests run the real Claude Code CLI: where it lies, in what environment, and that it cannot reach the world.
+"""How tests run the real Claude Code CLI: where it is installed, its environment, and its isolation from the network.
 
-Everything here keeps one promise: the real program gets an environment built from nothing, a made-up key, a HOME of
-its own, and a network that is loopback alone. Tests choose versions with `on_versions`; fixtures are in conftest.py.
+Everything here keeps one promise: the real program gets an environment built from nothing, a made-up key, its own
+HOME, and a network that is loopback alone. Tests choose versions with `on_versions`; fixtures are in conftest.py.
 
-Which versions a run takes: every test runs on the newest version that it is for. One other version, which changes from
-day to day, takes a sixth of the tests, which also changes, and always the core scenarios (`core`): so every test meets
-every pinned version within twelve days. FAIRLEAD_CLIS=both gives every test to both versions of the day; it also names
-versions that take every test: "2.1.77", "2.1.37,2.1.325", or "all" for every pinned one.
+Which versions a run uses: every test runs on the newest version that it supports. One other version, which changes from
+day to day, runs a sixth of the tests, which also changes, and always the core scenarios (`core`): so every test meets
+every pinned version within twelve days. FAIRLEAD_CLIS=both runs every test on both versions of the day; it can also
+name
+versions that run every test: "2.1.77", "2.1.37,2.1.325", or "all" for every pinned one.
 """
 
 import datetime
@@ -28,12 +29,12 @@ VERSIONS = (OLDEST, LAST_DIAL_IN, NEWEST)
 API_KEY = "made-up-key-of-the-tests"
 
 SPARED = Path(__file__).parent / "bin"
-"""First in the CLI's PATH: programs that it starts for nothing that a test looks at."""
+"""First in the CLI's PATH: stand-ins for programs that it starts but that no test checks."""
 
-# Inherited by the worker processes of a run, which must agree also when midnight passes.
+# Inherited by the worker processes of a run, which must agree even when midnight passes.
 DAY = int(os.environ.setdefault("PYTEST_RUN_DAY", str(datetime.datetime.now(datetime.UTC).toordinal())))
 PARTS = 6
-"""The other version takes one of so many parts of the tests each time that its day comes."""
+"""The other version runs one of this many parts of the tests each time that its day comes."""
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -41,7 +42,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def since(version: str, first: str) -> bool:
-    """The version is that one or a newer one."""
+    """Whether the version is `first` or newer."""
     return _numbers(version) >= _numbers(first)
 
 
@@ -50,10 +51,9 @@ def dials_in(version: str) -> bool:
 
 
 def chosen(usual: Sequence[str], asked: str, day: int) -> list[str]:
-    """The versions of a run, oldest first: those asked for, else both: the newest of the usual ones and one other by
-    the day.
+    """The versions of a run, oldest first: the requested ones, or the newest usual one and one other chosen by the day.
 
-    All that a test is for are among the usual ones, so each runs on at least one version, whatever the day is.
+    Every version that a test supports is among the usual ones, so each test runs on at least one version on any day.
     """
     if asked == "all":
         return sorted(usual, key=_numbers)
@@ -64,20 +64,23 @@ def chosen(usual: Sequence[str], asked: str, day: int) -> list[str]:
 
 
 def has_its_turn(test: str, versions: int, day: int) -> bool:
-    """Whether a test runs on the other version of the day, of so many other versions: each has it in turn, whatever
-    its name is."""
+    """Whether a test runs on the other version of the day, out of `versions` other versions.
+
+    Each test gets its turn, whatever its name is.
+    """
     return (zlib.crc32(test.encode()) + day // versions) % PARTS == 0
 
 
 def on_versions(
     *usual: str, first: str = "", last: str = "", core: bool = False, daily: bool = True
 ) -> pytest.MarkDecorator:
-    """Runs a test on real CLIs; it takes the argument `version` (or the fixture `claude`).
+    """Run a test on real CLIs; it takes the argument `version` (or the fixture `claude`).
 
-    `usual` are the pinned versions that are worth a run, all of them unless said otherwise. `first` and `last` are the
-    oldest and the newest version for which the test is true: FAIRLEAD_CLIS never takes it beyond them. A scenario of
-    the `core` also runs on the other version of the day when it is not this test's turn. One that is not `daily` waits
-    for its turn on every version: it is for old ones alone, and no rule needs it each day.
+    `usual` are the pinned versions that are worth a run, by default all of them. `first` and `last` are the oldest and
+    the newest version for which the test holds: FAIRLEAD_CLIS never runs it outside them. A `core` scenario also runs
+    on
+    the other version of the day when it is not this test's turn. A test that is not `daily` waits for its turn on every
+    version: it covers only old versions, and no rule needs it each day.
     """
     versions = parameters(*usual, first=first, last=last, core=core, daily=daily)
     return pytest.mark.parametrize("version", versions)
@@ -101,7 +104,7 @@ def parameters(
     pinned = [version for version in usual or VERSIONS if fits(version)]
     assert pinned, "a test that is for no pinned version would never run"
     versions = [version for version in of_today(pinned) if fits(version)]
-    # How many versions take turns in this place; none where it is always taken.
+    # How many versions take turns in this place; 0 where the test always runs.
     others = len(pinned) - (1 if daily else 0)
     always = {*versions} if core or asked() else {*versions[-1:]} if daily else set[str]()
     turns = {version: 0 if version in always else others for version in versions}
@@ -111,17 +114,17 @@ def parameters(
 
 
 def asked() -> str:
-    """The versions that somebody wants, as they were named; nothing for the usual choice."""
+    """The requested versions, as they were named; empty for the usual choice."""
     return os.environ.get("FAIRLEAD_CLIS", "")
 
 
 def of_today(usual: Sequence[str] = VERSIONS) -> list[str]:
-    """The versions that this run takes for a test that is for all of these."""
+    """The versions that this run uses for a test that supports all of these."""
     return chosen(usual, asked(), DAY)
 
 
 def left_for_another_day(test: str, mark: pytest.Mark) -> bool:
-    """Whether this version of the test, named without its parameters, is not for today."""
+    """Whether this version of the test, named without its parameters, is skipped today."""
     turns = mark.kwargs.get("turns", 0)
     return turns > 0 and not has_its_turn(test, turns, DAY)
 
@@ -146,7 +149,7 @@ def why_not_installed(version: str) -> str | None:
 
 
 def cli_env(home: Path, base_url: str) -> dict[str, str]:
-    """The whole environment of a real CLI: nothing is inherited but where node lies (the oldest is a script)."""
+    """The whole environment of a real CLI: only the location of node is inherited (the oldest version is a script)."""
     node = shutil.which("node")
     folders = ["/usr/local/bin", "/usr/bin", "/bin"]
     if node and str(Path(node).parent) not in folders:
@@ -163,6 +166,6 @@ def cli_env(home: Path, base_url: str) -> dict[str, str]:
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_ERROR_REPORTING": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        # As root the CLI refuses some modes unless it is told that it is boxed in, which it is.
+        # As root the CLI refuses some modes unless this declares a sandbox, which is true here.
         "IS_SANDBOX": "1",
     }

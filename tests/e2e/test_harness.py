@@ -30,7 +30,7 @@ PROMPT = "SCRIPT:text the harness works"
 
 
 async def one_turn(claude: Path, cwd: Path, env: dict[str, str], prompt: str) -> list[dict[str, Any]]:
-    """Every record the CLI wrote for one prompt; its stdin is closed at once, so it ends by itself."""
+    """Every record that the CLI wrote for one prompt; its stdin is closed at once, so it exits by itself."""
     child = await asyncio.create_subprocess_exec(
         claude,
         *FLAGS,
@@ -71,8 +71,8 @@ async def test_each_real_cli_answers_from_the_scripted_model(
     assert started["claude_code_version"] == version
     assert Path(started["cwd"]) == cli_cwd
     assert (ended["type"], ended["is_error"]) == ("result", False)
-    said = [block["text"] for r in records if r["type"] == "assistant" for block in r["message"]["content"]]
-    assert said == [ended["result"]]
+    texts = [block["text"] for r in records if r["type"] == "assistant" for block in r["message"]["content"]]
+    assert texts == [ended["result"]]
     assert "the harness works" in ended["result"]
     assert names(cli_home, ".claude/projects/*/*.jsonl") == [f"{ended['session_id']}.jsonl"]
     assert names(cli_cwd, "*") == []
@@ -102,7 +102,7 @@ def test_each_test_runs_on_the_newest_it_is_for_and_on_another_by_the_day() -> N
 
 
 def test_in_a_few_days_each_test_meets_every_version() -> None:
-    """The newest has all tests on every day; each of the others takes about a sixth of them when its day comes."""
+    """The newest version runs all tests every day; each of the others runs about a sixth of them when its day comes."""
     tests = [f"tests/e2e/test_file.py::test_{number}" for number in range(300)]
     for others in (1, 2, 3):
         met = {test: set[int]() for test in tests}

@@ -1,5 +1,6 @@
-"""Agents of the notifications protocol on the real CLI: on time by a real clock, by hand, over their budget, cancelled;
-told on the feed as they were."""
+"""Agents of the notifications protocol on the real CLI: on schedule by a real clock, by hand, over budget, cancelled;
+each reported correctly on the feed.
+"""
 
 import asyncio
 import contextlib
@@ -19,11 +20,11 @@ from patience import PATIENCE
 
 MINUTE = 60_000
 MINUTES = 3 * PATIENCE
-"""On a busy machine the near minute may have passed before the agent was made; then it is the next one."""
+"""On a busy machine the next minute may have passed before the agent was created; then it runs in the one after."""
 
 
 class SetClock(SystemClock):
-    """The real clock of a machine whose time was set so that the next minute is near."""
+    """The real clock, shifted so that the next minute is near."""
 
     def __init__(self) -> None:
         self._ahead = MINUTE - super().now_ms() % MINUTE - 4000
@@ -48,7 +49,7 @@ class Bell:
         self._wire = wire
 
     async def until(self, *actions: str) -> dict[str, Any]:
-        """The next change of an agent that is one of these."""
+        """The next change of an agent with one of these actions."""
         async with asyncio.timeout(MINUTES):
             while True:
                 frame: dict[str, Any] = json.loads(await self._wire.recv())

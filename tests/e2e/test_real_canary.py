@@ -1,5 +1,5 @@
-"""The real CLIs, the rules that people give, and a canary in the gateway's data: whatever tool call the model makes, it
-neither shows the canary nor changes it. The policy alone is to hold: every question is answered with a refusal.
+"""The real CLIs, the rules that people write, and a canary in the gateway's data: no tool call of the model shows the
+canary or changes it. The policy alone must hold: every permission request is denied.
 
 `GATEWAYS` are the settings under which all of it runs.
 """
@@ -28,7 +28,7 @@ HONEST = [
     Case("Bash", {"command": "x=plain; cat $x.txt", "description": "x"}, "honest"),
     Case("Bash", {"command": "cd sub && cat ../plain.txt && git log --oneline -3 | cat", "description": "x"}, "honest"),
 ]
-# The agent's shell stays where it went: from here on the same words lead elsewhere.
+# The agent's shell keeps its working folder: from here on the same commands refer to other files.
 MOVED = [
     Case("Bash", {"command": "cat tik", "description": "x"}, "moved"),
     Case("Bash", {"command": "cat t*", "description": "x"}, "moved"),
@@ -51,7 +51,7 @@ def world(tmp_path: Path, cli_home: Path) -> World:
 
 
 def sample(cases: Sequence[Case], rng: random.Random) -> list[Case]:
-    """Some of every group, and the rest by chance."""
+    """Some cases of every group, and the rest at random."""
     groups: dict[str, list[Case]] = {}
     for case in rng.sample(cases, len(cases)):
         groups.setdefault(case.group, []).append(case)
@@ -84,7 +84,7 @@ async def test_the_corpus_does_no_harm(
 async def run(
     claude: Path, env: dict[str, str], world: World, model: ScriptedModel, more: dict[str, Any], choose: Any
 ) -> int:
-    """Make the chosen calls in sessions in the project and in the home; how many calls there were."""
+    """Make the chosen calls in sessions in the project and in the home; return how many calls there were."""
     ours = {"agent": "claude", "claude": str(claude), "pass_env": ["IS_SANDBOX", "SHELL"], "allow": RULES}
     config = settings(world.data, world.home, **ours, **more)
     count = 0
@@ -96,12 +96,12 @@ async def run(
             first = [] if cases[0].home else [*HONEST, *MOVED]
             await desk.open(settings={"mode": "acceptEdits"})
             for batch in _batches([*first, *cases]):
-                # Each request holds the whole conversation so far: those of a batch before are of no use any more.
+                # Each request contains the whole conversation so far: those of an earlier batch are no longer needed.
                 model.requests.clear()
                 events = len(desk.events)
                 await make(desk, model, batch)
-                told = json.dumps([request.since_last_answer for request in model.requests], ensure_ascii=False)
-                assert CANARY not in told, "the model was shown the canary"
+                sent = json.dumps([request.since_last_answer for request in model.requests], ensure_ascii=False)
+                assert CANARY not in sent, "the model was shown the canary"
                 check(world, batch, desk.events[events:], health)
                 count += len(batch)
     return count
@@ -120,7 +120,7 @@ def _batches(cases: list[Case]) -> Iterator[list[Case]]:
 
 
 async def make(desk: GatewayHarness, model: ScriptedModel, batch: Sequence[Case]) -> None:
-    """One turn with these calls; whatever is asked is refused."""
+    """One turn with these calls; every permission request is denied."""
     model.calls = [ToolUse(case.tool, case.input) for case in batch]
     await desk.send(f"SCRIPT:{CALLS}")
     while True:
@@ -134,7 +134,7 @@ async def make(desk: GatewayHarness, model: ScriptedModel, batch: Sequence[Case]
 
 
 def check(world: World, batch: Sequence[Case], events: Sequence[Line], health: str) -> None:
-    """What each call has shown, and what is on the disk after all of them."""
+    """Check the output of each call, and the disk after all of them."""
     calls = list(dict.fromkeys(line["call"] for line in events if line["type"] == "tool.called"))
     ends = {line["call"]: str(line) for line in events if line["type"] == "tool.ended"}
     assert len(calls) == len(batch), "every call was made"

@@ -40,7 +40,7 @@ async def test_work_that_wakes_up_and_permissions_found_again_after_a_reconnect(
 async def work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk: GatewayHarness, name: str) -> None:
     async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
         await peer.send(name, "SCRIPT:background slowtool 1")
-        # Whether the background asks before or after the run ends is the scheduler's affair.
+        # Whether the background work asks before or after the run ends depends on scheduling.
         both = ("permission_request", "complete")
         seen = [await peer.until(lambda frame: frame["kind"] in both) for _ in both]
         asked, first = sorted(seen, key=lambda frame: both.index(frame["kind"]))

@@ -1,4 +1,4 @@
-"""Runs of the real CLI behind claudecodeui's chat: how they end, and what they go on with."""
+"""Runs of the real CLI behind claudecodeui's chat: how they end, and what the next run continues with."""
 
 import asyncio
 import os
@@ -31,14 +31,14 @@ async def run(peer: Peer, session: str, prompt: str) -> dict[str, Any]:
 
 
 async def knew(model: ScriptedModel, argument: str) -> str:
-    """All that the model was told with the prompt `SCRIPT:text <argument>`."""
+    """Everything that was sent to the model with the prompt `SCRIPT:text <argument>`."""
     wanted = ("messages", argument)
     asked = await model.wait_for(lambda request: (request.kind, request.argument) == wanted, PATIENCE)
     return str(asked.conversation)
 
 
 def rows_of(env: dict[str, str], session: str) -> list[tuple[str, str, str]]:
-    """What the CLI's own file has of words: id, who said it, and what."""
+    """The texts in the CLI's own file: id, author and text."""
     (rows,) = written(env, session)
     found = []
     for row in rows:
@@ -60,13 +60,13 @@ async def test_a_session_of_another_program_is_in_history_as_in_its_file_and_goe
         await by_hand(claude, cli_env, desk.cwd, "SCRIPT:text one")
         name = (await peer.until("session_upserted"))["sessionId"]
         async with asyncio.timeout(PATIENCE):
-            # That its turn is over is known when its file has been quiet for a while.
+            # A turn counts as over once its file has been quiet for a while.
             while (await peer.subscribe(name))["isProcessing"] or not (await history(desk.http, name))["messages"]:
                 await asyncio.sleep(0.05)
         kept = (await history(desk.http, name))["messages"]
-        said = rows_of(cli_env, name)
-        assert [(row["role"], row["content"]) for row in kept] == [(who, text) for _, who, text in said]
-        assert [row["id"].rpartition("_")[0] for row in kept] == [row for row, _, _ in said]
+        texts = rows_of(cli_env, name)
+        assert [(row["role"], row["content"]) for row in kept] == [(role, text) for _, role, text in texts]
+        assert [row["id"].rpartition("_")[0] for row in kept] == [row for row, _, _ in texts]
         end = await run(peer, name, "SCRIPT:text two")
         assert (end["success"], end["sessionId"], end["actualSessionId"]) == (True, name, name)
     assert "SCRIPT:text one" in await knew(model, "two")
@@ -94,7 +94,7 @@ async def an_abort_stops_the_tool_that_runs(desk: GatewayHarness, peer: Peer, na
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
 
     async def read(wanted: bytes) -> None:
-        """Nothing comes while nobody has the other end open."""
+        """Read from the pipe; nothing arrives until the other end is open."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 try:
@@ -132,7 +132,7 @@ async def a_cli_that_is_killed_in_its_run_leaves_one_complete(desk: GatewayHarne
     assert (await peer.subscribe(name))["isProcessing"] is False
     assert peer.kinds().count("complete") == 1
     await peer.send(name, "SCRIPT:text still here")
-    # 2.1.37 may have left nothing that it can resume, and says so before it starts afresh.
+    # 2.1.37 may have left nothing to resume, and reports that before it starts afresh.
     await peer.until(lambda frame: frame["kind"] == "complete" and frame["success"])
     assert peer.client.sessions[name].rows[-1]["content"].endswith("still here")
 

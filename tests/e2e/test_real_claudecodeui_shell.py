@@ -1,4 +1,4 @@
-"""The real CLI on claudecodeui's terminal: a session of ours goes on there, and elsewhere afterwards."""
+"""The real CLI on claudecodeui's terminal: a session of ours continues there, and elsewhere afterwards."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def claude_there(client: ShellClient, desk: GatewayHarness, session: str |
 
 
 async def leave(client: ShellClient) -> None:
-    """As a person does: what is typed is entered when it is there."""
+    """Exit as a person does: press Enter once the typed text is on the screen."""
     await client.type("/exit")
     await client.seen("/exit")
     await client.type("\r")
@@ -53,7 +53,7 @@ async def test_a_session_goes_on_in_the_shell_and_then_elsewhere(desk: GatewayHa
     async with shell(desk) as client:
         await claude_there(client, desk, desk.session)
         await client.until(lambda: "Resuming Claude session" in client.text)
-        # The conversation that was begun over stdio is on the screen.
+        # The conversation that began over stdio is on the screen.
         await client.seen("SCRIPT:text one")
         assert desk.session in client.text
         await desk.until("handover.settled")
@@ -62,7 +62,7 @@ async def test_a_session_goes_on_in_the_shell_and_then_elsewhere(desk: GatewayHa
         await client.type("\r")
         assert (await desk.until("turn.ended"))["status"] == "completed"
         asked = next(request for request in model.of("text") if (request.kind, request.argument) == ("messages", "two"))
-        # The same conversation: the first prompt and its answer came before.
+        # The same conversation: it contains the first prompt and its answer.
         assert asked.messages >= 3
         await leave(client)
         assert client.exit_codes == [0]
@@ -108,7 +108,7 @@ async def while_a_turn_runs_there_is_no_second_writer(desk: GatewayHarness, mode
 @on_versions(OLDEST, NEWEST)
 @pytest.mark.rules("S003-103", "S003-109", "S003-112")
 async def test_signing_in_announces_its_page_whole(desk: GatewayHarness, claude: Path) -> None:
-    """It is printed over several lines, in colours, after the words that ask for it."""
+    """The URL is printed over several lines, in colours, after the text that announces it."""
     async with shell(desk) as client:
         command = f"BROWSER=false {claude} setup-token"
         await client.begin(desk.cwd, initialCommand=command)
@@ -119,6 +119,6 @@ async def test_signing_in_announces_its_page_whole(desk: GatewayHarness, claude:
         async with shell(desk) as again:
             await again.begin(desk.cwd, initialCommand=command)
             await again.until(lambda: again.urls)
-            # A login begins anew, with another state.
+            # A login starts over, with another state.
             assert again.urls[0][1] and again.urls[0][0] != url
             await client.until(lambda: client.exit_codes)

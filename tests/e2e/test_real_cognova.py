@@ -72,7 +72,7 @@ async def test_three_turns_with_a_tool(desk: GatewayHarness, model: ScriptedMode
     ]
     assert all(end["costUsd"] > 0 and end["durationMs"] > 0 for end in ends)
     assert read["totalCostUsd"] == pytest.approx(sum(end["costUsd"] for end in ends))
-    # The agent's own total grows from turn to turn: the last result has them all.
+    # The agent's own total grows from turn to turn: the last result includes all turns.
     assert third["costUsd"] < read["totalCostUsd"]
     assert (read["messageCount"], read["status"]) == (6, "idle")
 
@@ -106,11 +106,11 @@ async def test_interrupts_an_error_and_attachments_in_one_conversation(
         await peer.send("SCRIPT:text still here", name)
         await peer.until("stream_end")
         assert "still here" in client.conversations[name].answers[-1].text
-        await an_error_of_the_api_is_told_and_a_second_message_waits_its_turn(peer, name)
+        await an_error_of_the_api_is_reported_and_a_second_message_waits_its_turn(peer, name)
         await what_is_attached_reaches_the_model(desk, peer, name, model)
 
 
-async def an_error_of_the_api_is_told_and_a_second_message_waits_its_turn(peer: Peer, name: str) -> None:
+async def an_error_of_the_api_is_reported_and_a_second_message_waits_its_turn(peer: Peer, name: str) -> None:
     before = len(peer.kinds())
     await peer.send("SCRIPT:error 400", name)
     await peer.send("SCRIPT:text after", name)

@@ -1,4 +1,4 @@
-"""The real CLI and its command hooks: `fairlead hook` asks, the desk answers, and the CLI does what was answered."""
+"""The real CLI and its command hooks: `fairlead hook` asks, the gateway's side answers, and the CLI obeys."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ HOSTILE = {
 
 @pytest.fixture
 def start(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> Start:
-    """With no other way to ask than its hooks."""
+    """With hooks as the only way to ask."""
 
     def started(*arguments: str, env: Mapping[str, str] = {}, base: tuple[str, ...] = BASE) -> Any:
         return real_cli(claude, {**cli_env, **env}, cli_cwd, *arguments, base=base)
@@ -56,18 +56,18 @@ def numbers(version: str) -> Version:
     return first, second, third
 
 
-class Desk:
+class HookDriver:
     """A driver's part: the policy asks about everything, a person answers."""
 
     def __init__(self, home: HookHarness, version: str) -> None:
         self.sink = MemorySink()
         self.permits = HookPermissions(self.sink, self.sink.records, numbers(version))
-        self.told: list[str] = []
+        self.hook_events: list[str] = []
         handlers: dict[str, Any] = dict.fromkeys(EVENTS, self._note)
         self.post: HookEndpoint = home.open({**handlers, "pre-tool-use": self.permits.pre_tool_use})
 
     async def _note(self, given: Mapping[str, Any]) -> control.HookAnswer:
-        self.told.append(given["hook_event_name"])
+        self.hook_events.append(given["hook_event_name"])
         return control.HookAnswer()
 
     async def asked(self, count: int) -> PermissionRequest:
@@ -87,10 +87,10 @@ class Desk:
         await self.permits.wait_finished()
 
 
-def project(cwd: Path, told: Any) -> None:
+def project(cwd: Path, settings: Any) -> None:
     folder = cwd / ".claude"
     folder.mkdir()
-    (folder / "settings.json").write_text(json.dumps(told))
+    (folder / "settings.json").write_text(json.dumps(settings))
 
 
 @on_versions()
@@ -99,71 +99,71 @@ async def test_the_cli_waits_for_the_person_and_does_what_they_say(
 ) -> None:
     clock = ManualClock()
     async with house(clock) as home:
-        desk = Desk(home, version)
-        flag, env = desk.arguments()
+        driver = HookDriver(home, version)
+        flag, env = driver.arguments()
         async with start(flag, env=env) as cli:
             await cli.prompt(f"SCRIPT:bash touch {cli_cwd / 'a'}")
-            ask = await desk.asked(1)
+            ask = await driver.asked(1)
             assert (ask.tool, ask.input["command"]) == ("Bash", f"touch {cli_cwd / 'a'}")
             assert not (cli_cwd / "a").exists(), "it waits"
-            await desk.answer(1, Decision("allow"))
+            await driver.answer(1, Decision("allow"))
             await cli.until("result")
             assert (cli_cwd / "a").exists()
 
             await cli.prompt(f"SCRIPT:bash touch {cli_cwd / 'b'}")
-            await desk.answer(2, Decision("deny", "the moon is wrong"))
+            await driver.answer(2, Decision("deny", "the moon is wrong"))
             await cli.until("result")
             assert not (cli_cwd / "b").exists()
             assert "the moon is wrong" in str(model.of("bash")[-1].since_last_answer)
 
             await cli.prompt(f"SCRIPT:bash touch {cli_cwd / 'c'}")
-            await desk.answer(3, Decision("allow", updated_input={"command": f"touch {cli_cwd / 'changed'}"}))
+            await driver.answer(3, Decision("allow", updated_input={"command": f"touch {cli_cwd / 'changed'}"}))
             await cli.until("result")
             assert (cli_cwd / "changed").exists()
             assert not (cli_cwd / "c").exists()
-            assert desk.told[0] == "SessionStart"
-            assert desk.told.count("UserPromptSubmit") == desk.told.count("Stop") == 3
-            assert desk.told.count("PostToolUse") == 2, "of the tools that ran"
+            assert driver.hook_events[0] == "SessionStart"
+            assert driver.hook_events.count("UserPromptSubmit") == driver.hook_events.count("Stop") == 3
+            assert driver.hook_events.count("PostToolUse") == 2, "of the tools that ran"
 
-            await an_interrupt_withdraws_the_question(cli, cli_cwd, desk, clock)
+            await an_interrupt_withdraws_the_question(cli, cli_cwd, driver, clock)
         assert not (cli_cwd / "d").exists()
-        await desk.close()
+        await driver.close()
 
 
-async def an_interrupt_withdraws_the_question(cli: RealCli, cwd: Path, desk: Desk, clock: ManualClock) -> None:
+async def an_interrupt_withdraws_the_question(cli: RealCli, cwd: Path, driver: HookDriver, clock: ManualClock) -> None:
     await cli.prompt(f"SCRIPT:bash touch {cwd / 'd'}")
-    ask = await desk.asked(4)
+    ask = await driver.asked(4)
     await cli.got(control.InterruptRequest())
     assert (await cli.until("result"))["subtype"] == "error_during_execution"
     async with asyncio.timeout(PATIENCE):
         while not clock.waiting:
             await asyncio.sleep(0.01)
     await clock.advance(hook_server.GONE_SECONDS)
-    await desk.sink.until(lambda: desk.sink.all("cancelled"))
-    assert desk.sink.all("cancelled") == [ask.request]
+    await driver.sink.until(lambda: driver.sink.all("cancelled"))
+    assert driver.sink.all("cancelled") == [ask.request]
 
 
 @on_versions()
 async def test_a_hostile_project_changes_nothing_about_a_denial(
     start: Start, cli_cwd: Path, version: str, model: ScriptedModel
 ) -> None:
-    """Its settings allow the tool, turn hooks off, and name a gateway of its own."""
+    """Its settings allow the tool, turn hooks off, and name the project's own gateway."""
     project(cli_cwd, HOSTILE)
     (cli_cwd / "json.py").write_text("print('{}'); raise SystemExit(0)\n")
     async with house() as home:
-        desk = Desk(home, version)
-        desk.sink.verdict = Verdict(Behavior.DENY, "by our rules")
-        flag, env = desk.arguments()
+        driver = HookDriver(home, version)
+        driver.sink.verdict = Verdict(Behavior.DENY, "by our rules")
+        flag, env = driver.arguments()
         async with start(flag, env=env) as cli:
             await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert not (cli_cwd / "a").exists()
         assert "by our rules" in str(model.of("bash")[-1].since_last_answer)
-        await desk.close()
+        await driver.close()
 
 
 @on_versions()
 async def test_over_stdio_a_project_cannot_turn_the_policy_hook_off(start: Start, cli_cwd: Path, version: str) -> None:
-    """With the flags that we launch it with; measured without them: 2.1.37 then never asks our hook."""
+    """With the flags of our launch; measured without them: 2.1.37 then never calls our hook."""
     project(cli_cwd, HOSTILE)
     launch = Launch(session=SESSION, cwd=str(cli_cwd), settings=Settings(), trusted=True)
     flags = [flag for flag in arguments(launch, numbers(version), SESSION) if flag.startswith("--settings")]
@@ -183,21 +183,21 @@ async def test_a_hook_that_cannot_ask_denies(
     """Allowed by the project, and by the mode: older versions would run it."""
     project(cli_cwd, {"permissions": {"allow": ["Bash"]}})
     async with house() as home:
-        desk = Desk(home, version)
-        flag, env = desk.arguments()
+        driver = HookDriver(home, version)
+        flag, env = driver.arguments()
         async with start(flag, env={**env, "FAIRLEAD_HOOK_TOKEN": "wrong"}) as cli:
             await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert not (cli_cwd / "a").exists()
         assert "The credential is not valid" in str(model.of("bash")[-1].since_last_answer)
 
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
-        flag, env = desk.arguments()
+        flag, env = driver.arguments()
         async with start(flag, env=env) as cli:
             await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'b'}")
         assert not (cli_cwd / "b").exists()
         assert "/nowhere/python" in str(model.of("bash")[-1].since_last_answer)
-        assert desk.sink.story == []
-        await desk.close()
+        assert driver.sink.story == []
+        await driver.close()
 
 
 async def printed_settings() -> bytes:
@@ -223,8 +223,8 @@ async def test_a_cli_that_is_started_by_hand_announces_its_session(
     announced: list[tuple[str, Announced]] = []
     original = TranscriptActions.announced
 
-    async def spy(actions: TranscriptActions, who: Identity, action: AnnounceSession) -> Announced:
-        answer = await original(actions, who, action)
+    async def spy(actions: TranscriptActions, identity: Identity, action: AnnounceSession) -> Announced:
+        answer = await original(actions, identity, action)
         announced.append((action.path, answer))
         return answer
 
@@ -237,7 +237,9 @@ async def test_a_cli_that_is_started_by_hand_announces_its_session(
                 await cli.turn("SCRIPT:text")
                 session = cli.init["session_id"]
                 await cli.close()
-                assert [(path, told.session) for path, told in announced] == [(str(cli.transcript()), session)]
+                assert [(path, announcement.session) for path, announcement in announced] == [
+                    (str(cli.transcript()), session)
+                ]
             async with start(f"--resume={session}", env=env) as cli:
                 await cli.turn("SCRIPT:text")
                 await cli.close()

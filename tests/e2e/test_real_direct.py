@@ -31,14 +31,14 @@ async def test_one_leaves_and_is_back_and_two_direct_clients_drive_one_session(d
 
 
 async def one_leaves_in_mid_turn_and_the_session_goes_on(desk: GatewayHarness) -> None:
-    async with seated(desk.gateway, desk.session) as seat:
-        await seat.prompt("SCRIPT:slow 30")
-        await seat.until(lambda client: "tick" in str(client.messages[-1:]))
+    async with seated(desk.gateway, desk.session) as peer:
+        await peer.prompt("SCRIPT:slow 30")
+        await peer.until(lambda client: "tick" in str(client.messages[-1:]))
     assert (await desk.until("turn.ended"))["status"] == "completed"
-    async with seated(desk.gateway, desk.session) as seat:
-        await seat.until(lambda client: client.init)
-        await seat.prompt("SCRIPT:text back")
-        assert (await seat.result())["subtype"] == "success"
+    async with seated(desk.gateway, desk.session) as peer:
+        await peer.until(lambda client: client.init)
+        await peer.prompt("SCRIPT:text back")
+        assert (await peer.result())["subtype"] == "success"
 
 
 async def two_direct_clients_drive_one_session(desk: GatewayHarness) -> None:
@@ -54,12 +54,12 @@ async def two_direct_clients_drive_one_session(desk: GatewayHarness) -> None:
         assert [result["subtype"] for result in results] == ["success", "success"]
         assert target.exists()
         await one.prompt("SCRIPT:slow 200")
-        for seat in (one, two):
-            await seat.until(lambda client: "tick" in str(client.messages[-1]))
+        for peer in (one, two):
+            await peer.until(lambda client: "tick" in str(client.messages[-1]))
         one.client.send_interrupt("stop")
         await one.flush()
         await asyncio.gather(one.result(), two.result())
-        # The answer may come behind the result that it causes.
+        # The answer may arrive after the result that it causes.
         await one.until(lambda client: "stop" in client.answers)
         assert one.client.answers["stop"]["subtype"] == "success"
         assert "stop" not in two.client.answers
@@ -67,8 +67,8 @@ async def two_direct_clients_drive_one_session(desk: GatewayHarness) -> None:
         assert shared(one) == shared(two)
 
 
-def shared(seat: DirectPeer) -> list[str]:
-    """What everyone is sent, up to the last result that was read: newer versions say more behind it."""
-    frames = [frame for frame in seat.frames if "control_response" not in frame]
+def shared(peer: DirectPeer) -> list[str]:
+    """The messages that every client receives, up to the last result read: newer versions send more after it."""
+    frames = [frame for frame in peer.frames if "control_response" not in frame]
     last = max(number for number, frame in enumerate(frames) if json.loads(frame)["type"] == "result")
     return frames[: last + 1]

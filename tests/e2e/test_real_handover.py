@@ -14,14 +14,14 @@ from patience import PATIENCE
 
 
 def elsewhere(core: bool = False) -> pytest.MarkDecorator:
-    """Where a session goes from stdio. The core is the terminal, which every version has."""
+    """The links that a session can move to from stdio. The core is the terminal, which every version supports."""
     dialed_in = parameters(last=LAST_DIAL_IN, more=["dial-in"])
     return pytest.mark.parametrize(("version", "link"), [*parameters(core=core, more=["terminal"]), *dialed_in])
 
 
 @pytest.fixture(autouse=True)
 def agreed(cli_home: Path, cli_cwd: Path) -> None:
-    """What a person has answered in this HOME before: the CLI is set up, the key may be used, the folder is trusted."""
+    """A HOME in which a person has already answered: the CLI is set up, the key may be used, the folder is trusted."""
     answers = {
         "hasCompletedOnboarding": True,
         "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
@@ -44,7 +44,7 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 
 def alive(desk: GatewayHarness) -> list[int]:
-    """The processes of the session that still run."""
+    """The processes of the session that are still running."""
     started = [line["pid"] for line in (*desk.earlier, *desk.events) if line["type"] == "agent.started"]
     return [pid for pid in started if _runs(pid)]
 
@@ -58,12 +58,12 @@ def _runs(pid: int) -> bool:
 
 
 def known(model: ScriptedModel) -> int:
-    """How many messages of the conversation the model was last sent."""
+    """How many messages of the conversation the last request to the model contained."""
     return [request for request in model.requests if request.kind == "messages"][-1].messages
 
 
-async def told_once(desk: GatewayHarness) -> None:
-    """No event and no process twice; every turn ended; live and from the log the same."""
+async def check_consistent(desk: GatewayHarness) -> None:
+    """Check that no event and no process appears twice, every turn ended, and the live state equals the log's."""
     lines = await desk.raw()
     ids = [line["id"] for line in lines]
     assert [line["id"] for line in lines if ids.count(line["id"]) > 1] == []
@@ -97,13 +97,13 @@ async def test_there_and_back_with_the_history(desk: GatewayHarness, link: str, 
     assert messages(desk) == [f"SCRIPT:text {words}" for words in ("one", f"over {link}", "over stdio")]
     assert answers(desk) == ["one", f"over {link}", "over stdio"]
     assert {line["status"] for line in desk.all("turn.ended")} == {"completed"}
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 @elsewhere()
 @pytest.mark.rules("S001-012")
 async def test_a_session_moves_at_any_time(desk: GatewayHarness, version: str, link: str, model: ScriptedModel) -> None:
-    """Each scene finds it on stdio; the last leaves it in the terminal."""
+    """Each scene finds the session on stdio; the last leaves it in the terminal."""
     await now_in_mid_stream_and_now_back(desk, link, model)
     if link == "terminal":
         if not dials_in(version):
@@ -126,7 +126,7 @@ async def at_the_turns_end_before_the_queue(desk: GatewayHarness, model: Scripte
     assert (await desk.until("message.dequeued"))["message"] == second
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert known(model) >= 3
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 async def now_in_mid_stream_and_now_back(desk: GatewayHarness, link: str, model: ScriptedModel) -> None:
@@ -141,7 +141,7 @@ async def now_in_mid_stream_and_now_back(desk: GatewayHarness, link: str, model:
     assert (await desk.until("turn.ended"))["status"] == "cancelled"
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
     assert answers(desk)[-1] == "after"
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 @on_versions()
@@ -151,11 +151,11 @@ async def test_before_anything_was_said(desk: GatewayHarness) -> None:
         assert (await desk.do("hand_over", link=place))["data"] == {"state": "moved", "link": place}
     assert (await desk.turn("SCRIPT:text at last"))["status"] == "completed"
     assert (messages(desk), answers(desk)) == (["SCRIPT:text at last"], ["at last"])
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 async def a_request_is_answered_and_a_mode_taken_along(desk: GatewayHarness) -> None:
-    """What was remembered and chosen on the one side holds on the other."""
+    """Remembered rules and the chosen mode on one link also apply on the other."""
     first, second = desk.cwd / "first", desk.cwd / "second"
     await desk.send(f"SCRIPT:bash touch {first}")
     asked = await desk.until("permission.asked")
@@ -169,7 +169,7 @@ async def a_request_is_answered_and_a_mode_taken_along(desk: GatewayHarness) -> 
     written = desk.cwd / "written"
     assert (await desk.turn(f"SCRIPT:write {written}"))["status"] == "completed"
     assert written.exists() and len(desk.all("permission.asked")) == 1
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 async def a_version_that_does_not_dial_in_stays_where_it_was(desk: GatewayHarness, model: ScriptedModel) -> None:
@@ -180,7 +180,7 @@ async def a_version_that_does_not_dial_in_stays_where_it_was(desk: GatewayHarnes
     assert (settled["outcome"], settled["link"]) == ("failed", "stdio")
     assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
     assert known(model) >= before + 2
-    await told_once(desk)
+    await check_consistent(desk)
 
 
 @on_versions(LAST_DIAL_IN, NEWEST, first=LAST_DIAL_IN)
@@ -195,4 +195,4 @@ async def test_background_work_is_named_and_waited_for(desk: GatewayHarness) -> 
     done.touch()
     assert (await desk.until("handover.settled"))["outcome"] == "moved"
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
-    await told_once(desk)
+    await check_consistent(desk)

@@ -54,13 +54,13 @@ class Phone:
                     assert self.client.receive(frame["meta"]["seq"], frame)
 
     async def turns(self, count: int) -> list[str]:
-        """The statuses of the turns so far, when that many are over."""
+        """The statuses of the turns so far, once that many have ended."""
         await self.until(lambda: len([turn for turn in self.client.state.turns if turn.status]) >= count)
         return [turn.status for turn in self.client.state.turns]
 
     def states(self) -> list[str]:
-        told = [envelope["ev"].get("permission") for envelope in self.envelopes]
-        return [facts["state"] for facts in told if facts]
+        permissions = [envelope["ev"].get("permission") for envelope in self.envelopes]
+        return [facts["state"] for facts in permissions if facts]
 
     def kinds(self) -> list[str]:
         return [envelope["ev"]["t"] for envelope in self.envelopes]
@@ -83,51 +83,52 @@ async def pages(desk: GatewayHarness) -> list[dict[str, Any]]:
 @pytest.mark.rules("S001-065")
 async def test_several_turns_and_processes_as_envelopes(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.open()
-    async with phone(desk) as seat:
-        await an_answer_on_one_protocol_is_seen_on_all(desk, seat)
+    async with phone(desk) as device:
+        await an_answer_on_one_protocol_is_seen_on_all(desk, device)
         expected = ["text", "turn-start", "tool-call-start", "service", "service", "tool-call-end", "text", "turn-end"]
-        assert seat.kinds() == expected
-        assert seat.states() == ["asked", "allowed"]
+        assert device.kinds() == expected
+        assert device.states() == ["asked", "allowed"]
 
         await desk.send("SCRIPT:slowtool 60")
         await desk.answer(await desk.until("permission.asked"))
         await desk.until("permission.resolved")
         await desk.do("interrupt")
-        assert (await seat.turns(2))[-1] == "cancelled"
-        assert seat.kinds()[-2:] == ["tool-call-end", "turn-end"]
+        assert (await device.turns(2))[-1] == "cancelled"
+        assert device.kinds()[-2:] == ["tool-call-end", "turn-end"]
 
         await desk.send("SCRIPT:error 400")
-        assert (await seat.turns(3))[-1] == "failed"
+        assert (await device.turns(3))[-1] == "failed"
 
         await desk.do("close")
         await desk.send("SCRIPT:text another process")
-        assert (await seat.turns(4))[-1] == "completed"
-        await example_1(desk, seat, model)
+        assert (await device.turns(4))[-1] == "completed"
+        await example_1(desk, device, model)
 
         await desk.send(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
         await desk.answer(await desk.until("permission.asked"))
         await desk.until("subagent.ended")
         await desk.until("turn.ended")
-        await seat.until(lambda: "stop" in seat.kinds() and not seat.client.state.open_turn)
-    inside = [envelope for envelope in seat.envelopes if "subagent" in envelope]
+        await device.until(lambda: "stop" in device.kinds() and not device.client.state.open_turn)
+    inside = [envelope for envelope in device.envelopes if "subagent" in envelope]
     assert {"start", "text", "tool-call-start", "tool-call-end", "stop"} <= {item["ev"]["t"] for item in inside}
     prompts = [item["ev"]["text"] for item in inside if str(item["ev"].get("text")).startswith("SCRIPT:bash touch")]
     assert len(prompts) == 1, "what it was asked is told once, whether or not the CLI says it"
-    await asyncio.to_thread(check, seat.envelopes)
+    await asyncio.to_thread(check, device.envelopes)
     assert_balanced(await pages(desk))
-    assert (await pages(desk))[: len(seat.envelopes)] == seat.envelopes
+    assert (await pages(desk))[: len(device.envelopes)] == device.envelopes
 
 
-async def example_1(desk: GatewayHarness, seat: Phone, model: ScriptedModel) -> None:
-    """A sentence, a call, and no word after its result. The newest CLI then asks the model for one, in vain: what it
-    asks is no person's."""
+async def example_1(desk: GatewayHarness, device: Phone, model: ScriptedModel) -> None:
+    """A sentence, a call, and no text after its result. The newest CLI then asks the model for one, in vain: that
+    prompt is not a person's.
+    """
     (desk.cwd / "auth.py").write_text("the tide is high")
     call = ToolUse("Read", {"file_path": str(desk.cwd / "auth.py")})
     model.answers = [[Text("I will inspect auth files."), call], []]
-    before = len(seat.envelopes)
+    before = len(device.envelopes)
     await desk.send(f"SCRIPT:{ANSWERS}")
-    assert (await seat.turns(5))[-1] == "completed"
-    prompt, *example = seat.envelopes[before:]
+    assert (await device.turns(5))[-1] == "completed"
+    prompt, *example = device.envelopes[before:]
     assert (prompt["role"], prompt["ev"]["t"]) == ("user", "text")
     kinds = [envelope["ev"]["t"] for envelope in example]
     assert kinds == ["turn-start", "text", "tool-call-start", "tool-call-end", "turn-end"]
@@ -141,8 +142,8 @@ def check(envelopes: list[dict[str, Any]]) -> None:
         schema.check(envelopes)
 
 
-async def an_answer_on_one_protocol_is_seen_on_all(desk: GatewayHarness, seat: Phone) -> None:
-    """A session on three of them, in its first turn."""
+async def an_answer_on_one_protocol_is_seen_on_all(desk: GatewayHarness, device: Phone) -> None:
+    """One session on three protocols, in its first turn."""
     browser = MyLifeDbClient()
     frames: list[dict[str, Any]] = []
     async with socket(desk, f"/api/claude/sessions/{desk.session}/subscribe") as tab:
@@ -159,27 +160,27 @@ async def an_answer_on_one_protocol_is_seen_on_all(desk: GatewayHarness, seat: P
         await desk.send(f"SCRIPT:bash touch {desk.cwd / 'made'}")
         asked = await browse(lambda frame: frame["type"] == "control_request")
         assert asked["request_id"] == (await desk.until("permission.asked"))["request"]
-        await seat.until(lambda: seat.states() == ["asked"])
+        await device.until(lambda: device.states() == ["asked"])
         answer = {"subtype": "success", "response": {"behavior": "allow"}}
         await tab.send(json.dumps({"type": "control_response", "request_id": asked["request_id"], "response": answer}))
         settled = await browse(lambda frame: frame["type"] == "control_response")
         assert (settled["request_id"], settled["behavior"]) == (asked["request_id"], "allow")
         resolved = await desk.until("permission.resolved")
         assert (resolved["request"], resolved["behavior"]) == (asked["request_id"], "allow")
-        await seat.until(lambda: seat.states() == ["asked", "allowed"])
+        await device.until(lambda: device.states() == ["asked", "allowed"])
         assert (await desk.until("turn.ended"))["status"] == "completed"
-        assert await seat.turns(1) == ["completed"]
+        assert await device.turns(1) == ["completed"]
         await browse(lambda frame: frame["type"] == "result")
     assert browser.state.requests == {}
     assert (desk.cwd / "made").exists()
-    (said,) = [line["text"] for line in desk.all("text")]
-    assert said in [envelope["ev"].get("text") for envelope in seat.envelopes]
+    (user_texts,) = [line["text"] for line in desk.all("text")]
+    assert user_texts in [envelope["ev"].get("text") for envelope in device.envelopes]
     answers = [frame for frame in frames if frame["type"] == "assistant"]
-    assert said in json.dumps(answers[-1], ensure_ascii=False) or said in str(answers[-1])
+    assert user_texts in json.dumps(answers[-1], ensure_ascii=False) or user_texts in str(answers[-1])
 
 
 async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> None:
-    """The CLI as a person calls it, without a gateway."""
+    """Run the CLI as a person does, without a gateway."""
     process = await asyncio.create_subprocess_exec(
         *(str(claude), "-p", *words),
         env={**env, **WHOLE},
@@ -192,7 +193,7 @@ async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> 
 
 
 async def listed(desk: GatewayHarness, count: int) -> list[str]:
-    """The sessions that are known, newest first, when there are that many."""
+    """The known sessions, newest first, once there are that many."""
     async with asyncio.timeout(PATIENCE):
         while True:
             found = (await desk.http.get("/v1/sessions")).json()["sessions"]
@@ -201,7 +202,7 @@ async def listed(desk: GatewayHarness, count: int) -> list[str]:
             await asyncio.sleep(0.05)
 
 
-def said(envelopes: list[dict[str, Any]]) -> list[str]:
+def user_texts(envelopes: list[dict[str, Any]]) -> list[str]:
     return [item["ev"]["text"] for item in envelopes if item["role"] == "user"]
 
 
@@ -210,36 +211,38 @@ def said(envelopes: list[dict[str, Any]]) -> list[str]:
 async def test_a_fork_of_the_cli_s_own_tells_nothing_again(
     desk: GatewayHarness, claude: Path, cli_env: dict[str, str], cli_cwd: Path
 ) -> None:
-    """What the forked file repeats is its beginning, each record once; whoever watches the first hears nothing more."""
+    """The forked file repeats the parent's beginning, each record once; a client watching the parent receives nothing
+    more.
+    """
     await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text one")
     (first,) = await listed(desk, 1)
     await desk.watch(first)
     await desk.until("turn.ended")
     before = await pages(desk)
-    assert said(before) == ["SCRIPT:text one"]
+    assert user_texts(before) == ["SCRIPT:text one"]
     await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text two", "--resume", first, "--fork-session")
     (fork,) = {*await listed(desk, 2)} - {first}
     places = {line["seq"] for line in desk.events}
     await desk.leave()
     await desk.watch(fork)
     await it_shows_its_parents_beginning_without_copying_it(desk, first, places)
-    async with phone(desk) as seat:
-        await seat.until(lambda: len(said(seat.envelopes)) == 2)
-    assert said(seat.envelopes) == ["SCRIPT:text one", "SCRIPT:text two"]
-    ids = [envelope["id"] for envelope in seat.envelopes]
+    async with phone(desk) as device:
+        await device.until(lambda: len(user_texts(device.envelopes)) == 2)
+    assert user_texts(device.envelopes) == ["SCRIPT:text one", "SCRIPT:text two"]
+    ids = [envelope["id"] for envelope in device.envelopes]
     assert len(set(ids)) == len(ids)
     await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text three", "--resume", first)
     desk.session = first
-    async with phone(desk) as seat:
-        await seat.until(lambda: len(said(seat.envelopes)) == 2)
-    assert said(seat.envelopes) == ["SCRIPT:text one", "SCRIPT:text three"]
+    async with phone(desk) as device:
+        await device.until(lambda: len(user_texts(device.envelopes)) == 2)
+    assert user_texts(device.envelopes) == ["SCRIPT:text one", "SCRIPT:text three"]
     assert (await pages(desk))[: len(before)] == before
 
 
 async def it_shows_its_parents_beginning_without_copying_it(
     desk: GatewayHarness, parent: str, places: set[int]
 ) -> None:
-    """What is shared has the parent's places in the log; each event is told once."""
+    """Shared events have the parent's positions in the log; each event is sent once."""
     await desk.until(lambda line: line["type"] == "text" and "two" in line["text"])
     (forked,) = desk.all("session.forked")
     assert forked["parent"] == parent

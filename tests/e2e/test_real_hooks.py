@@ -1,4 +1,4 @@
-"""What the seed says of the CLI's permissions, hooks and MCP servers, over stdio."""
+"""The seed's statements about the CLI's permissions, hooks and MCP servers, over stdio."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ async def an_allowed_tool_runs_unchanged_and_the_turn_goes_on(cli: RealCli, cwd:
     await cli.prompt(f"SCRIPT:bash touch {cwd / 'allowed'}")
     asked = await cli.until(lambda m: m.get("request", {}).get("subtype") == "can_use_tool")
     assert not (cwd / "allowed").exists(), "the turn waits"
-    said = len(cli.all("assistant"))
+    before = len(cli.all("assistant"))
     call = cli.all("assistant")[-1]["message"]["content"][0]
     request = {name: asked["request"][name] for name in ("tool_name", "input", "tool_use_id")}
     assert request == {"tool_name": "Bash", "input": call["input"], "tool_use_id": call["id"]}
@@ -78,15 +78,15 @@ async def an_allowed_tool_runs_unchanged_and_the_turn_goes_on(cli: RealCli, cwd:
     assert json.loads(cli.sent[-1]) == {"type": "control_response", "response": answer}
     await cli.until("result")
     assert (cwd / "allowed").exists()
-    assert len(cli.all("assistant")) > said
+    assert len(cli.all("assistant")) > before
 
 
 async def a_denial_blocks_the_tool_and_its_words_reach_the_model(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
     cli.permission = lambda request: control.DenyTool(message="the moon is wrong", toolUseID=request["tool_use_id"])
     await cli.turn(f"SCRIPT:bash touch {cwd / 'denied'}")
     assert not (cwd / "denied").exists()
-    told = [message["content"] for message in model.of("bash")[-1].since_last_answer if message["role"] == "user"]
-    results = [block for content in told for block in content if block["type"] == "tool_result"]
+    contents = [message["content"] for message in model.of("bash")[-1].since_last_answer if message["role"] == "user"]
+    results = [block for content in contents for block in content if block["type"] == "tool_result"]
     assert "the moon is wrong" in str(results), "as the result of the tool"
 
 
@@ -132,7 +132,7 @@ async def updated_permissions_hold_for_the_session(cli: RealCli, cwd: Path, mode
 async def test_updated_permissions_in_the_settings_hold_for_a_process_that_asks_nobody(
     start: Start, cli_cwd: Path
 ) -> None:
-    """Without its flag it asks nobody over stdio: it runs what the settings allow, and denies what they do not."""
+    """Without its flag it asks for no permission over stdio: it runs what the settings allow, and denies the rest."""
     rule = control.AddRules(
         rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="userSettings"
     )
@@ -197,7 +197,7 @@ EVENTS = OF_TOOLS | {"UserPromptSubmit", "Stop", "SubagentStart", "SubagentStop"
 
 
 def answering(event: str, answer: control.HookAnswer | control.AsyncHookAnswer) -> Callable[[Message], Any]:
-    """What decides about one event and leaves the others as they are."""
+    """A hook handler that decides about one event and leaves the others unchanged."""
     return lambda request: answer if request["callback_id"] == event else control.HookAnswer()
 
 
@@ -207,10 +207,10 @@ def answering(event: str, answer: control.HookAnswer | control.AsyncHookAnswer) 
 async def test_hooks_of_every_event_are_told_and_decide(start: Start, cli_cwd: Path, model: ScriptedModel) -> None:
     async with start() as cli:
         await cli.set_up(hooks={event: (control.HookMatcher(hookCallbackIds=(event,)),) for event in EVENTS})
-        await the_events_are_told_by_their_names(cli)
+        await events_are_reported_by_name(cli)
         for scene in (
             a_hook_blocks_changes_the_input_and_adds_context,
-            every_field_of_an_answer_may_be_left_out_or_said,
+            every_field_of_an_answer_may_be_left_out_or_given,
             an_async_answer_does_not_hold_the_tool_up,
             a_permission_request_hook_decides_the_request,
             a_hook_can_stop_the_run,
@@ -220,11 +220,11 @@ async def test_hooks_of_every_event_are_told_and_decide(start: Start, cli_cwd: P
             await scene(cli, cli_cwd, model)
 
 
-async def the_events_are_told_by_their_names(cli: RealCli) -> None:
+async def events_are_reported_by_name(cli: RealCli) -> None:
     await cli.turn("SCRIPT:subagent bash touch made")
     await cli.turn("SCRIPT:bash python3 -c 'raise SystemExit(1)'")
-    told = {request["input"]["hook_event_name"] for request in callbacks(cli)}
-    assert told == EVENTS
+    names = {request["input"]["hook_event_name"] for request in callbacks(cli)}
+    assert names == EVENTS
     for request in callbacks(cli):
         assert request["callback_id"] == request["input"]["hook_event_name"]
         assert ("tool_name" in request["input"]) == (request["callback_id"] in OF_TOOLS)
@@ -244,7 +244,7 @@ async def a_hook_blocks_changes_the_input_and_adds_context(cli: RealCli, cwd: Pa
     assert "the tide is high" in str(model.of("text")[-1].since_last_answer)
 
 
-async def every_field_of_an_answer_may_be_left_out_or_said(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
+async def every_field_of_an_answer_may_be_left_out_or_given(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
     cli.hook = answering("PreToolUse", control.HookAnswer())
     await cli.turn(f"SCRIPT:bash touch {cwd / 'left-out'}")
     assert cli.asked() == ["Bash"], "an empty answer decides nothing"
@@ -391,8 +391,8 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, version: s
         await cli.turn("SCRIPT:mcp mcp__adder__add")
         assert [call["name"] for call in adder.calls] == ["add"]
         assert "sum=3" in str(model.of("mcp")[-1].since_last_answer)
-        (told,) = cli.init["mcp_servers"]
-        assert told["name"] == "adder" and isinstance(told["status"], str)
+        (entry,) = cli.init["mcp_servers"]
+        assert entry["name"] == "adder" and isinstance(entry["status"], str)
         status = await cli.got(control.McpStatus())
         assert "adder" in [server["name"] for server in status["mcpServers"]]
         for message in cli.all("control_request", "mcp_message"):
@@ -416,11 +416,11 @@ async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_
         await cli.set_up()
 
         async def states(**wanted: str) -> dict[str, Message]:
-            """What it says of its servers, once they are in these states."""
+            """The status of its servers, once they are in these states."""
             async with asyncio.timeout(PATIENCE):
                 while True:
-                    told = (await cli.got(control.McpStatus()))["mcpServers"]
-                    servers = {server["name"]: server for server in told}
+                    status = (await cli.got(control.McpStatus()))["mcpServers"]
+                    servers = {server["name"]: server for server in status}
                     if {name: servers.get(name, {}).get("status") for name in wanted} == wanted:
                         return servers
 

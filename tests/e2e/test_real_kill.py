@@ -47,7 +47,9 @@ async def at_work(gateway: GatewayProcess, prompt: str, **fields: Any) -> Native
 
 
 async def killed(gateway: GatewayProcess, client: NativeClient) -> list[Line]:
-    """Kill the gateway, start it again; the log when the turn is over, which the client saw without a gap."""
+    """Kill the gateway and start it again; return the log once the turn is over, which the client received without a
+    gap.
+    """
     await gateway.kill()
     await client.gone()
     await gateway.start()
@@ -73,7 +75,7 @@ async def test_killed_in_mid_text(gateway: GatewayProcess) -> None:
 
 
 def tool_runs(gateway: GatewayProcess) -> bool:
-    """In this gateway's folder: other tests run beside this one, and some of their tools sleep too."""
+    """Whether the tool runs in this gateway's folder: other tests run in parallel, and some of their tools sleep."""
     for pid, argv in processes("cmdline"):
         with contextlib.suppress(OSError):
             if any(b"time.sleep" in word for word in argv) and Path(f"/proc/{pid}/cwd").samefile(gateway.cwd):
@@ -114,5 +116,5 @@ async def test_killed_while_a_cli_that_dials_in_writes(gateway: GatewayProcess) 
 @pytest.mark.long
 @on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)
 async def test_killed_while_a_cli_that_tries_for_long_writes(gateway: GatewayProcess) -> None:
-    """It would look for its gateway for ten minutes; it is ended when it has been quiet for one."""
+    """The CLI would look for its gateway for ten minutes; it is ended after it has been quiet for one."""
     await killed_while_it_dials_in(gateway)

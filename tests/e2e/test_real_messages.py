@@ -1,4 +1,4 @@
-"""What the seed says of single messages between us and the CLI, over stdio: what it takes, and what it answers."""
+"""The seed's statements about single messages between us and the CLI, over stdio: its inputs and its answers."""
 
 import json
 from collections.abc import Callable
@@ -29,9 +29,9 @@ def asks_permission(message: Message) -> bool:
     return bool(message.get("request", {}).get("subtype") == "can_use_tool")
 
 
-def blocks_told(model: ScriptedModel, script: str) -> list[dict[str, Any]]:
-    told = [message["content"] for message in model.of(script)[-1].since_last_answer]
-    return [block for content in told if isinstance(content, list) for block in content]
+def blocks_sent(model: ScriptedModel, script: str) -> list[dict[str, Any]]:
+    contents = [message["content"] for message in model.of(script)[-1].since_last_answer]
+    return [block for content in contents if isinstance(content, list) for block in content]
 
 
 @on_versions()
@@ -63,10 +63,10 @@ async def a_prompt_is_a_string_or_blocks_and_a_keep_alive_between_them_does_no_h
     source = {"type": "base64", "media_type": "image/png", "data": DOT}
     await cli.turn([{"type": "image", "source": source}, {"type": "text", "text": "SCRIPT:text as blocks"}])
     assert [request.argument for request in model.of("text")] == ["as a string", "as blocks"]
-    assert [block["type"] for block in blocks_told(model, "text")].count("image") == 1
+    assert [block["type"] for block in blocks_sent(model, "text")].count("image") == 1
     await cli.turn("SCRIPT:tool")
-    (told,) = [m["message"]["content"] for m in cli.all("user") if isinstance(m["message"]["content"], list)]
-    assert [block["type"] for block in told] == ["tool_result"]
+    (content,) = [m["message"]["content"] for m in cli.all("user") if isinstance(m["message"]["content"], list)]
+    assert [block["type"] for block in content] == ["tool_result"]
 
 
 async def an_interrupt_withdraws_the_permission_that_waits_and_is_answered_by_an_empty_success(
@@ -83,8 +83,8 @@ async def an_interrupt_withdraws_the_permission_that_waits_and_is_answered_by_an
     assert (await cli.until("result"))["subtype"] == "error_during_execution"
     (withdrawn,) = cli.all("control_cancel_request")
     assert withdrawn == {"type": "control_cancel_request", "request_id": asked["request_id"]}
-    said = [number for number, m in enumerate(cli.seen) if "[Request interrupted" in str(m.get("message"))]
-    assert said and said[-1] < cli.seen.index(cli.all("result")[0])
+    interrupted = [number for number, m in enumerate(cli.seen) if "[Request interrupted" in str(m.get("message"))]
+    assert interrupted and interrupted[-1] < cli.seen.index(cli.all("result")[0])
     await cli.got(control.InterruptRequest())
     assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
     assert len(cli.all("result")) == 2, "an interrupt of nothing has no result"
@@ -107,8 +107,8 @@ async def variables_reach_a_tool_of_the_versions_that_take_them(
 ) -> None:
     await cli.write(environment_line({"TEAM": "blue"}))
     await cli.turn("SCRIPT:bash echo team=$TEAM.")
-    told = "team=." if since(version, "2.1.200") else "team=blue."
-    assert told in str([block for block in blocks_told(model, "bash") if block["type"] == "tool_result"])
+    expected = "team=." if since(version, "2.1.200") else "team=blue."
+    assert expected in str([block for block in blocks_sent(model, "bash") if block["type"] == "tool_result"])
 
 
 async def an_allow_without_an_input_is_refused_by_older_versions(cli: RealCli, version: str, cwd: Path) -> None:

@@ -1,4 +1,4 @@
-"""The real CLI's sessions on the MyLifeDB socket, over stdio: what is said live, and what its transcript says later."""
+"""The real CLI's sessions on the MyLifeDB socket, over stdio: the live records, and the transcript's records later."""
 
 import asyncio
 import contextlib
@@ -49,13 +49,13 @@ async def tab(desk: GatewayHarness, query: str = "", client: MyLifeDbClient | No
 
 
 def transcript(desk: GatewayHarness, home: Path) -> list[bytes]:
-    """The CLI's own file, named as the seed says."""
+    """The CLI's own file, at the path that the seed gives."""
     folder = re.sub(r"[^a-zA-Z0-9]", "-", str(desk.cwd))
     return (home / ".claude" / "projects" / folder / f"{desk.session}.jsonl").read_bytes().splitlines()
 
 
 def conversation(frames: list[Frame]) -> list[tuple[Any, ...]]:
-    """What is equal in the wire's records and the transcript's: uuid, type, order, content."""
+    """The fields that the wire's records and the transcript's share: uuid, type, order, content."""
     return [
         (frame["uuid"], frame["type"], frame["message"]["content"])
         for frame in frames
@@ -64,7 +64,7 @@ def conversation(frames: list[Frame]) -> list[tuple[Any, ...]]:
 
 
 async def copied(desk: GatewayHarness, uuid: str) -> None:
-    """The transcript's copy of a record is in the log."""
+    """Wait until the transcript's copy of a record is in the log."""
     await desk.until(lambda line: line["type"] == "record" and line.get("of") == uuid)
 
 
@@ -76,26 +76,26 @@ async def test_a_turn_with_a_tool_live_and_from_the_transcript(
     desk: GatewayHarness, cli_home: Path, claude: Path, cli_env: dict[str, str]
 ) -> None:
     await desk.open()
-    async with tab(desk) as seat:
+    async with tab(desk) as peer:
         assert [line["type"] for line in await desk.log()] == ["session.opened"], "connecting starts no process"
-        await seat.say(type="user_message", content=f"SCRIPT:bash touch {desk.cwd / 'made'}")
-        asked = await seat.until("control_request")
+        await peer.say(type="user_message", content=f"SCRIPT:bash touch {desk.cwd / 'made'}")
+        asked = await peer.until("control_request")
         assert asked["request"]["tool_name"] == "Bash"
-        assert seat.client.published[-1:] == [True], "at work"
+        assert peer.client.published[-1:] == [True], "at work"
         answer = {"subtype": "success", "response": {"behavior": "allow"}}
-        await seat.say(type="control_response", request_id=asked["request_id"], response=answer)
-        told = await seat.until("control_response")
-        assert told == {"type": "control_response", "request_id": asked["request_id"], "behavior": "allow"}
+        await peer.say(type="control_response", request_id=asked["request_id"], response=answer)
+        reply = await peer.until("control_response")
+        assert reply == {"type": "control_response", "request_id": asked["request_id"], "behavior": "allow"}
         assert (await desk.until("permission.resolved"))["behavior"] == "allow", "and on the native socket"
-        await seat.until("result")
-        assert seat.client.published[-1:] == [False]
-        live = seat.frames
+        await peer.until("result")
+        assert peer.client.published[-1:] == [False]
+        live = peer.frames
     assert (desk.cwd / "made").exists()
-    said = [frame for frame in live if frame["type"] in CONVERSATION]
-    assert said[0]["message"] == {"role": "user", "content": f"SCRIPT:bash touch {desk.cwd / 'made'}"}
-    assert [frame["type"] for frame in said] == ["user", "assistant", "user", "assistant"]
-    assert [frame["parentUuid"] for frame in said] == [None, *(frame["uuid"] for frame in said[:-1])]
-    await copied(desk, said[-1]["uuid"])
+    turns = [frame for frame in live if frame["type"] in CONVERSATION]
+    assert turns[0]["message"] == {"role": "user", "content": f"SCRIPT:bash touch {desk.cwd / 'made'}"}
+    assert [frame["type"] for frame in turns] == ["user", "assistant", "user", "assistant"]
+    assert [frame["parentUuid"] for frame in turns] == [None, *(frame["uuid"] for frame in turns[:-1])]
+    await copied(desk, turns[-1]["uuid"])
     rows = transcript(desk, cli_home)
     assert b'"stream_event"' not in b"".join(rows)
     async with tab(desk) as late:
@@ -107,25 +107,25 @@ async def test_a_turn_with_a_tool_live_and_from_the_transcript(
         if frame["type"] in CONVERSATION:
             assert frame == by_uuid[frame["uuid"]], "history has the transcript's own record"
     assert conversation(list(by_uuid.values())) == conversation(live)
-    # Somebody goes back to the call and on from there, in the same session.
+    # A person goes back to the call and continues from there, in the same session.
     await desk.do("close")
     await desk.until("session.closed")
-    at = ("--resume", desk.session, "--resume-session-at", said[1]["uuid"])
+    at = ("--resume", desk.session, "--resume-session-at", turns[1]["uuid"])
     await by_hand(claude, cli_env, desk.cwd, "SCRIPT:text instead", *at)
     async with tab(desk) as branched:
         other = await branched.until(lambda frame: "SCRIPT:text instead" in str(frame.get("message")))
-        (parent,) = [node for node in walk(build_tree(branched.frames)) if node.uuid == said[1]["uuid"]]
-        assert [child.uuid for child in parent.children] == [said[2]["uuid"], other["uuid"]]
+        (parent,) = [node for node in walk(build_tree(branched.frames)) if node.uuid == turns[1]["uuid"]]
+        assert [child.uuid for child in parent.children] == [turns[2]["uuid"], other["uuid"]]
 
 
 @on_versions(NEWEST)
 @pytest.mark.rules("S000-103", "S000-105")
 async def test_without_partial_messages_no_piece_is_sent(desk: GatewayHarness) -> None:
     await desk.open(settings={"partial": False})
-    async with tab(desk) as seat:
-        await seat.say(type="user_message", content="SCRIPT:text whole")
-        await seat.until("result")
-        assert "stream_event" not in seat.kinds() and "assistant" in seat.kinds()
+    async with tab(desk) as peer:
+        await peer.say(type="user_message", content="SCRIPT:text whole")
+        await peer.until("result")
+        assert "stream_event" not in peer.kinds() and "assistant" in peer.kinds()
 
 
 @on_versions(NEWEST)
@@ -135,25 +135,25 @@ async def test_without_partial_messages_no_piece_is_sent(desk: GatewayHarness) -
 async def test_a_tab_leaves_and_is_back_and_then_sees_thinking_and_tools(desk: GatewayHarness) -> None:
     await desk.open()
     client = MyLifeDbClient()
-    async with tab(desk, client=client) as seat:
-        await seat.say(type="user_message", content="SCRIPT:long 40")
-        await seat.until(lambda frame: frame["type"] == "stream_event")
+    async with tab(desk, client=client) as peer:
+        await peer.say(type="user_message", content="SCRIPT:long 40")
+        await peer.until(lambda frame: frame["type"] == "stream_event")
     await desk.until("turn.ended")
-    async with tab(desk, client=client) as seat:
-        await seat.until("result")
-        await seat.say(type="user_message", content="SCRIPT:text again")
-        await seat.until("result")
+    async with tab(desk, client=client) as peer:
+        await peer.until("result")
+        await peer.say(type="user_message", content="SCRIPT:text again")
+        await peer.until("result")
         assert [message.role for message in client.state.messages] == ["user", "assistant", "user", "assistant"]
         assert len({message.id for message in client.state.messages}) == 4
-        await a_streamed_answer_with_thinking(seat)
-        await an_interrupted_tool_and_a_failing_one(desk, seat)
+        await a_streamed_answer_with_thinking(peer)
+        await an_interrupted_tool_and_a_failing_one(desk, peer)
 
 
-async def a_streamed_answer_with_thinking(seat: Tab) -> None:
-    before = len(seat.frames)
-    await seat.say(type="user_message", content="SCRIPT:think")
-    await seat.until("result")
-    frames = seat.frames[before:]
+async def a_streamed_answer_with_thinking(peer: Tab) -> None:
+    before = len(peer.frames)
+    await peer.say(type="user_message", content="SCRIPT:think")
+    await peer.until("result")
+    frames = peer.frames[before:]
     events = [frame["event"] for frame in frames if frame["type"] == "stream_event"]
     order = [event["type"] for event in events]
     assert (order[0], order[-2:]) == ("message_start", ["message_delta", "message_stop"])
@@ -164,23 +164,23 @@ async def a_streamed_answer_with_thinking(seat: Tab) -> None:
     assert streamed == text["text"]
     kinds = [frame["type"] for frame in frames]
     assert kinds.index("assistant") > kinds.index("stream_event")
-    assert seat.client.texts[-1] == text["text"] and seat.client.state.streaming_text == ""
+    assert peer.client.texts[-1] == text["text"] and peer.client.state.streaming_text == ""
 
 
-async def an_interrupted_tool_and_a_failing_one(desk: GatewayHarness, seat: Tab) -> None:
-    await seat.say(type="user_message", content="SCRIPT:slowtool 60")
+async def an_interrupted_tool_and_a_failing_one(desk: GatewayHarness, peer: Tab) -> None:
+    await peer.say(type="user_message", content="SCRIPT:slowtool 60")
     await desk.answer(await desk.until("permission.asked"))
     await desk.until("permission.resolved")
     request = {"subtype": "interrupt"}
-    await seat.say(type="control_request", request_id="interrupt_1", request=request)
-    ended = await seat.until("result")
+    await peer.say(type="control_request", request_id="interrupt_1", request=request)
+    ended = await peer.until("result")
     assert ended["subtype"] == "error_during_execution"
-    assert "[Request interrupted by user for tool use]" in str(seat.frames)
-    assert not seat.client.state.working
-    await seat.say(type="user_message", content="SCRIPT:bash false")
+    assert "[Request interrupted by user for tool use]" in str(peer.frames)
+    assert not peer.client.state.working
+    await peer.say(type="user_message", content="SCRIPT:bash false")
     await desk.answer(await desk.until("permission.asked"))
-    await seat.until("result")
-    results = [block for frame in seat.frames if frame["type"] == "user" for block in blocks(frame)]
+    await peer.until("result")
+    results = [block for frame in peer.frames if frame["type"] == "user" for block in blocks(frame)]
     assert results[-1]["is_error"] is True
 
 
@@ -191,7 +191,7 @@ def blocks(frame: Frame) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def agreed(cli_home: Path, cli_cwd: Path) -> None:
-    """What a person has answered in this HOME before: a terminal would ask it."""
+    """A HOME in which a person has already given the answers that a terminal would ask for."""
     answers = {
         "hasCompletedOnboarding": True,
         "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
@@ -206,22 +206,22 @@ def agreed(cli_home: Path, cli_cwd: Path) -> None:
 async def test_a_session_in_a_terminal_shows_the_transcripts_own_records(desk: GatewayHarness, cli_home: Path) -> None:
     made = await desk.http.post("/api/claude/sessions", json={"workingDir": str(desk.cwd), "mode": "cli"})
     await desk.watch(made.json()["id"])
-    async with tab(desk) as seat:
-        await seat.say(type="user_message", content="SCRIPT:text typed: é ☃")
-        answer = await seat.until("assistant")
-        await seat.until("result")
-        said = [frame for frame in seat.frames if frame["type"] in CONVERSATION and not frame.get("isMeta")]
-        assert [frame["type"] for frame in said] == ["user", "assistant"], "the message is there once"
-        assert said[0]["message"]["content"] == "SCRIPT:text typed: é ☃"
+    async with tab(desk) as peer:
+        await peer.say(type="user_message", content="SCRIPT:text typed: é ☃")
+        answer = await peer.until("assistant")
+        await peer.until("result")
+        turns = [frame for frame in peer.frames if frame["type"] in CONVERSATION and not frame.get("isMeta")]
+        assert [frame["type"] for frame in turns] == ["user", "assistant"], "the message is there once"
+        assert turns[0]["message"]["content"] == "SCRIPT:text typed: é ☃"
         rows = {row["uuid"]: row for line in transcript(desk, cli_home) if (row := json.loads(line)).get("uuid")}
-        for frame in said:
+        for frame in turns:
             assert frame == rows[frame["uuid"]]
-        assert seat.client.published[-1:] == [False]
+        assert peer.client.published[-1:] == [False]
         url = desk.gateway.url.replace("http", "ws", 1) + f"/api/claude/sessions/{desk.session}/ws"
         headers = {"Authorization": f"Bearer {desk.gateway.token}"}
         async with connect(url, additional_headers=headers, compression=None) as raw, asyncio.timeout(PATIENCE):
             word, screen = answer["message"]["content"][0]["text"].split()[0].encode(), b""
-            while word not in screen:  # what was not drawn yet when we came is drawn before us
+            while word not in screen:  # output that was not drawn yet when we attached is drawn first
                 screen += await raw.recv(decode=False)
 
 
@@ -237,7 +237,7 @@ async def test_a_page_for_an_old_cli_is_clean_with_the_newest_one(desk: GatewayH
                 await old.say(type="control_response", request_id=asked["request_id"], response=answer)
             await old.until("result")
             await whole.until("result")
-            # What the CLI says after its result, and the transcript's rows of the turn, have come.
+            # Wait for the records after the CLI's result and for the transcript's rows of the turn.
             last = next(frame for frame in reversed(whole.frames) if frame["type"] == "assistant")
             await copied(desk, last["uuid"])
             await whole.until(lambda frame: frame["type"] == "command_lifecycle" and frame["state"] == "completed")
@@ -246,7 +246,7 @@ async def test_a_page_for_an_old_cli_is_clean_with_the_newest_one(desk: GatewayH
         newer = {kind for frame in whole.frames if (kind := next(iter(kinds_of(json.dumps(frame).encode()))))} - kinds
     assert "command_lifecycle" in newer
     assert all(has_kind((2, 1, 37), json.dumps(frame).encode()) for frame in old.frames if frame["type"] not in OURS)
-    told = [frame for frame in old.frames if "error" not in frame and frame["type"] not in (*OURS, "stream_event")]
-    records = [frame["type"] for frame in told]
+    frames = [frame for frame in old.frames if "error" not in frame and frame["type"] not in (*OURS, "stream_event")]
+    records = [frame["type"] for frame in frames]
     assert records[-1] == "result", records
     assert records[records.index("result") + 1] == "user", "and the next turn begins behind it"

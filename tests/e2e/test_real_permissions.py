@@ -46,7 +46,7 @@ def adder() -> Adder:
 
 @pytest.fixture
 def rules() -> dict[str, list[str]]:
-    """Permission rules of the gateway; a test's own by parametrizing this."""
+    """Permission rules of the gateway; a test sets its own by parametrizing this fixture."""
     return {}
 
 
@@ -71,14 +71,14 @@ async def test_tools_questions_and_servers_of_one_session(
 ) -> None:
     await desk.open(settings={"mcp_servers": ["adder"], "mode": "default"})
     await a_mcp_server_of_ours_is_called(desk, model, adder)
-    # Some are not true of, or not worth a turn with, the versions in the middle.
+    # Some scenes do not hold for the versions in the middle, or are not worth a turn with them.
     newest, outer = since(version, NEWEST), version != LAST_DIAL_IN
     for scene, fits in (
         (an_allowed_tool_runs, True),
         (a_denied_tool_does_not_run_and_the_model_hears_why, True),
         (a_changed_input_is_what_runs, True),
         (a_question_is_answered, True),
-        (a_subagents_work_is_told_inside_it, outer),
+        (a_subagents_work_is_shown_inside_it, outer),
         (control_requests_without_a_command_of_ours_pass, newest),
         (two_calls_at_once_are_asked_and_answered_each, newest),
         (a_remembered_rule_answers_the_second_call, True),
@@ -133,7 +133,7 @@ async def a_changed_input_is_what_runs(desk: GatewayHarness, model: ScriptedMode
     assert [path.name for path in place.iterdir()] == ["changed"]
 
 
-async def a_subagents_work_is_told_inside_it(desk: GatewayHarness, model: ScriptedModel) -> None:
+async def a_subagents_work_is_shown_inside_it(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     started = desk.all("subagent.started")[0]
@@ -222,7 +222,8 @@ async def a_background_subagent_reports_in_a_turn_of_its_own(desk: GatewayHarnes
 @on_versions(LAST_DIAL_IN, first="2.1.77", last="2.1.183")
 async def test_an_older_one_s_background_subagent_can_ask_nobody_and_reports_all_the_same(desk: GatewayHarness) -> None:
     """Measured: these CLIs refuse by themselves what a subagent in the background would have to ask for, whatever a
-    hook says. Most often they hold the end of the turn back until it has ended, but not always."""
+    hook answers. Most often they delay the end of the turn until the subagent has ended, but not always.
+    """
     await desk.open(f"SCRIPT:background bash touch {desk.cwd / 'sub'}")
     while not any("A background task ended" in text for text in desk.texts()):
         await desk.until(lambda line: True)
@@ -270,7 +271,7 @@ def hostile(folder: Path) -> Path:
 @pytest.mark.rules("S004-326")
 @pytest.mark.parametrize("rules", [{"deny": ["Bash(touch:*)"]}])
 async def test_nothing_of_a_hostile_project_runs_before_trust_and_our_deny_holds(desk: GatewayHarness) -> None:
-    """What our rules say nothing about is asked: its own allow rules do not answer for a person."""
+    """A call that our rules do not cover is asked about: the project's own allow rules do not answer for a person."""
     marker = hostile(desk.cwd)
     target, folder = desk.cwd / "made", desk.cwd / "folder"
     await desk.open(f"SCRIPT:bash touch {target}")

@@ -1,6 +1,6 @@
-"""What the seed says of the records of the CLI, of those that it sends now: the rules of agents/claude/wire_rules.py.
+"""The seed's statements about the records that the CLI sends: the rules of tests/agents/claude/wire_rules.py.
 
-A start of the CLI costs more than a prompt, so two processes go through all that can be asked of one session.
+A start of the CLI costs more than a prompt, so two processes cover everything that one session can show.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def start(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> Start:
 
 
 async def turn(cli: RealCli, prompt: str) -> list[Message]:
-    """What it sends for a prompt, up to the result."""
+    """The records that it sends for a prompt, up to the result."""
     before = len(cli.seen)
     result = await cli.turn(prompt)
     return cli.seen[before : cli.seen.index(result) + 1]
@@ -45,14 +45,14 @@ def deny(request: Message) -> control.DenyTool:
 async def test_a_conversation_and_its_limits_after_a_resume(
     start: Start, version: str, cli_cwd: Path, tmp_path: Path
 ) -> None:
-    # Some versions between the pinned ones begin in another mode.
+    # Some versions between the pinned ones start in another mode.
     async with start("--include-partial-messages", "--permission-mode", "default") as cli:
         await cli.set_up()
         await initialized_again(cli, version)
-        await said_and_called(cli)
+        await texts_and_calls(cli)
         await asked_for(cli, version, cli_cwd, tmp_path / "outside.txt")
         await refused_by_the_api(cli)
-        await told_of_states(cli, version)
+        await states_are_reported(cli, version)
         shown.a_result_is_the_last_word_on_each_prompt(cli.seen)
         if since(version, "2.1.120"):
             await worked_in_the_background(cli)
@@ -79,7 +79,7 @@ async def initialized_again(cli: RealCli, version: str) -> None:
         assert (again["subtype"], again["error"]) == ("error", "Already initialized")
 
 
-async def said_and_called(cli: RealCli) -> None:
+async def texts_and_calls(cli: RealCli) -> None:
     """The first prompts of the process."""
     thinking = await turn(cli, "SCRIPT:think")
     tool = await turn(cli, "SCRIPT:tool")
@@ -90,8 +90,8 @@ async def said_and_called(cli: RealCli) -> None:
     shown.the_stream_of_a_text_is_the_events_of_the_model_api(text)
     shown.the_blocks_of_one_answer_come_in_messages_of_one_id(tool)
     shown.the_main_thread_has_no_parent(tool)
-    for said in (thinking, tool, text):
-        shown.the_result_of_a_success_is_the_final_text(said)
+    for records in (thinking, tool, text):
+        shown.the_result_of_a_success_is_the_final_text(records)
     shown.usage_is_of_the_query_and_cost_and_the_usage_of_models_run_on(thinking[-1], tool[-1])
 
 
@@ -116,7 +116,7 @@ async def refused_by_the_api(cli: RealCli) -> None:
         shown.an_api_error_is_a_success_with_is_error_and_its_text(await turn(cli, f"SCRIPT:error {status}"))
 
 
-async def told_of_states(cli: RealCli, version: str) -> None:
+async def states_are_reported(cli: RealCli, version: str) -> None:
     before = len(cli.seen)
     modes = ("acceptEdits", "plan", "default")
     for mode in modes:
@@ -127,7 +127,7 @@ async def told_of_states(cli: RealCli, version: str) -> None:
 
 
 async def worked_in_the_background(cli: RealCli) -> None:
-    """Its end may come before or after the result of the prompt, and may begin a turn of the CLI's own."""
+    """Its end may come before or after the result of the prompt, and may start a turn of the CLI's own."""
     await cli.prompt("SCRIPT:background tool")
     ended = await cli.until(lambda message: message.get("subtype") == "task_notification")
     shown.the_end_of_a_task_has_its_file_and_summary([ended])
@@ -135,9 +135,9 @@ async def worked_in_the_background(cli: RealCli) -> None:
     await cli.until(lambda message: message["type"] == "result" and "afterwards" in message["result"])
 
 
-def of_every_record(said: list[Message], version: str) -> None:
-    shown.init_says_where_and_what_it_is(said, version)
-    shown.an_assistant_record_is_a_message_with_one_block_and_no_true_totals(said)
-    shown.answers_have_text_thinking_and_calls(said)
-    shown.content_blocks_have_the_shapes_of_the_seed(said)
-    shown.a_result_has_its_numbers_and_names(said)
+def of_every_record(records: list[Message], version: str) -> None:
+    shown.init_says_where_and_what_it_is(records, version)
+    shown.an_assistant_record_is_a_message_with_one_block_and_no_true_totals(records)
+    shown.answers_have_text_thinking_and_calls(records)
+    shown.content_blocks_have_the_shapes_of_the_seed(records)
+    shown.a_result_has_its_numbers_and_names(records)

@@ -1,4 +1,4 @@
-"""What subagents of the real CLI say: in their own thread, at its place, once, in every protocol, on every link."""
+"""The output of the real CLI's subagents: in its own thread, at its place, once, in every protocol, on every link."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from patience import PATIENCE
 RULES = {"allow": ["Bash(echo hi)"]}
 FIRST = "I will run a command."
 LAST = "Done. The tool said: hi"
-"""What the scripted model says before and after its tool."""
+"""The texts of the scripted model before and after its tool call."""
 
 
 @pytest.fixture
@@ -26,27 +26,27 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
         yield sitting
 
 
-def said(lines: list[Line], subagent: str) -> list[str]:
-    """What a subagent said and did, in the order of the log."""
-    told = [line for line in lines if line.get("subagent") == subagent]
+def output_of(lines: list[Line], subagent: str) -> list[str]:
+    """A subagent's texts and calls, in the order of the log."""
+    own = [line for line in lines if line.get("subagent") == subagent]
     words = {"text": lambda line: line["text"], "tool.called": lambda line: line["name"]}
-    return [words[line["type"]](line) for line in told if line["type"] in words]
+    return [words[line["type"]](line) for line in own if line["type"] in words]
 
 
 def place(items: list[Any], wanted: Any) -> int:
-    """Where the one item stands that fits."""
+    """The index of the one matching item."""
     (found,) = [number for number, item in enumerate(items) if wanted(item)]
     return found
 
 
 def has(record: dict[str, Any], text: str) -> bool:
-    """An assistant's record that says this."""
+    """Whether this is an assistant's record with this text."""
     blocks = record["message"]["content"] if record.get("type") == "assistant" else []
     return any(block.get("text") == text for block in blocks)
 
 
 def inside(records: list[dict[str, Any]], call: str, name: str) -> None:
-    """A subagent's sentences stand once among records, in its thread, before their turn's end."""
+    """Check that a subagent's sentences appear once among the records, in its thread, before their turn's end."""
     end = place(records, lambda record: record.get("type") == "result")
     places = [place(records, lambda record, text=text: has(record, text)) for text in (FIRST, LAST)]
     assert places == sorted(places) and places[-1] < end
@@ -74,8 +74,8 @@ async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: G
         await app.until("complete")
         (started,) = desk.all("subagent.started")
         child, call = started["child"], started["call"]
-        # The sentences stand around its call, before its own call ends.
-        assert said(desk.events, child) == [FIRST, "Bash", LAST]
+        # The sentences surround its tool call and come before its own call ends.
+        assert output_of(desk.events, child) == [FIRST, "Bash", LAST]
         ended = place(desk.events, lambda line: line["type"] == "tool.ended" and line["call"] == call)
         assert ended > place(desk.events, lambda line: line["type"] == "text" and line["text"] == LAST)
         inside(tab.frames, call, "parentToolUseID")
@@ -94,7 +94,7 @@ async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: G
 
 
 async def history_is_as_it_was_shown(desk: GatewayHarness, call: str) -> None:
-    """Also when the transcript's own rows have taken the place of the wire's: nothing stands behind the turn's end."""
+    """Also when the transcript's rows have replaced the wire's: no record comes after the turn's end."""
 
     async def copied() -> None:
         while True:
@@ -117,16 +117,16 @@ async def a_background_subagents_sentences_keep_its_thread(desk: GatewayHarness)
     await desk.send("SCRIPT:background read found.txt")
     await desk.until("subagent.ended")
     (started,) = desk.all("subagent.started")
-    called, last = said(desk.events, started["child"])
+    called, last = output_of(desk.events, started["child"])
     assert called == "Read"
     assert last.startswith("Done. The tool said:") and "a needle" in last
     ends = [line["call"] for line in desk.events if line["type"] == "tool.ended"]
     assert sorted(ends) == sorted(line["call"] for line in desk.all("tool.called"))
-    # Nobody is left at work: a further prompt is answered in a turn that ends.
+    # No agent is still busy: a further prompt is answered in a turn that ends.
     await desk.send("SCRIPT:text afterwards")
     await desk.until(lambda line: line["type"] == "text" and "afterwards" in line["text"])
     assert (await desk.until("turn.ended"))["status"] == "completed"
-    # The task's notice may have begun a turn of its own meanwhile; it ends too.
+    # The task's notification may have started its own turn meanwhile; that turn ends too.
     while len(desk.all("turn.started")) > len(desk.all("turn.ended")):
         await desk.until("turn.ended")
     await desk.raw()
@@ -137,4 +137,4 @@ async def test_they_come_over_a_socket_too(desk: GatewayHarness) -> None:
     await desk.open("SCRIPT:subagent tool", settings={"link": "dial-in"})
     await desk.until("turn.ended")
     (started,) = desk.all("subagent.started")
-    assert said(desk.events, started["child"]) == [FIRST, "Bash", LAST]
+    assert output_of(desk.events, started["child"]) == [FIRST, "Bash", LAST]

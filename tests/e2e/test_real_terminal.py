@@ -1,4 +1,4 @@
-"""The real CLI in a terminal behind the whole gateway: the scenarios of the foundation, where a terminal has them."""
+"""The real CLI in a terminal behind the whole gateway: the foundation's scenarios that a terminal supports."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 
 class Person:
-    """Somebody at the raw terminal."""
+    """A person at the raw terminal."""
 
     def __init__(self, desk: GatewayHarness) -> None:
         self.desk = desk
@@ -93,7 +93,7 @@ async def test_turns_and_tools_in_one_terminal(
     desk.scene()
     await a_tool_is_allowed_denied_changed_and_remembered(desk, model)
     desk.scene()
-    await a_subagents_work_is_told_inside_it(desk)
+    await a_subagents_work_is_shown_inside_it(desk)
 
 
 @on_versions()
@@ -117,9 +117,9 @@ async def a_plain_turn(desk: GatewayHarness, version: str) -> None:
     assert end["status"] == "completed"
     (ready,) = desk.all("agent.ready")
     assert (ready["version"], ready["agent_session"]) == (version, desk.session)
-    (said,) = desk.all("user.message")
+    (message,) = desk.all("user.message")
     (queued,) = desk.all("message.queued")
-    assert (said["message"], said["by"], said["record"] != "") == (queued["message"], queued["by"], True)
+    assert (message["message"], message["by"], message["record"] != "") == (queued["message"], queued["by"], True)
     assert messages(desk) == ["SCRIPT:text one"]
     assert [text.split()[-1] for text in desk.texts()] == ["one"]
     assert desk.all("text.delta") == []
@@ -139,7 +139,7 @@ AWKWARD = (
 
 
 async def what_a_person_sends_is_text_and_no_command(desk: GatewayHarness, model: ScriptedModel) -> None:
-    """A queue of awkward prompts: each is a turn of its own, and the model gets its words."""
+    """A queue of awkward prompts: each is a separate turn, and the model gets its exact text."""
     await desk.open("SCRIPT:text first")
     for text in AWKWARD:
         await desk.send(text)
@@ -171,7 +171,7 @@ async def an_image_is_refused_and_a_steer_too(desk: GatewayHarness) -> None:
 
 
 async def interrupts(desk: GatewayHarness, model: ScriptedModel) -> None:
-    """Before the first word, in mid-stream and in mid-tool; each time the session goes on."""
+    """Before the first text, in mid-stream and in mid-tool; each time the session continues."""
     model.hold()
     await desk.send("SCRIPT:text never")
     await model.wait_for(lambda request: request.argument == "never", timeout=PATIENCE)
@@ -230,7 +230,7 @@ async def a_tool_is_allowed_denied_changed_and_remembered(desk: GatewayHarness, 
 async def test_a_question_and_a_plan(
     desk: GatewayHarness, version: str, model: ScriptedModel, person: Person, agreed: None
 ) -> None:
-    """Answered over the gateway where a hook's word counts; 2.1.37 asks at its screen, and the log says so."""
+    """Answered over the gateway where a hook's answer counts; 2.1.37 asks on its screen, and the log records that."""
     await desk.open("SCRIPT:question")
     if not since(version, "2.1.120"):
         notice = await desk.until(lambda line: line["type"] == "notice" and line["kind"] == "terminal.dialog")
@@ -258,7 +258,9 @@ async def test_a_question_and_a_plan(
 
 @on_versions()
 async def test_a_hostile_project_allows_itself_nothing(desk: GatewayHarness, agreed: None) -> None:
-    """Its own settings allow everything, and its hook says yes: the policy's denial holds, and it is not even read."""
+    """The project's settings allow everything, and its hook approves: the policy's denial holds, and they are not even
+    read.
+    """
     folder = desk.cwd / ".claude"
     folder.mkdir()
     yes = json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}})
@@ -283,7 +285,7 @@ async def test_a_hostile_project_allows_itself_nothing(desk: GatewayHarness, agr
     assert not target.exists()
 
 
-async def a_subagents_work_is_told_inside_it(desk: GatewayHarness) -> None:
+async def a_subagents_work_is_shown_inside_it(desk: GatewayHarness) -> None:
     await desk.send(f"SCRIPT:subagent bash mkdir {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
@@ -293,9 +295,9 @@ async def a_subagents_work_is_told_inside_it(desk: GatewayHarness) -> None:
     assert (desk.cwd / "sub").exists()
     child = desk.all("subagent.started")[0]["child"]
     assert [line["name"] for line in desk.all("tool.called") if line.get("subagent") == child] == ["Bash"]
-    (said,) = [line for line in desk.all("text") if line.get("subagent") == child]
+    (text,) = [line for line in desk.all("text") if line.get("subagent") == child]
     (ended,) = desk.all("subagent.ended")
-    assert said["text"].startswith("Done.") and said["seq"] < ended["seq"]
+    assert text["text"].startswith("Done.") and text["seq"] < ended["seq"]
     await desk.raw()
 
 
@@ -342,7 +344,7 @@ async def a_fork_goes_its_own_way(desk: GatewayHarness, version: str, model: Scr
 
 
 async def a_person_types_in_the_terminal(desk: GatewayHarness, person: Person) -> None:
-    """Their prompt is a turn; their half a thought is never typed over; /exit is an end like any other."""
+    """A typed prompt is a turn; a half-typed prompt is never overwritten; /exit ends it like any other exit."""
     await desk.turn("SCRIPT:text zero")
     await person.types("SCRIPT:text mine", "\r")
     assert (await desk.until("turn.ended"))["status"] == "completed"
@@ -362,7 +364,9 @@ async def a_person_types_in_the_terminal(desk: GatewayHarness, person: Person) -
 
 @on_versions()
 async def test_a_dialog_waits_for_a_person(desk: GatewayHarness, person: Person, cli_home: Path) -> None:
-    """Nobody has trusted this folder: nothing is pressed, everybody is told, and it goes on once it was answered."""
+    """The folder is not trusted yet: no key is pressed, every client is notified, and the CLI continues once it is
+    answered.
+    """
     answers = {
         "hasCompletedOnboarding": True,
         "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
@@ -372,7 +376,7 @@ async def test_a_dialog_waits_for_a_person(desk: GatewayHarness, person: Person,
     notice = await desk.until(lambda line: line["type"] == "notice" and line["kind"] == "terminal.dialog")
     assert "trust" in notice["text"] and "fairlead terminal" in notice["text"]
     assert desk.texts() == []
-    if "❯ No" in await person.screen():  # chosen at first by newer versions
+    if "❯ No" in await person.screen():  # preselected by newer versions
         await person.types("\x1b[B")
     await person.sees_one_of("❯ Yes", "❯ 1. Yes")
     await person.types("\r")
@@ -395,7 +399,7 @@ async def gateway(
 
 @on_versions()
 async def test_kill_of_the_gateway_hangs_up_and_the_turn_is_closed_truly(gateway: GatewayProcess, agreed: None) -> None:
-    """The terminal goes with its gateway. What was answered is in the log once, what was not has failed."""
+    """The terminal ends with its gateway. An answered prompt is in the log once; an unanswered one has failed."""
     client = NativeClient(await gateway.create(settings={"link": "terminal"}))
     await client.come(gateway)
     await client.send("SCRIPT:text one")

@@ -28,7 +28,7 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(d
 
 
 async def answered_on_one(desk: GatewayHarness, clients: Clients, answering: str, earlier: list[str]) -> None:
-    """The requests of `earlier` turns were settled before; this one comes to them."""
+    """The requests of the `earlier` turns were settled before; this turn adds one."""
     target = desk.cwd / answering
     tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
     direct, peer, app = clients.direct, clients.peer, clients.app
@@ -78,14 +78,14 @@ async def answered_on_one(desk: GatewayHarness, clients: Clients, answering: str
     assert (conversation.requests, conversation.settled) == ({}, earlier)
     assert target.exists()
     (words,) = desk.texts()
-    # The model says the same in each turn: each client has it once a turn.
+    # The model answers the same in each turn: each client has the text once per turn.
     assert happy_words(envelopes).count(words) == len(earlier)
     assert words in conversation.answers[-1].text and len(conversation.answers) == len(earlier)
     rows = app.client.sessions[desk.session].rows
     assert [row["content"] for row in rows if row["kind"] == "text"].count(words) == len(earlier)
     for messages in (tab.frames, direct.client.messages):
-        said = [message for message in messages if message["type"] == "assistant"]
-        texts = [block.get("text") for message in said for block in message["message"]["content"]]
+        answers = [message for message in messages if message["type"] == "assistant"]
+        texts = [block.get("text") for message in answers for block in message["message"]["content"]]
         assert texts.count(words) == len(earlier)
     assert {line["call"] for line in desk.all("tool.called")} == set(conversation.answers[-1].tools)
     calls = {line["call"] for line in (*desk.earlier, *desk.events) if line["type"] == "tool.called"}

@@ -1,4 +1,4 @@
-"""Sessions of a real CLI that somebody else started: they appear unasked, are followed and resumed."""
+"""Sessions of a real CLI started outside the gateway: they appear unasked, are followed and resumed."""
 
 import asyncio
 import json
@@ -21,12 +21,13 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 
 WHOLE = {"CLAUDE_CODE_EAGER_FLUSH": "1"}
-"""Seen with 2.1.37 on a busy machine: without this it ends before it has written the last row of its transcript, and
-nobody can tell from the file that its turn is over."""
+"""Seen with 2.1.37 on a busy machine: without this it exits before it has written the last row of its transcript, and
+the file does not show that its turn is over.
+"""
 
 
 async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> None:
-    """The CLI as a person calls it, without a gateway."""
+    """Run the CLI as a person does, without a gateway."""
     command = [str(claude), "-p", *words, "--permission-mode", "default", "--allowedTools", "Bash"]
     process = await asyncio.create_subprocess_exec(
         *command, env={**env, **WHOLE}, cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
@@ -36,7 +37,7 @@ async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> 
 
 
 async def found(desk: GatewayHarness) -> dict[str, Any]:
-    """The session that is listed."""
+    """The listed session."""
     async with asyncio.timeout(PATIENCE):
         while True:
             rows: list[dict[str, Any]] = (await desk.http.get("/v1/sessions")).json()["sessions"]
@@ -92,7 +93,7 @@ async def it_goes_on_here_and_then_there_again(
 
 
 def written(env: dict[str, str], session: str = "*") -> list[list[dict[str, Any]]]:
-    """The rows of a session's file; of all sessions' files."""
+    """The rows of a session's file, or of all sessions' files."""
     files = sorted(Path(env["HOME"], ".claude", "projects").glob(f"*/{session}.jsonl"))
     return [[json.loads(row) for row in file.read_bytes().splitlines()] for file in files]
 
@@ -101,7 +102,7 @@ def written(env: dict[str, str], session: str = "*") -> list[list[dict[str, Any]
 async def test_a_session_that_runs_here_keeps_its_rows_as_the_cli_wrote_them_and_is_not_listed_twice(
     desk: GatewayHarness, cli_env: dict[str, str]
 ) -> None:
-    """Every row of the file, once, whole or spilled; nothing is told twice, and nothing differs."""
+    """Every row of the file, once, whole or spilled; no event is emitted twice, and none differs."""
     session = await desk.open("SCRIPT:bash true", settings={"mode": "acceptEdits"})
     asked = await desk.until(lambda line: line["type"] in ("permission.asked", "turn.ended"))
     if asked["type"] == "permission.asked":

@@ -47,7 +47,7 @@ async def test_turns_of_one_session(desk: GatewayHarness, version: str, model: S
         steering_reaches_the_model,
         thinking_is_streamed_and_whole,
         mode_and_model_change_while_it_runs,
-        compaction_is_told,
+        compaction_is_reported,
         a_turn_after_a_resume_costs_its_own_part,
     ):
         desk.scene()
@@ -82,7 +82,7 @@ async def three_more_turns_go_on_in_the_same_process(desk: GatewayHarness, model
 
 
 async def a_turn_after_a_resume_costs_its_own_part(desk: GatewayHarness, model: ScriptedModel) -> None:
-    """From 2.1.280 on the totals of a session go on in the process that resumes it."""
+    """From 2.1.280 on the totals of a session continue in the process that resumes it."""
     before = await desk.turn("SCRIPT:text before")
     await desk.do("close")
     await desk.until("session.closed")
@@ -174,7 +174,7 @@ async def mode_and_model_change_while_it_runs(desk: GatewayHarness, model: Scrip
     assert desk.all("permission.asked") == []
 
 
-async def compaction_is_told(desk: GatewayHarness, model: ScriptedModel) -> None:
+async def compaction_is_reported(desk: GatewayHarness, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:text one")
     await desk.until("turn.ended")
     await desk.turn("SCRIPT:text two")
@@ -195,7 +195,7 @@ async def test_the_limit_of_turns_is_a_failed_turn(desk: GatewayHarness) -> None
 
 
 def waits_in_its_input(pid: int) -> bool:
-    """A process that is stopped was sent something that it did not read."""
+    """Whether a stopped process was sent input that it has not read."""
     pipe = os.open(f"/proc/{pid}/fd/0", os.O_RDONLY | os.O_NONBLOCK)
     try:
         return fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) != bytes(4)
@@ -208,8 +208,9 @@ def waits_in_its_input(pid: int) -> bool:
 async def test_a_killed_cli_is_resumed_and_its_session_forked(
     desk: GatewayHarness, model: ScriptedModel, cli_home: Path
 ) -> None:
-    """What it had written down is shown to the model again. Versions up to 2.1.140 write a prompt late: one that they
-    are killed over may be lost to the model, and is in our log as a failed turn."""
+    """The transcript that it had written is sent to the model again. Versions up to 2.1.140 write a prompt late: if
+    they are killed during it, it may be lost to the model, and is in our log as a failed turn.
+    """
     await desk.open("SCRIPT:text remember me")
     await desk.until("turn.ended")
     async with asyncio.timeout(PATIENCE):
@@ -240,7 +241,7 @@ async def test_a_killed_cli_is_resumed_and_its_session_forked(
 
 
 async def forks_go_their_own_way(desk: GatewayHarness, model: ScriptedModel) -> None:
-    """One of the whole session, and one at its first message."""
+    """One fork of the whole session, and one at its first message."""
     parent = desk.session
     first = desk.all("user.message")[0]["message"]
     before = [line for line in await desk.log() if line["type"] != "record"]
@@ -266,7 +267,7 @@ async def forks_go_their_own_way(desk: GatewayHarness, model: ScriptedModel) -> 
 async def test_a_cli_that_refuses_its_flags_is_told_in_its_own_words(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
 ) -> None:
-    """As if somebody had changed the flags of a launch: the program exits at once."""
+    """As if the flags of a launch had been changed: the program exits at once."""
     other = tmp_path / "claude"
     other.write_text(f'#!/bin/bash\nexec {claude} "${{@/--output-format=stream-json/--output-format=text}}"\n')
     other.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What the seed says of the CLI itself, over stdio: its flags, its life cycle, resume and fork, its modes."""
+"""The seed's statements about the CLI itself, over stdio: its flags, its life cycle, resume and fork, its modes."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ async def test_the_life_of_one_process(start: Start, version: str, cli_cwd: Path
             model_and_thinking_are_set_by_request,
             prompts_sent_while_it_works_are_worked_off_in_order,
             an_interrupt_withdraws_the_permission_that_waits,
-            a_permission_that_nobody_answers_is_waited_for,
+            an_unanswered_permission_is_waited_for,
             the_mode_delegate_is_known_to_old_versions_alone,
             the_mode_is_set_by_request,
             the_withdrawal_of_a_request_ends_an_old_version_and_no_new_one,
@@ -54,20 +54,20 @@ async def test_the_life_of_one_process(start: Start, version: str, cli_cwd: Path
 
 
 async def initialize_then_three_turns(cli: RealCli) -> None:
-    told = await cli.set_up()
+    info = await cli.set_up()
     assert cli.all("system", "init") == [], "nothing but the answer before the first prompt"
     assert json.loads(cli.sent[0])["request"] == {"subtype": "initialize"}
-    assert told["commands"]
-    for command in told["commands"]:
+    assert info["commands"]
+    for command in info["commands"]:
         assert isinstance(command["name"], str) and isinstance(command["description"], str)
         assert isinstance(command.get("argumentHint", ""), str)
-    assert isinstance(told["output_style"], str)
-    assert all(isinstance(style, str) for style in told["available_output_styles"])
-    assert told["available_output_styles"]
-    assert told["models"]
-    assert all({"value", "displayName", "description"} <= entry.keys() for entry in told["models"])
+    assert isinstance(info["output_style"], str)
+    assert all(isinstance(style, str) for style in info["available_output_styles"])
+    assert info["available_output_styles"]
+    assert info["models"]
+    assert all({"value", "displayName", "description"} <= entry.keys() for entry in info["models"])
     account = ("email", "organization", "subscriptionType", "apiKeySource")
-    assert all(isinstance(told["account"].get(name, ""), str) for name in account)
+    assert all(isinstance(info["account"].get(name, ""), str) for name in account)
     names = [await _prompted(cli, f"SCRIPT:text {n}") for n in range(3)]
     kinds = [m["type"] for m in cli.seen if m["type"] in ("control_response", "system", "assistant", "result")]
     assert kinds.index("control_response") < kinds.index("system") < kinds.index("assistant")
@@ -90,7 +90,9 @@ async def _prompted(cli: RealCli, text: str) -> str:
 
 
 async def _written(cli: RealCli, uuids: set[str]) -> None:
-    """The transcript has rows of these uuids; it lags behind the wire, and its last line may be half there."""
+    """Wait until the transcript has rows with these uuids; it lags behind the wire, and its last line may be
+    incomplete.
+    """
     async with asyncio.timeout(PATIENCE):
         while True:
             lines = cli.transcript().read_text().split("\n")[:-1]
@@ -101,8 +103,8 @@ async def _written(cli: RealCli, uuids: set[str]) -> None:
 
 async def model_and_thinking_are_set_by_request(cli: RealCli, version: str, cwd: Path, model: ScriptedModel) -> None:
     await cli.turn("SCRIPT:text a")
-    told = await cli.got(control.SetModelRequest(model="claude-haiku-4-5"))
-    assert told == ({"model": "claude-haiku-4-5"} if since(version, "2.1.310") else {})
+    reply = await cli.got(control.SetModelRequest(model="claude-haiku-4-5"))
+    assert reply == ({"model": "claude-haiku-4-5"} if since(version, "2.1.310") else {})
     assert not await cli.got(control.SetMaxThinkingTokens(max_thinking_tokens=2000))
     await cli.turn("SCRIPT:text b")
     await cli.got(control.SetModelRequest(model="default"))
@@ -121,7 +123,7 @@ async def prompts_sent_while_it_works_are_worked_off_in_order(
     await cli.prompt("SCRIPT:text three")
     await cli.until(lambda m: m["type"] == "result" and m["result"].endswith("three"))
     results = [m["result"].split()[-1] for m in cli.all("result")]
-    in_one = ["tick", "three"]  # newer versions take what has queued up as one turn
+    in_one = ["tick", "three"]  # newer versions take queued prompts as one turn
     assert results in (["tick", "two", "three"], in_one)
     last = str(model.of("text")[-1].conversation)
     assert -1 < last.find("SCRIPT:text two") < last.find("SCRIPT:text three")
@@ -139,9 +141,7 @@ async def an_interrupt_withdraws_the_permission_that_waits(
     await cli.until("result")
 
 
-async def a_permission_that_nobody_answers_is_waited_for(
-    cli: RealCli, version: str, cwd: Path, model: ScriptedModel
-) -> None:
+async def an_unanswered_permission_is_waited_for(cli: RealCli, version: str, cwd: Path, model: ScriptedModel) -> None:
     if not since(version, NEWEST):
         return
     cli.permission = None
@@ -181,7 +181,7 @@ async def the_mode_is_set_by_request(cli: RealCli, version: str, cwd: Path, mode
 async def the_withdrawal_of_a_request_ends_an_old_version_and_no_new_one(
     cli: RealCli, version: str, cwd: Path, model: ScriptedModel
 ) -> None:
-    """A new one ends when its input is closed after a result."""
+    """A new version ends when its input is closed after a result."""
     known = parse_version(version)
     assert known is not None
     await cli.write(cancel_line("asked-before"))

@@ -1,8 +1,8 @@
-"""A flood, in a process of its own: connections that show no credential and never finish what they say.
+"""A flood, as a separate process: connections that send no credential and never complete their request.
 
-    python flood.py PORT WORDS COUNT ADDRESS...
+python flood.py PORT WORDS COUNT ADDRESS...
 
-Opens COUNT of them in turn from the given loopback addresses, says `up` on standard output, and then opens a hundred
+Opens COUNT of them in turn from the given loopback addresses, prints `up` on standard output, and then opens a hundred
 more every fifth of a second, until its standard input ends.
 """
 
@@ -74,5 +74,5 @@ def keep(held: list[socket.socket]) -> list[socket.socket]:
 
 if __name__ == "__main__":
     given = int(sys.argv[1])
-    said = WORDS[sys.argv[2]].format(port=given).encode()
-    main(given, said, int(sys.argv[3]), itertools.cycle(sys.argv[4:]))
+    request = WORDS[sys.argv[2]].format(port=given).encode()
+    main(given, request, int(sys.argv[3]), itertools.cycle(sys.argv[4:]))

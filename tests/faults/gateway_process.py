@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, so that tests can kill it; and the processes that it leaves behind.
+"""A gateway in a separate process, so that tests can kill it; and the processes that it leaves behind.
 
 Rule: everything started here is found again by its data folder and ended by pid: no test leaves a process.
 """
@@ -26,9 +26,10 @@ PROGRAM = Path(sys.executable).with_name("fairlead")
 
 
 class GatewayProcess:
-    """One data folder and, at most times, one `fairlead serve` on it. Starting again keeps the folder.
+    """One data folder and, most of the time, one `fairlead serve` on it. Restarting keeps the folder.
 
-    Settings go by the environment, lists with commas between."""
+    Settings are passed in the environment, lists separated by commas.
+    """
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
@@ -44,14 +45,14 @@ class GatewayProcess:
             **settings,
         }
         self.env: dict[str, str] = {}
-        """Further variables of the gateway's process."""
+        """Extra variables of the gateway's process."""
         self.arguments: tuple[str, ...] = ()
-        """Words behind `serve`."""
+        """Arguments after `serve`."""
         self.url = ""
         self.prefix: tuple[str, ...] = ()
-        """Words in front of the program: to run it in a namespace."""
+        """A command prefix for the program, to run it in a namespace."""
         self.seen_data = self.data
-        """Where we see the data folder, if that is elsewhere for the gateway."""
+        """Where we see the data folder, if its path differs from the gateway's."""
         self._process: subprocess.Popen[bytes] | None = None
 
     async def __aenter__(self) -> "GatewayProcess":
@@ -66,7 +67,7 @@ class GatewayProcess:
     # --- its life
 
     def spawn(self) -> None:
-        """Begin to start; `started` waits for it."""
+        """Start without waiting; `started` waits."""
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
@@ -76,7 +77,7 @@ class GatewayProcess:
         env |= {f"FAIRLEAD_{name.upper()}": str(value) for name, value in self.settings.items()}
         argv = [*self.prefix, str(PROGRAM), "serve", *self.arguments]
         with (self.folder / "gateway.log").open("ab") as log:
-            # A group of its own: a signal to us, Ctrl-C say, is not one to it.
+            # A separate process group: a signal to us, such as Ctrl-C, does not reach it.
             self._process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, process_group=0)
 
     async def start(self) -> None:
@@ -84,21 +85,21 @@ class GatewayProcess:
         await self.started()
 
     async def started(self) -> None:
-        """Until it takes connections."""
+        """Wait until it accepts connections."""
         async with asyncio.timeout(PATIENCE):
-            while not self._told():
+            while not self._is_ready():
                 assert self.process.poll() is None, f"the gateway ended with {self.process.returncode}: {self.log()}"
                 await asyncio.sleep(0.005)
         async with httpx.AsyncClient(base_url=self.url) as http:
             assert (await http.get("/health")).status_code == 200
 
-    def _told(self) -> bool:
+    def _is_ready(self) -> bool:
         try:
-            told = json.loads((self.seen_data / "server.json").read_bytes())
+            info = json.loads((self.seen_data / "server.json").read_bytes())
         except (FileNotFoundError, ValueError):
             return False
-        self.url = told["url"]
-        return bool(told["pid"] == self.pid)
+        self.url = info["url"]
+        return bool(info["pid"] == self.pid)
 
     @property
     def process(self) -> "subprocess.Popen[bytes]":
@@ -113,7 +114,7 @@ class GatewayProcess:
         os.kill(self.pid, number)
 
     async def kill(self) -> None:
-        """As the kernel's killer does it: no word to anybody."""
+        """Kill it as the kernel's OOM killer does: without any notice."""
         self.signal(signal.SIGKILL)
         await self.wait()
 
@@ -147,7 +148,7 @@ class GatewayProcess:
         raise AssertionError("the gateway is gone")
 
     def offspring(self) -> Iterator[int]:
-        """Agents, and what they started: all processes whose HOME lies in our folder, but not the gateway."""
+        """Agents, and their child processes: all processes whose HOME is in our folder, without the gateway."""
         home = f"HOME={self.folder}".encode()
         for pid, environment in _each("environ"):
             if any(variable.startswith(home) for variable in environment) and pid != self._gateway_pid():
@@ -157,14 +158,14 @@ class GatewayProcess:
         """The agents of one session."""
         name = session.encode()
         found = {pid for pid, argv in _each("cmdline") if any(name in word for word in argv)}
-        # A child of theirs has their words until it has become the program that it was made for.
+        # A child of theirs has their command line until it executes its own program.
         first = (pid for pid in found if _parent(pid) not in found)
         return sorted(inside.pid if (inside := program_inside(pid)) else pid for pid in first)
 
     def _gateway_pid(self) -> int | None:
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
-    # --- asking by REST
+    # --- requests over REST
 
     def http(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -192,7 +193,7 @@ class GatewayProcess:
 
 
 def _each(file: str) -> Iterator[tuple[int, list[bytes]]]:
-    """(pid, NUL-separated words of /proc/pid/file) of every living process that may be looked at."""
+    """(pid, NUL-separated words of /proc/pid/file) of every readable living process."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError):

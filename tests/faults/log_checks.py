@@ -1,6 +1,6 @@
-"""What must hold of a session's log, whatever was killed: the checks, without any I/O.
+"""Invariants of a session's log, whatever was killed: the checks, without any I/O.
 
-`Ledger` remembers what clients were sent and holds the log to it. `check_log` needs the log alone.
+`SentEvents` remembers the events that clients received and compares the log with them. `check_log` needs the log alone.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from typing import Any
 Line = dict[str, Any]
 
 DELTAS = {"text.delta": "text", "thinking.delta": "thinking", "input.delta": "tool.called"}
-"""Each kind of delta, and the block that repeats it and takes its place in the log."""
+"""Each kind of delta, and the block that repeats it and replaces it in the log."""
 ASKING = frozenset({"permission.asked", "question.asked", "plan.proposed"})
 
 
@@ -21,39 +21,39 @@ class SentEvents:
         self._sent: dict[int, Line] = {}
 
     def note(self, lines: Iterable[Line]) -> None:
-        """What a client was sent. A seq means one event for ever."""
+        """Record the events that a client received. A seq identifies one event forever."""
         for line in lines:
-            told = _content(line)
-            before = self._sent.setdefault(line["seq"], told)
-            assert before == told, f"seq {line['seq']} was used twice: {before} and {told}"
+            event = _content(line)
+            before = self._sent.setdefault(line["seq"], event)
+            assert before == event, f"seq {line['seq']} was used twice: {before} and {event}"
 
     def check(self, stored: Sequence[Line]) -> None:
-        """Everything that was sent is in the log with the same content, or is a delta that its block covers."""
+        """Every sent event is in the log with the same content, or is a delta that its block covers."""
         self.note(stored)
         present = {line["seq"] for line in stored}
         blocks = {(line["message"], line.get("block", 0)): line for line in stored if line["type"] in DELTAS.values()}
         marks = {block["seq"]: _marks(block) for block in blocks.values()}
-        for seq, told in self._sent.items():
-            if seq in present or (_is_stream(told) and seq < stored[-1]["seq"]):
+        for seq, event in self._sent.items():
+            if seq in present or (_is_stream(event) and seq < stored[-1]["seq"]):
                 continue
-            assert told["type"] in DELTAS, f"seq {seq} was sent and is not in the log: {told}"
-            block = blocks.get((told["message"], told["block"]))
-            assert block is not None, f"the delta {seq} was sent, is gone, and no block repeats it: {told}"
-            _check_covered(seq, told, block, marks[block["seq"]])
+            assert event["type"] in DELTAS, f"seq {seq} was sent and is not in the log: {event}"
+            block = blocks.get((event["message"], event["block"]))
+            assert block is not None, f"the delta {seq} was sent, is gone, and no block repeats it: {event}"
+            _check_covered(seq, event, block, marks[block["seq"]])
 
 
 def _is_stream(line: Line) -> bool:
-    """The frame of a streamed message (its start, its stop): its bytes are kept only until the message is."""
+    """The frame of a streamed message (its start, its stop): its bytes are stored only until the message is."""
     return (line["type"], line.get("record")) == ("record", "stream_event")
 
 
 def _content(line: Line) -> Line:
-    # `prev` names the neighbour, which changes when deltas go.
+    # `prev` names the previous event, which changes when deltas are removed.
     return {name: value for name, value in line.items() if name != "prev"}
 
 
 def _marks(block: Line) -> dict[int, int]:
-    """How many characters of a block had been told with which seq."""
+    """How many characters of a block had been sent at which seq."""
     marks = [tuple(mark) for mark in block.get("marks", ())]
     assert marks == sorted(marks)
     return dict(marks)
@@ -70,11 +70,11 @@ def _check_covered(seq: int, delta: Line, block: Line, marks: dict[int, int]) ->
 
 
 def check_log(stored: Sequence[Line], *, idle: bool) -> None:
-    """`idle`: nothing is under way, so everything that began has ended."""
+    """`idle`: nothing is in progress, so everything that began has ended."""
     seqs = [line["seq"] for line in stored]
     assert seqs == sorted(set(seqs)), "seqs ascend"
     for before, line in zip([0, *seqs], stored, strict=False):
-        # Deltas may go between two pages that we read.
+        # Deltas may be removed between two pages that we read.
         right = line["prev"] == before if idle else line["prev"] <= before
         assert right, f"the one before {line['seq']} is {before}, and it names {line['prev']}"
     for before, line in itertools.pairwise(stored):
@@ -100,7 +100,7 @@ def _check_once(
     *,
     closed_by_turn: bool = False,
 ) -> None:
-    """Whatever begins, begins once and ends at most once, later; once exactly when nothing is under way."""
+    """Everything begins once and ends at most once, later; exactly once when nothing is in progress."""
     kinds = {begins} if isinstance(begins, str) else begins
     begun: set[str] = set()
     over: set[str] = set()
@@ -119,7 +119,7 @@ def _check_once(
 
 
 def _check_agents(stored: Sequence[Line]) -> None:
-    """One process at a time: each start comes after the exit of the one before."""
+    """One process at a time: each start comes after the exit of the previous one."""
     running: int | None = None
     for line in stored:
         if line["type"] == "agent.started":
@@ -130,7 +130,7 @@ def _check_agents(stored: Sequence[Line]) -> None:
 
 
 def is_prompt(line: Line) -> bool:
-    """A message of a person: not what a subagent was told, nor what the agent said to itself."""
+    """Whether this is a message of a person: not a subagent's prompt, nor a message of the agent to itself."""
     return line["type"] == "user.message" and "subagent" not in line and line.get("via", "prompt") == "prompt"
 
 
@@ -141,7 +141,9 @@ def ends(stored: Sequence[Line]) -> dict[str, Line]:
 
 
 def check_truth(end: Line, transcript: Sequence[Line], message: str) -> None:
-    """A turn completed if the agent wrote its final answer down, and failed for want of its gateway if not."""
+    """A turn completed if the agent's transcript has its final answer; otherwise it failed because the gateway was
+    gone.
+    """
     answered = final_answer(transcript, message)
     if end["status"] == "completed":
         assert answered is not None, f"completed, but the agent wrote no answer: {end}"
@@ -152,8 +154,8 @@ def check_truth(end: Line, transcript: Sequence[Line], message: str) -> None:
 
 
 def final_answer(transcript: Sequence[Line], prompt: str) -> str | None:
-    """What the agent wrote down as the last word to a prompt; None if it came to none."""
-    said: str | None = None
+    """The agent's final answer to a prompt in its transcript; None if there is none."""
+    answer: str | None = None
     after = False
     for row in transcript:
         if row.get("type") == "user" and not row.get("toolUseResult") and not row.get("isSidechain"):
@@ -162,12 +164,12 @@ def final_answer(transcript: Sequence[Line], prompt: str) -> str | None:
             message = row["message"]
             texts = [block["text"] for block in message["content"] if block["type"] == "text"]
             if message.get("stop_reason") == "end_turn" and texts:
-                said = "".join(texts)
-    return said
+                answer = "".join(texts)
+    return answer
 
 
 def read_transcript(text: str) -> list[Line]:
-    """The rows of an agent's own file; a line that a crash tore is none."""
+    """The rows of an agent's own file; a line that a crash truncated is skipped."""
     rows = []
     for line in text.splitlines():
         try:

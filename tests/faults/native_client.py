@@ -1,4 +1,4 @@
-"""A client of the native socket that keeps what it was sent, with its cursor, over any number of connections."""
+"""A client of the native socket that stores the events it received, with its cursor, over any number of connections."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ class Hangup(Exception):
 
 
 class NativeClient:
-    """Watches one session. `lines` is everything it was ever sent of it, over all its connections, in order."""
+    """Subscribes to one session. `lines` is everything it ever received of it, over all its connections, in order."""
 
     def __init__(self, session: str, token: str = TOKEN) -> None:
         self.session = session
@@ -32,7 +32,7 @@ class NativeClient:
         self.lines: list[Line] = []
         self.errors: list[Line] = []
         self.over: set[str] = set()
-        """Messages of ours whose turn has ended."""
+        """Our messages whose turn has ended."""
         self.settled: set[str] = set()
         """Requests that were decided or cancelled."""
         self._turns: dict[str, str] = {}
@@ -49,10 +49,10 @@ class NativeClient:
     def seq(self) -> int:
         return self.lines[-1]["seq"] if self.lines else 0
 
-    # --- coming and going
+    # --- connecting and disconnecting
 
     async def come(self, gateway: GatewayProcess) -> Line:
-        """Connect and go on where it was; the answer to the subscription."""
+        """Connect and continue at the cursor; return the answer to the subscription."""
         await self.connect(gateway)
         answer = await self.ask("subscribe", after=self.seq, log_id=self.log_id)
         assert answer["type"] == "subscribed", answer
@@ -72,7 +72,7 @@ class NativeClient:
         self._listening = asyncio.create_task(self._listen(self._socket))
 
     async def go(self) -> None:
-        """Leave; what was on the way is not waited for."""
+        """Disconnect, without waiting for frames in flight."""
         if self._socket is not None and self._listening is not None:
             self._socket.transport.abort()
             await asyncio.wait({self._listening})
@@ -80,7 +80,7 @@ class NativeClient:
             self._raise_what_it_found()
 
     def stop_reading(self) -> None:
-        """From here on the connection stands open and nobody takes what comes."""
+        """Keep the connection open from here on without reading from it."""
         self._reads.clear()
 
     def read_on(self) -> None:
@@ -119,7 +119,7 @@ class NativeClient:
                 self._news.notify_all()
 
     def _event(self, line: Line) -> None:
-        # In order, each once, and none left out unseen: what the law of a subscription says.
+        # In order, each once, and no gap: the law of a subscription.
         assert line["session"] == self.session
         assert line["seq"] > self.seq, f"{line['seq']} after {self.seq}"
         assert line["prev"] <= self.seq, f"a hole: {line['prev']} before {line['seq']}, last seen {self.seq}"
@@ -131,10 +131,10 @@ class NativeClient:
         elif line["type"] in ("permission.resolved", "permission.cancelled"):
             self.settled.add(line["request"])
 
-    # --- asking
+    # --- requests
 
     async def ask(self, kind: str, **fields: Any) -> Line:
-        """One frame and its answer, which may be an error. Hangup."""
+        """Send one frame and return its answer, which may be an error. Raises Hangup."""
         number = next(self._ids)
         answer: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
@@ -152,10 +152,10 @@ class NativeClient:
     async def send(self, text: str, **fields: Any) -> Line:
         return await self.ask("send", text=text, **fields)
 
-    # --- waiting and looking
+    # --- waiting and inspecting
 
     async def until(self, wanted: str | Wanted, *, since: int = 0, patience: float | None = PATIENCE) -> Line:
-        """The first event above the seq `since` that fits, now or later. Hangup if the connection ends first."""
+        """The first matching event above the seq `since`, now or later. Raises Hangup if the connection ends first."""
         fits: Wanted = (lambda line: bool(line["type"] == wanted)) if isinstance(wanted, str) else wanted
         looked = 0
         line: Line = {}
@@ -173,7 +173,7 @@ class NativeClient:
         return line
 
     async def holds(self, condition: Callable[[], bool], what: str = "", *, patience: float | None = PATIENCE) -> None:
-        """Until `condition` holds; it is looked at after every frame. Hangup."""
+        """Wait until `condition` holds; it is checked after every frame. Raises Hangup."""
         async with self._news:
             try:
                 async with asyncio.timeout(patience):
@@ -193,7 +193,7 @@ class NativeClient:
                     raise error
 
     async def passed(self, seq: int) -> None:
-        """Until it has seen everything up to `seq`."""
+        """Wait until it has received everything up to `seq`."""
         await self.until(lambda line: line["seq"] >= seq)
 
     def all(self, kind: str) -> list[Line]:

@@ -1,6 +1,7 @@
-"""A disk that tests can fill: a small tmpfs of the gateway's own, or, where nobody may mount, a limit on its files.
+"""A disk that tests can fill: a small private tmpfs for the gateway, or, where mounting is not allowed, a limit on its
+files.
 
-Rule: nothing leaks. The tmpfs lives in a mount namespace that goes with the process that holds it.
+Rule: nothing leaks. The tmpfs lives in a mount namespace that ends with the process that holds it.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ _UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 
 class SmallDisk:
-    """The disk under `folder`. Programs see it when they are started with `prefix` in front."""
+    """The disk under `folder`. Programs see it when they are started with the command prefix `prefix`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,14 +51,14 @@ class SmallDisk:
 
     @property
     def seen(self) -> Path:
-        """Where we, outside, see the folder."""
+        """Where the folder is visible from outside the namespace."""
         return Path(f"/proc/{self._holder.pid}/root{self.folder}") if self._holder is not None else self.folder
 
     def fill(self, pid: int) -> None:
-        """From now on the process finds no room for anything new."""
+        """From now on the process finds no space for anything new."""
         self._pid = pid
         if self._holder is None:
-            # No file may grow past what the largest is now: the kernel refuses with EFBIG instead of ENOSPC.
+            # No file may grow past the size of the current largest: the kernel refuses with EFBIG instead of ENOSPC.
             largest = max(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
             self.prefix = ("prlimit", "--fsize=4096:unlimited")
@@ -77,5 +78,5 @@ class SmallDisk:
 
 
 def _room(folder: Path) -> int:
-    told = os.statvfs(folder)
-    return told.f_bavail * told.f_frsize
+    stats = os.statvfs(folder)
+    return stats.f_bavail * stats.f_frsize

@@ -1,6 +1,6 @@
-"""A stand-in for the CLI that says what no CLI should: run as a program, it plays the fault that the prompt names.
+"""A stand-in for the CLI that breaks its protocol: run as a program, it plays the fault that the prompt names.
 
-Standard library only: it is copied beside a shebang and started by the gateway as `--claude`.
+Standard library only: it is copied with a shebang and started by the gateway as `--claude`.
 """
 
 import json
@@ -10,10 +10,10 @@ import time
 from typing import Any
 
 MANY = 3000
-"""Of whatever comes in numbers."""
+"""The count of everything that is sent in bulk."""
 
 
-def say(*records: Any) -> None:
+def emit(*records: Any) -> None:
     for record in records:
         raw(json.dumps(record).encode() + b"\n")
 
@@ -45,20 +45,20 @@ def play(fault: str) -> None:
                 b'{"type":"assistant","uuid":"u","message":{"content":[{"type":"text","text":"\xff\xfe\xc3"}]}}\n\xff\n'
             )
         case "wrong":
-            say(None, 5, "text", [1, 2], {}, {"type": 7}, {"type": None}, {"type": "assistant", "message": "none"})
-            say({"type": "assistant", "uuid": 3, "message": {"content": [None, 5, {"type": 9}, {"type": "tool_use"}]}})
-            say({"type": "user", "message": {"content": {"a": 1}}}, {"type": "stream_event", "event": []})
-            say({"type": "system"}, {"type": "system", "subtype": {}}, {"type": "control_response", "response": 4})
-            say({"type": "control_request", "request_id": 1}, {"type": "control_request", "request_id": "x"})
-            say({"type": "control_cancel_request"}, {"type": "control_cancel_request", "request_id": "nobody"})
+            emit(None, 5, "text", [1, 2], {}, {"type": 7}, {"type": None}, {"type": "assistant", "message": "none"})
+            emit({"type": "assistant", "uuid": 3, "message": {"content": [None, 5, {"type": 9}, {"type": "tool_use"}]}})
+            emit({"type": "user", "message": {"content": {"a": 1}}}, {"type": "stream_event", "event": []})
+            emit({"type": "system"}, {"type": "system", "subtype": {}}, {"type": "control_response", "response": 4})
+            emit({"type": "control_request", "request_id": 1}, {"type": "control_request", "request_id": "x"})
+            emit({"type": "control_cancel_request"}, {"type": "control_cancel_request", "request_id": "nobody"})
         case "unknown":
-            say({"type": "never_heard_of", "uuid": "n1", "list": [1, None, "ü", {"deep": {"er": 2**70}}]})
-            say({"type": "system", "subtype": "never_seen", "uuid": "n2"})
-            say({"type": "control_request", "request_id": "r9", "request": {"subtype": "never_asked"}})
+            emit({"type": "never_heard_of", "uuid": "n1", "list": [1, None, "ü", {"deep": {"er": 2**70}}]})
+            emit({"type": "system", "subtype": "never_seen", "uuid": "n2"})
+            emit({"type": "control_request", "request_id": "r9", "request": {"subtype": "never_asked"}})
         case "deep":
             raw(nested(200_000))
         case "large":
-            say({"type": "never_heard_of", "uuid": "big", "data": "x" * (1 << 20)})
+            emit({"type": "never_heard_of", "uuid": "big", "data": "x" * (1 << 20)})
         case "oversize":
             raw(b'{"type":"never_heard_of","data":"')
             for _ in range(65):
@@ -96,13 +96,13 @@ def main() -> None:
         record = json.loads(line)
         if record["type"] == "control_request":
             answer = {"subtype": "success", "request_id": record["request_id"], "response": {}}
-            say({"type": "control_response", "response": answer})
+            emit({"type": "control_response", "response": answer})
         elif record["type"] == "user":
             content = record["message"]["content"]
             fault = content if isinstance(content, str) else content[0]["text"]
             play(fault)
-            say(text(f"after {fault}", record["uuid"]))
-            say({"type": "result", "subtype": "success", "uuid": f"r-{record['uuid']}", "is_error": False})
+            emit(text(f"after {fault}", record["uuid"]))
+            emit({"type": "result", "subtype": "success", "uuid": f"r-{record['uuid']}", "is_error": False})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Agents that die, crash, and talk nonsense: the session says so in clear events and goes on; the gateway lives."""
+"""Agents that die, crash, and send nonsense: the session emits clear events and continues; the gateway lives."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.fault
 
 @contextlib.asynccontextmanager
 async def watching(folder: Path, **settings: object) -> AsyncIterator[tuple[GatewayProcess, NativeClient]]:
-    """A gateway and a client on a new session; at the end the log must be sound and be what the client saw."""
+    """A gateway and a client on a new session; at the end the log must be sound and match the events of the client."""
     async with GatewayProcess(folder, allow="Bash,Agent,Task", **settings) as gateway:
         client = NativeClient(await gateway.create())
         await client.come(gateway)
@@ -33,14 +33,14 @@ async def watching(folder: Path, **settings: object) -> AsyncIterator[tuple[Gate
 
 
 async def ended(client: NativeClient, text: str) -> Line:
-    """Send, and the end of that turn."""
+    """Send a prompt and return the end of that turn."""
     answer = await client.send(text)
     assert answer["type"] == "reply", answer
     await client.holds(lambda: answer["message"] in client.over, text)
     return client.all("turn.ended")[-1]
 
 
-async def test_an_agent_killed_in_mid_turn_is_told_and_the_next_message_resumes(tmp_path: Path) -> None:
+async def test_an_agent_killed_in_mid_turn_is_reported_and_the_next_message_resumes(tmp_path: Path) -> None:
     async with watching(tmp_path) as (_, client):
         await client.send("SCRIPT:slow 1000")
         queued = await client.send("SCRIPT:echo")
@@ -58,7 +58,7 @@ async def test_an_agent_killed_in_mid_turn_is_told_and_the_next_message_resumes(
         assert "tick" in answer.text, "what was streamed of the lost answer is still there"
 
 
-async def test_an_agent_that_crashes_is_told_with_its_code(tmp_path: Path) -> None:
+async def test_a_crashed_agent_is_reported_with_its_exit_code(tmp_path: Path) -> None:
     async with watching(tmp_path) as (_, client):
         end = await ended(client, "SCRIPT:crash")
         assert end["status"] == "failed"
@@ -78,15 +78,15 @@ def strange(tmp_path: Path) -> Path:
     return program
 
 
-async def test_nonsense_is_kept_and_does_no_harm(tmp_path: Path, strange: Path) -> None:
+async def test_nonsense_is_stored_and_does_no_harm(tmp_path: Path, strange: Path) -> None:
     settings = {"agent": "claude", "claude": strange, "claude_home": tmp_path, "record_bytes": 1 << 16}
     async with watching(tmp_path, **settings) as (gateway, client):
         for fault in ("garbage", "blank", "utf8", "wrong", "unknown", "deep", "large", "oversize", "pieces", "stderr"):
             since = client.seq
             end = await ended(client, fault)
             assert end["status"] == "completed", f"{fault}: {end}"
-            said = [line["text"] for line in client.all("text") if line["seq"] > since]
-            assert said[-1] == f"after {fault}"
+            texts = [line["text"] for line in client.all("text") if line["seq"] > since]
+            assert texts[-1] == f"after {fault}"
         assert len(client.all("agent.started")) == 1, "one process bore it all"
         assert not client.all("agent.exited")
         kept = {line["record"] for line in client.all("record") if not line.get("known", True)}
@@ -102,7 +102,7 @@ async def test_an_agent_that_ends_in_the_middle_of_a_line(tmp_path: Path, strang
         assert (await ended(client, "hello"))["status"] == "completed"
 
 
-async def test_an_agent_that_closes_its_mouth_is_ended(tmp_path: Path, strange: Path) -> None:
+async def test_an_agent_that_closes_its_output_is_ended(tmp_path: Path, strange: Path) -> None:
     settings = {"agent": "claude", "claude": strange, "claude_home": tmp_path}
     async with watching(tmp_path, **settings) as (gateway, client):
         end = await ended(client, "deaf")
@@ -112,7 +112,7 @@ async def test_an_agent_that_closes_its_mouth_is_ended(tmp_path: Path, strange: 
         assert (await ended(client, "hello"))["status"] == "completed"
 
 
-async def test_an_agent_that_will_not_start_says_why(tmp_path: Path, strange: Path) -> None:
+async def test_an_agent_that_fails_to_start_reports_the_reason(tmp_path: Path, strange: Path) -> None:
     settings = {"agent": "claude", "claude": strange, "claude_home": tmp_path}
     (tmp_path / "broken").touch()
     async with watching(tmp_path, **settings) as (_, client):

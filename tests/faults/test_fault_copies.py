@@ -1,4 +1,4 @@
-"""A copy of a data folder, served while the original is: it ends nothing that the other gateway started."""
+"""A copy of a data folder, served in parallel with the original: it ends no process of the other gateway."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.fault
 
 
 def remembered(data: Path) -> int:
-    """How many processes a data folder names as its gateway's agents."""
+    """How many processes a data folder lists as its gateway's agents."""
     with contextlib.closing(sqlite3.connect(data / "fairlead.db", timeout=PATIENCE)) as db:
         (number,) = db.execute("select count(*) from documents where space = 'children'").fetchone()
     return int(number)

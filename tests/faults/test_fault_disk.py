@@ -1,4 +1,6 @@
-"""A full disk: who asks is told, the agent waits, nothing acknowledged is lost, and it goes on when there is room."""
+"""A full disk: requests are rejected, the agent waits, nothing acknowledged is lost, and work continues once there is
+space.
+"""
 
 import asyncio
 import signal
@@ -18,11 +20,11 @@ pytestmark = pytest.mark.fault
 
 WORDS = 20_000
 LARGE = "so many words " * 8000
-"""A message that needs many pages: what room is left in the log's last ones does not hold it."""
+"""A message that needs many pages: the free space in the log's last pages does not suffice."""
 
 
 async def refused(client: NativeClient) -> str:
-    """Say something large until it is refused; the id of the message that was."""
+    """Send a large message until it is rejected; return the id of the rejected message."""
     for _ in range(100):
         message = str(uuid.uuid4())
         answer = await client.send(f"{LARGE} SCRIPT:text", message=message)
@@ -33,7 +35,7 @@ async def refused(client: NativeClient) -> str:
 
 
 async def repeated(client: NativeClient, text: str, message: str) -> Line:
-    """Say it until it is taken: the gateway looks for room again after a moment."""
+    """Repeat the message until it is accepted: the gateway checks for space again after a moment."""
     async with asyncio.timeout(PATIENCE):
         while (answer := await client.send(text, message=message))["type"] == "error":
             assert answer["code"] == "unavailable", answer
@@ -50,12 +52,12 @@ async def test_a_full_disk_in_mid_turn(tmp_path: Path) -> None:
             await client.until("text.delta")
             disk.fill(gateway.pid)
             lost = await refused(client)
-            # Reading works: somebody who comes now sees what was acknowledged.
+            # Reading works: a new client receives everything that was acknowledged.
             other = NativeClient(client.session)
             assert (await other.come(gateway))["verdict"] == "ok"
             await other.passed(first["seq"])
             async with gateway.http() as http:
-                for _ in range(1000):  # small ones find room in the last pages for a while
+                for _ in range(1000):  # small ones fit into the last pages for a while
                     answer = await http.post("/v1/sessions", json={"cwd": str(gateway.cwd), "title": LARGE[:200]})
                     if answer.status_code != 201:
                         break
@@ -74,7 +76,7 @@ async def test_a_full_disk_in_mid_turn(tmp_path: Path) -> None:
                 ledger.note(watcher.lines)
                 await watcher.go()
             ledger.check(stored)
-            # And it was durable: a gateway that is killed now has it all.
+            # And it was durable: a gateway that is killed now still has it all.
             await gateway.kill()
             await gateway.start()
             after = await gateway.stored(client.session)
@@ -82,7 +84,7 @@ async def test_a_full_disk_in_mid_turn(tmp_path: Path) -> None:
             assert folded(after).said == folded(stored).said
 
 
-async def test_stopped_on_a_full_disk_it_ends_and_the_next_start_finds_what_is_missing(tmp_path: Path) -> None:
+async def test_a_gateway_stopped_on_a_full_disk_exits_and_the_next_start_finds_the_missing_part(tmp_path: Path) -> None:
     with SmallDisk(tmp_path / "data") as disk:
         async with on(disk, tmp_path) as gateway:
             client = NativeClient(await gateway.create())

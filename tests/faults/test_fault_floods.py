@@ -1,4 +1,4 @@
-"""Floods against a gateway that may open few files: whoever has a credential is served while they last."""
+"""Floods against a gateway that may open few files: clients with a credential are served during the flood."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ def closing() -> Iterator[list[socket.socket]]:
 
 @asynccontextmanager
 async def flood(gateway: GatewayProcess, words: str, count: int, first: int) -> AsyncIterator[None]:
-    """From ten addresses."""
+    """A flood from ten addresses."""
     addresses = [f"127.0.0.{first + number}" for number in range(10)]
     port = str(urlsplit(gateway.url).port)
     process = await asyncio.create_subprocess_exec(
@@ -59,7 +59,7 @@ async def flood(gateway: GatewayProcess, words: str, count: int, first: int) -> 
             await process.wait()
 
 
-async def test_a_good_client_is_served_while_strangers_hold_all_they_can(tmp_path: Path) -> None:
+async def test_a_client_is_served_while_strangers_hold_as_many_connections_as_they_can(tmp_path: Path) -> None:
     """With 1,024 descriptors, 5,000 upgrades and 3,000 bodies that never end, and more all the time."""
     gateway = GatewayProcess(tmp_path)
     gateway.prefix = FEW
@@ -69,7 +69,7 @@ async def test_a_good_client_is_served_while_strangers_hold_all_they_can(tmp_pat
             took: list[float] = []
             for number in range(5):
                 began = time.monotonic()
-                # A connection of its own each time: whoever is in already would prove nothing.
+                # A new connection each time: an established one would prove nothing.
                 async with httpx.AsyncClient(base_url=gateway.url, timeout=PATIENCE, trust_env=False) as http:
                     answer = await http.get("/v1/me", headers={"Authorization": f"Bearer {TOKEN}"})
                 assert answer.status_code == 200
@@ -84,7 +84,7 @@ async def test_a_good_client_is_served_while_strangers_hold_all_they_can(tmp_pat
     assert "Too many open files" not in gateway.log()
 
 
-async def test_the_gateway_takes_all_descriptors_that_it_may_have_and_its_agents_do_not(tmp_path: Path) -> None:
+async def test_the_gateway_raises_its_descriptor_limit_and_its_agents_do_not(tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path)
     gateway.prefix = ("sh", "-c", 'ulimit -Sn 512; ulimit -Hn 2048; exec "$@"', "sh")
     async with gateway:
@@ -100,17 +100,17 @@ async def test_the_gateway_takes_all_descriptors_that_it_may_have_and_its_agents
 
 
 def _files(pid: int) -> tuple[str, str]:
-    """Soft and hard limit."""
+    """Soft and hard limit of open files."""
     line = next(line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if "open files" in line)
     soft, hard = line.split()[3:5]
     return soft, hard
 
 
-# --- those who never read
+# --- peers that never read
 
 
 def silent(address: tuple[str, int], request: bytes) -> socket.socket:
-    """A peer that asks, takes as little as a socket can, and never reads."""
+    """A peer that sends a request, has the smallest receive buffer possible, and never reads."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.settimeout(PATIENCE)
@@ -125,7 +125,7 @@ def address_of(url: str) -> tuple[str, int]:
 
 
 async def steady(gateway: GatewayProcess) -> int:
-    """Resident bytes, when they grow no more."""
+    """Resident bytes, once they stop growing."""
     seen = 0
     async with asyncio.timeout(2 * PATIENCE):
         while (now := gateway.resident()) > seen + MEGABYTE:
@@ -135,7 +135,7 @@ async def steady(gateway: GatewayProcess) -> int:
 
 
 async def test_readers_of_a_large_file_that_never_read_cost_no_memory(tmp_path: Path) -> None:
-    """60 of a file of 40 MiB; each may have a piece of it waiting, of 64 KiB, and one being read."""
+    """60 readers of a file of 40 MiB; each may have one piece of 64 KiB waiting, and one being read."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "large.bin").write_bytes(bytes(40 * MEGABYTE))
@@ -168,7 +168,7 @@ def frame(text: str) -> bytes:
 async def test_sockets_of_one_credential_that_never_read_are_bounded(
     tmp_path: Path, closing: list[socket.socket]
 ) -> None:
-    """600, of which 512 come in; what waits for all of them together is at most 32 MiB, by the setting."""
+    """600, of which 512 are accepted; together they may have at most 32 MiB waiting, by the setting."""
     async with GatewayProcess(tmp_path, credential_bytes=32 * MEGABYTE) as gateway:
         session = await gateway.create()
         host = NativeClient(session)
@@ -204,13 +204,13 @@ async def test_sockets_of_one_credential_that_never_read_are_bounded(
         assert b'"subscribed"' in await asyncio.to_thread(first.recv, 4096)
         grown = await steady(gateway) - before
         print(f"600 sockets: {grown / MEGABYTE:.0f} MiB more")
-        # And 512 times what a socket costs by itself, with what it may have before it counts as slow (64 KiB).
+        # Plus 512 times the cost of a socket itself, with the 64 KiB it may have waiting before it counts as slow.
         assert grown < (32 + 512 / 4) * MEGABYTE
-        # Who reads is served meanwhile, with the same credential too.
+        # A client that reads is served meanwhile, also with the same credential.
         for peer in peers[:20]:
             peer.close()
         reader = NativeClient(session, guest)
-        # It may itself be the one that is closed for what waits of its credential: then it goes on where it was.
+        # It may itself be closed for its credential's waiting data: then it continues at its cursor.
         while len(reader.all("turn.ended")) < 8:
             with contextlib.suppress(Hangup, InvalidStatus):
                 await reader.come(gateway)

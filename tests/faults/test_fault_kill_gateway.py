@@ -1,4 +1,4 @@
-"""kill -9 of the gateway at random moments of streaming turns: nothing that anybody was told is lost or doubled."""
+"""kill -9 of the gateway at random moments of streaming turns: no event that was sent is lost or duplicated."""
 
 import asyncio
 import random
@@ -12,11 +12,11 @@ from faults.log_checks import ASKING, Line, SentEvents, check_log, check_truth, 
 from faults.native_client import Hangup, NativeClient, folded
 from patience import PATIENCE
 
-# Long ones: on a machine that does much else they may take minutes.
+# Long tests: on a busy machine they may take minutes.
 pytestmark = pytest.mark.fault
 
 SCRIPTS = ("long 60", "long 200", "burst 3000", "think", "tool", "twice", "subagent tool", "subagent text", "write f")
-"""`write` asks a person; all else is allowed by rules."""
+"""`write` asks a person; everything else is allowed by rules."""
 RULES = "Bash,Agent,Task"
 
 
@@ -31,17 +31,17 @@ class Trial:
         self.comes_and_goes = NativeClient(session)
         self.ledger = SentEvents()
         self.wanted: dict[str, str] = {}
-        """Messages of ours by id; repeated until acknowledged."""
+        """Our messages by id; repeated until acknowledged."""
         self.acknowledged: set[str] = set()
 
     async def round(self, *, kill: bool = True) -> None:
-        """Resume, say something, and be killed at some moment of what follows."""
+        """Resume, send something, and kill the gateway at some moment afterwards."""
         verdict = await self.stays.come(self.gateway)
         assert verdict["verdict"] == "ok", verdict
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             self.wanted[str(uuid.UUID(int=self.rng.getrandbits(128), version=4))] = self.rng.choice(SCRIPTS)
         work = [asyncio.create_task(job) for job in (self._speak(), self._answer(), self._visit())]
-        # Some moments are at the start of things, some deep in a stream, some after the last turn's end.
+        # Some moments are at the start, some deep in a stream, some after the last turn's end.
         moment = self.rng.choice((0, 1, 3, 10, 30, 60, 100, 300, 1000, 2500))
         try:
             if kill:
@@ -62,16 +62,16 @@ class Trial:
         await self.comes_and_goes.go()
 
     async def _sees(self, count: int) -> None:
-        """Until that many events have come, or nothing is left to come."""
+        """Wait until that many events have arrived, or no more will."""
         goal = len(self.stays.lines) + count
         await self.stays.holds(lambda: len(self.stays.lines) >= goal or self._settled(), f"{count} events")
 
     def _settled(self) -> bool:
-        """All messages are acknowledged and their turns over."""
+        """Whether all messages are acknowledged and their turns over."""
         return self.wanted.keys() <= self.acknowledged & self.stays.over
 
     async def _speak(self) -> None:
-        """Messages under ids of ours: what was not acknowledged is said again, and must not run twice."""
+        """Send messages under our own ids: unacknowledged ones are sent again, and must not run twice."""
         for message, script in self.wanted.items():
             if message not in self.acknowledged:
                 answer = await self.stays.send(f"SCRIPT:{script}", message=message)
@@ -79,7 +79,7 @@ class Trial:
                 self.acknowledged.add(message)
 
     async def _answer(self) -> None:
-        """A person who allows what is asked, mostly."""
+        """A person who allows most requests."""
         tried: set[str] = set()
 
         def pending(line: Line) -> bool:
@@ -90,13 +90,13 @@ class Trial:
             tried.add(asked["request"])
             if self.rng.random() < 0.8:
                 answer = await self.stays.ask("answer", request=asked["request"], behavior="allow")
-                # Stale: the turn went on without us.
+                # Stale: the turn continued without us.
                 assert answer["type"] == "reply" or answer["code"] in ("stale", "not_found"), answer
             else:
                 await self.stays.ask("interrupt")
 
     async def _visit(self) -> None:
-        """The other client: connects, sees some, leaves, over and over."""
+        """The other client: connects, receives some events, disconnects, over and over."""
         while True:
             verdict = await self.comes_and_goes.come(self.gateway)
             assert verdict["verdict"] == "ok", verdict
@@ -107,7 +107,7 @@ class Trial:
         await self.comes_and_goes.holds(lambda: len(self.comes_and_goes.lines) >= goal, patience=None)
 
     async def look(self, *, idle: bool) -> list[Line]:
-        """Hold the log to what clients were sent, and to itself."""
+        """Compare the log with the events that clients received, and check that it is consistent."""
         stored = await self.gateway.stored(self.session)
         for client in (self.stays, self.comes_and_goes):
             self.ledger.note(client.lines)
@@ -119,7 +119,7 @@ class Trial:
         return stored
 
     async def settle(self) -> None:
-        """Let everything come to its end, then look at the whole."""
+        """Wait until everything has ended, then check the whole log."""
         await self.round(kill=False)
         async with asyncio.timeout(PATIENCE):
             while len(ends(stored := await self.gateway.stored(self.session))) < len(self.wanted):

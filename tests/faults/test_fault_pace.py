@@ -1,4 +1,4 @@
-"""Who is slow makes nobody else slow, and who is fast fills no memory: slow clients, a stalled store, loud agents."""
+"""A slow peer slows no other one down, and a fast one fills no memory: slow clients, a stalled store, loud agents."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from faults.log_checks import check_log
 from faults.native_client import NativeClient, after_a_turn, folded
 from patience import PATIENCE
 
-# Long ones: on a machine that does much else they may take minutes.
+# Long tests: on a busy machine they may take minutes.
 pytestmark = pytest.mark.fault
 
 BURSTS = 10
@@ -22,7 +22,7 @@ MEGABYTE = 1 << 20
 
 
 class Memory:
-    """How much the gateway's memory grows at most while this lasts."""
+    """The largest growth of the gateway's memory during this block."""
 
     def __init__(self, gateway: GatewayProcess) -> None:
         self.grown = 0
@@ -43,15 +43,15 @@ class Memory:
 
 
 @pytest.mark.parametrize(("deltas", "most"), [(60_000, 16), pytest.param(200_000, 40, marks=pytest.mark.long)])
-async def test_a_client_that_does_not_read_is_nobody_elses_matter(tmp_path: Path, deltas: int, most: int) -> None:
-    """Some 300 bytes for each delta would be held if they waited for it: more than the most that may be."""
+async def test_a_client_that_does_not_read_affects_no_other_client(tmp_path: Path, deltas: int, most: int) -> None:
+    """Some 300 bytes per delta would be held if they waited for this client: more than the allowed maximum."""
     async with GatewayProcess(tmp_path) as gateway:
         quick, _ = await after_a_turn(gateway)
         slow = NativeClient(quick.session)
         await slow.come(gateway)
         slow.stop_reading()
         async with Memory(gateway) as memory:
-            # One after the other: a block's own size is the agent's affair, and grows with its deltas.
+            # One after the other: a block's own size is up to the agent, and grows with its deltas.
             for _ in range(BURSTS):
                 sent = await quick.send(f"SCRIPT:burst {deltas // BURSTS}")
             await quick.holds(lambda: sent["message"] in quick.over, "the end of the bursts", patience=None)
@@ -60,7 +60,7 @@ async def test_a_client_that_does_not_read_is_nobody_elses_matter(tmp_path: Path
         print(f"grown by {memory.grown / MEGABYTE:.1f} MB for {deltas} deltas")
         assert memory.grown < most * MEGABYTE
         slow.read_on()
-        # Whether its socket lived or was given up for dead in the meantime: it goes on from its cursor.
+        # Whether its socket survived or was closed as dead in the meantime: it continues at its cursor.
         while slow.seq < quick.seq:
             with contextlib.suppress(Exception):
                 await slow.passed(quick.seq)
@@ -76,25 +76,25 @@ async def test_a_client_that_does_not_read_is_nobody_elses_matter(tmp_path: Path
 
 
 async def test_an_agent_is_as_fast_as_the_store(tmp_path: Path) -> None:
-    """The store takes nothing for a while: the agent waits in its own write, and the gateway holds a few batches."""
+    """The store accepts nothing for a while: the agent blocks in its own write, and the gateway holds a few batches."""
     async with GatewayProcess(tmp_path) as gateway:
         client, agent = await after_a_turn(gateway)
-        said = written_by(agent)
+        written = written_by(agent)
         sent = await client.send(f"SCRIPT:burst {WORDS}")
         await client.until("text.delta", since=sent["seq"])
         with contextlib.closing(sqlite3.connect(gateway.data / "fairlead.db", timeout=PATIENCE)) as db:
             db.execute("begin immediate")
-            already = written_by(agent) - said
+            already = written_by(agent) - written
             async with Memory(gateway) as memory:
                 await stands_still(agent)
-            stuck = written_by(agent) - said
+            stuck = written_by(agent) - written
         print(f"{already >> 10} kB said before, {stuck - already >> 10} kB more; grown by {memory.grown >> 10} kB")
         assert stuck - already < 4 * MEGABYTE
         assert memory.grown < 16 * MEGABYTE
         await client.holds(lambda: sent["message"] in client.over, "the end of the burst", patience=None)
         end = client.all("turn.ended")[-1]
         assert (end["status"], end["text"]) == ("completed", "word " * WORDS)
-        assert written_by(agent) - said > 10 * stuck - 9 * already
+        assert written_by(agent) - written > 10 * stuck - 9 * already
         await client.go()
 
 
@@ -107,7 +107,7 @@ def written_by(pid: int) -> int:
 
 
 async def stands_still(pid: int) -> None:
-    """Until a process has written nothing for a while."""
+    """Wait until a process has written nothing for a while."""
     same = 0
     last = -1
     async with asyncio.timeout(PATIENCE):

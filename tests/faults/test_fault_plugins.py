@@ -1,4 +1,4 @@
-"""A gateway that is killed with a plugin running: its client sees it, and no server of a plugin is left over."""
+"""A gateway that is killed with a plugin running: its client notices, and no server of a plugin is left over."""
 
 import asyncio
 import shutil

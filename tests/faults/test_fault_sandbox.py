@@ -1,5 +1,6 @@
-"""What runs behind a gateway sees neither its data folder, nor its settings, nor its processes: an agent, a shell and a
-plugin look for them, in every way that they know."""
+"""Programs behind a gateway see neither its data folder, nor its settings, nor its processes: an agent, a shell and a
+plugin look for them, in every way that they know.
+"""
 
 import os
 import sys
@@ -58,7 +59,7 @@ class House:
         self.look = self.gateway.cwd / "look.sh"
 
     def prepare(self) -> None:
-        """When it runs: the script knows its pid."""
+        """Write the script while the gateway runs, because it needs its pid."""
         gateway = self.gateway
         self.look.write_text(
             LOOK.format(
@@ -129,13 +130,13 @@ async def test_the_program_that_drives_a_session_sees_nothing_either(tmp_path: P
     house = House(tmp_path, agent="claude", claude=program)
     async with house.gateway:
         house.prepare()
-        os.utime(program, (0, 0))  # it is another file now, and is asked for its version again
+        os.utime(program, (0, 0))  # it is another file now, so its version is probed again
         await house.ask("look")
         house.sees_nothing("agent", but=("uploads",))
         assert CANARY not in house.seen("version"), "not even when it is asked for its version"
 
 
-async def test_without_a_sandbox_it_is_said_what_can_be_reached(tmp_path: Path) -> None:
+async def test_without_a_sandbox_the_reachable_data_is_reported(tmp_path: Path) -> None:
     house = House(tmp_path, sandbox="off")
     async with house.gateway as gateway:
         house.prepare()
@@ -154,7 +155,7 @@ def programs_without(folder: Path, name: str) -> str:
     return str(folder)
 
 
-async def test_a_machine_without_bubblewrap_says_so_or_does_not_start(tmp_path: Path) -> None:
+async def test_without_bubblewrap_the_gateway_warns_or_does_not_start(tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path)
     gateway.env["PATH"] = programs_without(tmp_path / "programs", "bwrap")
     async with gateway:

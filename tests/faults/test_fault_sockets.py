@@ -1,4 +1,4 @@
-"""Sockets that should not be: of a revoked token, and a flood of those that never show one."""
+"""Unwanted sockets: those of a revoked token, and a flood of connections that never send a token."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,7 @@ async def test_revoking_a_token_closes_its_sockets(tmp_path: Path) -> None:
         await host.go()
 
 
-async def test_a_flood_without_credentials_keeps_nobody_out(tmp_path: Path) -> None:
+async def test_a_flood_without_credentials_locks_out_no_client(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path) as gateway:
         before = gateway.resident()
         host, port = gateway.url.removeprefix("http://").rsplit(":", 1)
@@ -47,7 +47,7 @@ async def test_a_flood_without_credentials_keeps_nobody_out(tmp_path: Path) -> N
             for number in range(FLOOD):
                 _, writer = await asyncio.open_connection(host, int(port))
                 open_ones.append(writer)
-                # Some say nothing, some half a request, some a whole one without a credential.
+                # Some send nothing, some half a request, some a whole one without a credential.
                 writer.write((b"", upgrade, upgrade + b"\r\n")[number % 3])
                 if number % 500 == 250:
                     await client.come(gateway)

@@ -1,4 +1,4 @@
-"""The gateway's own end and start: stopped in mid-turn, started twice, started on what it cannot use."""
+"""The gateway's own end and start: stopped in mid-turn, started twice, started on data that it cannot use."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ from faults.native_client import NativeClient
 pytestmark = pytest.mark.fault
 
 
-async def test_stopped_in_mid_turn_it_ends_its_agents_and_says_so(tmp_path: Path) -> None:
+async def test_a_gateway_stopped_in_mid_turn_ends_its_agents_and_reports_it(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path, allow="Bash") as gateway:
         slow, quick = [NativeClient(await gateway.create()) for _ in range(2)]
         for client, script in ((slow, "slow 4000"), (quick, "long 300")):
@@ -64,7 +64,7 @@ async def test_a_second_gateway_on_one_folder_names_the_first(tmp_path: Path) ->
 
 
 async def refuses(gateway: GatewayProcess) -> str:
-    """Its last words; it ends with the code 2, without a traceback, and touches nothing."""
+    """Its last output; it exits with the code 2, without a traceback, and touches nothing."""
     before = (gateway.data / "fairlead.db").read_bytes()
     gateway.spawn()
     assert await gateway.wait() == 2, gateway.log()
@@ -80,9 +80,9 @@ async def test_a_damaged_database_is_refused(tmp_path: Path) -> None:
         await gateway.wait()
         database = gateway.data / "fairlead.db"
         database.write_bytes(b"no database at all" + database.read_bytes()[18:])
-        said = await refuses(gateway)
-        assert str(database) in said
-        assert "fairlead restore" in said
+        output = await refuses(gateway)
+        assert str(database) in output
+        assert "fairlead restore" in output
 
 
 async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
@@ -93,6 +93,6 @@ async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         db = sqlite3.connect(gateway.data / "fairlead.db")
         db.execute("pragma user_version = 999")
         db.close()
-        said = await refuses(gateway)
-        assert "999" in said
-        assert "newer" in said
+        output = await refuses(gateway)
+        assert "999" in output
+        assert "newer" in output

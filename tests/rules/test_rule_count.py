@@ -61,7 +61,7 @@ def test_a_rule_that_is_left_out_and_yet_shown_counts_as_shown(seed: Seed) -> No
         "| S007-9 | a short id | 1 | x |",
     ],
 )
-def test_a_row_that_is_no_rule_of_this_seed_is_refused(tmp_path: Path, line: str) -> None:
+def test_a_row_that_is_not_a_rule_of_this_seed_is_rejected(tmp_path: Path, line: str) -> None:
     path = tmp_path / "007-sample.md"
     path.write_text(TABLE + line + "\n")
     with pytest.raises(RuleError, match=r"007-sample\.md"):
@@ -87,7 +87,7 @@ def test_ids_are_printed_as_ranges() -> None:
     assert rules.compact([]) == ""
 
 
-def test_the_report_says_each_number_and_verbose_says_each_text(seed: Seed) -> None:
+def test_the_report_shows_each_number_and_verbose_shows_each_text(seed: Seed) -> None:
     left_out = {"S007-003": "nobody may want this one"}
     counts = [rules.count(seed, {"a": Outcome(("S007-001",), passed=True)}, left_out)]
     brief = rules.report(counts, left_out)
@@ -97,7 +97,7 @@ def test_the_report_says_each_number_and_verbose_says_each_text(seed: Seed) -> N
     assert "not yet shown S007-004: Fourth." in rules.report(counts, left_out, verbose=True)
 
 
-def test_without_results_the_count_says_what_to_run(
+def test_without_results_the_count_names_the_command_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(rules, "RESULTS", tmp_path / "rules.json")
@@ -105,7 +105,7 @@ def test_without_results_the_count_says_what_to_run(
     assert "run `make test`" in capsys.readouterr().out
 
 
-def test_the_count_reads_what_a_run_recorded(tmp_path: Path) -> None:
+def test_the_count_reads_the_results_of_a_run(tmp_path: Path) -> None:
     path = tmp_path / "rules.json"
     path.write_text(json.dumps({"t": {"rules": ["S004-001"], "passed": True}}))
     assert rules.read_outcomes(path) == {"t": Outcome(("S004-001",), passed=True)}
@@ -126,7 +126,7 @@ def test_the_five_lists_are_whole_and_every_left_out_rule_is_in_one() -> None:
     rules.check_ids(rules.known_rules(), {}, rules.read_left_out())
 
 
-def test_what_the_long_form_showed_is_read_beside_the_last_run(tmp_path: Path) -> None:
+def test_results_of_the_long_form_are_read_in_addition_to_the_last_run(tmp_path: Path) -> None:
     path = tmp_path / "long-result.json"
     assert rules.read_long(path) == {}
     path.write_text('{"result": "passed", "rules": {"t": {"rules": ["S009-001"], "passed": true}}}')

@@ -1,4 +1,4 @@
-"""The reference client: every event has its effect on what a client holds, and odd lines have none."""
+"""The reference client: every event has its effect on the client's state, and odd lines have none."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def blocks(client: Fold) -> list[tuple[str, bool]]:
 def test_pieces_are_written_at_their_offset() -> None:
     assert blocks(fold(delta("he", 0), delta("llo", 2))) == [("hello", False)]
     assert blocks(fold(delta("he", 0), delta("he", 0), delta("ello", 1))) == [("hello", False)]
-    # A hole is not filled with guesses: the whole block comes.
+    # A gap is not filled with guesses: the whole block will arrive.
     assert blocks(fold(delta("he", 0), delta("o", 4))) == [("he", False)]
 
 
@@ -53,7 +53,7 @@ def test_a_line_that_was_seen_before_changes_nothing() -> None:
     assert client.seq == 2
 
 
-def test_kinds_and_fields_that_it_does_not_know_are_passed_over() -> None:
+def test_unknown_kinds_and_fields_are_ignored() -> None:
     client = fold({"type": "of.tomorrow"}, whole("x", new=1), {"type": "text"})
     assert blocks(client) == [("x", True)]
     assert client.seq == 3
@@ -135,7 +135,7 @@ def test_calls_and_subagents() -> None:
     assert (client.state.subagents["s"].status, client.state.subagents["s"].background) == ("stopped", True)
 
 
-def test_what_stood_in_the_main_thread_goes_to_its_subagent_when_that_is_known() -> None:
+def test_items_move_from_the_main_thread_to_their_subagent_once_it_is_known() -> None:
     child = "c0123456789abcdef0123456"
     called = {"type": "tool.called", "call": "t1", "name": "Bash", "input": {}, "message": "m", "block": 1}
     prompt = {"type": "user.message", "message": "u", "content": [{"type": "text", "text": "job"}]}
@@ -145,7 +145,7 @@ def test_what_stood_in_the_main_thread_goes_to_its_subagent_when_that_is_known()
     assert client.state.calls["t1"].subagent == child
 
 
-def test_what_is_asked_waits_until_it_is_settled() -> None:
+def test_requests_wait_until_they_are_settled() -> None:
     asked: list[dict[str, Any]] = [
         {"type": "permission.asked", "request": "r1", "call": "c", "tool": "Bash", "input": {}},
         {"type": "question.asked", "request": "r2", "call": "c", "questions": []},

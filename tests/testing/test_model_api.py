@@ -51,7 +51,7 @@ async def stream(model: ScriptedModel, request: dict[str, Any]) -> list[dict[str
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
-    """The events' types in order, deltas of one block as one."""
+    """The events' types in order, with the deltas of one block merged."""
     names = [str(e["type"]) for e in events]
     return [n for i, n in enumerate(names) if i == 0 or n != names[i - 1]]
 
@@ -65,19 +65,24 @@ async def test_a_held_model_takes_a_request_and_answers_it_when_released(model: 
     assert "hello" in (await answering).text
 
 
-async def test_answers_that_a_test_sets_come_one_after_another_and_may_say_nothing(model: ScriptedModel) -> None:
+async def test_scripted_answers_come_in_order_and_may_be_empty(model: ScriptedModel) -> None:
     model.answers = [[Text("Looking."), ToolUse("Bash", {"command": "ls"})], []]
     prompt = f"SCRIPT:{ANSWERS}"
     first = (await post(model, body(prompt))).json()
     assert [block["type"] for block in first["content"]] == ["text", "tool_use"]
     result = {"type": "tool_result", "tool_use_id": first["content"][1]["id"], "content": "a.txt"}
-    told: list[dict[str, Any]] = [
+    history: list[dict[str, Any]] = [
         {"role": "assistant", "content": first["content"]},
         {"role": "user", "content": [result]},
     ]
-    last = (await post(model, body(prompt, *told))).json()
+    last = (await post(model, body(prompt, *history))).json()
     assert (last["content"], last["stop_reason"]) == ([], "end_turn")
-    assert kinds(await stream(model, body(prompt, *told))) == ["message_start", "ping", "message_delta", "message_stop"]
+    assert kinds(await stream(model, body(prompt, *history))) == [
+        "message_start",
+        "ping",
+        "message_delta",
+        "message_stop",
+    ]
 
 
 async def test_a_text_streams_in_the_order_of_the_messages_api(model: ScriptedModel) -> None:
@@ -169,12 +174,10 @@ async def test_a_client_that_leaves_ends_a_slow_stream(model: ScriptedModel) -> 
         async for chunk in response.aiter_bytes():
             if b"tick" in chunk:
                 break
-    # Leaving the fixture waits for open responses: a stream that went on would hang the test.
+    # Leaving the fixture waits for open responses: a stream that continued would hang the test.
 
 
-async def test_what_the_model_was_sent_is_logged_in_memory_and_in_the_file(
-    model: ScriptedModel, tmp_path: Path
-) -> None:
+async def test_requests_to_the_model_are_logged_in_memory_and_in_the_file(model: ScriptedModel, tmp_path: Path) -> None:
     system = [{"type": "text", "text": "You are"}, {"type": "text", "text": "kind."}]
     await post(model, body("SCRIPT:text x", system=system, thinking={"type": "enabled"}))
     (request,) = model.requests
@@ -187,7 +190,7 @@ async def test_what_the_model_was_sent_is_logged_in_memory_and_in_the_file(
     assert _logged(tmp_path)[0]["script"] == "text"
 
 
-def test_what_the_model_is_told_is_all_behind_its_last_answer_notes_of_the_agent_included() -> None:
+def test_the_new_input_is_everything_after_the_last_answer_including_notes_of_the_agent() -> None:
     before = ({"role": "user", "content": "one"}, {"role": "assistant", "content": "two"})
     after = ({"role": "user", "content": "three"}, {"role": "system", "content": "1000 tokens are left"})
     assert ModelRequest("messages", "POST", "/", conversation=(*before, *after)).since_last_answer == after
@@ -198,7 +201,7 @@ def _logged(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
 
 
-async def test_side_requests_are_answered_and_told_apart(model: ScriptedModel) -> None:
+async def test_side_requests_are_answered_and_distinguished(model: ScriptedModel) -> None:
     plain = {**body("SCRIPT:loop"), "tools": []}
     title = await post(model, {**plain, "system": "Write a title for this session"})
     assert json.loads(title.json()["content"][0]["text"])["title"]
@@ -230,7 +233,7 @@ async def test_waiting_for_a_request(model: ScriptedModel) -> None:
         await model.wait_for(lambda r: r.script == "never", timeout=0.01)
 
 
-async def test_two_servers_do_not_meet() -> None:
+async def test_two_servers_are_independent() -> None:
     async with ScriptedModel() as one, ScriptedModel() as two:
         assert one.url != two.url
         await post(one, body("SCRIPT:text"))

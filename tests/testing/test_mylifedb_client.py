@@ -1,4 +1,6 @@
-"""The client half of the MyLifeDB protocol: conversion, showing once, optimism, the tree, working, the stream."""
+"""The client half of the MyLifeDB protocol: conversion, deduplication, optimistic messages, the tree, working, the
+stream.
+"""
 
 import json
 from typing import Any
@@ -28,8 +30,8 @@ def record(kind: str, uuid: str, content: Any = "", **fields: Any) -> dict[str, 
     return {**body, "message": {"role": kind, "content": content}, **fields}
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
 
 
 def call(name: str = "t1") -> dict[str, Any]:
@@ -94,11 +96,11 @@ def test_times_are_iso_or_a_number() -> None:
     assert milliseconds("no time") == milliseconds(None) == 0
 
 
-# --- at work or not
+# --- working or idle
 
 
 @pytest.mark.rules("S000-021", "S000-022", "S000-033")
-def test_working_is_told_after_every_record_and_begins_with_no() -> None:
+def test_working_is_reported_after_every_record_and_starts_as_false() -> None:
     client = MyLifeDbClient()
     assert client.state.working is False
     client = connected(record("user", "u"), {"type": "unknown"}, record("assistant", "a", [text("done")]))
@@ -194,7 +196,7 @@ def test_a_record_without_a_message_needs_none() -> None:
 
 
 @pytest.mark.rules("S000-100", "S000-101", "S000-102")
-def test_an_error_is_shown_to_the_person_and_is_no_message() -> None:
+def test_an_error_is_shown_to_the_person_but_not_as_a_message() -> None:
     client = connected(record("user", "u", "hello"), delta("text_delta", "text", "Half"))
     before = client.is_streaming
     client.apply({"type": "error", "error": "It failed."})
@@ -368,7 +370,7 @@ def test_another_session_is_another_socket_and_leaving_closes_it() -> None:
 
 
 @pytest.mark.rules("S000-170")
-def test_enter_sends_what_was_typed() -> None:
+def test_enter_sends_the_typed_text() -> None:
     page = ChatPage("http://here:1/")
     page.select("one")
     for key in "hi":

@@ -7,8 +7,10 @@ import pytest
 
 
 def put_npm(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
-    """An npm first on PATH, an empty cache, and the file where each run may leave its arguments ($NPM_LOG). With
-    $NPM_FAILS it shall fail."""
+    """An npm first on PATH, an empty cache, and the file where each run may write its arguments ($NPM_LOG).
+
+    With $NPM_FAILS set it is meant to fail.
+    """
     programs = folder / "bin"
     programs.mkdir()
     (programs / "npm").write_text(script)

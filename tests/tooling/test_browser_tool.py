@@ -1,4 +1,4 @@
-"""Finding a browser: the one that is there, else Debian's if we may install it, else a line that says what to do."""
+"""Finding a browser: an installed one, else Debian's if we may install it, else a line with instructions."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tools.clis import InstallFailed
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A machine without programs, on which nothing can be installed; what was asked for."""
+    """A machine without programs, on which nothing can be installed; returns the requested packages."""
     wanted: list[str] = []
 
     def refuse(*packages: str) -> bool:
@@ -28,7 +28,7 @@ def test_without_a_browser_one_line_says_what_to_install(asked: list[str]) -> No
     assert asked == ["chromium-headless-shell", "chromium"]
 
 
-def test_the_shell_is_installed_beside_a_whole_browser_where_debian_has_it(
+def test_the_shell_is_installed_in_addition_to_a_full_browser_where_debian_has_it(
     asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "chromium").write_text("#!/bin/sh\n")

@@ -1,4 +1,4 @@
-"""Fetching the real CLIs, with a stand-in for npm: whole or not at all, by hash, once, and outside the clone."""
+"""Fetching the real CLIs, with a stand-in for npm: completely or not at all, by hash, once, and outside the clone."""
 
 import json
 import os

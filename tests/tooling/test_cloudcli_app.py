@@ -1,4 +1,4 @@
-"""Fetching claudecodeui's app, with a stand-in for npm: by its hash, the front end alone, whole or not at all."""
+"""Fetching claudecodeui's app, with a stand-in for npm: by its hash, the front end alone, completely or not at all."""
 
 import base64
 import hashlib
@@ -23,7 +23,7 @@ cp "$NPM_ARCHIVE" "$4/app.tgz"
 
 
 def archive(folder: Path) -> Path:
-    """A package with a front end, a server, a link, and a file that would lie elsewhere."""
+    """A package with a front end, a server, a link, and a file whose path leads out of the folder."""
     made = folder / "made.tgz"
     with tarfile.open(made, "w:gz") as packed:
         for name in ("dist/index.html", "dist/assets/app.js", "server/index.js", "dist/../../escaped"):

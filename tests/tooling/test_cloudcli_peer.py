@@ -1,4 +1,4 @@
-"""Fetching claudecodeui for the benchmark, with a stand-in for npm: by its hash, compiled here, whole or not at all."""
+"""Fetching claudecodeui for the benchmark, with a stand-in for npm: by its hash, compiled here, all or nothing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The floor under the core rooms: counted by branches, a room below it is named with its worst files."""
+"""The coverage floor of the core packages: counted by branches; a package below it is listed with its worst files."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_a_room_without_decisions_is_as_good_as_its_lines() -> None:
     assert not RoomCover("model", (file("a", 0, 0, lines=10, run=5),)).holds
 
 
-def test_an_empty_room_is_said_to_be_empty() -> None:
+def test_an_empty_room_is_reported_as_empty() -> None:
     [room] = by_room([], ["stores"])
     assert room.holds
     assert describe(room)[0].split() == ["stores", "empty"]
@@ -53,10 +53,10 @@ def test_an_empty_room_is_said_to_be_empty() -> None:
 
 def test_below_the_floor_the_worst_file_comes_first() -> None:
     room = RoomCover("model", (file("good.py", 10, 10), file("poor.py", 10, 9), file("worst.py", 10, 2)))
-    said = describe(room)
-    assert "BELOW 95 %" in said[0]
-    assert [line.split(":")[0].strip() for line in said[1:]] == ["worst.py", "poor.py"]
+    lines = describe(room)
+    assert "BELOW 95 %" in lines[0]
+    assert [line.split(":")[0].strip() for line in lines[1:]] == ["worst.py", "poor.py"]
 
 
-def test_the_floor_stands_under_the_rooms_that_the_guarantees_rest_on() -> None:
+def test_the_floor_covers_the_rooms_that_the_guarantees_depend_on() -> None:
     assert set(coverage_floor.ROOMS) == {"model", "sessions", "agents/claude", "stores"}

@@ -1,4 +1,4 @@
-"""`make drift`: what it counts and keeps, and that the page of versions says what was run."""
+"""`make drift`: its counts and its stored result, and that the page of versions matches the results."""
 
 import json
 from pathlib import Path
@@ -19,12 +19,12 @@ ONE = {
 }
 
 
-def test_the_page_of_versions_is_the_one_that_the_results_give() -> None:
+def test_the_page_of_versions_matches_the_results() -> None:
     kept = json.loads(RESULTS.read_text())
     assert PAGE.read_text() == page(PAGE.read_text(), kept["versions"])
 
 
-def test_no_version_that_is_refused_is_listed_and_what_was_run_is_what_is_pinned() -> None:
+def test_no_rejected_version_is_listed_and_the_tested_versions_are_the_pinned_ones() -> None:
     kept = json.loads(RESULTS.read_text())["versions"]
     assert all(numbers(version) >= OLDEST for version in kept)
     assert ".".join(map(str, OLDEST)) in PAGE.read_text()
@@ -33,7 +33,7 @@ def test_no_version_that_is_refused_is_listed_and_what_was_run_is_what_is_pinned
             assert kept[release.version]["integrity"] == release.integrity
 
 
-def test_tests_are_counted_by_the_way_they_go_and_those_for_other_versions_are_not() -> None:
+def test_tests_are_counted_per_link_and_those_for_other_versions_are_not() -> None:
     tests = {
         "tests/e2e/test_real_turns.py::test_a[2.1.120]": "passed",
         "tests/e2e/test_real_turns.py::test_b[2.1.120]": "failed",
@@ -61,8 +61,8 @@ def test_the_table_names_what_failed_and_sorts_by_number() -> None:
         "",
         "- 2.1.200, stdio: `test_b`",
     ]
-    said = told("2.1.200", ONE, {"new_subtype"})
-    assert "FAILED test_b" in said and "flags that we do not know: --new" in said and "new_subtype" in said
+    summary = told("2.1.200", ONE, {"new_subtype"})
+    assert "FAILED test_b" in summary and "flags that we do not know: --new" in summary and "new_subtype" in summary
 
 
 def test_flags_are_read_from_the_help_and_hook_events_from_the_bundle(
@@ -77,14 +77,14 @@ def test_flags_are_read_from_the_help_and_hook_events_from_the_bundle(
     assert in_bundle("9.9.8") == (set(), set())
 
 
-def test_a_version_that_is_not_pinned_is_taken_in_the_form_of_its_age() -> None:
+def test_an_unpinned_version_uses_the_package_layout_of_its_age() -> None:
     assert release_of(RELEASES[0].version) == RELEASES[0]
     script, native = release_of("2.1.112"), release_of("2.1.113")
     assert (script.package, native.package) == (RELEASES[0].package, RELEASES[-1].package)
     assert (script.version, script.integrity, native.version) == ("2.1.112", "", "2.1.113")
 
 
-def test_what_the_decoder_does_not_know_is_noted_by_name(tmp_path: Path) -> None:
+def test_messages_unknown_to_the_decoder_are_recorded_by_name(tmp_path: Path) -> None:
     watch = Watch()
     for line in (
         b'{"type":"system","subtype":"brand_new"}',

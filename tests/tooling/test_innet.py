@@ -1,4 +1,4 @@
-"""The wrapper that takes the network away: loopback works inside, nothing else is there, or it says why not."""
+"""The wrapper that removes the network: inside there is only loopback, or it prints the reason why it cannot run."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def test_inside_there_is_loopback_alone_and_the_command_is_left_as_it_is() -> No
     argv = [str(ROOT / "tools" / "innet"), sys.executable, "-c", PROBE, "two words", "$HOME", "--net"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode == 77:
-        # A machine without namespaces: the wrapper may only say so, never run the command with a network.
+        # A machine without namespaces: the wrapper may only report that, never run the command with a network.
         assert "no network namespace here" in done.stderr
         assert done.stdout == ""
         return

@@ -1,4 +1,4 @@
-"""The install: nothing is done when nothing changed, and what is missing is said in one line."""
+"""The install: nothing is done when nothing changed, and a missing requirement is reported in one line."""
 
 import importlib.util
 import subprocess
@@ -70,6 +70,6 @@ def test_a_step_that_fails_fails_the_install_and_leaves_no_stamp(
     assert not install.STAMP.exists()
 
 
-def test_debian_packages_are_left_alone_by_whoever_is_not_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debian_packages_are_not_installed_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert debian.apt_install("iproute2") is False

@@ -1,4 +1,4 @@
-"""Fetching locked npm packages, with a stand-in for npm: whole or not at all, once, by the lock, outside the clone."""
+"""Fetching locked npm packages, with a stand-in for npm: all or nothing, once, by the lock, outside the clone."""
 
 from pathlib import Path
 

@@ -1,6 +1,7 @@
-"""What the import check cannot see: a pure module that asks a clock, throws dice or opens a file without an import.
+"""Violations that the import check cannot see: a pure module that reads a clock, uses randomness or opens a file
+without an import.
 
-Which modules are pure is said once, in .importlinter (contract `pure`).
+The pure modules are listed once, in .importlinter (contract `pure`).
 """
 
 import ast
@@ -11,7 +12,7 @@ from pathlib import Path
 from tools.rules import ROOT
 
 SOURCE = ROOT / "src"
-# datetime.now() and uuid4() need no module that the import check could refuse; neither does open().
+# datetime.now() and uuid4() need no module that the import check could reject; neither does open().
 ASKS_THE_WORLD = {"now", "utcnow", "today", "uuid1", "uuid4", "open", "read_text", "read_bytes", "write_text"}
 
 
@@ -22,7 +23,7 @@ def pure_expressions() -> list[str]:
 
 
 def as_pattern(expression: str) -> re.Pattern[str]:
-    """A module expression of import-linter; without a wildcard it stands for the package and all below it."""
+    """A module expression of import-linter; without a wildcard it stands for the package and everything below it."""
     if "*" not in expression:
         expression += "(.**)?"
     escaped = expression.replace(".", r"\.").replace("**", "\0").replace("*", r"[^.]+").replace("\0", ".+")
@@ -40,7 +41,7 @@ def pure_modules() -> dict[str, Path]:
 
 
 def calls(source: str) -> set[str]:
-    """The last name of everything that is called: `datetime.datetime.now(...)` gives `now`."""
+    """The last name of every call: `datetime.datetime.now(...)` gives `now`."""
     called = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return {
         function.attr if isinstance(function, ast.Attribute) else function.id
@@ -49,7 +50,7 @@ def calls(source: str) -> set[str]:
     }
 
 
-def test_the_check_knows_a_clock_and_dice_when_it_sees_them() -> None:
+def test_the_check_recognizes_a_clock_and_randomness() -> None:
     source = "import datetime, uuid\nat = datetime.datetime.now()\nname = uuid.uuid4()\n"
     assert calls(source) & ASKS_THE_WORLD == {"now", "uuid4"}
 
@@ -63,7 +64,7 @@ def test_expressions_mean_what_import_linter_means() -> None:
     assert as_pattern("fairlead.clients.**").fullmatch("fairlead.clients.native.view")
 
 
-def test_no_pure_module_asks_a_clock_throws_dice_or_opens_a_file() -> None:
+def test_no_pure_module_reads_a_clock_uses_randomness_or_opens_a_file() -> None:
     modules = pure_modules()
     assert "fairlead.model.events" in modules
     wrong = {module: found for module, path in modules.items() if (found := calls(path.read_text()) & ASKS_THE_WORLD)}

@@ -1,4 +1,4 @@
-"""`make test-stress`: busy processes beside the tests, a seed for each run, a result that is kept."""
+"""`make test-stress`: busy processes during the tests, a seed for each run, a stored result."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ def python(source: str) -> tuple[str, ...]:
     return (sys.executable, "-c", source)
 
 
-def test_it_knows_parts_that_there_are() -> None:
+def test_its_parts_exist() -> None:
     assert set(test_stress.STRESSED) < {part.name for part in PARTS}
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """These tests must not forget the results of the run that they are part of."""
+    """These tests must not delete the results of the run that they are part of."""
     monkeypatch.setattr(runner, "BUILD", tmp_path / "build")
     monkeypatch.setattr(runner, "COVERAGE_DATA", tmp_path / "build" / "coverage")
 
@@ -49,7 +49,7 @@ def test_every_test_belongs_to_exactly_one_part() -> None:
         (200, True, "FAILED  over budget"),
     ],
 )
-def test_a_part_over_budget_is_said_to_be_and_is_no_failure(seconds: float, failed: bool, said: str) -> None:
+def test_a_part_over_budget_is_reported_and_does_not_fail(seconds: float, failed: bool, said: str) -> None:
     line = runner.describe(Result(Part("p", "a part", 100, ()), seconds, failed))
     assert line.startswith("a part")
     assert "of  100 s" in line
@@ -69,7 +69,7 @@ def test_a_failed_part_fails_the_run_and_the_next_part_still_runs(
     assert out.count("next part") == 2
 
 
-def test_a_background_part_runs_beside_the_others_and_is_waited_for_by_what_needs_it(
+def test_a_background_part_runs_in_parallel_and_its_dependents_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each of the first two parts waits for a file of the other."""
@@ -108,7 +108,7 @@ def test_an_unknown_part_is_refused_by_name(capsys: pytest.CaptureFixture[str]) 
     assert "no such part: nonsense" in capsys.readouterr().err
 
 
-def test_what_a_command_leaves_running_is_ended(tmp_path: Path) -> None:
+def test_processes_that_a_command_leaves_running_are_ended(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     leaving = f"""
 import pathlib, subprocess, sys
@@ -136,7 +136,7 @@ def test_a_coverage_run_is_made_only_when_it_is_named(
 
 
 def alive(pid: int) -> bool:
-    """Whether the process still runs; a zombie that nobody reaped does not."""
+    """Whether the process still runs; an unreaped zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -164,7 +164,7 @@ def test_ci_runs_make_test_and_lets_no_skip_pass() -> None:
     assert "FAIRLEAD_NO_SKIP=1" in script.read_text()
 
 
-def test_an_old_python_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_old_python_is_reported_in_one_line(tmp_path: Path) -> None:
     old = tmp_path / "python3"
     old.write_text("#!/bin/sh\nexit 1\n")
     old.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The tool that builds the web UI: only where npm is and something changed, and a test run without it is no success."""
+"""The tool that builds the web UI: only where npm exists and something changed; a test run without npm fails."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tools import web
 
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """A clone of nothing but sources; what npm is asked for, in order."""
+    """A clone with only the sources; returns the npm calls, in order."""
     folder = tmp_path / "web"
     (folder / "src").mkdir(parents=True)
     for name in ("package-lock.json", "package.json", "tsconfig.json", "vite.config.ts", "index.html", "src/main.tsx"):

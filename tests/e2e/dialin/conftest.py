@@ -1,4 +1,4 @@
-"""A desk whose agents dial in through a wire that a test can cut."""
+"""A gateway whose agents dial in through a relay that a test can cut."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,12 +17,12 @@ SENT = {
     "keep_alive",
     "update_environment_variables",
 }
-"""All that we may ever say to the CLI: an unknown type ends the oldest."""
+"""The only message types that we may send to the CLI: an unknown type ends the oldest version."""
 
 
 @pytest.fixture
 async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relay]:
-    """Between the CLI and the gateway."""
+    """The relay between the CLI and the gateway."""
     async with Relay() as between:
         real = listeners.urls
         monkeypatch.setattr("fairlead.wiring.urls", lambda *where: between.aim(real(*where)))
@@ -32,7 +32,7 @@ async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relay]:
 
 @pytest.fixture
 def passed() -> dict[str, str]:
-    """Further variables of the CLI; a test's own by parametrizing this."""
+    """Extra environment variables of the CLI; a test sets its own by parametrizing this fixture."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""The real CLI behind the whole gateway, over dial-in: the scenarios of the foundation, on the last two that dial."""
+"""The real CLI behind the whole gateway, over dial-in: the foundation's scenarios, on the last two that dial."""
 
 import asyncio
 import itertools
@@ -35,8 +35,8 @@ async def test_turns_and_permissions_on_one_connection(
         (an_api_error_is_a_failed_turn, True),
         (a_variable_is_set_while_it_runs, True),
         (a_tool_is_allowed_denied_and_changed, True),
-        (a_subagents_work_is_told_inside_it, True),
-        (the_policy_denies_through_its_hook_and_nobody_is_asked, True),
+        (a_subagents_work_is_shown_inside_it, True),
+        (the_policy_denies_through_its_hook_without_asking, True),
         (what_a_rule_allows_is_answered_with_the_input_that_was_asked_about, version == LAST_DIAL_IN),
         (a_question_is_answered_and_a_plan_approved, True),
         (mode_and_model_change_while_it_runs, True),
@@ -148,7 +148,7 @@ async def a_question_is_answered_and_a_plan_approved(desk: GatewayHarness, relay
     assert (await desk.until("turn.ended"))["status"] == "completed"
 
 
-async def a_subagents_work_is_told_inside_it(desk: GatewayHarness, relay: Relay, model: ScriptedModel) -> None:
+async def a_subagents_work_is_shown_inside_it(desk: GatewayHarness, relay: Relay, model: ScriptedModel) -> None:
     await desk.send(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
@@ -159,10 +159,10 @@ async def a_subagents_work_is_told_inside_it(desk: GatewayHarness, relay: Relay,
     await desk.raw()
 
 
-async def the_policy_denies_through_its_hook_and_nobody_is_asked(
+async def the_policy_denies_through_its_hook_without_asking(
     desk: GatewayHarness, relay: Relay, model: ScriptedModel
 ) -> None:
-    """The data folder is fenced off, whatever a person or a project would say."""
+    """The data folder is fenced off, whatever a person or a project would allow."""
     await desk.send(f"SCRIPT:bash cat {desk.gateway.data}/server.json")
     await desk.until("turn.ended")
     (resolved,) = desk.all("permission.resolved")
@@ -172,7 +172,7 @@ async def the_policy_denies_through_its_hook_and_nobody_is_asked(
 async def what_a_rule_allows_is_answered_with_the_input_that_was_asked_about(
     desk: GatewayHarness, relay: Relay, model: ScriptedModel
 ) -> None:
-    """The last version that dials in asks in spite of the hook that has allowed it."""
+    """The last version that dials in asks for permission even though the hook has allowed the call."""
     command = f"touch {desk.cwd / 'made'}"
     await desk.send(f"SCRIPT:bash {command}")
     await desk.answer(await desk.until("permission.asked"), remember=["Bash(touch *)"])
@@ -207,7 +207,7 @@ RUNNER = {"CLAUDE_CODE_ENVIRONMENT_RUNNER_VERSION": "9.9"}
 async def test_a_session_is_killed_closed_and_forked_and_goes_on_each_time(
     desk: GatewayHarness, version: str, relay: Relay, cli_home: Path, model: ScriptedModel
 ) -> None:
-    """Each process has a token of its own; the runner's version is in a header of each."""
+    """Each process has its own token; each sends the runner's version in a header."""
     await desk.open("SCRIPT:text remember me")
     await desk.until("turn.ended")
     await a_killed_cli_is_noticed_and_resumed(desk, cli_home)
@@ -240,7 +240,7 @@ async def closing_ends_the_cli_and_the_next_message_resumes_it(desk: GatewayHarn
     exited = await desk.until("agent.exited")
     assert exited["expected"] and gone(process)
     how = (exited.get("code"), exited.get("signal"))
-    # An older one ends itself by code 143, which a sandbox cannot tell from SIGTERM.
+    # Older versions end themselves with code 143, which a sandbox cannot distinguish from SIGTERM.
     ways = {(0, None)} if since(version, "2.1.77") else {(143, None), (None, 15)}
     assert how in ways, "by close code where that ends it"
     assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
@@ -260,7 +260,7 @@ async def a_fork_goes_its_own_way(desk: GatewayHarness, model: ScriptedModel) ->
 
 @dialing
 async def test_a_conversation_that_was_never_written_down_begins_anew(desk: GatewayHarness) -> None:
-    """Without connecting, the CLI prints on its output that it knows no such conversation."""
+    """Without connecting, the CLI prints that it does not know this conversation."""
     await desk.open(resume="11111111-2222-4333-8444-555555555555")
     await desk.send("SCRIPT:text anew")
     exited = await desk.until("agent.exited")
@@ -305,9 +305,9 @@ async def test_a_line_that_is_cut_again_and_again(
     desk.scene()
     await cut_in_mid_stream_the_answer_is_whole_and_there_once(desk, relay)
     desk.scene()
-    await what_is_said_while_the_line_is_down_is_not_lost(desk, relay, model)
+    await messages_sent_while_the_line_is_down_are_not_lost(desk, relay, model)
     desk.scene()
-    await a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_it(desk, relay, model, cli_home)
+    await a_permission_raised_while_down_is_reported_and_an_interrupt_frees_it(desk, relay, model, cli_home)
     desk.scene()
     await a_permission_that_was_pending_at_the_drop_is_still_answered(desk, relay)
     if since(version, "2.1.77"):
@@ -317,8 +317,8 @@ async def test_a_line_that_is_cut_again_and_again(
 
 async def cut_at_idle_it_comes_back_and_goes_on(desk: GatewayHarness, relay: Relay) -> None:
     upgrade = await lost_and_back(relay)
-    said_last = desk.all("turn.ended")[-1]["id"].partition("/")[0]
-    assert upgrade["x-last-request-id"] == said_last, "the uuid of its result"
+    last_record = desk.all("turn.ended")[-1]["id"].partition("/")[0]
+    assert upgrade["x-last-request-id"] == last_record, "the uuid of its result"
     assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
     assert len(desk.all("agent.started")) == 1
     assert [text.split()[-1] for text in desk.texts()] == ["one", "two"]
@@ -337,10 +337,10 @@ async def cut_in_mid_stream_the_answer_is_whole_and_there_once(desk: GatewayHarn
     await desk.raw()
 
 
-async def what_is_said_while_the_line_is_down_is_not_lost(
+async def messages_sent_while_the_line_is_down_are_not_lost(
     desk: GatewayHarness, relay: Relay, model: ScriptedModel
 ) -> None:
-    """The turn ends while nobody can be told: 2.1.120 says it again, of 2.1.37 the transcript tells."""
+    """The turn ends while the line is down: 2.1.120 sends the end again; for 2.1.37 it comes from the transcript."""
     await desk.send("SCRIPT:slow 8")
     await desk.until("text.delta")
     await relay.away()
@@ -368,10 +368,10 @@ async def a_permission_that_was_pending_at_the_drop_is_still_answered(desk: Gate
     await desk.raw()
 
 
-async def a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_it(
+async def a_permission_raised_while_down_is_reported_and_an_interrupt_frees_it(
     desk: GatewayHarness, relay: Relay, model: ScriptedModel, cli_home: Path
 ) -> None:
-    """What the CLI asks then is lost for ever, in both versions. No tool was called before."""
+    """A request that the CLI sends then is lost forever, in both versions. No tool was called before."""
     model.hold()
     await desk.send(f"SCRIPT:bash touch {desk.cwd / 'never'}")
     await model.wait_for(lambda request: "SCRIPT:bash" in str(request.since_last_answer), PATIENCE)
@@ -477,7 +477,7 @@ async def test_a_version_that_takes_no_variables_says_so(desk: GatewayHarness) -
 async def test_a_cli_that_is_started_by_hand_serves_the_session(
     desk: GatewayHarness, cli_env: dict[str, str], relay: Relay, version: str
 ) -> None:
-    """A session for each way to give it the token; in the last one a process of ours goes on."""
+    """One session per way to pass the token; in the last session a process of ours continues."""
     for give in ("variable", "descriptor", "both"):
         if desk.session:
             await desk.leave()

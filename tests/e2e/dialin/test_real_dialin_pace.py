@@ -1,4 +1,4 @@
-"""How the CLI waits and tries again over dial-in, as the seed says: its own pace, watched on the wire."""
+"""How the CLI waits and retries over dial-in, as the seed describes it: its own timing, observed on the wire."""
 
 import asyncio
 

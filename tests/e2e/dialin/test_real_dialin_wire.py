@@ -1,4 +1,4 @@
-"""The real CLI that dials a bare socket of the test: what the seed says of the program itself over dial-in."""
+"""The real CLI dialing a bare socket of the test: the seed's statements about the program itself over dial-in."""
 
 import asyncio
 import contextlib
@@ -35,22 +35,22 @@ class Dialed:
         self.seen: list[Message] = []
         self._socket = socket
 
-    async def say(self, message: Message) -> None:
+    async def send_message(self, message: Message) -> None:
         await self._socket.send(json.dumps(message) + "\n")
 
     async def send(self, text: str) -> None:
-        """One frame, as it is."""
+        """Send one frame, unchanged."""
         await self._socket.send(text)
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of the upgrade, names in lower case."""
+        """The headers of the upgrade, names in lower case."""
         assert self._socket.request is not None
         return {name.lower(): value for name, value in self._socket.request.headers.raw_items()}
 
     async def prompt(self, text: str) -> str:
         name = str(uuid.uuid4())
-        await self.say(prompting(text, name))
+        await self.send_message(prompting(text, name))
         return name
 
     async def until(self, wanted: Callable[[Message], bool], timeout: float = PATIENCE) -> Message:
@@ -61,12 +61,12 @@ class Dialed:
                     if wanted(self.seen[-1]):
                         return self.seen[-1]
 
-    async def says_nothing(self) -> None:
+    async def stays_silent(self) -> None:
         with pytest.raises(TimeoutError):
             await self.until(lambda message: True, timeout=3)
 
     def vanish(self) -> None:
-        """The server is gone, and refuses whoever comes."""
+        """Stop the server, so that it refuses every new connection."""
         self._server.close(close_connections=False)
         self._socket.transport.abort()
 
@@ -102,14 +102,14 @@ JSON_IN = ("--input-format", "stream-json")
 async def test_it_waits_for_a_whole_prompt_and_repeats_it_behind_its_init(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, model: ScriptedModel
 ) -> None:
-    """A message counts once its newline has come. It repeats prompts because it is told to."""
+    """A message counts once its newline has arrived. The CLI repeats prompts because a flag asks for it."""
     async with dialed(claude, cli_env, cli_cwd, *JSON_IN, "--replay-user-messages") as cli:
         assert "authorization" not in cli.headers, "it was given no token"
-        await cli.says_nothing()
+        await cli.stays_silent()
         assert {request.kind for request in model.requests} <= {"other"}, "its argument is no prompt"
         name = str(uuid.uuid4())
         await cli.send(json.dumps(prompting("SCRIPT:text", name)))
-        await cli.says_nothing()
+        await cli.stays_silent()
         await cli.send("\n")
         await cli.until(lambda message: message["type"] == "result")
         assert (cli.seen[0]["type"], cli.seen[0]["subtype"]) == ("system", "init")
@@ -143,7 +143,7 @@ async def test_another_input_format_ends_it_with_its_own_words(
 async def test_one_that_refuses_its_input_format_is_an_agent_that_exited_with_its_own_words(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
 ) -> None:
-    """As if somebody had changed the flags of a launch."""
+    """As if the flags of a launch had been changed."""
     other = tmp_path / "claude"
     other.write_text(f'#!/bin/bash\nexec {claude} "${{@/--input-format=stream-json/--input-format=text}}"\n')
     other.chmod(0o755)
@@ -161,7 +161,7 @@ async def test_one_that_refuses_its_input_format_is_an_agent_that_exited_with_it
 async def test_the_last_that_dials_says_that_it_is_alive(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> None:
     async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
         assert await cli.until(lambda message: True, timeout=400) == {"type": "keep_alive"}
-        await cli.say({"type": "keep_alive"})
+        await cli.send_message({"type": "keep_alive"})
         await cli.prompt("SCRIPT:text")
         await cli.until(lambda message: message["type"] == "result")
 
@@ -171,10 +171,10 @@ async def test_the_last_that_dials_says_that_it_is_alive(claude: Path, cli_env: 
 async def test_closed_for_good_its_open_requests_fail_in_its_own_words(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path
 ) -> None:
-    """It waits for a hook of ours when its server goes, and gives the line up some seconds later."""
+    """When its server disappears, the CLI waits for a hook of ours and gives the line up some seconds later."""
     async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
         hooks = {"PreToolUse": [{"hookCallbackIds": ["cb"]}]}
-        await cli.say(
+        await cli.send_message(
             {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize", "hooks": hooks}}
         )
         await cli.prompt("SCRIPT:bash touch x")
