@@ -133,7 +133,7 @@ class App:
             extensions = scope.get("extensions", {})
             guard = extensions.get(GUARD) or extensions.get(EXTENSION)
             if guard is not None:
-                guard.prove()
+                guard.mark_authenticated()
         return verdict
 
     # --- HTTP
