@@ -95,7 +95,8 @@ async def test_a_file_that_has_not_changed_is_not_opened_again(tmp_path: Path, m
         await rig.keeper.listing.scan()
         opened: list[str] = []
         monkeypatch.setattr(
-            "fairlead.agents.claude.transcripts.index.look", lambda path, session=None: opened.append(str(path))
+            "fairlead.agents.claude.transcripts.index.summarize_file",
+            lambda path, session=None: opened.append(str(path)),
         )
         await rig.keeper.listing.scan()
         assert opened == []
