@@ -574,8 +574,13 @@ async def test_a_turn_is_over_when_its_answer_was_final_and_nothing_follows(tmp_
         rig.home.write([write.text("done", **now)])
         await eventually(lambda: _has(rig, FOUND, "done"))
         assert (await rig.view()).summary.state == "working"
-        await _pass(rig, 4)
-        (ended,) = [event for event in await rig.log(FOUND) if isinstance(event, ev.TurnEnded)]
+
+        async def ended_by_silence() -> list[ev.TurnEnded]:
+            # The file may still be read to its end when the clock moves: its timer starts after that.
+            await _pass(rig, 4)
+            return [event for event in await rig.log(FOUND) if isinstance(event, ev.TurnEnded)]
+
+        (ended,) = await eventually(ended_by_silence)
         assert (ended.status, (await rig.view()).summary.state) == ("completed", "idle")
         rig.home.write([write.prompt("two", **now), write.call("toolu_1", command="sleep")])
         await eventually(lambda: _has(rig, FOUND, "> two"))
