@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fairlead.cli.approval_prompt import Dialog, Edit, answers_from, chosen
-from fairlead.clients.native.schemas import AnswerPermission
+from fairlead.clients.native.schemas import AnswerBody
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, RequestId
 
@@ -36,15 +36,15 @@ def question(*questions: dict[str, Any]) -> ev.QuestionAsked:
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        ("y", AnswerPermission(behavior="allow")),
-        (" YES ", AnswerPermission(behavior="allow")),
-        ("n", AnswerPermission(behavior="deny")),
-        ("n use the other branch", AnswerPermission(behavior="deny", message="use the other branch")),
-        ("a", AnswerPermission(behavior="allow", remember=("Bash(ls:*)",))),
+        ("y", AnswerBody(behavior="allow")),
+        (" YES ", AnswerBody(behavior="allow")),
+        ("n", AnswerBody(behavior="deny")),
+        ("n use the other branch", AnswerBody(behavior="deny", message="use the other branch")),
+        ("a", AnswerBody(behavior="allow", remember=("Bash(ls:*)",))),
         ("e", Edit({"command": "ls"})),
     ],
 )
-def test_a_permission_is_answered_with_one_word(typed: str, answer: AnswerPermission | Edit) -> None:
+def test_a_permission_is_answered_with_one_word(typed: str, answer: AnswerBody | Edit) -> None:
     assert Dialog(permission(), ("Bash(ls:*)",)).typed(typed) == answer
 
 
@@ -70,13 +70,13 @@ def test_changed_input_is_allowed_and_invalid_input_is_asked_for_again() -> None
     assert "nothing was allowed" in dialog.problem
     assert dialog.edited("[1]") is None
     assert "JSON" in dialog.problem
-    assert dialog.edited('{"command":"pwd"}') == AnswerPermission(behavior="allow", updated_input={"command": "pwd"})
+    assert dialog.edited('{"command":"pwd"}') == AnswerBody(behavior="allow", updated_input={"command": "pwd"})
 
 
 def test_a_plan_is_approved_or_sent_back() -> None:
     plan = ev.PlanProposed(id=EventId("e"), request=RequestId("r"), call=CallId("c"), plan="1. x")
-    assert Dialog(plan).typed("y") == AnswerPermission(behavior="allow")
-    assert Dialog(plan).typed("n smaller") == AnswerPermission(behavior="deny", message="smaller")
+    assert Dialog(plan).typed("y") == AnswerBody(behavior="allow")
+    assert Dialog(plan).typed("n smaller") == AnswerBody(behavior="deny", message="smaller")
     assert Dialog(plan).typed("e") is None
     assert "plan" in Dialog(plan).prompt
 
@@ -88,14 +88,14 @@ def test_questions_are_asked_one_after_the_other() -> None:
     assert dialog.typed("2") is None
     assert dialog.prompt.startswith("Size: numbers")
     answers = {"Which colour?": "Blue", "Which sizes?": "S, L"}
-    assert dialog.typed("1, 2") == AnswerPermission(behavior="allow", answers=answers)
+    assert dialog.typed("1, 2") == AnswerBody(behavior="allow", answers=answers)
 
 
 def test_question_accepts_free_text_and_can_be_declined() -> None:
     assert chosen(COLOURS, "green, please") == "green, please"
     assert chosen(COLOURS, "3") == "3"
     declined = Dialog(question(COLOURS)).typed("-")
-    assert isinstance(declined, AnswerPermission)
+    assert isinstance(declined, AnswerBody)
     assert declined.behavior == "deny"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cli.endpoint import Endpoint, EndpointOptions, checked_url, is_loopback
+from fairlead.cli.endpoint import EndpointOptions, GatewayEndpoint, checked_url, is_loopback
 from fairlead.cli.errors import Denied, Unreachable, UsageError
 
 
@@ -19,7 +19,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_address_and_token_are_read_from_the_data_folder(folder: Path) -> None:
-    assert EndpointOptions(data=str(folder)).find({}) == Endpoint("https://gateway.example:8443", "secret", own=True)
+    assert EndpointOptions(data=str(folder)).find({}) == GatewayEndpoint(
+        "https://gateway.example:8443", "secret", own=True
+    )
     assert EndpointOptions().find({"FAIRLEAD_DATA": str(folder)}).token == "secret"
 
 
@@ -54,7 +56,7 @@ def test_stored_token_is_not_sent_to_other_hosts(folder: Path) -> None:
     env = {"FAIRLEAD_DATA": str(folder)}
     with pytest.raises(Denied, match="FAIRLEAD_TOKEN"):
         EndpointOptions(url="https://evil.example").find(env)
-    assert EndpointOptions(url="http://127.0.0.1:9/").find(env) == Endpoint("http://127.0.0.1:9", "secret")
+    assert EndpointOptions(url="http://127.0.0.1:9/").find(env) == GatewayEndpoint("http://127.0.0.1:9", "secret")
     assert EndpointOptions(url="https://gateway.example:8443/").find(env).token == "secret"
     assert EndpointOptions(url="https://proxy.example", data=str(folder)).find({}).token == "secret"
     assert EndpointOptions(url="https://evil.example", token="for them").find(env).token == "for them"

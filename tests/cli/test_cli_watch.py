@@ -12,7 +12,7 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from fairlead.cli.client import Api, EventLine, Note, ReconnectDelays, SessionWatch
-from fairlead.cli.endpoint import Endpoint
+from fairlead.cli.endpoint import GatewayEndpoint
 from fairlead.cli.errors import CliError, CommandFailed, Denied, Missing, Unreachable
 
 SESSION = "0a000000-0000-4000-8000-000000000001"
@@ -51,7 +51,7 @@ async def breaks(socket: ServerConnection) -> None:
 
 
 class Fake(NamedTuple):
-    place: Endpoint
+    place: GatewayEndpoint
     wanted: list[dict[str, Any]]
 
 
@@ -70,7 +70,7 @@ async def gateway(*handlers: Handler, refuse: tuple[HTTPStatus, str] | None = No
     spoken = [Subprotocol("fairlead.v1.json")]
     async with serve(handle, "127.0.0.1", 0, process_request=answer, subprotocols=spoken) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        yield Fake(Endpoint(f"http://127.0.0.1:{port}", "token"), wanted)
+        yield Fake(GatewayEndpoint(f"http://127.0.0.1:{port}", "token"), wanted)
 
 
 async def watched(fake: Fake, until: int, after: int = 0, log_id: str = "") -> list[EventLine | Note]:
@@ -189,7 +189,7 @@ async def test_restarted_gateway_is_found_by_its_file() -> None:
 
     async with gateway(says(subscribed(), event(1), stay=True)) as fake:
 
-        def locate() -> Endpoint:
+        def locate() -> GatewayEndpoint:
             nonlocal tries
             tries += 1
             if tries < 3:

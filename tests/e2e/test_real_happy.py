@@ -14,7 +14,7 @@ from clients.happy.envelopes import assert_balanced, real_schema
 from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import on_versions
 from e2e.test_real_transcripts import WHOLE
-from fairlead.agents.demo.scripts import Text, ToolUse
+from fairlead.agents.demo.scripts import ScriptText, ToolUse
 from fairlead.testing.happy_client import HappyClient
 from fairlead.testing.model_api import ANSWERS, ScriptedModel
 from fairlead.testing.mylifedb_client import MyLifeDbClient
@@ -124,7 +124,7 @@ async def example_1(desk: GatewayHarness, device: Phone, model: ScriptedModel) -
     """
     (desk.cwd / "auth.py").write_text("the tide is high")
     call = ToolUse("Read", {"file_path": str(desk.cwd / "auth.py")})
-    model.answers = [[Text("I will inspect auth files."), call], []]
+    model.answers = [[ScriptText("I will inspect auth files."), call], []]
     before = len(device.envelopes)
     await desk.send(f"SCRIPT:{ANSWERS}")
     assert (await device.turns(5))[-1] == "completed"

@@ -53,7 +53,7 @@ async def test_an_agent_killed_in_mid_turn_is_reported_and_the_next_message_resu
         await client.holds(lambda: queued["message"] in client.over)
         assert client.all("session.resumed")
         assert client.all("turn.ended")[1]["status"] == "completed"
-        answer = client.folded().said[1]
+        answer = client.folded().conversation[1]
         assert isinstance(answer, FoldedBlock)
         assert "tick" in answer.text, "what was streamed of the lost answer is still there"
 

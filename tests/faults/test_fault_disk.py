@@ -81,7 +81,7 @@ async def test_a_full_disk_in_mid_turn(tmp_path: Path) -> None:
             await gateway.start()
             after = await gateway.stored(client.session)
             assert after[: len(stored)] == stored
-            assert folded(after).said == folded(stored).said
+            assert folded(after).conversation == folded(stored).conversation
 
 
 async def test_a_gateway_stopped_on_a_full_disk_exits_and_the_next_start_finds_the_missing_part(tmp_path: Path) -> None:

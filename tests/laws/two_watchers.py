@@ -99,7 +99,7 @@ class ViewScene:
     def _running(self, fresh: bool) -> list[Entry]:
         if not isinstance(self._fold, Resumable):
             return []
-        return [transient_entry(len(self.rows), 0, item.data) for item in self._fold.running(anew=fresh)]
+        return [transient_entry(len(self.rows), 0, item.data) for item in self._fold.running(fresh=fresh)]
 
     async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 0) -> Page:
         return Page("log", tuple(map(row_entry, self.rows[after:]))[:limit], len(self.rows))

@@ -121,7 +121,7 @@ async def test_a_returning_peer_receives_missed_items_and_then_new_ones(rig: Not
 async def test_an_invalid_or_dropped_cursor_is_a_gap(rig: NotificationsHarness, cursor: str) -> None:
     for number in range(6):
         # So few are stored here that the first ones are gone.
-        await rig.store.resources.write(1, told=[task(str(number))], keep=3)
+        await rig.store.resources.write(1, items=[task(str(number))], keep=3)
     await rig.room.begin()
     peer, socket = rig.peer()
     rig.say(peer, type="subscribe", topics=[], cursor=cursor.format(feed=rig.room.feed.id))
@@ -150,7 +150,7 @@ async def test_a_peer_further_behind_than_the_stored_feed_must_reconnect(rig: No
     stuck.stuck = 1 << 20
     await rig.room.feed.write(task("a"))
     for number in range(6):
-        await rig.store.resources.write(1, told=[task(str(number))], keep=3)
+        await rig.store.resources.write(1, items=[task(str(number))], keep=3)
     await rig.room.begin()
     stuck.stuck = 0
     slow.drained()
@@ -181,7 +181,7 @@ async def test_subscriptions_are_handled_one_at_a_time(rig: NotificationsHarness
 async def test_an_unpublished_stored_item_is_sent_with_the_next(rig: NotificationsHarness) -> None:
     """Covers a request that was cut off between the store and the peers."""
     _, socket = rig.peer()
-    await rig.store.resources.write(1, told=[task("a")])
+    await rig.store.resources.write(1, items=[task("a")])
     await rig.room.feed.write(task("b"))
     await until(lambda: len(names(socket)) == 2)
     assert names(socket) == ["a", "b"]

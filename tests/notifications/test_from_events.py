@@ -71,7 +71,7 @@ def test_no_text_of_a_prompt_is_sent_to_a_target(name: str) -> None:
     notices = [*builder.for_session_change("created"), *builder.for_session_change("deleted")]
     for event, _ in EVENTS:
         notices += builder.for_event(event)
-    notices.append(Change(resource="agent", action="fail", id="a", name="nightly", said="It failed at hunter2"))
+    notices.append(Change(resource="agent", action="fail", id="a", name="nightly", sentence="It failed at hunter2"))
     assert any("hunter2" in one.message for one in notices), "who sees the session is told its name"
     assert all(one.seen == ("ann",) for one in notices[:-1])
     for one in notices:

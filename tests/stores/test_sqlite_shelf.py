@@ -16,11 +16,11 @@ def made(number: int) -> Change:
 
 async def test_a_change_and_its_feed_entry_are_written_together(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
-    (entry,) = await store.resources.write(7, puts=[StoredResource("task", "a", b'{"n":1}')], told=[made(1)])
+    (entry,) = await store.resources.write(7, puts=[StoredResource("task", "a", b'{"n":1}')], items=[made(1)])
     assert (entry.seq, entry.at, entry.item) == (1, 7, made(1))
     with pytest.raises(Exception, match="constraint"):
         # The row cannot be written, so the feed gets no entry either.
-        await store.resources.write(8, puts=[StoredResource("task", None, b"{}")], told=[made(2)])  # type: ignore[arg-type]  # the fault
+        await store.resources.write(8, puts=[StoredResource("task", None, b"{}")], items=[made(2)])  # type: ignore[arg-type]  # the fault
     assert (await store.resources.feed(0, 10)).head == 1
     await store.close()
 
@@ -42,14 +42,14 @@ async def test_lists_are_newest_first_and_an_edit_keeps_its_position(tmp_path: P
 async def test_the_feed_keeps_the_last_entries_and_reports_the_first_one_left(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     for number in range(1, 8):
-        await store.resources.write(number, told=[made(number)], keep=3)
+        await store.resources.write(number, items=[made(number)], keep=3)
     page = await store.resources.feed(0, 10)
     assert ([entry.seq for entry in page.entries], page.first, page.head) == ([5, 6, 7], 5, 7)
     assert [entry.seq for entry in (await store.resources.feed(5, 1)).entries] == [6]
     await store.close()
     # Positions continue after a restart, and the feed keeps its id.
     again = await SqliteStore.open(tmp_path)
-    (entry,) = await again.resources.write(9, told=[made(8)])
+    (entry,) = await again.resources.write(9, items=[made(8)])
     assert (entry.seq, (await again.resources.feed(7, 1)).feed) == (8, page.feed)
     await again.close()
 

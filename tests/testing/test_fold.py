@@ -23,7 +23,7 @@ def whole(words: str, **fields: Any) -> dict[str, Any]:
 
 
 def blocks(client: Fold) -> list[tuple[str, bool]]:
-    return [(item.text, item.whole) for item in client.state.said if isinstance(item, FoldedBlock)]
+    return [(item.text, item.whole) for item in client.state.conversation if isinstance(item, FoldedBlock)]
 
 
 def test_pieces_are_written_at_their_offset() -> None:
@@ -42,7 +42,7 @@ def test_the_whole_block_stands_where_it_became_whole() -> None:
     seen = fold(delta("he", 0), other, whole("hello")).state
     unseen = fold({"type": "record", "record": "x"}, other, whole("hello")).state
     assert seen == unseen
-    assert isinstance(seen.said[0], FoldedMessage)
+    assert isinstance(seen.conversation[0], FoldedMessage)
 
 
 def test_a_line_that_was_seen_before_changes_nothing() -> None:
@@ -65,7 +65,7 @@ def test_thinking_and_input_pieces() -> None:
         delta("", 2, "thinking", signature="S"),
         {"type": "input.delta", "message": "m", "block": 1, "offset": 0, "call": "c", "name": "Bash", "json": "{"},
     )
-    thought, call = (item for item in client.state.said if isinstance(item, FoldedBlock))
+    thought, call = (item for item in client.state.conversation if isinstance(item, FoldedBlock))
     assert (thought.kind, thought.text, thought.signature) == ("thinking", "so", "S")
     assert (call.kind, call.text) == ("tool_use", "{")
     done = fold({"type": "thinking", "message": "m", "block": 0, "text": "so", "signature": "S"})
@@ -141,7 +141,7 @@ def test_items_move_from_the_main_thread_to_their_subagent_once_it_is_known() ->
     prompt = {"type": "user.message", "message": "u", "content": [{"type": "text", "text": "job"}]}
     resolved = {"type": "subagent.resolved", "child": child, "call": "task", "messages": ["m", "u"], "calls": ["t1"]}
     client = fold(prompt, whole("deep"), called, whole("mine", message="other"), resolved)
-    assert [item.subagent for item in client.state.said] == [child, child, child, None]
+    assert [item.subagent for item in client.state.conversation] == [child, child, child, None]
     assert client.state.calls["t1"].subagent == child
 
 

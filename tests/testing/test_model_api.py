@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fairlead.agents.demo.scripts import Text, ToolUse
+from fairlead.agents.demo.scripts import ScriptText, ToolUse
 from fairlead.testing.model_api import ANSWERS, ModelRequest, ScriptedModel
 from patience import PATIENCE
 
@@ -66,7 +66,7 @@ async def test_a_held_model_takes_a_request_and_answers_it_when_released(model: 
 
 
 async def test_scripted_answers_come_in_order_and_may_be_empty(model: ScriptedModel) -> None:
-    model.answers = [[Text("Looking."), ToolUse("Bash", {"command": "ls"})], []]
+    model.answers = [[ScriptText("Looking."), ToolUse("Bash", {"command": "ls"})], []]
     prompt = f"SCRIPT:{ANSWERS}"
     first = (await post(model, body(prompt))).json()
     assert [block["type"] for block in first["content"]] == ["text", "tool_use"]

@@ -76,7 +76,7 @@ class BasicSignIn:
             self._checked.popitem(last=False)
 
     def _known(self, digest: bytes, salt: str) -> bool | None:
-        """Return the remembered result; None if there is none, or the user's password has changed since."""
+        """Return the cached result; None without one, or if the user's password has changed since."""
         kept = self._checked.get(digest)
         if kept is None or kept[0] != salt:
             return None

@@ -25,7 +25,7 @@ _FORM: Final = re.compile(r"fl_([a-z2-7]{8})_[a-z2-7]{52}")
 
 
 def encode_base32(data: bytes) -> str:
-    """Encode bytes as letters and digits: a double click selects all of it, and URLs and shells need no quoting."""
+    """Encode bytes in base 32: a double click selects all of it, and URLs and shells need no quoting."""
     return b32encode(data).decode("ascii").rstrip("=").lower()
 
 

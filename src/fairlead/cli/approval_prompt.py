@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead.cli.render import options
 from fairlead.cli.sanitize import visible
-from fairlead.clients.native.schemas import AnswerPermission
+from fairlead.clients.native.schemas import AnswerBody
 from fairlead.model import events as ev
 
 Asked = ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed
@@ -45,7 +45,7 @@ class Dialog:
                 many = "numbers with commas" if self._question.get("multiSelect") else "a number"
                 return f"{visible(str(self._question.get('header') or 'Answer'))}: {many}, or your own words: "
 
-    def typed(self, line: str) -> AnswerPermission | Edit | None:
+    def typed(self, line: str) -> AnswerBody | Edit | None:
         """Handle a typed line. None: not an answer yet; show `problem`, then `prompt` again."""
         self.problem = ""
         text = line.strip()
@@ -54,17 +54,17 @@ class Dialog:
         word, _, rest = text.partition(" ")
         match word.lower():
             case "y" | "yes":
-                return AnswerPermission(behavior="allow")
+                return AnswerBody(behavior="allow")
             case "n" | "no":
-                return AnswerPermission(behavior="deny", message=rest.strip())
+                return AnswerBody(behavior="deny", message=rest.strip())
             case "a" | "always" if isinstance(self.event, ev.PermissionRequested) and self.always:
-                return AnswerPermission(behavior="allow", remember=self.always)
+                return AnswerBody(behavior="allow", remember=self.always)
             case "e" | "edit" if isinstance(self.event, ev.PermissionRequested):
                 return Edit(self.event.input)
         self.problem = "Please type y or n." if text else ""
         return None
 
-    def edited(self, text: str | None) -> AnswerPermission | None:
+    def edited(self, text: str | None) -> AnswerBody | None:
         """Handle the result of the editor: JSON, or None if it was not changed and saved, which allows nothing."""
         if text is None:
             self.problem = UNCHANGED
@@ -77,7 +77,7 @@ class Dialog:
         if isinstance(self.event, ev.PermissionRequested) and changed == self.event.input:
             self.problem = UNCHANGED
             return None
-        return AnswerPermission(behavior="allow", updated_input=changed)
+        return AnswerBody(behavior="allow", updated_input=changed)
 
     # --- questions -----------------------------------------------------------------------------------------
 
@@ -87,17 +87,17 @@ class Dialog:
         open_ones = (q for q in self.event.questions if _key(q) not in self._answers)
         return next(open_ones, {})
 
-    def _answered(self, text: str) -> AnswerPermission | None:
+    def _answered(self, text: str) -> AnswerBody | None:
         assert isinstance(self.event, ev.QuestionAsked)
         if text == DECLINE:
-            return AnswerPermission(behavior="deny", message="The person declined to answer.")
+            return AnswerBody(behavior="deny", message="The person declined to answer.")
         if not text:
             self.problem = f"Type {DECLINE} to decline."
             return None
         self._answers[_key(self._question)] = chosen(self._question, text)
         if self._question:
             return None
-        return AnswerPermission(behavior="allow", answers=self._answers)
+        return AnswerBody(behavior="allow", answers=self._answers)
 
 
 def _key(question: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from fairlead.cli.errors import CliError, CommandFailed, Interrupted, Missing, U
 from fairlead.cli.output import Printer, hint, raw_line
 from fairlead.cli.render import EventRenderer, row
 from fairlead.cli.rules import always
-from fairlead.clients.native.schemas import AnswerPermission, PostMessage
+from fairlead.clients.native.schemas import AnswerBody, PostMessage
 from fairlead.model import events as ev
 from fairlead.model.commands import Reply
 from fairlead.model.ids import MessageId
@@ -260,7 +260,7 @@ class ChatLoop:
         if event is None:
             return
         if isinstance(event, ev.PermissionRequested) and self._manner.accepts(event):
-            await self._answer(request, AnswerPermission(behavior="allow"))
+            await self._answer(request, AnswerBody(behavior="allow"))
         elif self._manner.ask:
             if self._dialog is None:
                 self._begin(event)
@@ -281,7 +281,7 @@ class ChatLoop:
             self._begin(event)
             return
 
-    async def _answer(self, request: str, body: AnswerPermission) -> None:
+    async def _answer(self, request: str, body: AnswerBody) -> None:
         try:
             await self._api.post(f"/v1/permissions/{segment(request)}", Reply, body)
         except Unreachable:

@@ -17,7 +17,7 @@ import websockets.asyncio.client as websocket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from fairlead.cli.endpoint import Endpoint
+from fairlead.cli.endpoint import GatewayEndpoint
 from fairlead.cli.errors import CliError, CommandFailed, Missing, Unreachable, UsageError, from_code, from_status
 from fairlead.model import events as ev
 from fairlead.model.ids import is_uuid
@@ -25,7 +25,7 @@ from fairlead.model.queries import EventPage, SessionView
 from fairlead.model.store import SessionPage, Summary
 
 T = TypeVar("T")
-Locate = Callable[[], Endpoint]
+Locate = Callable[[], GatewayEndpoint]
 
 READ_SECONDS = 90.0
 """A response may depend on a reply of the agent: the longest of those (initialize, mcp) takes 60 s."""
@@ -59,7 +59,7 @@ class Api:
         await self._http.aclose()
 
     @staticmethod
-    def _client(place: Endpoint) -> httpx.AsyncClient:
+    def _client(place: GatewayEndpoint) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             base_url=place.url,
             headers={"authorization": f"Bearer {place.token}"},
@@ -161,7 +161,7 @@ class Api:
             after = page.next
 
 
-def _tls(place: Endpoint) -> ssl.SSLContext | None:
+def _tls(place: GatewayEndpoint) -> ssl.SSLContext | None:
     """Return the TLS context; None without TLS. SSL_CERT_FILE names additional certificate authorities."""
     if not place.url.startswith("https:"):
         return None
@@ -198,7 +198,7 @@ def _refusal(answer: httpx.Response, url: str) -> CliError:
     return from_status(answer.status_code, message, error.code)
 
 
-def open_socket(place: Endpoint, path: str, *subprotocols: str) -> websocket.connect:
+def open_socket(place: GatewayEndpoint, path: str, *subprotocols: str) -> websocket.connect:
     secure = _tls(place)
     rest = place.url.partition("://")[2]
     return websocket.connect(

@@ -16,7 +16,7 @@ SERVER_FILE = "server.json"
 TOKEN_FILE = "admin-token"
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class GatewayEndpoint(msgspec.Struct, frozen=True):
     """A gateway's address and token. `own`: the gateway that serves this data folder, on this machine."""
 
     url: str
@@ -42,12 +42,12 @@ class EndpointOptions(msgspec.Struct, frozen=True):
     token: str | None = None
     data: str | None = None
 
-    def find(self, env: Mapping[str, str] | None = None) -> Endpoint:
+    def find(self, env: Mapping[str, str] | None = None) -> GatewayEndpoint:
         """Return the endpoint. Raises UsageError, Unreachable (no gateway runs here), Denied (no token)."""
         env = os.environ if env is None else env
         if self.url:
             url = checked_url(self.url)
-            return Endpoint(url, self.token or self._kept_token(url, env))
+            return GatewayEndpoint(url, self.token or self._kept_token(url, env))
         folder = self.folder(env)
         server = read_server_file(folder)
         if server is None:
@@ -55,7 +55,7 @@ class EndpointOptions(msgspec.Struct, frozen=True):
                 f"No gateway runs on {folder}. Start one with: fairlead serve\n"
                 "For one elsewhere, name it with --url or FAIRLEAD_URL, or its data folder with --data."
             )
-        return Endpoint(server.url.rstrip("/"), self.token or token_of(folder), own=True)
+        return GatewayEndpoint(server.url.rstrip("/"), self.token or token_of(folder), own=True)
 
     def folder(self, env: Mapping[str, str] | None = None) -> Path:
         """Return the data folder. Raises UsageError if a setting is wrong."""

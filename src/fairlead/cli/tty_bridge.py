@@ -20,7 +20,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from fairlead.cli.client import open_socket, socket_error, unreachable
-from fairlead.cli.endpoint import Endpoint
+from fairlead.cli.endpoint import GatewayEndpoint
 from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
 from fairlead.cli.output import hint
 from fairlead.terminals.screen.modes import CLEAR_HISTORY, UNDO
@@ -81,7 +81,7 @@ class TtyBridge:
         return self._in
 
 
-async def attach(place: Endpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
+async def attach(place: GatewayEndpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
     """Attach the terminal until the person leaves or the program has ended. Raises CliError."""
     try:
         async with open_socket(place, f"/v1/sessions/{session}/terminal") as socket:

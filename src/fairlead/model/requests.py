@@ -27,7 +27,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(value for key, value in self.headers if key == name)
 
     def first(self, name: str) -> str:
-        """The first value of a header; empty if there is none."""
+        """The first value of a header; empty if it is missing."""
         return next((value for key, value in self.headers if key == name), "")
 
 

@@ -305,7 +305,7 @@ class Store(Protocol):
     # --- ownership
 
     async def claim(self, session: SessionId, fork: ForkPoint | None = None) -> tuple[Lease, str, int]:
-        """Become the owner; return (lease, log_id, head). Creates the log if there is none, as a fork if given.
+        """Become the owner; return (lease, log_id, head). Creates the log if it does not exist, as a fork if given.
 
         OwnedElsewhere while another live node owns it. The same node claiming again gets a later epoch. Exactly one of
         many claimers wins."""

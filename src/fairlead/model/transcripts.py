@@ -173,9 +173,9 @@ class Transcripts(Protocol):
         ...
 
     async def shared(
-        self, session: SessionId, told: AsyncIterator[tuple[int, Record]], path: str = ""
+        self, session: SessionId, records: AsyncIterator[tuple[int, Record]], path: str = ""
     ) -> Shared | None:
-        """Compare the session's file with the records `told` of another log, each with its last seq; None: nothing is
+        """Compare the session's file with the `records` of another log, each with its last seq; None: nothing is
         shared."""
         ...
 

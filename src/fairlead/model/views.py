@@ -52,8 +52,8 @@ class Reducer(Protocol):
 class Resumable(Protocol):
     """A reducer whose transient pieces add up (to the text of a message in progress) and that can emit them again."""
 
-    def running(self, *, anew: bool) -> Sequence[Transient]:
-        """The pieces that a subscription with all rows needs before the next piece. `anew` false: it was live before
+    def running(self, *, fresh: bool) -> Sequence[Transient]:
+        """The pieces that a subscription with all rows needs before the next piece. `fresh` false: it was live before
         and lagged, so it may have some of them."""
         ...
 

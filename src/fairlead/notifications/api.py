@@ -68,14 +68,14 @@ COLORS: Final[dict[ChangeAction, Color]] = {
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defaults=True):
-    """An action on a resource. `id` and `name` are empty if there is none to show. `said` replaces the generated
-    message."""
+    """An action on a resource. `id` and `name` are empty if there is nothing to show. `sentence` replaces the generated
+    text; it is stored as `said`."""
 
     resource: ResourceKind
     action: ChangeAction
     id: str = ""
     name: str = ""
-    said: str = ""
+    sentence: str = msgspec.field(default="", name="said")
     meta: dict[str, Any] | None = None
     seen: tuple[str, ...] | None = None
 
@@ -86,7 +86,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defau
     @property
     def message(self) -> str:
         named = f' "{self.name}"' if self.name else ""
-        return self.said or f"{self.resource.capitalize()}{named} was {VERBS[self.action]}"
+        return self.sentence or f"{self.resource.capitalize()}{named} was {VERBS[self.action]}"
 
     @property
     def color(self) -> Color:
@@ -167,7 +167,7 @@ class ResourceStore(Protocol):
         at: int,
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
-        told: Sequence[FeedItem] = (),
+        items: Sequence[FeedItem] = (),
         keep: int = 10_000,
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:

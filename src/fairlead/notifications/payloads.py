@@ -36,7 +36,7 @@ def redacted(item: FeedItem) -> FeedItem:
     """The version for external receivers: without a session's title and without an agent's failure message."""
     if isinstance(item, FeedNotice):
         return structs.replace(item, name="", message=item.outside or item.title)
-    return structs.replace(item, said="", name="" if item.resource == "conversation" else item.name)
+    return structs.replace(item, sentence="", name="" if item.resource == "conversation" else item.name)
 
 
 def entry_json(entry: FeedEntry, feed: str) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class ScheduledRuns:
             action=ACTIONS[run.status],
             id=agent.id,
             name=agent.name,
-            said=shown,
+            sentence=shown,
             meta=meta,
             seen=(run.user,) if run.user else None,
         )

@@ -55,7 +55,7 @@ async def data_of(store: Store, session: SessionId, view: str = "v") -> Sequence
 
 
 class ProjectionConformance:
-    async def test_a_view_that_nobody_folded_has_nothing(self, make_store: Stores) -> None:
+    async def test_a_projection_without_a_reducer_run_is_empty(self, make_store: Stores) -> None:
         store = await make_store()
         session = await with_log(store)
         log_id = (await store.read(session, 0, 1)).log_id

@@ -217,7 +217,7 @@ class Tracer:
 # --- a client ----------------------------------------------------------------------------------------------------
 
 
-class Turn(msgspec.Struct):
+class ClientTurn(msgspec.Struct):
     id: str
     status: str = ""
 
@@ -227,7 +227,7 @@ class HappyState(msgspec.Struct):
 
     last_seq: int = 0
     shown: list[Shown] = []
-    turns: list[Turn] = []
+    turns: list[ClientTurn] = []
     calls: dict[str, str | None] = {}
     subagents: list[str] = []
     started: list[str] = []
@@ -283,7 +283,7 @@ class HappyClient:
         if kind == "turn-start":
             if state.open_turn or any(known.id == turn for known in state.turns):
                 state.strays.append(f"{envelope['id']}: a second turn-start")
-            state.turns.append(Turn(str(turn)))
+            state.turns.append(ClientTurn(str(turn)))
             state.started.clear()
             return
         if not turn or turn != state.open_turn:

@@ -33,7 +33,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from fairlead.agents.demo.conversation import read_conversation
-from fairlead.agents.demo.scripts import ApiError, Block, Call, Text, ToolUse, respond
+from fairlead.agents.demo.scripts import ApiError, Block, Call, ScriptText, ToolUse, respond
 from fairlead.testing.model_stream import CutHere, Piece, answer, new_id, server_events
 
 CALLS = "calls"
@@ -192,9 +192,9 @@ class ScriptedModel:
 
     def _set_by_a_test(self, call: Call) -> list[Block] | None:
         if call.name == CALLS:
-            return [*self.calls[call.step : call.step + 1]] or [Text("Done.")]
+            return [*self.calls[call.step : call.step + 1]] or [ScriptText("Done.")]
         if call.name == ANSWERS:
-            return self.answers[call.step] if call.step < len(self.answers) else [Text("Done.")]
+            return self.answers[call.step] if call.step < len(self.answers) else [ScriptText("Done.")]
         return None
 
     def _understand(self, body: dict[str, Any]) -> tuple[Call, str]:
@@ -263,9 +263,9 @@ def _system_text(body: dict[str, Any]) -> str:
 
 def _blocks(call: Call, kind: str) -> list[Block]:
     if kind == "title":
-        return [Text(json.dumps({"title": "A scripted session", "isNewTopic": True}))]
+        return [ScriptText(json.dumps({"title": "A scripted session", "isNewTopic": True}))]
     if kind == "probe":
-        return [Text("ok")]
+        return [ScriptText("ok")]
     return respond(call)
 
 

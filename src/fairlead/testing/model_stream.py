@@ -16,9 +16,9 @@ from fairlead.agents.demo.scripts import (
     Block,
     Crash,
     CutStream,
+    ScriptText,
+    ScriptThinking,
     SlowText,
-    Text,
-    Thinking,
     ToolUse,
     UnknownRecords,
     chunks,
@@ -102,11 +102,11 @@ def _event(data: dict[str, Any], delay: float | None = 0.0) -> Piece:
 
 def _content(block: Block) -> dict[str, Any] | None:
     match block:
-        case Text(text):
+        case ScriptText(text):
             return {"type": "text", "text": text}
         case SlowText(text, count):
             return {"type": "text", "text": text * count}
-        case Thinking(text):
+        case ScriptThinking(text):
             return {"type": "thinking", "thinking": text, "signature": SIGNATURE}
         case ToolUse(name, arguments):
             return {"type": "tool_use", "id": new_id("toolu_"), "name": name, "input": arguments}
@@ -128,13 +128,13 @@ def _opening(block: Block) -> dict[str, Any] | None:
 
 def _deltas(block: Block) -> Iterator[tuple[dict[str, Any], float | None]]:
     match block:
-        case Text(text, count):
+        case ScriptText(text, count):
             for part in chunks(text, count):
                 yield {"type": "text_delta", "text": part}, None
         case SlowText(text, count, delay):
             for _ in range(count):
                 yield {"type": "text_delta", "text": text}, delay
-        case Thinking(text, count):
+        case ScriptThinking(text, count):
             for part in chunks(text, count):
                 yield {"type": "thinking_delta", "thinking": part}, None
             yield {"type": "signature_delta", "signature": SIGNATURE}, 0.0

@@ -91,7 +91,7 @@ class FoldedHook(msgspec.Struct, kw_only=True):
 
 
 class NativeClientState(msgspec.Struct, kw_only=True):
-    """`said` is the conversation, its parts in the order of their completion; unfinished ones at their beginning."""
+    """`conversation` has its parts in the order of their completion; unfinished ones at their beginning."""
 
     title: str = ""
     cwd: str = ""
@@ -109,7 +109,7 @@ class NativeClientState(msgspec.Struct, kw_only=True):
     interrupting: bool = False
     turn: str | None = None
     turns: dict[str, FoldedTurn] = {}
-    said: list[FoldedBlock | FoldedMessage] = []
+    conversation: list[FoldedBlock | FoldedMessage] = []
     calls: dict[str, FoldedCall] = {}
     subagents: dict[str, FoldedSubagent] = {}
     asked: dict[str, ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed] = {}
@@ -161,7 +161,7 @@ class Fold:
                 kind=kind, message=event.message, block=event.block, turn=event.turn, subagent=event.subagent
             )
             self._blocks[key] = block
-            self.state.said.append(block)
+            self.state.conversation.append(block)
         if block.whole or event.offset > len(block.text):
             return
         piece = event.json if isinstance(event, ev.InputDelta) else event.text
@@ -176,7 +176,7 @@ class Fold:
         partial = self._blocks.get(key)
         if partial is not None:
             # From the end: the block began recently.
-            parts = self.state.said
+            parts = self.state.conversation
             del parts[next(at for at in reversed(range(len(parts))) if parts[at] is partial)]
         block = FoldedBlock(
             message=event.message,
@@ -188,7 +188,7 @@ class Fold:
             **fields,
         )
         self._blocks[key] = block
-        self.state.said.append(block)
+        self.state.conversation.append(block)
 
     def _call(self, call: str, name: str, subagent: str | None) -> FoldedCall:
         found = self.state.calls.get(call)
@@ -225,7 +225,7 @@ class Fold:
             case ev.TurnEnded():
                 self._turn_ended(event)
             case ev.UserMessage():
-                state.said.append(
+                state.conversation.append(
                     FoldedMessage(
                         message=event.message,
                         content=event.content,
@@ -311,7 +311,7 @@ class Fold:
 
     def _resolved(self, event: ev.SubagentResolved) -> None:
         """Move messages that were shown in the main thread, because their call was unknown, to their subagent."""
-        for part in self.state.said:
+        for part in self.state.conversation:
             if part.message in event.messages and part.subagent is None:
                 part.subagent = event.child
         for name in event.calls:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairlead.agents.demo.flags import FlagError, parse_flags
 from fairlead.agents.demo.permissions import Grants, judge
 from fairlead.agents.demo.transcript import Transcript, config_dir, folder_of, load
-from fairlead.agents.demo.usage import UsageCounter, cost, model_usage
+from fairlead.agents.demo.usage import TokenUsage, cost, model_usage
 
 # ---- the command line
 
@@ -117,7 +117,7 @@ def test_permission_updates_extend_the_grants() -> None:
 
 @given(st.lists(st.sampled_from(["a", "b"])), st.lists(st.sampled_from(["a", "b"])))
 def test_usage_deltas_add_up_to_the_total(first: list[str], second: list[str]) -> None:
-    ledger = UsageCounter()
+    ledger = TokenUsage()
     news = []
     for part in (first, second):
         for model in part:
@@ -125,7 +125,7 @@ def test_usage_deltas_add_up_to_the_total(first: list[str], second: list[str]) -
         news.append(ledger.since_last_result())
     assert sum(n for part in news for n in part.values()) == len(first) + len(second)
     assert ledger.total_cost == pytest.approx(cost(len(first) + len(second)))
-    assert UsageCounter.from_cost_state(ledger.as_cost_state()).calls == ledger.calls
+    assert TokenUsage.from_cost_state(ledger.as_cost_state()).calls == ledger.calls
     assert sum(u["costUSD"] for u in model_usage(ledger.calls).values()) == pytest.approx(ledger.total_cost)
 
 

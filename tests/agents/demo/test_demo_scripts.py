@@ -16,9 +16,9 @@ from fairlead.agents.demo.scripts import (
     Call,
     Crash,
     CutStream,
+    ScriptText,
+    ScriptThinking,
     SlowText,
-    Text,
-    Thinking,
     ToolResult,
     ToolUse,
     UnknownRecords,
@@ -39,7 +39,7 @@ def blocks(prompt: str, *results: ToolResult, tools: frozenset[str] = frozenset(
 
 def only_text(answer: list[Block]) -> str:
     (block,) = answer
-    assert isinstance(block, Text)
+    assert isinstance(block, ScriptText)
     return block.text
 
 
@@ -129,12 +129,12 @@ def test_faults() -> None:
     assert [b.status for b in blocks("SCRIPT:error 529") if isinstance(b, ApiError)] == [529]
     assert [b.status for b in blocks("SCRIPT:error teapot") if isinstance(b, ApiError)] == [400]
     assert isinstance(blocks("SCRIPT:error_once")[0], ApiError)
-    assert isinstance(blocks("SCRIPT:error_once", attempt=1)[0], Text)
+    assert isinstance(blocks("SCRIPT:error_once", attempt=1)[0], ScriptText)
     assert isinstance(blocks("SCRIPT:cut")[-1], CutStream)
-    assert isinstance(blocks("SCRIPT:cut", attempt=1)[-1], Text)
+    assert isinstance(blocks("SCRIPT:cut", attempt=1)[-1], ScriptText)
     assert isinstance(blocks("SCRIPT:crash")[-1], Crash)
     assert isinstance(blocks("SCRIPT:unknown")[0], UnknownRecords)
-    assert isinstance(blocks("SCRIPT:think")[0], Thinking)
+    assert isinstance(blocks("SCRIPT:think")[0], ScriptThinking)
 
 
 def test_counts_are_bounded_and_nonsense_is_a_default() -> None:

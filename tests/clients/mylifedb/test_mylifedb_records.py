@@ -382,4 +382,4 @@ def test_no_record_stops_the_view(given: list[tuple[dict[str, Any], str, Origin]
         again = MyLifeDbProjection().fold(SESSION)
         again.restore(fold.snapshot())
         assert again.snapshot() == fold.snapshot()
-        fold.running(anew=False)
+        fold.running(fresh=False)

@@ -127,7 +127,7 @@ class ViewRecorder:
         fold = MyLifeDbProjection().fold(SESSION)
         fold.restore(memory)
         frames = [frame for row in self.rows[after:rows] for frame in self._shown(row_entry(row))]
-        for passing in fold.running(anew=anew):
+        for passing in fold.running(fresh=anew):
             frames += self._shown(transient_entry(rows, 0, passing.data))
         return frames
 

@@ -21,7 +21,7 @@ from fairlead.agents.demo.flags import Options
 from fairlead.agents.demo.ids import new_uuid
 from fairlead.agents.demo.permissions import Grants
 from fairlead.agents.demo.records import Record
-from fairlead.agents.demo.session import Session
+from fairlead.agents.demo.session import DemoSession
 from fairlead.agents.demo.transcript import (
     History,
     NoConversation,
@@ -32,7 +32,7 @@ from fairlead.agents.demo.transcript import (
     load,
 )
 from fairlead.agents.demo.turns import Prompt, Turn, compact, lifecycle
-from fairlead.agents.demo.usage import UsageCounter
+from fairlead.agents.demo.usage import TokenUsage
 from fairlead.agents.demo.wire import Wire
 
 _CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
@@ -42,7 +42,7 @@ class SessionTaken(Exception):
     """The id for a new session has a transcript already. The message is the one that the real CLI prints."""
 
 
-class Agent:
+class DemoAgent:
     """One process, one session."""
 
     def __init__(self, options: Options, environ: Mapping[str, str], cwd: str) -> None:
@@ -85,7 +85,7 @@ class Agent:
 
     # -- the session
 
-    def _open(self) -> Session:
+    def _open(self) -> DemoSession:
         options = self._options
         config = config_dir(self._environ)
         folder = folder_of(config, self._cwd)
@@ -100,7 +100,7 @@ class Agent:
         transcript = Transcript(path, session_id, self._cwd, keep=options.keeps_transcript)
         if history is not None:
             self._continue(history, transcript, fork=options.fork)
-        return Session(
+        return DemoSession(
             id=session_id,
             cwd=self._cwd,
             config=config,
@@ -109,7 +109,7 @@ class Agent:
             transcript=transcript,
             model=records.resolve_model(options.model),
             grants=Grants(options.mode, self._cwd, list(options.directories)),
-            ledger=history.ledger if history is not None else UsageCounter(),
+            ledger=history.ledger if history is not None else TokenUsage(),
             messages=history.messages if history is not None else [],
             structured=options.structured,
             forwards_subagents=options.forwards_subagents,
@@ -268,6 +268,6 @@ def run_agent(options: Options, environ: Mapping[str, str], cwd: str) -> int:
     signal.signal(signal.SIGTERM, terminated)
 
     async def live() -> int:
-        return await Agent(options, environ, cwd).run()
+        return await DemoAgent(options, environ, cwd).run()
 
     return asyncio.run(live())

@@ -12,7 +12,7 @@ from fairlead.agents.demo import records
 from fairlead.agents.demo.checkpoints import NoCheckpoint
 from fairlead.agents.demo.flags import MODES
 from fairlead.agents.demo.records import VERSION, Record
-from fairlead.agents.demo.session import Session
+from fairlead.agents.demo.session import DemoSession
 
 
 class Refused(Exception):
@@ -26,7 +26,7 @@ class Refused(Exception):
 class Controls:
     """Answers every request except `interrupt`, which the agent handles."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: DemoSession) -> None:
         self._session = session
 
     def answer(self, request: Record) -> Record | None:
@@ -44,7 +44,7 @@ class Controls:
             session.emit(records.status(session.id, None, permissionMode=session.grants.mode))
 
 
-def _initialize(session: Session, request: Record) -> Record:
+def _initialize(session: DemoSession, request: Record) -> Record:
     hooks = request.get("hooks")
     session.hooks.register(hooks if isinstance(hooks, dict) else {})
     session.structured = session.options.structured or request.get("jsonSchema") is not None
@@ -54,7 +54,7 @@ def _initialize(session: Session, request: Record) -> Record:
     return records.initialized(mode=session.grants.mode, pid=os.getpid(), config=str(session.config))
 
 
-def _set_permission_mode(session: Session, request: Record) -> Record:
+def _set_permission_mode(session: DemoSession, request: Record) -> Record:
     mode = request.get("mode")
     if mode not in MODES:
         raise Refused(f"Cannot set permission mode: must be one of {', '.join(MODES)}", "invalid_mode")
@@ -68,31 +68,31 @@ def _set_permission_mode(session: Session, request: Record) -> Record:
     return {"mode": mode}
 
 
-def _set_model(session: Session, request: Record) -> Record:
+def _set_model(session: DemoSession, request: Record) -> Record:
     session.model = records.resolve_model(request.get("model"))
     return {"model": session.model}
 
 
-def _set_thinking(session: Session, request: Record) -> None:
+def _set_thinking(session: DemoSession, request: Record) -> None:
     """Accept the budget without effect: the script determines the length of its thinking."""
 
 
-def _mcp_status(session: Session, request: Record) -> Record:
+def _mcp_status(session: DemoSession, request: Record) -> Record:
     return {"mcpServers": session.mcp.status()}
 
 
-def _mcp_server(session: Session, request: Record) -> None:
+def _mcp_server(session: DemoSession, request: Record) -> None:
     name = str(request.get("serverName"))
     if not session.mcp.known(name):
         raise Refused(f"Server not found: {name}")
 
 
-def _mcp_set_servers(session: Session, request: Record) -> Record:
+def _mcp_set_servers(session: DemoSession, request: Record) -> Record:
     asked = request.get("servers") or {}
     return {"added": [], "removed": [], "errors": dict.fromkeys(asked, "the demo agent starts no servers")}
 
 
-def _rewind_files(session: Session, request: Record) -> Record:
+def _rewind_files(session: DemoSession, request: Record) -> Record:
     if session.checkpoints is None:
         raise Refused("File rewinding is not enabled.")
     try:
@@ -102,7 +102,7 @@ def _rewind_files(session: Session, request: Record) -> Record:
         raise Refused(str(error)) from None
 
 
-def _context_usage(session: Session, request: Record) -> Record:
+def _context_usage(session: DemoSession, request: Record) -> Record:
     tokens = 19 * len(session.messages)
     return {
         "categories": [{"id": "messages", "name": "Messages", "tokens": tokens, "kind": "used"}],
@@ -114,56 +114,56 @@ def _context_usage(session: Session, request: Record) -> Record:
     }
 
 
-def _settings(session: Session, request: Record) -> Record:
+def _settings(session: DemoSession, request: Record) -> Record:
     return {"effective": {}, "sources": [], "applied": {"model": session.model, "effort": "medium"}}
 
 
-def _session_cost(session: Session, request: Record) -> Record:
+def _session_cost(session: DemoSession, request: Record) -> Record:
     return {"text": f"Total cost:            ${session.ledger.total_cost:.4f}"}
 
 
-def _usage(session: Session, request: Record) -> Record:
+def _usage(session: DemoSession, request: Record) -> Record:
     state = session.ledger.as_cost_state()
     spent = {"total_cost_usd": state["totalCostUSD"], "model_usage": state["modelUsage"]}
     return {"session": spent, "subscription_type": None, "rate_limits_available": False, "rate_limits": None}
 
 
-def _models(session: Session, request: Record) -> Record:
+def _models(session: DemoSession, request: Record) -> Record:
     answer = records.initialized(mode=session.grants.mode, pid=os.getpid(), config=str(session.config))
     return {"models": answer["models"]}
 
 
-def _version(session: Session, request: Record) -> Record:
+def _version(session: DemoSession, request: Record) -> Record:
     return {"version": VERSION}
 
 
-def _rules(session: Session, request: Record) -> Record:
+def _rules(session: DemoSession, request: Record) -> Record:
     rules = [{"toolName": tool, "ruleContent": rule, "behavior": how} for tool, rule, how in session.grants.rules]
     return {"state": {"rules": rules, "workspaceDirectories": session.grants.directories, "originalCwd": session.cwd}}
 
 
-def _hooks(session: Session, request: Record) -> Record:
+def _hooks(session: DemoSession, request: Record) -> Record:
     return {"events": session.hooks.events(), "hooks": [], "eventCatalog": []}
 
 
-def _rename(session: Session, request: Record) -> None:
+def _rename(session: DemoSession, request: Record) -> None:
     title = str(request.get("title", ""))
     session.emit_system("session_title_changed", title=title)
     session.transcript.line({"type": "custom-title", "customTitle": title, "sessionId": session.id})
 
 
-def _background_tasks(session: Session, request: Record) -> Record:
+def _background_tasks(session: DemoSession, request: Record) -> Record:
     return {}
 
 
-def _stop_task(session: Session, request: Record) -> Record:
+def _stop_task(session: DemoSession, request: Record) -> Record:
     task = session.tasks.get(str(request.get("task_id")))
     if task is not None and task.work is not None:
         task.work.cancel()
     return {}
 
 
-_HANDLERS: dict[str, Callable[[Session, Record], Record | None]] = {
+_HANDLERS: dict[str, Callable[[DemoSession, Record], Record | None]] = {
     "initialize": _initialize,
     "set_permission_mode": _set_permission_mode,
     "set_model": _set_model,

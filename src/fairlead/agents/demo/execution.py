@@ -16,7 +16,7 @@ from fairlead.agents.demo import records, tools
 from fairlead.agents.demo.gate import Refusal
 from fairlead.agents.demo.ids import new_uuid, timestamp
 from fairlead.agents.demo.records import Record, RecordSource
-from fairlead.agents.demo.session import BackgroundTask, Session
+from fairlead.agents.demo.session import BackgroundTask, DemoSession
 from fairlead.agents.demo.thread import Answered, LimitReached, ModelRefused, Thread
 from fairlead.agents.demo.tools import Outcome, ToolFailed
 from fairlead.agents.demo.usage import full_usage
@@ -29,7 +29,7 @@ _SLOW_AFTER = 2.0
 class Executor:
     """Runs calls for all threads of a session."""
 
-    def __init__(self, session: Session, notify: Callable[[str, Record], None]) -> None:
+    def __init__(self, session: DemoSession, notify: Callable[[str, Record], None]) -> None:
         self._session = session
         self._notify = notify
 

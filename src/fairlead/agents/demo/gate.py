@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairlead.agents.demo import records
-from fairlead.agents.demo.permissions import ALWAYS_ASKED, Verdict, judge, question
+from fairlead.agents.demo.permissions import ALWAYS_ASKED, GrantVerdict, judge, question
 from fairlead.agents.demo.records import Record
 from fairlead.agents.demo.wire import HostGone, HostRefused
 
@@ -46,7 +46,7 @@ class Gate:
         if decision == "allow" and name not in ALWAYS_ASKED and verdict.behavior != "deny":
             return arguments, {"decision": "accept", "source": "hook", "reason_type": "hook"}
         if decision == "ask":
-            verdict = Verdict("ask")
+            verdict = GrantVerdict("ask")
         if verdict.behavior == "allow":
             return arguments, {"decision": "accept", **verdict.meta}
         if verdict.behavior == "deny" or not self._session.options.asks_host:
@@ -78,7 +78,9 @@ class Gate:
         strictest = next((d for d in ("deny", "ask", "allow") if d in decided), None)
         return strictest, decided.get(strictest or "", ""), arguments
 
-    async def _ask(self, call: Record, arguments: Record, verdict: Verdict, hook: str | None) -> tuple[Record, Record]:
+    async def _ask(
+        self, call: Record, arguments: Record, verdict: GrantVerdict, hook: str | None
+    ) -> tuple[Record, Record]:
         asked = question(self._session.grants, call["name"], arguments, verdict, hook)
         request = {"subtype": "can_use_tool", **asked, "tool_use_id": call["id"]}
         if call["name"] in ALWAYS_ASKED:
@@ -115,7 +117,7 @@ class Gate:
         arguments = updated if isinstance(updated, dict) and updated else arguments
         return arguments, {"decision": "accept", "source": "user_temporary"}
 
-    def _refused_by_config(self, call: Record, arguments: Record, verdict: Verdict) -> Refusal:
+    def _refused_by_config(self, call: Record, arguments: Record, verdict: GrantVerdict) -> Refusal:
         self._denied(call, arguments)
         name = call["name"]
         sentence = f"Permission to use {name} was not granted."

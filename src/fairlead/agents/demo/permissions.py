@@ -20,7 +20,7 @@ _SHELL = frozenset(";|&$`<>(){}\n\\")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GrantVerdict:
     """allow, ask or deny; `meta` goes into the tool result, `reason` into the question."""
 
     behavior: str
@@ -60,44 +60,44 @@ class Grants:
         return any(full == root or full.startswith(root + os.sep) for root in roots)
 
 
-def judge(grants: Grants, tool: str, arguments: Record) -> Verdict:
+def judge(grants: Grants, tool: str, arguments: Record) -> GrantVerdict:
     """The verdict on one call, without asking a hook or a person."""
     if tool in ALWAYS_ASKED:
-        return Verdict("ask")
+        return GrantVerdict("ask")
     if tool in _NEVER_ASKED:
-        return Verdict("allow", {"source": "config"})
+        return GrantVerdict("allow", {"source": "config"})
     if _ruled(grants, tool, arguments, "deny"):
-        return Verdict("deny", {"source": "config", "reason_type": "rule"})
+        return GrantVerdict("deny", {"source": "config", "reason_type": "rule"})
     if grants.mode == "bypassPermissions":
-        return Verdict("allow", {"source": "config", "reason_type": "mode"})
+        return GrantVerdict("allow", {"source": "config", "reason_type": "mode"})
     if _ruled(grants, tool, arguments, "allow"):
-        return Verdict("allow", {"source": "config", "reason_type": "subcommandResults"})
+        return GrantVerdict("allow", {"source": "config", "reason_type": "subcommandResults"})
     if tool == "Bash":
         return _judge_bash(grants, arguments)
     path = str(arguments.get("file_path", ""))
     if tool == "Read" and grants.inside(path):
-        return Verdict("allow", {"source": "config", "reason_type": "mode"})
+        return GrantVerdict("allow", {"source": "config", "reason_type": "mode"})
     if tool in ("Write", "Edit") and grants.mode == "acceptEdits" and grants.inside(path):
-        return Verdict("allow", {"source": "config", "reason_type": "mode"})
+        return GrantVerdict("allow", {"source": "config", "reason_type": "mode"})
     return _asked(grants)
 
 
-def _judge_bash(grants: Grants, arguments: Record) -> Verdict:
+def _judge_bash(grants: Grants, arguments: Record) -> GrantVerdict:
     command = str(arguments.get("command", ""))
     word = _simple(command)
     if word in _READS:
-        return Verdict("allow", {"source": "config", "reason_type": "subcommandResults"})
+        return GrantVerdict("allow", {"source": "config", "reason_type": "subcommandResults"})
     if word in _EDITS and grants.mode == "acceptEdits":
-        return Verdict("allow", {"source": "config", "reason_type": "mode"})
+        return GrantVerdict("allow", {"source": "config", "reason_type": "mode"})
     if word in _EDITS:
         return _asked(grants)
     return _asked(grants, decision_reason="This command requires approval", decision_reason_type="other")
 
 
-def _asked(grants: Grants, **reason: str) -> Verdict:
+def _asked(grants: Grants, **reason: str) -> GrantVerdict:
     if grants.mode == "dontAsk":
-        return Verdict("deny", {"source": "config", "reason_type": "mode"})
-    return Verdict("ask", {}, dict(reason))
+        return GrantVerdict("deny", {"source": "config", "reason_type": "mode"})
+    return GrantVerdict("ask", {}, dict(reason))
 
 
 def _simple(command: str) -> str:
@@ -131,7 +131,7 @@ def _unquoted(command: str) -> str:
     return "".join(command.split("'")[::2])
 
 
-def question(grants: Grants, tool: str, arguments: Record, verdict: Verdict, hook: str | None) -> Record:
+def question(grants: Grants, tool: str, arguments: Record, verdict: GrantVerdict, hook: str | None) -> Record:
     """The fields of a `can_use_tool` request besides the ids."""
     asked: Record = {"tool_name": tool, "display_name": display_name(tool), "input": arguments}
     if tool.startswith("mcp__"):

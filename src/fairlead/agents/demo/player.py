@@ -20,14 +20,14 @@ from fairlead.agents.demo.scripts import (
     Block,
     Crash,
     CutStream,
+    ScriptText,
+    ScriptThinking,
     SlowText,
-    Text,
-    Thinking,
     ToolUse,
     UnknownRecords,
     chunks,
 )
-from fairlead.agents.demo.session import Session
+from fairlead.agents.demo.session import DemoSession
 from fairlead.agents.demo.transcript import Transcript
 
 # Fast, but a person still sees a stream.
@@ -58,7 +58,7 @@ class Player:
     """Plays messages for one thread of the conversation."""
 
     def __init__(
-        self, session: Session, speaker: RecordSource, transcript: Transcript, forwards: Callable[[Record], bool]
+        self, session: DemoSession, speaker: RecordSource, transcript: Transcript, forwards: Callable[[Record], bool]
     ) -> None:
         self._session = session
         self._speaker = speaker
@@ -96,7 +96,7 @@ class Player:
             self._say_the_unknown(message)
             return
         opening = _opening(block)
-        shown = {"thinking_display": "updates"} if isinstance(block, Thinking) else {}
+        shown = {"thinking_display": "updates"} if isinstance(block, ScriptThinking) else {}
         event = {"type": "content_block_start", "index": message.index, "content_block": dict(opening)}
         self._event(message, event, **shown)
         message.open = opening
@@ -242,9 +242,9 @@ class Unfinished:
 def _opening(block: Block) -> Record:
     """A content block before its first delta."""
     match block:
-        case Text() | SlowText():
+        case ScriptText() | SlowText():
             return {"type": "text", "text": ""}
-        case Thinking():
+        case ScriptThinking():
             return {"type": "thinking", "thinking": "", "signature": ""}
         case ToolUse(name):
             return {"type": "tool_use", "id": new_id("toolu_"), "name": name, "input": {}}
@@ -254,7 +254,7 @@ def _opening(block: Block) -> Record:
 
 async def _deltas(block: Block) -> AsyncIterator[Record]:
     match block:
-        case Text(text, count):
+        case ScriptText(text, count):
             for part in chunks(text, count):
                 yield {"type": "text_delta", "text": part}
                 await asyncio.sleep(_DELTA_DELAY)
@@ -262,7 +262,7 @@ async def _deltas(block: Block) -> AsyncIterator[Record]:
             for _ in range(count):
                 yield {"type": "text_delta", "text": text}
                 await asyncio.sleep(delay)
-        case Thinking(text, count):
+        case ScriptThinking(text, count):
             for part in chunks(text, count):
                 yield {"type": "thinking_delta", "thinking": part}
                 await asyncio.sleep(_DELTA_DELAY)

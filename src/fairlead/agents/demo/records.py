@@ -194,7 +194,7 @@ def result(
     session_id: str,
     *,
     ending: Record,
-    ledger: usage.UsageCounter,
+    ledger: usage.TokenUsage,
     calls: int,
     turns: int,
     denials: list[Record],

@@ -18,7 +18,7 @@ QUOTED = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ScriptText:
     """A text block, streamed in about `chunks` deltas."""
 
     text: str
@@ -35,7 +35,7 @@ class SlowText:
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
+class ScriptThinking:
     """A thinking block, streamed in about `chunks` deltas."""
 
     text: str
@@ -74,7 +74,7 @@ class UnknownRecords:
     """The demo agent emits records of unknown types; a model API cannot emit records."""
 
 
-Block = Text | SlowText | Thinking | ToolUse | ApiError | CutStream | Crash | UnknownRecords
+Block = ScriptText | SlowText | ScriptThinking | ToolUse | ApiError | CutStream | Crash | UnknownRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +150,11 @@ def parse(text: str) -> tuple[str, str] | None:
 def respond(call: Call) -> list[Block]:
     """The blocks the scripted model answers this call with."""
     if call.name is None:
-        return [Text(_tour(), chunks=60)]
+        return [ScriptText(_tour(), chunks=60)]
     script = _SCRIPTS.get(call.name)
     if script is None:
         known = ", ".join(_SCRIPTS)
-        return [Text(f"There is no script named {call.name!r}. Known scripts: {known}.")]
+        return [ScriptText(f"There is no script named {call.name!r}. Known scripts: {known}.")]
     return script.run(call)
 
 
@@ -176,10 +176,10 @@ def _tour() -> str:
 def _done(call: Call) -> list[Block]:
     """The closing sentence: repeats the last tool's result, so that a reader and a test can see that it arrived."""
     if not call.results:
-        return [Text("Done.")]
+        return [ScriptText("Done.")]
     last = call.results[-1]
     quoted = last.text[:QUOTED]
-    return [Text(f"The tool failed: {quoted}" if last.is_error else f"Done. The tool said: {quoted}")]
+    return [ScriptText(f"The tool failed: {quoted}" if last.is_error else f"Done. The tool said: {quoted}")]
 
 
 def _number(argument: str, default: int, most: int) -> int:
@@ -198,28 +198,28 @@ def _bash(command: str, description: str, **more: Any) -> ToolUse:
 
 @_script("text", "[words]", "a short text, streamed")
 def _text(call: Call) -> list[Block]:
-    return [Text(f"Hello from the scripted model. {call.argument}".strip())]
+    return [ScriptText(f"Hello from the scripted model. {call.argument}".strip())]
 
 
 @_script("echo", "", "says how many messages the model sees: proves that a resume has its history")
 def _echo(call: Call) -> list[Block]:
-    return [Text(f"I see {call.messages} messages.")]
+    return [ScriptText(f"I see {call.messages} messages.")]
 
 
 @_script("long", "[words]", "a long text in as many deltas as words")
 def _long(call: Call) -> list[Block]:
     count = _number(call.argument, 200, 100_000)
-    return [Text(" ".join(f"word{i}" for i in range(count)), chunks=count)]
+    return [ScriptText(" ".join(f"word{i}" for i in range(count)), chunks=count)]
 
 
 @_script("think", "", "a thinking block, then a text")
 def _think(call: Call) -> list[Block]:
-    return [Thinking("Let me think about this carefully."), Text("I thought about it.")]
+    return [ScriptThinking("Let me think about this carefully."), ScriptText("I thought about it.")]
 
 
 @_script("tool", "", "a harmless Bash call: echo hi")
 def _tool(call: Call) -> list[Block]:
-    return _once(call, Text("I will run a command."), _bash("echo hi", "say hi"))
+    return _once(call, ScriptText("I will run a command."), _bash("echo hi", "say hi"))
 
 
 @_script("bash", "<command>", "a Bash call with your command")
@@ -264,7 +264,7 @@ def _delegate(call: Call, *, background: bool) -> list[Block]:
     agent = "Task" if call.tools and "Agent" not in call.tools else "Agent"
     return _once(
         call,
-        Text("I will delegate this."),
+        ScriptText("I will delegate this."),
         ToolUse(
             agent,
             {
@@ -300,7 +300,7 @@ def _question(call: Call) -> list[Block]:
 @_script("plan", "", "shows a plan for your approval (ExitPlanMode)")
 def _plan(call: Call) -> list[Block]:
     steps = "1. Look at the code\n2. Change it\n3. Run the tests"
-    return _once(call, Text("Here is my plan."), ToolUse("ExitPlanMode", {"plan": steps}))
+    return _once(call, ScriptText("Here is my plan."), ToolUse("ExitPlanMode", {"plan": steps}))
 
 
 @_script("slow", "[ticks]", "a text that takes its time, four ticks a second")
@@ -312,7 +312,7 @@ def _slow(call: Call) -> list[Block]:
 def _slowtool(call: Call) -> list[Block]:
     seconds = _number(call.argument, 30, 600)
     code = f"import time;time.sleep({seconds});print(1)"
-    return _once(call, Text("Running a slow tool."), _bash(f"python3 -c '{code}'", "slow job"))
+    return _once(call, ScriptText("Running a slow tool."), _bash(f"python3 -c '{code}'", "slow job"))
 
 
 @_script("bgbash", "<command>", "a Bash call in the background")
@@ -333,7 +333,7 @@ def _mcp(call: Call) -> list[Block]:
 @_script("todo", "", "writes a list of todos (where the agent has TodoWrite)")
 def _todo(call: Call) -> list[Block]:
     if not call.has("TodoWrite"):
-        return [Text("This agent has no TodoWrite tool.")]
+        return [ScriptText("This agent has no TodoWrite tool.")]
     todos = [
         {"content": "Look around", "status": "completed", "activeForm": "Looking around"},
         {"content": "Write it down", "status": "in_progress", "activeForm": "Writing it down"},
@@ -363,24 +363,24 @@ def _error(call: Call) -> list[Block]:
 
 @_script("error_once", "", "overloaded at the first attempt, answers the second")
 def _error_once(call: Call) -> list[Block]:
-    return [_ERRORS[529]] if call.attempt == 0 else [Text("The second attempt worked.")]
+    return [_ERRORS[529]] if call.attempt == 0 else [ScriptText("The second attempt worked.")]
 
 
 @_script("cut", "", "the model's stream breaks off at the first attempt, the second answers")
 def _cut(call: Call) -> list[Block]:
     if call.attempt == 0:
-        return [Text("This stream breaks off"), CutStream()]
-    return [Text("The second attempt came through.")]
+        return [ScriptText("This stream breaks off"), CutStream()]
+    return [ScriptText("The second attempt came through.")]
 
 
 @_script("crash", "", "the agent's process dies in mid turn")
 def _crash(call: Call) -> list[Block]:
-    return [Text("I am about to crash."), Crash()]
+    return [ScriptText("I am about to crash."), Crash()]
 
 
 @_script("unknown", "", "the demo agent emits records that nobody knows")
 def _unknown(call: Call) -> list[Block]:
-    return [UnknownRecords(), Text("I said things that nobody knows.")]
+    return [UnknownRecords(), ScriptText("I said things that nobody knows.")]
 
 
 @_script("burst", "<n>", "n text deltas as fast as possible, for load tests")
@@ -393,10 +393,10 @@ def _structured(call: Call) -> list[Block]:
     try:
         value = json.loads(call.argument or '{"x": 1}')
     except ValueError:
-        return [Text("The argument of this script must be a JSON object.")]
+        return [ScriptText("The argument of this script must be a JSON object.")]
     if "StructuredOutput" in call.tools and isinstance(value, dict):
         return _once(call, ToolUse("StructuredOutput", value))
-    return [Text(json.dumps(value))]
+    return [ScriptText(json.dumps(value))]
 
 
 def chunks(text: str, count: int) -> list[str]:

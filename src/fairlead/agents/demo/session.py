@@ -20,7 +20,7 @@ from fairlead.agents.demo.ids import epoch_ms, new_id
 from fairlead.agents.demo.permissions import Grants
 from fairlead.agents.demo.records import Record, RecordSource, SubagentStats
 from fairlead.agents.demo.transcript import Transcript
-from fairlead.agents.demo.usage import UsageCounter
+from fairlead.agents.demo.usage import TokenUsage
 from fairlead.agents.demo.wire import HostGone, HostRefused, Wire
 
 
@@ -42,7 +42,7 @@ class BackgroundTask:
 
 
 @dataclass(slots=True)
-class Session:
+class DemoSession:
     """The one session of this process."""
 
     id: str
@@ -53,7 +53,7 @@ class Session:
     transcript: Transcript
     model: str
     grants: Grants
-    ledger: UsageCounter
+    ledger: TokenUsage
     messages: list[Record] = field(default_factory=list)
     """The conversation as the model sees it."""
     stats: SubagentStats = field(default_factory=SubagentStats)
@@ -125,7 +125,7 @@ class Session:
 class Hooks:
     """The hook callbacks that the host registered in `initialize`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: DemoSession) -> None:
         self._session = session
         self._registered: dict[str, list[Record]] = {}
         self.prompt_id = ""
@@ -193,7 +193,7 @@ def _matches(matcher: Any, tool: str) -> bool:
 class McpServers:
     """MCP servers inside the host, reached through `mcp_message`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: DemoSession) -> None:
         self._session = session
         self._tools: dict[str, list[Record]] = {}
         self._infos: dict[str, Record] = {}

@@ -16,7 +16,7 @@ from fairlead.agents.demo.gate import Gate, Refusal
 from fairlead.agents.demo.player import Played, Player
 from fairlead.agents.demo.records import Record, RecordSource
 from fairlead.agents.demo.scripts import ApiError, Block, respond
-from fairlead.agents.demo.session import Session
+from fairlead.agents.demo.session import DemoSession
 from fairlead.agents.demo.tools import Outcome, ToolFailed
 from fairlead.agents.demo.transcript import STEERED, Transcript
 from fairlead.agents.demo.usage import TOKENS_PER_CALL
@@ -62,7 +62,7 @@ class Thread:
 
     def __init__(
         self,
-        session: Session,
+        session: DemoSession,
         speaker: RecordSource,
         transcript: Transcript,
         messages: list[Record],

@@ -16,7 +16,7 @@ from typing import Any
 
 from fairlead.agents.demo.ids import new_uuid, timestamp
 from fairlead.agents.demo.records import VERSION
-from fairlead.agents.demo.usage import UsageCounter
+from fairlead.agents.demo.usage import TokenUsage
 
 Record = dict[str, Any]
 
@@ -128,15 +128,15 @@ class History:
         self.leaf = at if at is not None else next(reversed(by_uuid), None)
         self.chain = list(_chain(by_uuid, self.leaf))
         self.prompts = {u for u, r in by_uuid.items() if r.get("type") == "user"}
-        self.ledger = UsageCounter()
+        self.ledger = TokenUsage()
         for record in lines:
             if record.get("type") == "cost-state":
-                self.ledger = UsageCounter.from_cost_state(record)
+                self.ledger = TokenUsage.from_cost_state(record)
         self.messages = list(_messages(self.chain))
 
 
 def load(folder: Path, session_id: str, at: str | None = None) -> History:
-    """The history of a session. Raises NoConversation if there is none, or if it does not have that message."""
+    """The history of a session. Raises NoConversation if it does not exist or does not have that message."""
     try:
         text = (folder / f"{session_id}.jsonl").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -18,7 +18,7 @@ from fairlead.agents.demo.execution import Executor
 from fairlead.agents.demo.gate import Refusal
 from fairlead.agents.demo.ids import new_id, new_uuid, timestamp
 from fairlead.agents.demo.records import Record
-from fairlead.agents.demo.session import Session
+from fairlead.agents.demo.session import DemoSession
 from fairlead.agents.demo.thread import ERROR_NAMES, Answered, LimitReached, ModelRefused, Thread
 from fairlead.agents.demo.wire import HostGone
 
@@ -43,7 +43,12 @@ class Turn:
     """Answers one or more prompts that were waiting together, as the real CLI does."""
 
     def __init__(
-        self, session: Session, prompts: list[Prompt], index: int, executor: Executor, absorb: Callable[[], list[str]]
+        self,
+        session: DemoSession,
+        prompts: list[Prompt],
+        index: int,
+        executor: Executor,
+        absorb: Callable[[], list[str]],
     ) -> None:
         self._session = session
         self._prompts = prompts
@@ -213,7 +218,7 @@ class Turn:
         return int((time.monotonic() - self._began) * 1000)
 
 
-def init_record(session: Session) -> Record:
+def init_record(session: DemoSession) -> Record:
     return records.init(
         session.id,
         cwd=session.cwd,
@@ -225,7 +230,7 @@ def init_record(session: Session) -> Record:
     )
 
 
-def lifecycle(session: Session, command_uuid: str, state: str) -> Record:
+def lifecycle(session: DemoSession, command_uuid: str, state: str) -> Record:
     return {
         "type": "command_lifecycle",
         "command_uuid": command_uuid,
@@ -249,7 +254,7 @@ def _failure(subtype: str, reason: str, error: str) -> Record:
     return {"subtype": subtype, "is_error": True, "terminal_reason": reason, "errors": [error]}
 
 
-async def compact(session: Session, index: int) -> None:
+async def compact(session: DemoSession, index: int) -> None:
     """`/compact`: the conversation becomes its summary."""
     with contextlib.suppress(HostGone):
         about = {"trigger": "manual", "custom_instructions": ""}

@@ -68,7 +68,7 @@ def cost(calls: int) -> float:
     return calls * _COST
 
 
-class UsageCounter:
+class TokenUsage:
     """Counts model calls; a resumed session starts from the counts in its transcript."""
 
     def __init__(self, before: dict[str, int] | None = None) -> None:
@@ -93,6 +93,6 @@ class UsageCounter:
         return {"totalCostUSD": self.total_cost, "modelUsage": model_usage(self.calls)}
 
     @classmethod
-    def from_cost_state(cls, line: dict[str, Any]) -> UsageCounter:
+    def from_cost_state(cls, line: dict[str, Any]) -> TokenUsage:
         usage = line.get("modelUsage") or {}
         return cls({m: int(u.get("outputTokens", 0)) // OUTPUT_TOKENS for m, u in usage.items()})

@@ -76,7 +76,7 @@ def search(
     token: Token = None,
     data: Data = None,
 ) -> None:
-    """Search everything that was said, in all sessions."""
+    """Search the messages and tool calls of all sessions."""
     wanted = EndpointOptions(url, token, data)
     run_async(_search(wanted, " ".join(words), limit, session, json=json, no_color=no_color))
 

@@ -13,7 +13,7 @@ from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, ex
 if TYPE_CHECKING:
     from fairlead.cli.approval_prompt import Asked
     from fairlead.cli.client import Api
-    from fairlead.clients.native.schemas import AnswerPermission
+    from fairlead.clients.native.schemas import AnswerBody
     from fairlead.model.queries import SessionView
 
 
@@ -127,26 +127,26 @@ def _waiting(view: "SessionView", request: str | None) -> "list[Asked]":
     return asked
 
 
-def _body(event: "Asked", given: PermissionChoice) -> "AnswerPermission":
+def _body(event: "Asked", given: PermissionChoice) -> "AnswerBody":
     from fairlead.cli.approval_prompt import answers_from
-    from fairlead.clients.native.schemas import AnswerPermission
+    from fairlead.clients.native.schemas import AnswerBody
     from fairlead.model import events as ev
 
     if given.deny:
-        return AnswerPermission(behavior="deny", message=given.message)
+        return AnswerBody(behavior="deny", message=given.message)
     if not isinstance(event, ev.QuestionAsked):
         if given.answers:
             raise UsageError("--answer is for questions; this asks for --allow or --deny.")
-        return AnswerPermission(behavior="allow", message=given.message, remember=given.remember)
+        return AnswerBody(behavior="allow", message=given.message, remember=given.remember)
     if not given.answers:
         raise UsageError('This is a question: answer it with --answer "QUESTION=ANSWER", or decline with --deny.')
     try:
-        return AnswerPermission(behavior="allow", answers=answers_from(event, list(given.answers)))
+        return AnswerBody(behavior="allow", answers=answers_from(event, list(given.answers)))
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-async def _answer(api: "Api", event: "Asked", body: "AnswerPermission") -> object:
+async def _answer(api: "Api", event: "Asked", body: "AnswerBody") -> object:
     from fairlead.cli.client import segment
     from fairlead.cli.output import hint
     from fairlead.model.commands import Reply
@@ -156,7 +156,7 @@ async def _answer(api: "Api", event: "Asked", body: "AnswerPermission") -> objec
     return reply
 
 
-def _ask(event: "Asked", rules: tuple[str, ...]) -> "AnswerPermission":
+def _ask(event: "Asked", rules: tuple[str, ...]) -> "AnswerBody":
     """Ask line by line on the terminal."""
     from fairlead.cli.approval_prompt import Dialog, Edit
     from fairlead.cli.editor import edit

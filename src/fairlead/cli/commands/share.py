@@ -40,12 +40,12 @@ def share(
 async def _share(wanted: EndpointOptions, name: str, user: str, *, everybody: bool, remove: bool, json: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line
-    from fairlead.clients.native.schemas import ShareSession
+    from fairlead.clients.native.schemas import ShareBody
     from fairlead.model.commands import Reply
 
     async with Api(wanted.find) as api:
         session = await api.session(name)
-        body = ShareSession(user=user, everybody=everybody, remove=remove)
+        body = ShareBody(user=user, everybody=everybody, remove=remove)
         reply = await api.post(f"/v1/sessions/{session}/share", Reply, body)
     if json:
         json_line(reply)

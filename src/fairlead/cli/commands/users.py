@@ -97,7 +97,7 @@ async def _user_list(wanted: EndpointOptions, *, json: bool, no_color: bool) -> 
 
 
 def user_passwd(name: Name, url: Url = None, token: Token = None, data: Data = None) -> None:
-    """Give a user a password, or another one. Whoever is signed in as that user is signed out at once."""
+    """Set or change the password of a user. All sign-ins of that user end at once."""
     run_async(_user_passwd(EndpointOptions(url, token, data), name, read_password(name)))
 
 
@@ -130,7 +130,7 @@ async def _user_remove(wanted: EndpointOptions, name: str) -> None:
 def user_invite(
     scope: Scopes = None, json: Json = False, url: Url = None, token: Token = None, data: Data = None
 ) -> None:
-    """Print a one-time link with which somebody makes their own account. It is good for a day, and for one user."""
+    """Print a one-time link to create an account. It is valid for one day and for one user."""
     run_async(_user_invite(EndpointOptions(url, token, data), checked_scopes(scope), json=json))
 
 

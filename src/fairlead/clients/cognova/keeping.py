@@ -79,7 +79,7 @@ def get_document(request: Request) -> Steps:
 
 @with_errors
 def add_document(request: Request) -> Steps:
-    """The document at a path; created if there is none."""
+    """The document at a path; created if it does not exist."""
     fields = BodyFields(request)
     path = fields.required("path", "path is required")
     place = PurePosixPath(path)

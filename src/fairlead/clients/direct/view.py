@@ -47,7 +47,7 @@ def line(message: Any) -> bytes:
 
 
 def agent_line(entry: Entry) -> bytes | None:
-    """Return the agent's own line, from its wire, or from its transcript if it has no wire; None if there is none."""
+    """Return the agent's own line, from its wire, or from its transcript if it has no wire; None without either."""
     if entry.raw is None or entry.origin == "gateway":
         return None
     return None if entry.origin == "transcript" and entry.kind == ev.RecordStored.__struct_config__.tag else entry.raw

@@ -70,7 +70,7 @@ class HappyReducer:
             case ev.UserMessage():
                 self._user(event)
             case ev.Text():
-                self._memory.said_error = self._memory.said_error or bool(event.error)
+                self._memory.emitted_error = self._memory.emitted_error or bool(event.error)
                 self._agent_text(event, {"t": "text", "text": event.text})
             case ev.Thinking():
                 if event.text:
@@ -159,7 +159,7 @@ class HappyReducer:
         memory.turn = ""
         memory.started.clear()
         memory.active.clear()
-        memory.said_error = False
+        memory.emitted_error = False
 
     def _turn_ended(self, event: ev.TurnEnded) -> None:
         memory = self._memory
@@ -168,7 +168,7 @@ class HappyReducer:
             self._release_held(event, call)
         for request in [name for name, asked in memory.asked.items() if asked.subagent is None]:
             self._settled(event, request, "cancelled", "No longer asked (the turn has ended)")
-        if event.status == "failed" and not memory.said_error:
+        if event.status == "failed" and not memory.emitted_error:
             self._service(event, "\n".join(event.errors) or event.reason)
         self._close(event, event.status)
         memory.base = ""

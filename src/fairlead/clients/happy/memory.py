@@ -50,7 +50,7 @@ class MapperMemory(msgspec.Struct):
     turn: str = ""
     base: str = ""
     used: bool = False
-    said_error: bool = False
+    emitted_error: bool = msgspec.field(default=False, name="said_error")
     started: list[str] = []
     """Subagents whose `start` was emitted in this turn."""
     active: list[str] = []

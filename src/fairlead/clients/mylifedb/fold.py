@@ -72,7 +72,7 @@ class MyLifeDbMemory(msgspec.Struct):
     ended: int = 0
     """The number of ended turns, and the ordinal at the end of the last one."""
     todos: Any = None
-    told: str = "idle"
+    shown_state: str = msgspec.field(default="idle", name="told")
     """The state that was last sent."""
 
     @property
@@ -103,11 +103,11 @@ class MyLifeDbReducer:
     def restore(self, data: bytes) -> None:
         self._memory = read_memory(data)
 
-    def running(self, *, anew: bool) -> Sequence[Transient]:
+    def running(self, *, fresh: bool) -> Sequence[Transient]:
         memory = self._memory
         frames = memory.stream.frames()
         transients = [Transient(STATE + _state(memory.state))]
-        if not anew:
+        if not fresh:
             # The client may have received part of the running stream: clear that part before sending it again.
             threads = dict.fromkeys(["", *memory.stream.open])
             frames = [*(streaming.stop(thread) for thread in threads), *frames]
@@ -133,8 +133,8 @@ class MyLifeDbReducer:
         if isinstance(event, ev.TurnEnded):
             memory.ends += 1
             memory.ended = memory.pages.head
-        if memory.state != memory.told:
-            memory.told = memory.state
+        if memory.state != memory.shown_state:
+            memory.shown_state = memory.state
             made.append(Transient(STATE + _state(memory.state)))
         return made
 

@@ -39,7 +39,7 @@ def explain(request: Request) -> Steps:
 
 
 def answer(request: Request) -> Steps:
-    body = request.json(b.AnswerPermission)
+    body = request.json(b.AnswerBody)
     found: q.PendingView = yield q.FindPermission(request.params["request"])
     reply = yield cmd.AnswerPermission(
         session=found.session,
@@ -133,7 +133,7 @@ ROUTES: Final = (
         name="permissions.answer",
         handle=answer,
         about="Answer a permission, a question or a plan. The first answer wins.",
-        body=b.AnswerPermission,
+        body=b.AnswerBody,
         answer=cmd.Reply,
     ),
     Route(

@@ -60,7 +60,7 @@ class PatchSettings(Body, frozen=True, kw_only=True):
     link: Link | msgspec.UnsetType = msgspec.UNSET
 
 
-class ShareSession(Body, frozen=True, kw_only=True, omit_defaults=True):
+class ShareBody(Body, frozen=True, kw_only=True, omit_defaults=True):
     """Share with the user `user` or with `everybody`; `remove` stops sharing."""
 
     user: str = ""
@@ -104,7 +104,7 @@ class MoveQueued(Body, frozen=True, kw_only=True):
     position: int
 
 
-class AnswerPermission(Body, frozen=True, kw_only=True):
+class AnswerBody(Body, frozen=True, kw_only=True):
     """`remember` are rules to save; `answers` are the answers to a question."""
 
     behavior: Literal["allow", "deny"]

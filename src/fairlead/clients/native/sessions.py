@@ -117,7 +117,7 @@ def interrupt(request: Request) -> Steps:
 
 
 def share(request: Request) -> Steps:
-    body = request.json(b.ShareSession)
+    body = request.json(b.ShareBody)
     command = cmd.ShareSession(
         session=session_of(request), user=body.user, everybody=body.everybody, remove=body.remove
     )
@@ -305,7 +305,7 @@ ROUTES: Final = (
         name="sessions.share",
         handle=share,
         about="Let another user or everybody see and steer the session, or no more: its owner's or an admin's.",
-        body=b.ShareSession,
+        body=b.ShareBody,
         answer=cmd.Reply,
     ),
     Route(

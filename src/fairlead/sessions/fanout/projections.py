@@ -232,7 +232,7 @@ class Projector:
     def _running(self, first_time: bool) -> Sequence[Entry]:
         if not isinstance(self._fold, Resumable):
             return ()
-        return [transient_entry(self._head, 0, item.data) for item in self._fold.running(anew=first_time)]
+        return [transient_entry(self._head, 0, item.data) for item in self._fold.running(fresh=first_time)]
 
     async def _reduce_and_publish(self, entries: Sequence[Entry]) -> bool:
         made: list[ProjectionRow | RowReplacement] = []

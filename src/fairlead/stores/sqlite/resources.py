@@ -25,11 +25,11 @@ class SqliteResources:
         at: int,
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
-        told: Sequence[FeedItem] = (),
+        items: Sequence[FeedItem] = (),
         keep: int = 10_000,
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:
-        texts = [msgspec.json.encode(one).decode() for one in told]
+        texts = [msgspec.json.encode(one).decode() for one in items]
 
         def change(db: sqlite3.Connection) -> tuple[FeedEntry, ...]:
             db.executemany("delete from shelf where kind = ? and id = ?", removes)
@@ -47,7 +47,7 @@ class SqliteResources:
             seqs = [_insert(db, at, text) for text in texts]
             if seqs:
                 db.execute("delete from feed where seq <= ?", (seqs[-1] - keep,))
-            return tuple(FeedEntry(seq, at, one) for seq, one in zip(seqs, told, strict=True))
+            return tuple(FeedEntry(seq, at, one) for seq, one in zip(seqs, items, strict=True))
 
         entries: tuple[FeedEntry, ...] = await self._writer.do(change)
         return entries

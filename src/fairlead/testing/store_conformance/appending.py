@@ -269,7 +269,7 @@ class Appending:
             await store.append(lease, batch(3, 4), head)
             assert seqs(await take(live, 2)) == [3, 4]
 
-    async def test_a_cursor_of_another_log_is_told_and_begins_anew(self, make_store: Stores) -> None:
+    async def test_a_cursor_of_another_log_is_detected_and_restarts(self, make_store: Stores) -> None:
         store, session = await make_store(), new_session()
         lease, log_id, head = await store.claim(session)
         await store.append(lease, batch(1, 2), head)

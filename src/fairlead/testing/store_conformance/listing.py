@@ -149,7 +149,7 @@ class Listing:
 
     # --- search
 
-    async def test_what_was_said_is_found(self, make_store: Stores) -> None:
+    async def test_messages_are_found(self, make_store: Stores) -> None:
         store = await make_store()
         summary = await _summarised(store, title="A title")
         lease, _, head = await store.claim(summary.session)
@@ -232,7 +232,7 @@ class Listing:
 
     # --- the rest
 
-    async def test_sizes_are_told_in_bytes(self, make_store: Stores) -> None:
+    async def test_sizes_are_in_bytes(self, make_store: Stores) -> None:
         sizes = await (await make_store()).sizes()
         assert sizes
         assert all(size >= 0 for size in sizes.values())

@@ -123,8 +123,8 @@ def _place(step: Step, message: str, thread: str, block: dict[str, Any], given: 
     index = given
     if index is None:
         index = _streamed_index(step, message, thread, kind, block)
-    hashes = state.said.setdefault(message, [])
-    trim(state.said, MESSAGES_KEPT)
+    hashes = state.block_hashes.setdefault(message, [])
+    trim(state.block_hashes, MESSAGES_KEPT)
     digest = _hash(block)
     if index in emitted or (index is None and step.origin == "transcript" and digest in hashes):
         return None
@@ -145,7 +145,9 @@ def _streamed_index(step: Step, message: str, thread: str, kind: str, block: dic
     stream = step.state.streams.get(thread)
     if stream is None or stream.message != message:
         return None
-    open_ = [(index, piece) for index, piece in sorted(stream.pieces.items()) if not piece.told and piece.kind == kind]
+    open_ = [
+        (index, piece) for index, piece in sorted(stream.pieces.items()) if not piece.emitted and piece.kind == kind
+    ]
     if kind == "tool_use":
         return next((index for index, piece in open_ if piece.call == block["id"]), None)
     # Match the streamed piece that is the longest prefix of this block: the other pieces belong to omitted blocks.
@@ -169,9 +171,9 @@ def _marks(step: Step, message: str, thread: str, index: int, length: int | None
     marks: offsets into the deltas would not be valid in the block."""
     stream = step.state.streams.get(thread)
     piece = stream.pieces.get(index) if stream is not None and stream.message == message else None
-    if piece is None or piece.told:
+    if piece is None or piece.emitted:
         return ()
-    piece.told = True
+    piece.emitted = True
     step.drop.extend(seq for seq, _ in piece.marks)
     marks = tuple(piece.marks)
     piece.marks = []
@@ -279,7 +281,7 @@ def add_mark(streams: dict[str, MessageStream], event: Delta, seq: int) -> None:
     size = len(event.json) if isinstance(event, InputDelta) else len(event.text)
     for stream in streams.values():
         piece = stream.pieces.get(event.block) if stream.message == event.message else None
-        if piece is not None and not piece.told:
+        if piece is not None and not piece.emitted:
             piece.marks.append((seq, event.offset + size))
 
 

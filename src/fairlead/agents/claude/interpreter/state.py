@@ -101,7 +101,7 @@ class OpenTask(msgspec.Struct):
 
 class StreamedBlock(msgspec.Struct):
     """A content block while the model writes it. `marks` are the deltas emitted so far, each as (seq, characters up to
-    its end). `told`: the whole block was emitted."""
+    its end). `emitted`: the whole block was emitted."""
 
     kind: str
     call: str = ""
@@ -110,7 +110,7 @@ class StreamedBlock(msgspec.Struct):
     checksum: int = 0
     """Checksum of the text streamed so far, by which the whole block is matched."""
     marks: list[tuple[int, int]] = []
-    told: bool = False
+    emitted: bool = msgspec.field(default=False, name="told")
 
 
 class MessageStream(msgspec.Struct):
@@ -182,7 +182,7 @@ class InterpreterState(msgspec.Struct):
     held_bytes: int = 0
     orphans: dict[str, UnresolvedRecords] = {}
     """By the key under which they were held: if their call comes later, they are assigned to its thread."""
-    said: dict[str, list[int]] = {}
+    block_hashes: dict[str, list[int]] = msgspec.field(default_factory=dict, name="said")
     """Hashes of the emitted blocks of each message: a transcript may contain a block twice."""
     base: CostBaseline = msgspec.field(default_factory=CostBaseline)
     records: SeenSet = msgspec.field(default_factory=SeenSet)

@@ -83,14 +83,14 @@ class Step:
         if stream is None:
             return
         self.end_unfinished_calls(thread, stream)
-        if all(piece.told or not piece.marks for piece in stream.pieces.values()):
+        if all(piece.emitted or not piece.marks for piece in stream.pieces.values()):
             self.drop.extend(stream.kept)
 
     def end_unfinished_calls(self, thread: str, stream: MessageStream) -> None:
         """End the calls that the model began to write and will never make: clients have received their deltas."""
         state = self.state
         for piece in stream.pieces.values():
-            begun = piece.kind == "tool_use" and piece.length > 0 and not piece.told
+            begun = piece.kind == "tool_use" and piece.length > 0 and not piece.emitted
             if begun and piece.call not in state.calls and piece.call not in state.ended:
                 state.ended.add(piece.call, CALLS_SEEN)
                 call = CallId(piece.call)

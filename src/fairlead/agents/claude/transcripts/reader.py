@@ -60,13 +60,13 @@ class SessionReader:
         spill: Callable[[], OversizeSpill | None] = lambda: None,
         *,
         where: Callable[[], Path | None] = lambda: None,
-        beside: LegacySubagents | None = None,
+        legacy: LegacySubagents | None = None,
     ) -> None:
         """`where` returns the file that was written to last, if the session has several."""
         self._session = session
         self._path = path
         self._where = where
-        self._legacy = beside or LegacySubagents()
+        self._legacy = legacy or LegacySubagents()
         self._places = dict(decode_place(place).files)
         self._spill = spill
         self._files: dict[str, TranscriptFile] = {}

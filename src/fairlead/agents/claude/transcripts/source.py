@@ -112,7 +112,7 @@ class ClaudeTranscripts:
             since,
             lambda: self._spill_of(session),
             where=lambda: None if alone else self._paths.get(session),
-            beside=self._legacy,
+            legacy=self._legacy,
         )
 
     async def shared(self, session: SessionId, records: fork_prefix.LogRecords, path: str = "") -> Shared | None:

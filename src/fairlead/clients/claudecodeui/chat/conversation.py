@@ -359,7 +359,7 @@ class ChatConversation:
 
     def _fields(self, session: str, memory: HistoryMemory) -> Fields:
         pending = [
-            {**asked.told, "sessionId": session, "receivedAt": iso_timestamp(asked.at)}
+            {**asked.fields, "sessionId": session, "receivedAt": iso_timestamp(asked.at)}
             for asked in memory.pending.values()
         ]
         return {

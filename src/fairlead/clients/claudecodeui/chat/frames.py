@@ -48,7 +48,7 @@ Slots = Sequence[tuple[int, Fields]]
 class WaitingRequest(msgspec.Struct, frozen=True):
     """A request that waits for a person, and its position in the log."""
 
-    told: Any
+    fields: Any = msgspec.field(name="told")
     seq: int
 
 
@@ -322,7 +322,7 @@ def _ended(session: SessionId, event: ev.TurnEnded) -> Slots:
 
 def _repeat_requests(session: SessionId, seq: int, event: ev.TurnEnded, known: RenderContext) -> Slots:
     """Repeat the open requests of subagents: on `complete` the app removes all cards, also those of background work."""
-    waiting = [(name, asked.told) for name, asked in known.waiting.items() if asked.seq < seq]
+    waiting = [(name, asked.fields) for name, asked in known.waiting.items() if asked.seq < seq]
     return [
         (slot, _frame(session, event, f"{name}_request", kind="permission_request", **fields))
         for slot, (name, fields) in zip(range(AFTER + 1, FRAMES), waiting, strict=False)

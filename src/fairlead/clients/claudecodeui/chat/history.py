@@ -54,7 +54,7 @@ class HistoryCall(msgspec.Struct):
 class HistoryRequest(msgspec.Struct):
     """A request that waits for a person, in the form of `chat_subscribed`."""
 
-    told: Any
+    fields: Any = msgspec.field(name="told")
     at: int
 
 

@@ -1,0 +1,87 @@
+"""Names and first sentences use the words of docs/explanation/glossary.md, and one word means one thing."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.rules import ROOT
+
+SOURCE = ROOT / "src" / "fairlead"
+
+PRIVATE_WORDS = (
+    *("told", "said", "hall", "desk", "furniture", "surroundings", "beside", "letters", "anew"),
+    *("somebody", "nobody", "whoever"),
+)
+"""Words that the project once used in a sense of its own."""
+
+_IN_NAMES = re.compile(rf"(?:^|_)(?:{'|'.join(PRIVATE_WORDS)})s?(?:_|$)", re.IGNORECASE)
+_IN_SENTENCES = re.compile(rf"\b(?:(?i:{'|'.join(PRIVATE_WORDS)})|is none)\b")
+
+
+def sources() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def names_defined(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name, node.lineno
+            case ast.arg():
+                yield node.arg, node.lineno
+            case ast.Name(ctx=ast.Store()):
+                yield node.id, node.lineno
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.attr, node.lineno
+
+
+def in_snake_case(name: str) -> str:
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name)
+
+
+def first_lines(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield (ast.get_docstring(node) or "").partition("\n")[0]
+
+
+def test_the_checks_find_what_they_look_for() -> None:
+    for name in ("told", "_desk_of", "HallCodec"):
+        assert _IN_NAMES.search(in_snake_case(name))
+    assert not _IN_NAMES.search("untold")
+    assert _IN_SENTENCES.search("Nobody knows.")
+    assert _IN_SENTENCES.search("A zombie is none.")
+    assert not _IN_SENTENCES.search("There is no network.")
+
+
+def test_no_identifier_has_a_private_word() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path, tree in sources()
+        for name, line in names_defined(tree)
+        if _IN_NAMES.search(in_snake_case(name))
+    ]
+    assert found == []
+
+
+def test_no_docstring_begins_with_a_private_word() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path, tree in sources()
+        for line in first_lines(tree)
+        if _IN_SENTENCES.search(line)
+    ]
+    assert found == []
+
+
+def test_no_public_class_name_stands_in_two_rooms() -> None:
+    """Client packages may share one: they are one room here."""
+    rooms: defaultdict[str, set[str]] = defaultdict(set)
+    for path, tree in sources():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                rooms[node.name].add(path.relative_to(SOURCE).parts[0])
+    assert {name: places for name, places in rooms.items() if len(places) > 1} == {}
