@@ -30,9 +30,9 @@ from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
 from fairlead.model.policy import Behavior, Rule, parse_rule
-from fairlead.model.requests import ServiceCall
-from fairlead.model.routes import ClientProtocol
-from fairlead.model.session_changes import What
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.routes import ClientProtocol
+from fairlead.model.web.session_changes import What
 from fairlead.notifications.address_policy import networks
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService

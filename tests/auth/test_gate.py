@@ -8,7 +8,7 @@ import pytest
 from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, basic_to_check, decide
 from fairlead.auth.origins import AllowedOrigins, Origin
 from fairlead.model.auth import SCOPES, Identity, Scope
-from fairlead.model.requests import Head
+from fairlead.model.web.requests import Head
 
 HOUSE = AllowedOrigins(ports=frozenset({8787}), origins=frozenset({Origin("https", "friend.example", 443)}))
 VIEW = AccessRequirement(access="view")

@@ -22,7 +22,7 @@ from browser.chromium import eventually
 from fairlead import wiring
 from fairlead.config import Config
 from fairlead.model.agents import AgentInfo
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 from fairlead.server.webui import BUILT, WebUi
 from patience import PATIENCE
 from sessions.harness import FakeAgent, FakeKind

@@ -15,7 +15,7 @@ from clients.claudecodeui.chat_offline import ChatRecorder, Frame, shown, steppe
 from clients.cognova.chat_offline import SESSION
 from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
 from fairlead.model import events as ev
-from fairlead.model.timestamps import iso_timestamp as written
+from fairlead.model.formats.timestamps import iso_timestamp as written
 from fairlead.testing.claudecodeui_client import Shown
 from laws.test_cognova_law import ALTERED, altered
 from laws.test_cut_and_resume import generated

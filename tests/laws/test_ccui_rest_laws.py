@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fairlead.clients.claudecodeui import PROTOCOL
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.requests import Head, Response
-from fairlead.model.routes import Request, Route
+from fairlead.model.web.requests import Head, Response
+from fairlead.model.web.routes import Request, Route
 
 WHO = Identity("abc", "ann", "ann", frozenset({"view", "chat"}))
 NAMES = st.sampled_from(

@@ -18,7 +18,7 @@ from fairlead.clients.native.decode import KINDS
 from fairlead.clients.native.schemas import CreateSession
 from fairlead.config import Config
 from fairlead.model.commands import Create
-from fairlead.model.routes import Route
+from fairlead.model.web.routes import Route
 from fairlead.server.discovery import discover
 from fairlead.server.route_table import RouteTable, at_main_port
 

@@ -42,7 +42,7 @@ def unframed(data: bytes) -> list[dict[str, Any]]:
 
 
 class Socket:
-    """Implements `model.sockets.SocketHandle`: collects frames; `stuck` bytes wait for a client that does not read."""
+    """Implements `model.web.sockets.SocketHandle`: collects frames; `stuck` bytes wait for a slow client."""
 
     def __init__(self) -> None:
         self.frames: list[dict[str, Any]] = []

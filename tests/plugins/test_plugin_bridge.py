@@ -13,7 +13,7 @@ from plugins.harness import until
 
 
 class Wire:
-    """Implements `model.sockets.SocketHandle` and records calls."""
+    """Implements `model.web.sockets.SocketHandle` and records calls."""
 
     def __init__(self) -> None:
         self.story: list[object] = []

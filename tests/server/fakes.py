@@ -23,8 +23,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound, Stale
 from fairlead.model.gateway import Cursor, FrameEncoder, Sink
 from fairlead.model.ids import EventId, MessageId, SessionId
-from fairlead.model.routes import ClientProtocol
 from fairlead.model.store import Entry, SessionPage, Summary
+from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
 from fairlead.server.discovery import discover
 from fairlead.server.dispatch import trust_handlers

@@ -22,8 +22,8 @@ from fairlead.auth import passwords
 from fairlead.auth.login_throttle import PER_ADDRESS
 from fairlead.model.errors import NotFound
 from fairlead.model.queries import GetSession
-from fairlead.model.routes import ClientProtocol, FileStream, Request, Response, Route, Steps, json_response
-from fairlead.model.sockets import CloseSocket, Do, Handshake, SocketRoute
+from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Response, Route, Steps, json_response
+from fairlead.model.web.sockets import CloseSocket, Do, Handshake, SocketRoute
 from fairlead.server import static
 from fairlead.server.app import App
 from fairlead.server.discovery import discover

@@ -9,8 +9,8 @@ import pytest
 
 from fairlead.clients.native import PROTOCOL
 from fairlead.model.ids import SessionId
-from fairlead.model.routes import ClientProtocol
 from fairlead.model.views import Reducer
+from fairlead.model.web.routes import ClientProtocol
 from fairlead.server import discovery
 from fairlead.server.errors import CannotServe, ProjectionClash
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.model.routes import ClientProtocol, Request, Route, Steps, json_response
-from fairlead.model.sockets import SocketRoute
+from fairlead.model.web.routes import ClientProtocol, Request, Route, Steps, json_response
+from fairlead.model.web.sockets import SocketRoute
 from fairlead.server.errors import RouteClash
 from fairlead.server.route_table import RouteTable
 

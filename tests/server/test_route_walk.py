@@ -10,7 +10,7 @@ from fairlead.agents.claude.dialin.routes import EVENTS, SOCKET, AcceptPost
 from fairlead.agents.claude.tui.hook_server import PATH, RunHook
 from fairlead.auth.api import accounts, credentials
 from fairlead.model.auth import SCOPES
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 from fairlead.server.app import App, access_requirement
 from fairlead.server.discovery import discover
 from fairlead.server.doors import Door, OpenDoor, open_door

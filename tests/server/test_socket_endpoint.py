@@ -8,7 +8,7 @@ from fairlead.clients.native.codec import JsonCodec
 from fairlead.model import commands as cmd
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.sockets import (
+from fairlead.model.web.sockets import (
     AttachOwner,
     AttachProxy,
     CloseSocket,
@@ -19,7 +19,7 @@ from fairlead.model.sockets import (
     Unsubscribe,
     Write,
 )
-from fairlead.model.sockets import SocketHandle as HeldWire
+from fairlead.model.web.sockets import SocketHandle as HeldWire
 from fairlead.server.dispatch import Dispatcher
 from fairlead.server.limits import ServerLimits
 from fairlead.server.sockets import FAILED, REVOKED, SocketEndpoint, SocketHost

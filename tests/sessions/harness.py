@@ -32,8 +32,8 @@ from fairlead.model.content import Content, TextBlock, to_wire
 from fairlead.model.errors import AgentNotRunning
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId
 from fairlead.model.policy import Verdict
-from fairlead.model.session_changes import What
 from fairlead.model.views import Projection
+from fairlead.model.web.session_changes import What
 from fairlead.sessions.dependencies import CoreDependencies, PolicySettings, SessionLimits
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry

@@ -5,7 +5,7 @@ import asyncio
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Delete
 from fairlead.model.ids import SessionId
-from fairlead.model.session_changes import What
+from fairlead.model.web.session_changes import What
 from fairlead.sessions.api.read_state import SPACE, GetReadState, MarkRead, TurnsRead
 from fairlead.sessions.read_state import ReadState
 from sessions.harness import CHILD, SESSION, CoreHarness

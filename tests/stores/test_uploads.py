@@ -11,7 +11,7 @@ import pytest
 from fairlead.model.auth import Identity
 from fairlead.model.content import ImageBlock
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
-from fairlead.model.requests import Response, ServiceCall
+from fairlead.model.web.requests import Response, ServiceCall
 from fairlead.uploads.api import (
     BLOCK_BYTES,
     FILE_BYTES,

@@ -16,8 +16,8 @@ from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Head
-from fairlead.model.sockets import AttachOwner, CloseSocket, Handshake, Perform, Write
+from fairlead.model.web.requests import Head
+from fairlead.model.web.sockets import AttachOwner, CloseSocket, Handshake, Perform, Write
 from fairlead.server.sockets import REVOKED
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
@@ -233,7 +233,7 @@ async def test_screen_can_be_read_by_scripts(house: House) -> None:
 
 
 class HeldWire:
-    """Implements `model.sockets.SocketHandle`; sent frames wait until the test releases them."""
+    """Implements `model.web.sockets.SocketHandle`; sent frames wait until the test releases them."""
 
     def __init__(self) -> None:
         self.sent = b""

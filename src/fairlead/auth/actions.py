@@ -33,7 +33,7 @@ from fairlead.auth.api.credentials import (
 from fairlead.auth.credentials import Credentials
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 
 class CredentialActions:

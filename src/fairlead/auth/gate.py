@@ -15,8 +15,8 @@ import msgspec
 from fairlead.auth.origins import AllowedOrigins, parse_authority, parse_origin
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest
-from fairlead.model.requests import Head, parse_query
-from fairlead.model.routes import Access
+from fairlead.model.web.requests import Head, parse_query
+from fairlead.model.web.routes import Access
 
 ANONYMOUS: Final = Identity(credential="", user="", name="", scopes=frozenset())
 """The identity of the caller on a public route."""

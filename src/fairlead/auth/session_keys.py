@@ -8,8 +8,8 @@ import msgspec
 
 from fairlead.auth.api.session_keys import SPACE, DropKey, ReadKey, Scheme, SessionKey, SetKey
 from fairlead.model.auth import Identity
-from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
+from fairlead.model.web.requests import ServiceCall
 
 
 class _StoredKey(msgspec.Struct):

@@ -14,8 +14,8 @@ from fairlead.model.content import Content
 from fairlead.model.events import Event
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, TurnId
 from fairlead.model.policy import Verdict
-from fairlead.model.routes import ClientProtocol
 from fairlead.model.store import Origin
+from fairlead.model.web.routes import ClientProtocol
 
 
 class Record(msgspec.Struct, frozen=True):

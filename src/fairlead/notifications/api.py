@@ -17,7 +17,7 @@ import msgspec
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotAllowed
 from fairlead.model.ids import RequestId, SessionId
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 ResourceKind = Literal["task", "reminder", "agent", "hook", "memory", "document", "project", "conversation", "secret"]
 ChangeAction = Literal["create", "edit", "delete", "restore", "run", "cancel", "complete", "fail"]
@@ -496,6 +496,6 @@ class FeedCodec(Protocol):
 
 
 class JoinFeed(ServiceCall, frozen=True):
-    """-> a `model.sockets.SocketOwner` to attach to the socket"""
+    """-> a `model.web.sockets.SocketOwner` to attach to the socket"""
 
     codec: FeedCodec

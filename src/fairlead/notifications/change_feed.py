@@ -11,7 +11,7 @@ from typing import Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
-from fairlead.model.sockets import SocketHandle
+from fairlead.model.web.sockets import SocketHandle
 from fairlead.notifications.api import (
     Change,
     FeedCodec,
@@ -94,7 +94,7 @@ class ChangeFeed:
 
 
 class FeedSubscriber:
-    """One socket of the feed. Implements `model.sockets.SocketOwner`."""
+    """One socket of the feed. Implements `model.web.sockets.SocketOwner`."""
 
     def __init__(self, feed: ChangeFeed, who: Identity, codec: FeedCodec, clock: Clock) -> None:
         self._feed = feed

@@ -12,9 +12,9 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy, NotFound
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
-from fairlead.model.session_changes import What
 from fairlead.model.store import Documents
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.session_changes import What
 from fairlead.notifications.api import (
     PRIVATE,
     AddItem,

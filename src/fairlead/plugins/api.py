@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from fairlead.model.errors import FairleadError
-from fairlead.model.requests import ServiceCall
-from fairlead.model.sockets import SocketProxy
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.sockets import SocketProxy
 
 State = Literal["broken", "disabled", "changed", "page", "starting", "running", "waiting"]
 """A plugin's state: its manifest is unusable; it is not enabled; it differs from the enabled version; it has a page but

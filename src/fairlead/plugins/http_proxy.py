@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import httpx
 
-from fairlead.model.requests import Response
+from fairlead.model.web.requests import Response
 from fairlead.plugins.api import CallPlugin, PluginFailed
 from fairlead.plugins.ws_proxy import HOST
 from fairlead.system.clock import Clock, within

@@ -16,8 +16,8 @@ import msgspec
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
-from fairlead.model.requests import Response, ServiceCall
 from fairlead.model.store import Documents
+from fairlead.model.web.requests import Response, ServiceCall
 from fairlead.plugins import api as act
 from fairlead.plugins.api import PluginFolder, PluginSocket, PluginView
 from fairlead.plugins.catalog import PluginFiles, scan

@@ -16,8 +16,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 from websockets.typing import Subprotocol
 
-from fairlead.model.frames import binary_frame, text_frame
-from fairlead.model.sockets import SocketHandle
+from fairlead.model.formats.frames import binary_frame, text_frame
+from fairlead.model.web.sockets import SocketHandle
 from fairlead.plugins.api import JoinPlugin, PluginFailed
 from fairlead.system.clock import Clock, Timer, within
 
@@ -80,7 +80,7 @@ async def _opened(connecting: connect) -> ClientConnection:
 
 
 class WebSocketProxy:
-    """Implements `model.sockets.SocketProxy`. `done` is called when both ends are closed."""
+    """Implements `model.web.sockets.SocketProxy`. `done` is called when both ends are closed."""
 
     def __init__(self, plugin: ClientConnection, clock: Clock, done: Callable[["WebSocketProxy"], None]) -> None:
         self._plugin = plugin

@@ -6,7 +6,7 @@ from fairlead.auth.api.accounts import TooManyAttempts
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, basic_to_check, decide
 from fairlead.auth.origins import AllowedOrigins
-from fairlead.model.requests import Head
+from fairlead.model.web.requests import Head
 
 log = logging.getLogger("fairlead.gate")
 

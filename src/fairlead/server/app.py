@@ -20,8 +20,8 @@ from fairlead.auth.origins import AllowedOrigins
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge, TooMany
 from fairlead.model.gateway import Gateway
-from fairlead.model.requests import Head, parse_query
-from fairlead.model.routes import (
+from fairlead.model.web.requests import Head, parse_query
+from fairlead.model.web.routes import (
     Answer,
     ChangeStream,
     ClientProtocol,
@@ -33,8 +33,8 @@ from fairlead.model.routes import (
     Steps,
     json_response,
 )
-from fairlead.model.session_changes import ChangeListenerHandle
-from fairlead.model.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
+from fairlead.model.web.session_changes import ChangeListenerHandle
+from fairlead.model.web.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
 from fairlead.server.access import AccessControl
 from fairlead.server.dispatch import Dispatcher, ServiceHandlers
 from fairlead.server.errors import Stopping, error_response, unexpected

@@ -7,8 +7,8 @@ from importlib.metadata import entry_points
 from typing import Final
 
 import fairlead.clients
-from fairlead.model.routes import ClientProtocol
 from fairlead.model.views import Projection
+from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.errors import CannotServe, ProjectionClash
 
 GROUP: Final = "fairlead.clients"

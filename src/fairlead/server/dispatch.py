@@ -9,9 +9,9 @@ from fairlead.auth.api.credentials import RevokeCredential
 from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.gateway import Gateway
-from fairlead.model.requests import ServiceCall, Step
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import Documents
+from fairlead.model.web.requests import ServiceCall, Step
 from fairlead.sessions.api.folders import Admin, InspectFolder, ListTrusted, TrustFolder, UntrustFolder
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.model.errors import BadRequest
-from fairlead.model.routes import ClientProtocol, Login
+from fairlead.model.web.routes import ClientProtocol, Login
 from fairlead.server.app import App, AppConfig
 from fairlead.server.errors import BadServerSetting, PortInUse, UnsafeBind
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets, urls

@@ -16,8 +16,8 @@ from typing import ClassVar
 import msgspec
 
 from fairlead.model.errors import FairleadError
-from fairlead.model.requests import Refused
-from fairlead.model.routes import Response
+from fairlead.model.web.requests import Refused
+from fairlead.model.web.routes import Response
 
 log = logging.getLogger("fairlead.server")
 

@@ -12,7 +12,7 @@ from starlette.types import Receive
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, TooLarge
-from fairlead.model.requests import Head
+from fairlead.model.web.requests import Head
 from fairlead.server.dispatch import Dispatcher
 from fairlead.system.clock import Clock, within
 from fairlead.uploads.api import AcceptForm, FileForm, Intake, OpenIntake, Upload

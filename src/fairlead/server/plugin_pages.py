@@ -11,8 +11,8 @@ from typing import Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.requests import Response, ServiceCall
-from fairlead.model.routes import FileStream
+from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.routes import FileStream
 from fairlead.plugins.api import PluginPages, ReadPluginFile
 from fairlead.server.dispatch import ServiceHandler
 from fairlead.server.static import TYPES, ReadStatic, StaticFiles

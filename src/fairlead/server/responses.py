@@ -11,8 +11,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from fairlead.auth.gate import AccessRefused
-from fairlead.model.requests import Refused
-from fairlead.model.routes import ChangeStream, FileStream, Response
+from fairlead.model.web.requests import Refused
+from fairlead.model.web.routes import ChangeStream, FileStream, Response
 from fairlead.server.static import PIECE
 from fairlead.system.clock import Clock, within
 

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 from msgspec import structs
 
-from fairlead.model.routes import ClientProtocol, Route
-from fairlead.model.sockets import SocketRoute
+from fairlead.model.web.routes import ClientProtocol, Route
+from fairlead.model.web.sockets import SocketRoute
 from fairlead.server.errors import RouteClash
 
 T = TypeVar("T")

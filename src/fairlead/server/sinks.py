@@ -49,7 +49,7 @@ def send_packed(connection: Connection, frames: bytes) -> None:
 
 
 class ConnectionHandle:
-    """The connection as its owner uses it. Implements `model.sockets.SocketHandle`."""
+    """The connection as its owner uses it. Implements `model.web.sockets.SocketHandle`."""
 
     __slots__ = ("_connection",)
 

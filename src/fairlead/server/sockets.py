@@ -15,12 +15,12 @@ from typing import Any, assert_never
 
 from fairlead.model import commands
 from fairlead.model.auth import Identity
-from fairlead.model.broadcast import BroadcastChannel, ChannelSubscription
 from fairlead.model.errors import Busy, FairleadError, TooMany
 from fairlead.model.gateway import SubscriptionHandle
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
-from fairlead.model.sockets import (
+from fairlead.model.web.broadcast import BroadcastChannel, ChannelSubscription
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.sockets import (
     AttachOwner,
     AttachProxy,
     CloseSocket,

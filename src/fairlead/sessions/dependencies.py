@@ -11,10 +11,10 @@ from fairlead.model.errors import NotFound
 from fairlead.model.events import Event
 from fairlead.model.ids import SessionId
 from fairlead.model.policy import Rule
-from fairlead.model.session_changes import What
 from fairlead.model.store import Store
 from fairlead.model.transcripts import Transcripts
 from fairlead.model.views import Projection
+from fairlead.model.web.session_changes import What
 from fairlead.sessions.permissions import disk
 from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.sessions.permissions.request_index import RequestIndex

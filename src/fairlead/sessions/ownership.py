@@ -13,8 +13,8 @@ from fairlead.model import events as ev
 from fairlead.model.auth import EVERYBODY, OWNER, Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound
 from fairlead.model.ids import SessionId, event_id
-from fairlead.model.requests import ServiceCall
 from fairlead.model.store import SessionFilter
+from fairlead.model.web.requests import ServiceCall
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.session import Session

@@ -8,8 +8,8 @@ import msgspec
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, TooLarge
-from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
+from fairlead.model.web.requests import ServiceCall
 from fairlead.sessions.api.preferences import ReadPreferences, SavePreferences
 from fairlead.sessions.read_state import reader_of
 

@@ -12,9 +12,9 @@ from typing import Any
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
-from fairlead.model.session_changes import What
 from fairlead.model.store import Documents
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.session_changes import What
 from fairlead.sessions.api.read_state import SPACE, GetReadState, MarkRead, TurnsRead
 
 log = logging.getLogger("fairlead.shown")

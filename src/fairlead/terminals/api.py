@@ -13,7 +13,7 @@ import msgspec
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -166,7 +166,7 @@ class TerminalReply(msgspec.Struct, frozen=True):
 
 
 class TerminalEncoder(Protocol):
-    """Encodes terminal output as frames of a client protocol (`model.frames`); one object per socket, pure."""
+    """Encodes terminal output as frames of a client protocol (`model.formats.frames`); one object per socket, pure."""
 
     def output(self, output: TerminalOutput) -> bytes: ...
     def ended(self, exit: Exit) -> bytes: ...
@@ -242,7 +242,7 @@ class ShowTerminal(ServiceCall, frozen=True):
 
 
 class JoinTerminal(ServiceCall, frozen=True):
-    """-> a `model.sockets.SocketOwner` that the socket's protocol attaches; NotFound"""
+    """-> a `model.web.sockets.SocketOwner` that the socket's protocol attaches; NotFound"""
 
     name: str
     codec: TerminalCodec

@@ -13,8 +13,8 @@ from typing import Any, Final
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.requests import ServiceCall
-from fairlead.model.sockets import SocketHandle
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.sockets import SocketHandle
 from fairlead.terminals.api import (
     JoinTerminal,
     ShowTerminal,
@@ -161,7 +161,7 @@ class TerminalAttachment:
 
 
 class SocketAttachment(TerminalAttachment):
-    """Implements `model.sockets.SocketOwner`: one terminal for the lifetime of the socket."""
+    """Implements `model.web.sockets.SocketOwner`: one terminal for the lifetime of the socket."""
 
     def __init__(
         self, terminal: Terminal, codec: TerminalCodec, who: str, *, raw: bool = False, read_only: bool = False

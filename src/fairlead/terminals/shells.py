@@ -15,7 +15,7 @@ import msgspec
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 from fairlead.system.clock import Clock, within
 from fairlead.terminals.api import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.terminals.attachment import SocketAttachment

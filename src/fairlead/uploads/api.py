@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from fairlead.model.content import Content, ImageBlock, OtherBlock
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 from fairlead.uploads.image_type import fits, image_type
 
 FILES: Final = 10

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
-from fairlead.model.requests import Response, ServiceCall
+from fairlead.model.web.requests import Response, ServiceCall
 from fairlead.uploads.api import (
     BLOCK_BYTES,
     FILE_BYTES,

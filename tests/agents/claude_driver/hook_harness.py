@@ -14,7 +14,7 @@ from auth.fakes import Dice, MemoryDocuments
 from fairlead.agents.claude.tui.hook_server import Handler, HookEndpoint, HookServer
 from fairlead.auth.credentials import Credentials
 from fairlead.model.ids import SessionId
-from fairlead.model.routes import ClientProtocol
+from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets
 from fairlead.server.runner import ServerRunner

@@ -6,7 +6,7 @@ from fairlead.agents.links.dialin import DialInLink
 
 
 class FakeSocket:
-    """Implements `model.sockets.SocketHandle`. `sent` lists payloads; `taken` confirms that the agent received them."""
+    """Implements `model.web.sockets.SocketHandle`. `sent` lists payloads; `taken` confirms their receipt."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []

@@ -15,7 +15,7 @@ from fairlead.clients.claudecodeui.chat.history import HistoryProjection
 from fairlead.clients.claudecodeui.rest import history_pages
 from fairlead.model import commands as cmd
 from fairlead.model.ids import SessionId
-from fairlead.model.routes import ClientProtocol
+from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 from sessions.harness import ANN, CoreHarness, FakeAgent

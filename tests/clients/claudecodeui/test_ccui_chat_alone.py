@@ -20,11 +20,11 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
-from fairlead.model.broadcast import JoinChannel
 from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, NotFound, Unavailable
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId
-from fairlead.model.requests import Head
-from fairlead.model.sockets import Do, Handshake, Perform, Subscribe, Write
+from fairlead.model.web.broadcast import JoinChannel
+from fairlead.model.web.requests import Head
+from fairlead.model.web.sockets import Do, Handshake, Perform, Subscribe, Write
 
 S = SessionId("5e551011-0000-4000-8000-000000000001")
 WHO = Identity("c", "ann", "ann", frozenset({"admin"}))

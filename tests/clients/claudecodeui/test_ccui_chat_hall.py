@@ -12,9 +12,9 @@ from fairlead.clients.claudecodeui.rest.project_fields import project_id
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
-from fairlead.model.broadcast import Broadcast, JoinChannel
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Summary
+from fairlead.model.web.broadcast import Broadcast, JoinChannel
 from fairlead.sessions.fanout.broadcast import MAX_PENDING_SESSIONS, Broadcasts
 from fairlead.sessions.fanout.session_changes import SessionChanges
 from fairlead.testing.clock import ManualClock

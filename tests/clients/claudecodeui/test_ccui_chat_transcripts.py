@@ -17,9 +17,9 @@ from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.ids import EventId, MessageId, SessionId
-from fairlead.model.requests import Head
-from fairlead.model.routes import Request
-from fairlead.model.sockets import Handshake, Perform
+from fairlead.model.web.requests import Head
+from fairlead.model.web.routes import Request
+from fairlead.model.web.sockets import Handshake, Perform
 from patience import PATIENCE
 
 WHO = Identity("c", "ann", "ann", frozenset({"admin"}))

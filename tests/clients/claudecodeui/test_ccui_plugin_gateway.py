@@ -14,9 +14,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from clients.claudecodeui.signed_gateway import SignedGateway, frames_until, signed_gateway
-from fairlead.model.requests import ServiceCall
-from fairlead.model.routes import ClientProtocol
-from fairlead.model.sockets import CloseSocket, Do, Handshake, Perform, SocketRoute
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.routes import ClientProtocol
+from fairlead.model.web.sockets import CloseSocket, Do, Handshake, Perform, SocketRoute
 from fairlead.server.discovery import discover
 from patience import PATIENCE
 from plugins.harness import BOARD

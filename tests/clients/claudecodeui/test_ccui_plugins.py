@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from fairlead.clients.claudecodeui.plugins import offered, passed_headers, passed_query
-from fairlead.model.requests import Head
+from fairlead.model.web.requests import Head
 from fairlead.plugins.api import JoinPlugin
 from fairlead.server.plugin_pages import page_handlers
 from patience import PATIENCE

@@ -21,9 +21,9 @@ from fairlead.model.auth import Identity
 from fairlead.model.commands import Reply
 from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.queries import EventPage, PreviewTranscript, SessionView, TranscriptPreview, WaitLoaded
-from fairlead.model.requests import Head, Response, parse_query
-from fairlead.model.routes import Request
 from fairlead.model.store import SessionPage, Summary
+from fairlead.model.web.requests import Head, Response, parse_query
+from fairlead.model.web.routes import Request
 from fairlead.server.route_table import RouteTable
 from fairlead.sessions.api.session_choices import SessionChoices
 

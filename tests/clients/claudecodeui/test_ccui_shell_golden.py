@@ -20,8 +20,8 @@ from fairlead.config import BadSetting, load
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadId, BadRequest, Busy, NotFound, OutsideRoots
-from fairlead.model.requests import Head
-from fairlead.model.sockets import Handshake, Perform, Write
+from fairlead.model.web.requests import Head
+from fairlead.model.web.sockets import Handshake, Perform, Write
 from fairlead.server.websocket.frames import split_frames
 from fairlead.terminals.api import (
     FoundUrl,

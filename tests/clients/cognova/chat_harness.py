@@ -13,7 +13,7 @@ from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.cognova import chat, conversations
 from fairlead.clients.cognova.history import MessageProjection
 from fairlead.model.ids import SessionId
-from fairlead.model.routes import ClientProtocol
+from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
 from fairlead.testing.cognova_client import CognovaClient
 from sessions.harness import CoreHarness, FakeAgent

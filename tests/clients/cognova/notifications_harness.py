@@ -16,8 +16,8 @@ from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.clients.cognova import PROTOCOL
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
-from fairlead.model.session_changes import What
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.session_changes import What
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService
 from fairlead.server.app import App, AppConfig

@@ -10,8 +10,8 @@ from fairlead.clients.cognova import scheduled
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Head
-from fairlead.model.routes import Request, Response, Steps
+from fairlead.model.web.requests import Head
+from fairlead.model.web.routes import Request, Response, Steps
 from fairlead.notifications.api import AgentRun, GetItem, ListItems, ScheduledAgent
 
 HOUR = 3600 * 1000

@@ -14,8 +14,8 @@ from fairlead.clients.cognova.terminal import EARLY_BYTES, ShellCodec, ShellConv
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest
-from fairlead.model.requests import Head
-from fairlead.model.sockets import Handshake, Perform, Write
+from fairlead.model.web.requests import Head
+from fairlead.model.web.sockets import Handshake, Perform, Write
 from fairlead.terminals.api import Size, TerminalOutput, TerminalReply, TypedKeys
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-terminal"

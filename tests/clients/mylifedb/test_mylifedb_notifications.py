@@ -15,7 +15,7 @@ from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.ids import SessionId
-from fairlead.model.session_changes import SessionChangeNotice
+from fairlead.model.web.session_changes import SessionChangeNotice
 from fairlead.sessions.fanout.session_changes import SessionChanges
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE

@@ -12,8 +12,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.mylifedb.terminal import EARLY_BYTES, RawTerminal
 from fairlead.model.auth import Identity
-from fairlead.model.requests import Head
-from fairlead.model.sockets import Handshake
+from fairlead.model.web.requests import Head
+from fairlead.model.web.sockets import Handshake
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.terminals.api import Program, Size, session_terminal

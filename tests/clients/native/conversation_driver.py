@@ -9,8 +9,8 @@ from fairlead.clients.native.codec import CODECS, JSON, JsonCodec, MsgpackCodec
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.commands import CommandBase, Reply
-from fairlead.model.requests import Head
-from fairlead.model.sockets import (
+from fairlead.model.web.requests import Head
+from fairlead.model.web.sockets import (
     AttachOwner,
     AttachProxy,
     CloseSocket,

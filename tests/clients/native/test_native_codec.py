@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clients.native.conversation_driver import frames
 from fairlead.clients.native.codec import CODECS, JSON, MSGPACK, JsonCodec, MsgpackCodec
 from fairlead.model import events as ev
-from fairlead.model.frames import binary_frame, text_frame
+from fairlead.model.formats.frames import binary_frame, text_frame
 from fairlead.model.gateway import FrameEncoder
 from fairlead.model.ids import CallId, EventId, MessageId, SessionId
 from fairlead.model.store import Entry

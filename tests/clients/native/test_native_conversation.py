@@ -13,7 +13,7 @@ from fairlead.clients.native.decode import KEY_LENGTH, KINDS
 from fairlead.model.auth import SCOPES, Scope
 from fairlead.model.commands import Command
 from fairlead.model.errors import Busy, TooMany
-from fairlead.model.sockets import Write
+from fairlead.model.web.sockets import Write
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 ANYTHING = st.recursive(

@@ -13,9 +13,9 @@ from fairlead.model.commands import Reply, Settings
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound
 from fairlead.model.ids import MessageId, RequestId, SessionId
-from fairlead.model.requests import Head
-from fairlead.model.routes import LogStream, Request, Response, Route
 from fairlead.model.store import SessionFilter, SessionPage, Summary
+from fairlead.model.web.requests import Head
+from fairlead.model.web.routes import LogStream, Request, Response, Route
 
 S = SessionId("11111111-1111-4111-8111-111111111111")
 FRESH = SessionId("99999999-9999-4999-8999-999999999999")

@@ -41,8 +41,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.content import Content, to_wire
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest
 from fairlead.model.ids import MessageId, SessionId, is_uuid
-from fairlead.model.requests import ServiceCall
-from fairlead.model.routes import ClientProtocol
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.routes import ClientProtocol
 from fairlead.system.clock import Clock
 from fairlead.system.process import StopTimeouts
 from fairlead.system.sandbox import Sandbox

@@ -18,8 +18,8 @@ from fairlead.agents.links.dialin_state import ACCEPTING, TABLE, DialInSignal, D
 from fairlead.agents.links.stdio import WRITE_SECONDS, start_child
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, AgentTimeout, Busy
-from fairlead.model.frames import text_frame
-from fairlead.model.sockets import SocketHandle
+from fairlead.model.formats.frames import text_frame
+from fairlead.model.web.sockets import SocketHandle
 from fairlead.system.clock import Clock, Timer, within
 from fairlead.system.pipes import Take
 from fairlead.system.process import ChildProcess, StopTimeouts
@@ -292,7 +292,7 @@ class DialInLink:
 
 
 class _Socket:
-    """One socket of the agent. Implements `model.sockets.SocketOwner`."""
+    """One socket of the agent. Implements `model.web.sockets.SocketOwner`."""
 
     def __init__(self, link: DialInLink, last: str) -> None:
         self._link = link

@@ -8,7 +8,7 @@ import msgspec
 
 from fairlead.model.auth import Scope
 from fairlead.model.errors import NotAllowed, TooMany
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 DEFAULT_SCOPES: tuple[Scope, ...] = ("view", "chat", "approve")
 """Default scopes of a user who signs in. A terminal gives access to the whole machine: it has to be granted."""

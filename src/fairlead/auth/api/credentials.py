@@ -9,7 +9,7 @@ import msgspec
 
 from fairlead.auth.api.accounts import DEFAULT_SCOPES
 from fairlead.model.auth import Scope
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 
 class CreateToken(ServiceCall, frozen=True):

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 Scheme = Literal["legacy", "dataKey"]
 """`legacy`: XSalsa20-Poly1305 (NaCl secretbox). `dataKey`: AES-256-GCM."""

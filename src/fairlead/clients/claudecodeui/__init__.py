@@ -22,7 +22,7 @@ from fairlead.clients.claudecodeui.rest import (
     workspace,
 )
 from fairlead.clients.claudecodeui.rest.responses import denied, for_users, socket_for_users
-from fairlead.model.routes import ClientProtocol
+from fairlead.model.web.routes import ClientProtocol
 
 _ROUTES: Final = (
     *users.ROUTES,

@@ -13,9 +13,9 @@ import msgspec
 from fairlead.clients.claudecodeui.rest.responses import SMALL, route
 from fairlead.clients.claudecodeui.unknown_socket import RejectSocket
 from fairlead.model.errors import FairleadError, NotAllowed, NotFound
-from fairlead.model.requests import Head
-from fairlead.model.routes import METHODS, FileStream, Request, Response, Steps, json_response
-from fairlead.model.sockets import AcceptedSubprotocol, AttachProxy, Check, CloseSocket, Handshake, SocketRoute
+from fairlead.model.web.requests import Head
+from fairlead.model.web.routes import METHODS, FileStream, Request, Response, Steps, json_response
+from fairlead.model.web.sockets import AcceptedSubprotocol, AttachProxy, Check, CloseSocket, Handshake, SocketRoute
 from fairlead.plugins.api import (
     CallPlugin,
     DisablePlugin,

@@ -12,9 +12,9 @@ import msgspec
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, BadId, FairleadError, NotFound, OutsideRoots
-from fairlead.model.frames import text_frame
-from fairlead.model.handing import Handing
-from fairlead.model.sockets import Do, Handshake, SocketRoute, Write
+from fairlead.model.formats.frames import text_frame
+from fairlead.model.web.handing import Handing
+from fairlead.model.web.sockets import Do, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
     FoundUrl,
     OpenLauncher,

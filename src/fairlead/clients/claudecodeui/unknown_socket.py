@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from fairlead.model.errors import FairleadError
-from fairlead.model.sockets import CloseSocket, Do, SocketRoute
+from fairlead.model.web.sockets import CloseSocket, Do, SocketRoute
 
 NO_CODE: Final = 1005
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from fairlead.clients.cognova import account, chat, conversations, notifications, resources, terminal
 from fairlead.clients.cognova.history import MessageProjection
-from fairlead.model.routes import ClientProtocol
+from fairlead.model.web.routes import ClientProtocol
 
 PROTOCOL: Final = ClientProtocol(
     name="cognova",

@@ -7,8 +7,8 @@ door, or a token), so the session never expires before the credential, and signi
 from typing import Any, Final
 
 from fairlead.clients.cognova.rest import TOKEN_HEADER
-from fairlead.model.routes import Request, Route, Steps, json_response
-from fairlead.model.timestamps import iso_timestamp
+from fairlead.model.formats.timestamps import iso_timestamp
+from fairlead.model.web.routes import Request, Route, Steps, json_response
 
 
 def session(request: Request) -> Steps:

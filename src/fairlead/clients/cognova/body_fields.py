@@ -12,9 +12,9 @@ import msgspec
 from fairlead.clients.cognova.rest import TOKEN_HEADER, Handler, problem, with_errors
 from fairlead.model.auth import Scope
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.requests import Response
-from fairlead.model.routes import Request, Route, Steps
-from fairlead.model.timestamps import iso_timestamp
+from fairlead.model.formats.timestamps import iso_timestamp
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Request, Route, Steps
 from fairlead.notifications.api import Resource
 
 BODY_LIMIT: Final = 1 << 20

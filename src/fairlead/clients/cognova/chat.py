@@ -30,7 +30,7 @@ from fairlead.model import queries as q
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, RequestId, SessionId, session_id
-from fairlead.model.sockets import Do, Handshake, Perform, SocketRoute, Subscribe, Subscribed, Write
+from fairlead.model.web.sockets import Do, Handshake, Perform, SocketRoute, Subscribe, Subscribed, Write
 
 NOT_FOUND: Final = "Conversation not found"
 NOTHING_RUNS: Final = "No active session to interrupt"
@@ -63,7 +63,7 @@ class JoinedConversation(msgspec.Struct, frozen=True):
 
 
 class ChatConversation:
-    """Implements `model.sockets.SocketProtocol`. A step's tag is `(purpose, conversation, ...)`."""
+    """Implements `model.web.sockets.SocketProtocol`. A step's tag is `(purpose, conversation, ...)`."""
 
     __slots__ = ("_fresh", "_lines")
 

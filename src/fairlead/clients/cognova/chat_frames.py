@@ -11,8 +11,8 @@ import msgspec
 
 from fairlead.clients.cognova.results import result_text
 from fairlead.model import events as ev
-from fairlead.model.delta_progress import DeltaProgress, streamed_chars
-from fairlead.model.frames import text_frame
+from fairlead.model.formats.delta_progress import DeltaProgress, streamed_chars
+from fairlead.model.formats.frames import text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 

@@ -10,10 +10,10 @@ from fairlead.clients.cognova.rest import TOKEN_HEADER, data, problem, with_erro
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import BadId, BadRequest, NotFound
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.routes import LogStream, Request, Route, Steps
 from fairlead.model.store import TRANSCRIPT, SessionFilter, SessionPage, Summary
-from fairlead.model.timestamps import iso_timestamp
+from fairlead.model.web.routes import LogStream, Request, Route, Steps
 
 NOT_FOUND: Final = "Conversation not found"
 NO_TITLE: Final = "Title is required"

@@ -13,9 +13,9 @@ from fairlead.clients.cognova.chat_frames import number
 from fairlead.clients.cognova.results import result_text
 from fairlead.model import events as ev
 from fairlead.model.content import Content, OtherBlock, ToolResultBlock
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.timestamps import iso_timestamp
 from fairlead.model.views import Made
 
 NAME: Final = "cognova.1"
@@ -120,7 +120,7 @@ class Partial(msgspec.Struct):
 
 
 class MessageRenderer:
-    """Implements `model.routes.LogRenderer`: writes the fields of `head`, `messages`, and the number of the last
+    """Implements `model.web.routes.LogRenderer`: writes the fields of `head`, `messages`, and the number of the last
     frame."""
 
     def __init__(self, session: SessionId, head: dict[str, Any]) -> None:

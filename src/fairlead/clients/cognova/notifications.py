@@ -11,9 +11,9 @@ import msgspec
 
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
-from fairlead.model.frames import text_frame
-from fairlead.model.sockets import AttachOwner, CloseSocket, Do, Handshake, Perform, SocketOwner, SocketRoute
-from fairlead.model.timestamps import iso_timestamp
+from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.timestamps import iso_timestamp
+from fairlead.model.web.sockets import AttachOwner, CloseSocket, Do, Handshake, Perform, SocketOwner, SocketRoute
 from fairlead.notifications.api import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
 
 CONNECTED: Final = "Notification bus connected"

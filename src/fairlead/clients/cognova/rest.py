@@ -5,8 +5,8 @@ from functools import wraps
 from typing import Any, Final
 
 from fairlead.model.errors import FairleadError
-from fairlead.model.requests import Response
-from fairlead.model.routes import Request, Steps, json_response
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Request, Steps, json_response
 
 TOKEN_HEADER: Final = "x-api-token"
 

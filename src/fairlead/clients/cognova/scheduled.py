@@ -6,8 +6,8 @@ from typing import Any, Final
 from fairlead.clients.cognova.body_fields import BodyFields, item_json, not_found_message, route, without_none
 from fairlead.clients.cognova.rest import data, problem, with_errors
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.routes import Request, Steps, json_response
-from fairlead.model.timestamps import iso_timestamp
+from fairlead.model.formats.timestamps import iso_timestamp
+from fairlead.model.web.routes import Request, Steps, json_response
 from fairlead.notifications.api import (
     AddItem,
     AgentRun,

@@ -13,7 +13,7 @@ from fairlead.clients.cognova.body_fields import (
 )
 from fairlead.clients.cognova.rest import data, problem, with_errors
 from fairlead.model.errors import BadRequest, NotFound, Stale
-from fairlead.model.routes import Request, Steps
+from fairlead.model.web.routes import Request, Steps
 from fairlead.notifications.api import (
     AddItem,
     EditItem,

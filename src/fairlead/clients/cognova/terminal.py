@@ -12,8 +12,8 @@ import msgspec
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, FairleadError
-from fairlead.model.frames import text_frame
-from fairlead.model.sockets import AttachOwner, Do, Handshake, Perform, SocketOwner, SocketRoute, Write
+from fairlead.model.formats.frames import text_frame
+from fairlead.model.web.sockets import AttachOwner, Do, Handshake, Perform, SocketOwner, SocketRoute, Write
 from fairlead.terminals.api import JoinShell, Size, TerminalOutput, TerminalReply, TypedKeys
 
 DEFAULT_NAME: Final = "default"

@@ -5,7 +5,7 @@ from typing import Any, Final
 from fairlead.clients.cognova.body_fields import BodyFields, item_json, not_found_message, route
 from fairlead.clients.cognova.rest import data, with_errors
 from fairlead.model.errors import BadRequest
-from fairlead.model.routes import Request, Steps
+from fairlead.model.web.routes import Request, Steps
 from fairlead.notifications.api import (
     CHANGE_ACTIONS,
     RESOURCES,

@@ -5,8 +5,8 @@ from typing import Final
 from fairlead.clients.direct.conversation import DirectConversation, check_session
 from fairlead.clients.direct.routes import ROUTES
 from fairlead.clients.direct.view import DirectProjection
-from fairlead.model.routes import ClientProtocol
-from fairlead.model.sockets import SocketRoute
+from fairlead.model.web.routes import ClientProtocol
+from fairlead.model.web.sockets import SocketRoute
 
 PROTOCOL: Final = ClientProtocol(
     name="direct",

@@ -17,7 +17,7 @@ from fairlead.model.errors import Busy, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
 from fairlead.model.queries import GetSession, ReadProjection
-from fairlead.model.sockets import Check, CloseSocket, Do, Handshake, Perform, Subscribe, Subscribed, Write
+from fairlead.model.web.sockets import Check, CloseSocket, Do, Handshake, Perform, Subscribe, Subscribed, Write
 
 ENCODER: Final = DirectEncoder()
 GONE: Final = 4004

@@ -18,8 +18,8 @@ from fairlead.clients.direct.view import NAME, decode_catch_up
 from fairlead.model.errors import BadRequest, Busy, FairleadError
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.queries import ReadProjection
-from fairlead.model.requests import Step
-from fairlead.model.routes import Request, Route, Steps, json_response
+from fairlead.model.web.requests import Step
+from fairlead.model.web.routes import Request, Route, Steps, json_response
 
 MOST: Final = 100
 """The maximum number of events in one request."""

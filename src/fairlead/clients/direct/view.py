@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.frames import text_frame
+from fairlead.model.formats.frames import text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.model.views import Made

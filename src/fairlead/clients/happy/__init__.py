@@ -5,8 +5,8 @@ from typing import Final
 from fairlead.clients.happy.conversation import HappyConversation, check_session
 from fairlead.clients.happy.mapper import HappyProjection
 from fairlead.clients.happy.routes import ROUTES
-from fairlead.model.routes import ClientProtocol
-from fairlead.model.sockets import SocketRoute
+from fairlead.model.web.routes import ClientProtocol
+from fairlead.model.web.sockets import SocketRoute
 
 PROTOCOL: Final = ClientProtocol(
     name="happy",

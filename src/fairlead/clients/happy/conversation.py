@@ -13,11 +13,11 @@ from fairlead.auth.api.session_keys import ReadKey, SessionKey
 from fairlead.clients.happy.mapper import VIEW
 from fairlead.clients.happy.messages import EncryptedEncoder, PlainEncoder
 from fairlead.model.errors import BadRequest, FairleadError
-from fairlead.model.frames import text_frame
+from fairlead.model.formats.frames import text_frame
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
 from fairlead.model.queries import GetSession
-from fairlead.model.sockets import Check, CloseSocket, Do, Handshake, Perform, Subscribe, Subscribed, Write
+from fairlead.model.web.sockets import Check, CloseSocket, Do, Handshake, Perform, Subscribe, Subscribed, Write
 
 GONE: Final = 4004
 _KEY: Final = "key"

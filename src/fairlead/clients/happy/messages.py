@@ -10,7 +10,7 @@ from fairlead.clients.happy.encryption import seal, unseal
 from fairlead.clients.happy.envelopes import envelope_id
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadRequest
-from fairlead.model.frames import text_frame
+from fairlead.model.formats.frames import text_frame
 from fairlead.model.ids import MessageId, SessionId, event_id, is_uuid
 from fairlead.model.store import Entry, ProjectionRow
 

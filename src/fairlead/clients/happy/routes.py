@@ -16,8 +16,8 @@ from fairlead.model.content import ImageBlock
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.queries import EventPage, FindRow, GetSession, ReadEvents, ReadRows
-from fairlead.model.routes import Param, Request, Response, Route, Steps, json_response
 from fairlead.model.store import RowPage
+from fairlead.model.web.routes import Param, Request, Response, Route, Steps, json_response
 
 PAGE: Final = 100
 PAGE_LIMIT: Final = 500

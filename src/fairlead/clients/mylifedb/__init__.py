@@ -8,8 +8,8 @@ from fairlead.clients.mylifedb.counting import CountProjection
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.kinds import check_options
 from fairlead.clients.mylifedb.variants import MSGPACK
-from fairlead.model.routes import ClientProtocol
-from fairlead.model.sockets import SocketRoute
+from fairlead.model.web.routes import ClientProtocol
+from fairlead.model.web.sockets import SocketRoute
 
 PROTOCOL: Final = ClientProtocol(
     name="mylifedb",

@@ -19,8 +19,8 @@ from fairlead.model.content import TextBlock, ToolResultBlock
 from fairlead.model.errors import AgentNotRunning, BadId, BadMode, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.routes import json_response
-from fairlead.model.sockets import Check, Do, Handshake, Perform, Signal, Subscribe, Write
+from fairlead.model.web.routes import json_response
+from fairlead.model.web.sockets import Check, Do, Handshake, Perform, Signal, Subscribe, Write
 from fairlead.sessions.api.read_state import MarkRead
 
 UNSENT: Final = 100

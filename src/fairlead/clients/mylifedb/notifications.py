@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead.model.routes import ChangeStream, Request, Route, Steps
-from fairlead.model.session_changes import ChangeListenerHandle, ListenToChanges, SessionChangeNotice
+from fairlead.model.web.routes import ChangeStream, Request, Route, Steps
+from fairlead.model.web.session_changes import ChangeListenerHandle, ListenToChanges, SessionChangeNotice
 
 BEAT: Final = b":\n\n"
 """A comment line that keeps the connection alive through a proxy."""

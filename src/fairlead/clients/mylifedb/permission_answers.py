@@ -13,7 +13,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import FairleadError, RequestRejected, Stale
 from fairlead.model.ids import RequestId, SessionId
-from fairlead.model.sockets import Do, Perform
+from fairlead.model.web.sockets import Do, Perform
 
 LANE = "answers"
 _TOOLS = {"question.asked": "AskUserQuestion", "plan.proposed": "ExitPlanMode"}

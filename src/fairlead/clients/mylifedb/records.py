@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.model import events as ev
+from fairlead.model.formats.json_repair import repair_json
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
-from fairlead.model.json_repair import repair_json
-from fairlead.model.timestamps import iso_timestamp
 
 Fields = dict[str, msgspec.Raw]
 

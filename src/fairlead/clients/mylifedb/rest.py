@@ -20,10 +20,10 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, TooLarge
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, is_uuid, session_id
-from fairlead.model.routes import Param, Request, Route, Steps, json_response
 from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
-from fairlead.model.timestamps import iso_timestamp
+from fairlead.model.web.routes import Param, Request, Route, Steps, json_response
 from fairlead.sessions.api.read_state import GetReadState, TurnsRead
 
 T = TypeVar("T")

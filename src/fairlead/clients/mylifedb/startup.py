@@ -9,8 +9,8 @@ from fairlead.clients.mylifedb.rest import ONE, with_error_text
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import session_id
-from fairlead.model.requests import Response
-from fairlead.model.routes import Access, Param, Request, Route, Steps, json_response
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Access, Param, Request, Route, Steps, json_response
 from fairlead.sessions.api.folders import FolderPage, ListFolders
 from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
 

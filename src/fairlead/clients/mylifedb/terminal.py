@@ -10,10 +10,10 @@ from fairlead.clients.mylifedb.conversation import check_session
 from fairlead.clients.mylifedb.rest import ONE
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
-from fairlead.model.frames import binary_frame
-from fairlead.model.handing import Handing
+from fairlead.model.formats.frames import binary_frame
 from fairlead.model.ids import SessionId
-from fairlead.model.sockets import CloseSocket, Do, Handshake, SocketRoute
+from fairlead.model.web.handing import Handing
+from fairlead.model.web.sockets import CloseSocket, Do, Handshake, SocketRoute
 from fairlead.terminals.api import JoinTerminal, Size, TerminalOutput, TerminalReply, TypedKeys, session_terminal
 
 EARLY_BYTES: Final = 1 << 20

@@ -11,7 +11,7 @@ from fairlead.clients.mylifedb import kinds
 from fairlead.clients.mylifedb.fold import STATE
 from fairlead.clients.mylifedb.records import value_of
 from fairlead.clients.mylifedb.strip_payloads import stripped
-from fairlead.model.frames import packed_frame, text_frame
+from fairlead.model.formats.frames import packed_frame, text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.model.views import PASSING

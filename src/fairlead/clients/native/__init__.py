@@ -16,8 +16,8 @@ from fairlead.clients.native import (
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
-from fairlead.model.routes import ClientProtocol, Request, Route, Steps, json_response
-from fairlead.model.sockets import SocketRoute
+from fairlead.model.web.routes import ClientProtocol, Request, Route, Steps, json_response
+from fairlead.model.web.sockets import SocketRoute
 
 
 def openapi(request: Request) -> Steps:

@@ -24,7 +24,7 @@ from fairlead.clients.native import schemas as b
 from fairlead.clients.native.qr import qr_code
 from fairlead.model.auth import SCOPES
 from fairlead.model.errors import BadRequest
-from fairlead.model.routes import Param, Request, Route, Steps, json_response
+from fairlead.model.web.routes import Param, Request, Route, Steps, json_response
 from fairlead.sessions.api.folders import (
     FolderPage,
     FolderReport,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Protocol
 import msgspec
 
 from fairlead.clients.native.errors import BadFrame
-from fairlead.model.frames import packed_frame, text_frame
+from fairlead.model.formats.frames import packed_frame, text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, event_line
 

@@ -17,7 +17,7 @@ from fairlead.model.commands import Reply
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.sockets import Do, Handshake, Perform, Signal, Subscribe, Subscribed, Unsubscribe, Write
+from fairlead.model.web.sockets import Do, Handshake, Perform, Signal, Subscribe, Subscribed, Unsubscribe, Write
 
 PROTOCOL_NAME: Final = "fairlead.v1"
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from fairlead.model import queries as q
 from fairlead.model.errors import BadRequest
-from fairlead.model.routes import Param, Request, Route, Steps, json_response
 from fairlead.model.usage_stats import UsageStats
+from fairlead.model.web.routes import Param, Request, Route, Steps, json_response
 
 DAY_MS: Final = 86_400_000
 LONGEST: Final = 366

@@ -10,10 +10,10 @@ from fairlead.clients.native.decode import convert, reject_unknown
 from fairlead.clients.native.errors import BadFrame, UnknownType
 from fairlead.model import commands as cmd
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
-from fairlead.model.frames import text_frame
-from fairlead.model.handing import Handing
-from fairlead.model.routes import Param, Request, Route, Step, Steps, json_response
-from fairlead.model.sockets import CloseSocket, Do, Handshake, SocketRoute, Write
+from fairlead.model.formats.frames import text_frame
+from fairlead.model.web.handing import Handing
+from fairlead.model.web.routes import Param, Request, Route, Step, Steps, json_response
+from fairlead.model.web.sockets import CloseSocket, Do, Handshake, SocketRoute, Write
 from fairlead.notifications import api as n
 
 _SMALL: Final = 64 << 10

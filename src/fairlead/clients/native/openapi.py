@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.model.routes import Param, Route
+from fairlead.model.web.routes import Param, Route
 
 _REF: Final = "#/components/schemas/{name}"
 _KINDS: Final = {str: "string", int: "integer", bool: "boolean"}

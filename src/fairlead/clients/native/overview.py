@@ -8,7 +8,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import MessageId, RequestId, session_id
-from fairlead.model.routes import Param, Request, Route, Steps, json_response
+from fairlead.model.web.routes import Param, Request, Route, Steps, json_response
 
 
 def queue(request: Request) -> Steps:

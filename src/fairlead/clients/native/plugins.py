@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.model.routes import Request, Route, Steps, json_response
+from fairlead.model.web.routes import Request, Route, Steps, json_response
 from fairlead.plugins.api import DisablePlugin, EnablePlugin, ListPlugins, PluginView
 
 

@@ -14,8 +14,8 @@ from fairlead.model import queries as q
 from fairlead.model.agents import AgentInvitation
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import MessageId, SessionId, session_id
-from fairlead.model.routes import LogStream, Param, Request, Response, Route, Steps, json_response
 from fairlead.model.store import SessionFilter, SessionPage
+from fairlead.model.web.routes import LogStream, Param, Request, Response, Route, Steps, json_response
 
 PAGE_LIMIT: Final = 1000
 _LAST_SEQ: Final = 10**15

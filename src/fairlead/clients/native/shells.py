@@ -10,8 +10,8 @@ import msgspec
 from fairlead.clients.native import schemas as b
 from fairlead.clients.native.terminal import MESSAGE_LIMIT, NativeTerminalCodec, TerminalJoining
 from fairlead.model.agents import Exit
-from fairlead.model.routes import Request, Route, Steps, json_response
-from fairlead.model.sockets import Handshake, SocketRoute
+from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.sockets import Handshake, SocketRoute
 from fairlead.terminals.api import EndShell, JoinShell, ListShells, ShareShell, ShellView
 
 PATH: Final = "/v1/terminals"

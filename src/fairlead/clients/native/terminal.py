@@ -14,12 +14,12 @@ from fairlead.clients.native.errors import BadFrame, UnknownType
 from fairlead.clients.native.sessions import PATH, session_of
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.frames import binary_frame, text_frame
-from fairlead.model.handing import Handing
+from fairlead.model.formats.frames import binary_frame, text_frame
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.requests import Step
-from fairlead.model.routes import Request, Route, Steps, json_response
-from fairlead.model.sockets import Check, CloseSocket, Do, Handshake, SocketRoute, Write
+from fairlead.model.web.handing import Handing
+from fairlead.model.web.requests import Step
+from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.sockets import Check, CloseSocket, Do, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
     JoinShell,
     JoinTerminal,

@@ -8,7 +8,7 @@ from fairlead.clients.native import schemas as b
 from fairlead.clients.native.sessions import PATH, session_of
 from fairlead.model import queries as q
 from fairlead.model.ids import session_id
-from fairlead.model.routes import Param, Request, Route, Steps, json_response
+from fairlead.model.web.routes import Param, Request, Route, Steps, json_response
 from fairlead.sessions.api.transcripts import (
     Announced,
     AnnounceSession,

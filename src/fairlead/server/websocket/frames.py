@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fairlead.model.frames import binary_frame, build_frame, text_frame
+from fairlead.model.formats.frames import binary_frame, build_frame, text_frame
 
 __all__ = ["binary_frame", "build_frame", "close_frame", "ping_frame", "pong_frame", "split_frames", "text_frame"]
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fairlead.model.auth import Identity
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 
 class ListTrusted(ServiceCall, frozen=True):

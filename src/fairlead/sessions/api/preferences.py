@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 
 class ReadPreferences(ServiceCall, frozen=True):

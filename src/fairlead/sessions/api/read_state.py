@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 SPACE: Final = "shown"
 """Document space of the read states; the key is the session."""

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 
 class FolderMarks(msgspec.Struct, frozen=True, omit_defaults=True):

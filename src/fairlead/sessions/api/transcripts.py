@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 
 class ImportTranscript(ServiceCall, frozen=True):

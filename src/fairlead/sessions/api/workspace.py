@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 
 class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):

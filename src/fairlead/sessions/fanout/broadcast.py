@@ -1,7 +1,7 @@
 """Broadcast channels: every socket of a protocol receives the changed sessions, each encoded once for all sockets.
 
 A slow socket delays no other. It gets the latest frames of each changed session when it has room again; other
-broadcasts in the meantime are dropped for it. Implements `model.broadcast`.
+broadcasts in the meantime are dropped for it. Implements `model.web.broadcast`.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fairlead.model.auth import Identity
-from fairlead.model.broadcast import Broadcast, JoinChannel, SessionListCodec
 from fairlead.model.errors import FairleadError, NotAllowed
 from fairlead.model.gateway import Sink
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
-from fairlead.model.session_changes import SessionChangeNotice
 from fairlead.model.store import Summary
+from fairlead.model.web.broadcast import Broadcast, JoinChannel, SessionListCodec
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.session_changes import SessionChangeNotice
 from fairlead.sessions.fanout.hub import BUFFER
 from fairlead.sessions.fanout.session_changes import ChangeListener, SessionChanges
 
@@ -29,7 +29,7 @@ Read = Callable[[SessionId], Awaitable[Summary | None]]
 
 
 class ChannelSubscriber:
-    """One socket's membership in a channel. Implements `model.broadcast.ChannelSubscription`."""
+    """One socket's membership in a channel. Implements `model.web.broadcast.ChannelSubscription`."""
 
     def __init__(self, channel: "Channel", who: Identity, sink: Sink) -> None:
         self._channel = channel
@@ -109,7 +109,7 @@ class Channel:
 
 
 class SessionChannel:
-    """A channel bound to the identity that joins it. Implements `model.broadcast.BroadcastChannel`."""
+    """A channel bound to the identity that joins it. Implements `model.web.broadcast.BroadcastChannel`."""
 
     def __init__(self, channel: Channel, who: Identity) -> None:
         self._channel = channel

@@ -1,4 +1,4 @@
-"""Sends change notices about sessions to the current listeners. Implements `model.session_changes`."""
+"""Sends change notices about sessions to the current listeners. Implements `model.web.session_changes`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -9,8 +9,8 @@ from fairlead.model import events as ev
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
-from fairlead.model.session_changes import ListenToChanges, SessionChangeNotice, What
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.session_changes import ListenToChanges, SessionChangeNotice, What
 from fairlead.system.clock import Clock
 
 _UPDATES = (

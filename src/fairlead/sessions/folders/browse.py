@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 from fairlead.sessions.api.folders import Folder, FolderPage, ListFolders
 from fairlead.sessions.permissions.policy.paths import inside_any
 

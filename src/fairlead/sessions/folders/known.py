@@ -7,8 +7,8 @@ import msgspec
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, TooMany
-from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
+from fairlead.model.web.requests import ServiceCall
 from fairlead.sessions.api.session_choices import (
     FolderMarks,
     ListFolder,

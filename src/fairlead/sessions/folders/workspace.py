@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, TooLarge, Unavailable
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 from fairlead.sessions.permissions.policy.paths import inside, inside_any
 from fairlead.system import git

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, OutsideRoots
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Summary
+from fairlead.model.web.requests import ServiceCall
 from fairlead.sessions.api.transcripts import (
     Announced,
     AnnounceSession,

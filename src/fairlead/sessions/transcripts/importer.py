@@ -19,9 +19,9 @@ from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
 from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound
 from fairlead.model.ids import SessionId, event_id
-from fairlead.model.requests import ServiceCall
 from fairlead.model.store import TRANSCRIPT, ForkPoint, SessionFilter, Summary
 from fairlead.model.transcripts import FoundTranscript, TranscriptPage, TranscriptProblem, TranscriptReader, Transcripts
+from fairlead.model.web.requests import ServiceCall
 from fairlead.sessions import loading
 from fairlead.sessions.api.transcripts import DamageView, Imported
 from fairlead.sessions.commit import SessionCore

@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
-from fairlead.model.sockets import SocketHandle
+from fairlead.model.web.sockets import SocketHandle
 from fairlead.terminals.api import LauncherCodec, ProgramAttached, ProgramRequest, Size, TerminalReply, TypedKeys
 from fairlead.terminals.attachment import TerminalAttachment
 from fairlead.terminals.pty_session import PtySession
@@ -52,7 +52,7 @@ class _Attachment(TerminalAttachment):
 
 
 class _SwitchedHandle:
-    """The client's socket as one attachment sees it; implements `model.sockets.SocketHandle`. After `leave`, the
+    """The client's socket as one attachment sees it; implements `model.web.sockets.SocketHandle`. After `leave`, the
     attachment can no longer send or close; the socket itself stays open."""
 
     def __init__(self, wire: SocketHandle) -> None:
@@ -90,8 +90,8 @@ class _SwitchedHandle:
 
 
 class ProgramSwitch:
-    """Implements `model.sockets.SocketOwner`. `enter` finds or starts the requested program; its second argument is the
-    reason why an earlier program is gone (`ProgramAttached.lost`)."""
+    """Implements `model.web.sockets.SocketOwner`. `enter` finds or starts the requested program; its second argument is
+    the reason why an earlier program is gone (`ProgramAttached.lost`)."""
 
     def __init__(
         self, codec: LauncherCodec, who: str, enter: Callable[[ProgramRequest, str], Awaitable[AttachTarget]]

@@ -23,8 +23,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentFailed, BadId, FairleadError, NotFound, RequestRejected, StoreError
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
+from fairlead.model.web.requests import ServiceCall
 from fairlead.system.clock import Clock, within
 from fairlead.terminals.api import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
 from fairlead.terminals.launcher.attachment_switch import AttachTarget, ProgramSwitch

@@ -14,9 +14,9 @@ from fairlead.agents.links.dialin import DialInLink
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.requests import ServiceCall
-from fairlead.model.routes import ClientProtocol, Request, Route, Steps, json_response
-from fairlead.model.sockets import AttachOwner, Do, Handshake, SocketOwner, SocketRoute
+from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.routes import ClientProtocol, Request, Route, Steps, json_response
+from fairlead.model.web.sockets import AttachOwner, Do, Handshake, SocketOwner, SocketRoute
 
 SOCKET: Final = "/v1/cli/ws/{session}"
 EVENTS: Final = "/v1/cli/session/{session}/events"

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fairlead.model.json_repair import repair_json
+from fairlead.model.formats.json_repair import repair_json
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.model.json_repair import repair_json
+from fairlead.model.formats.json_repair import repair_json
 
 
 class RepairedRow(msgspec.Struct, frozen=True):

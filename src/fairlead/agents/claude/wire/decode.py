@@ -51,7 +51,7 @@ from fairlead.agents.claude.wire.records import (
     UserRecord,
     WireRecord,
 )
-from fairlead.model.json_repair import repair_json
+from fairlead.model.formats.json_repair import repair_json
 
 _TYPES: Final[dict[str, type[Any]]] = {
     "user": UserRecord,

@@ -28,14 +28,14 @@ from fairlead.clients.claudecodeui.chat.session_list import CODEC
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
-from fairlead.model.broadcast import JoinChannel
 from fairlead.model.errors import Busy, FairleadError, NotAllowed, NotFound, OutsideRoots, Stale
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.policy import BadRule
-from fairlead.model.sockets import Do, EnterChannel, Handshake, Perform, SocketRoute, Subscribe, Write
 from fairlead.model.store import Summary
-from fairlead.model.timestamps import iso_timestamp
+from fairlead.model.web.broadcast import JoinChannel
+from fairlead.model.web.sockets import Do, EnterChannel, Handshake, Perform, SocketRoute, Subscribe, Write
 from fairlead.uploads.api import ClaimedUpload, ClaimUploads
 
 WAITING: Final = 100
@@ -67,7 +67,7 @@ class SessionQueue:
 
 
 class ChatConversation:
-    """Implements `model.sockets.SocketProtocol`. A step's tag is `(purpose, session, ...)`."""
+    """Implements `model.web.sockets.SocketProtocol`. A step's tag is `(purpose, session, ...)`."""
 
     __slots__ = ("_focus", "_lines", "_notes", "_now")
 

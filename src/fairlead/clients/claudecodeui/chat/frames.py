@@ -15,11 +15,11 @@ import msgspec
 from fairlead.clients.claudecodeui.chat.rows import base_of, enveloped, row_of
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model import events as ev
-from fairlead.model.delta_progress import DeltaProgress, streamed_chars
-from fairlead.model.frames import text_frame
+from fairlead.model.formats.delta_progress import DeltaProgress, streamed_chars
+from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.timestamps import iso_timestamp
 
 FRAMES: Final = 64
 """Frame numbers reserved for each entry (design: views)."""

@@ -14,9 +14,9 @@ from fairlead.clients.claudecodeui.chat import rows
 from fairlead.clients.claudecodeui.chat.frames import AFTER, RenderContext, context_tokens, number, request_fields
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model import events as ev
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.timestamps import iso_timestamp
 from fairlead.model.views import Made, NewRow, ReplaceRow
 
 NAME: Final = "claudecodeui.1"

@@ -12,8 +12,8 @@ from fairlead.clients.claudecodeui.chat.attachments import split_message
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields
 from fairlead.model import events as ev
 from fairlead.model.content import ToolResultBlock
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
-from fairlead.model.timestamps import iso_timestamp
 
 COMPACTED: Final = "This session is being continued from a previous conversation"
 """The beginning of the agent's summary after a compaction."""

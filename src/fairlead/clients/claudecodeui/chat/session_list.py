@@ -7,8 +7,8 @@ from typing import Final
 
 from fairlead.clients.claudecodeui.chat.frames import frame
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields, project_fields, session_fields
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.store import Summary
-from fairlead.model.timestamps import iso_timestamp
 
 CHANNEL: Final = "claudecodeui"
 
@@ -35,7 +35,7 @@ def loading(current: int, total: int, project: str = "") -> bytes:
 
 
 class ChatSessionList:
-    """Implements `model.broadcast.SessionListCodec`."""
+    """Implements `model.web.broadcast.SessionListCodec`."""
 
     key = CHANNEL
 

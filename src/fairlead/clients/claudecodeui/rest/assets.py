@@ -8,7 +8,7 @@ from typing import Final
 from fairlead.clients.claudecodeui.chat.attachments import fields
 from fairlead.clients.claudecodeui.rest.responses import route
 from fairlead.model.errors import FairleadError
-from fairlead.model.routes import Request, Response, Steps, json_response
+from fairlead.model.web.routes import Request, Response, Steps, json_response
 from fairlead.uploads.api import AcceptForm, FileForm, ReadUpload, Upload
 
 FORM: Final = FileForm("files")

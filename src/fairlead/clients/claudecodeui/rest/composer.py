@@ -11,9 +11,9 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.policy import PermissionMode
-from fairlead.model.requests import Response
-from fairlead.model.routes import Request, Steps, json_response
 from fairlead.model.store import Summary
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Request, Steps, json_response
 from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
 
 DEFAULT: Final = "default"

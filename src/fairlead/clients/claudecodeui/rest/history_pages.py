@@ -13,10 +13,10 @@ from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId, is_uuid
-from fairlead.model.requests import Response
-from fairlead.model.routes import Param, Request, Route, Steps
 from fairlead.model.store import Entry, RowPage
 from fairlead.model.views import NewRow, ReplaceRow
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Param, Request, Route, Steps
 
 MOST: Final = 32 << 20
 """Maximum bytes of one answer: a request for all of a long history gets its last part, with `hasMore` set."""

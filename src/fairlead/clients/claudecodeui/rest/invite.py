@@ -9,7 +9,7 @@ import base64
 import hashlib
 from typing import Final
 
-from fairlead.model.requests import Response
+from fairlead.model.web.requests import Response
 
 PATH: Final = "/invite"
 

@@ -7,7 +7,7 @@ copy. Scheduled messages do not exist: the gateway's schedules start separate ag
 from typing import Any, Final
 
 from fairlead.clients.claudecodeui.rest.responses import SMALL, ok, refused, route
-from fairlead.model.routes import Request, Steps, json_response
+from fairlead.model.web.routes import Request, Steps, json_response
 from fairlead.sessions.api.preferences import ReadPreferences, SavePreferences
 
 CLIENT: Final = "claudecodeui"

@@ -6,8 +6,8 @@ A project is a folder in which sessions worked; its id is derived from its path,
 import hashlib
 from typing import Any, Final
 
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.store import Summary
-from fairlead.model.timestamps import iso_timestamp
 from fairlead.sessions.api.session_choices import UNMARKED, FolderMarks
 
 PROVIDER: Final = "claude"

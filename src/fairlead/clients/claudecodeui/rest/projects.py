@@ -16,10 +16,10 @@ from fairlead.clients.claudecodeui.rest.project_fields import (
 )
 from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, ok, refused, route
 from fairlead.model import queries as q
-from fairlead.model.broadcast import Broadcast
 from fairlead.model.errors import NotFound
-from fairlead.model.routes import Param, Request, Steps, json_response
 from fairlead.model.store import Summary
+from fairlead.model.web.broadcast import Broadcast
+from fairlead.model.web.routes import Param, Request, Steps, json_response
 from fairlead.sessions.api.session_choices import (
     UNMARKED,
     FolderMarks,

@@ -14,9 +14,9 @@ from msgspec import structs
 from fairlead.auth.api.accounts import RenewToken, SignedIn
 from fairlead.model.errors import BadId, FairleadError, NotFound
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.requests import Response
-from fairlead.model.routes import Request, Route, Steps, json_response
-from fairlead.model.sockets import SocketRoute
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.sockets import SocketRoute
 
 REFRESHED: Final = "x-refreshed-token"
 DEAD: Final = {

@@ -13,11 +13,11 @@ from fairlead.clients.claudecodeui.rest.responses import bounds, refused, route
 from fairlead.clients.claudecodeui.rest.sessions import session_json
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Response
-from fairlead.model.routes import Param, Request, Steps
 from fairlead.model.store import SearchHit, SessionFilter, SessionPage, Summary
-from fairlead.model.timestamps import iso_timestamp
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Param, Request, Steps
 
 PATH: Final = "/api/providers/search/sessions"
 LIMIT: Final = 50

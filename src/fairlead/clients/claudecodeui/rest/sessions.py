@@ -16,10 +16,10 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.routes import Param, Request, Steps, json_response
 from fairlead.model.store import Summary
-from fairlead.model.timestamps import iso_timestamp
+from fairlead.model.web.routes import Param, Request, Steps, json_response
 
 PATH: Final = "/api/providers/sessions"
 ONE: Final = f"{PATH}/{{session}}"

@@ -12,8 +12,8 @@ from fairlead.auth.api.accounts import AcceptInvitation, BadInvitation, RenewTok
 from fairlead.clients.claudecodeui.rest import invite
 from fairlead.clients.claudecodeui.rest.responses import SMALL, refused, route
 from fairlead.model.errors import FairleadError
-from fairlead.model.requests import Response
-from fairlead.model.routes import Request, Steps, json_response
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Request, Steps, json_response
 
 
 class LoginBody(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.clients.claudecodeui.rest.projects import folder_of
 from fairlead.clients.claudecodeui.rest.responses import SMALL, Handler, refused, route
 from fairlead.model.errors import NotFound
-from fairlead.model.requests import Response
-from fairlead.model.routes import Param, Request, Route, Steps, json_response
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Param, Request, Route, Steps, json_response
 from fairlead.sessions.api.folders import FolderPage, ListFolders
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 

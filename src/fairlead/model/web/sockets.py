@@ -10,15 +10,15 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from fairlead.model.auth import Identity, Scope
-from fairlead.model.broadcast import BroadcastChannel
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor, FrameEncoder
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Head, Refused, Response, Step, check_token_header
+from fairlead.model.web.broadcast import BroadcastChannel
+from fairlead.model.web.requests import Head, Refused, Response, Step, check_token_header
 
 
 class Write(msgspec.Struct, frozen=True):
-    """Ready frames, from `model.frames`."""
+    """Ready frames, from `model.formats.frames`."""
 
     frames: bytes
 
@@ -130,7 +130,7 @@ class AttachProxy(msgspec.Struct, frozen=True):
 
 
 class EnterChannel(msgspec.Struct, frozen=True):
-    """Join a broadcast channel (`model.broadcast`) until the socket closes, in addition to all other traffic."""
+    """Join a broadcast channel (`model.web.broadcast`) until the socket closes, in addition to all other traffic."""
 
     channel: BroadcastChannel
 

@@ -1,16 +1,16 @@
 """Broadcast channels: messages to every open socket of a protocol, whichever session it watches. A port; nothing is
 stored.
 
-A socket protocol requests its channel (`JoinChannel`) and enters it (`model.sockets.EnterChannel`). From then on its
-socket receives every changed session, and all frames that are sent to that channel with `Broadcast`. The route by which
+A socket protocol requests its channel (`JoinChannel`) and enters it (`model.web.sockets.EnterChannel`). From then on
+its socket receives every changed session, and all frames that are sent to that channel with `Broadcast`. The route by which
 a socket connected does not matter.
 """
 
 from typing import Protocol
 
 from fairlead.model.gateway import Sink
-from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Summary
+from fairlead.model.web.requests import ServiceCall
 
 
 class SessionListCodec(Protocol):

@@ -17,11 +17,11 @@ import msgspec
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Head, Refused, Response, ServiceCall, Step, check_token_header, parse_query
-from fairlead.model.session_changes import ChangeListenerHandle, SessionChangeNotice
-from fairlead.model.sockets import SocketRoute
 from fairlead.model.store import Entry
 from fairlead.model.views import Projection
+from fairlead.model.web.requests import Head, Refused, Response, ServiceCall, Step, check_token_header, parse_query
+from fairlead.model.web.session_changes import ChangeListenerHandle, SessionChangeNotice
+from fairlead.model.web.sockets import SocketRoute
 
 T = TypeVar("T")
 

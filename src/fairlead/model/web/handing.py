@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fairlead.model.requests import Step
-from fairlead.model.sockets import AttachOwner, Do, Perform, SocketOwner
+from fairlead.model.web.requests import Step
+from fairlead.model.web.sockets import AttachOwner, Do, Perform, SocketOwner
 
 
 class Handing:

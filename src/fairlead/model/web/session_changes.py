@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall
 
 What = Literal["created", "updated", "activated", "deactivated", "deleted", "read"]
 
