@@ -2,8 +2,8 @@
 stored.
 
 A socket protocol requests its channel (`JoinChannel`) and enters it (`model.web.sockets.EnterChannel`). From then on
-its socket receives every changed session, and all frames that are sent to that channel with `Broadcast`. The route by which
-a socket connected does not matter.
+its socket receives every changed session, and all frames that are sent to that channel with `Broadcast`. The route by
+which a socket connected does not matter.
 """
 
 from typing import Protocol
