@@ -22,9 +22,9 @@ from types import SimpleNamespace
 from fairlead.model.auth import Identity
 from fairlead.model.gateway import Cursor
 from fairlead.model.store import Batch, Entry, NewEntry
-from fairlead.model.views import Passing, Row
-from fairlead.sessions.fanout.hub import Feed, Watcher
-from fairlead.sessions.dependencies import Limits
+from fairlead.model.views import NewRow, Transient
+from fairlead.sessions.fanout.hub import Hub, Subscription
+from fairlead.sessions.dependencies import SessionLimits
 from fairlead.sessions.fanout.projections import Projections
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock
@@ -33,9 +33,9 @@ class Fold:
     count = 0
     def step(self, entry):
         if entry.kind == "delta":
-            return [Passing(b"")]
+            return [Transient(b"")]
         self.count += 1
-        return [Row(b"%d of %d" % (self.count, entry.seq))]
+        return [NewRow(b"%d of %d" % (self.count, entry.seq))]
     def snapshot(self):
         return b"%d" % self.count
     def restore(self, data):
@@ -62,13 +62,13 @@ class Out:
 async def main(folder, session):
     store = await SqliteStore.open(Path(folder))
     lease, _, head = await store.claim(session)
-    services = SimpleNamespace(store=store, clock=SystemClock(), limits=Limits(), views={"v": View()})
-    feed = Feed(session, store)
+    services = SimpleNamespace(store=store, clock=SystemClock(), limits=SessionLimits(), views={"v": View()})
+    feed = Hub(session, store)
     projector = Projections(services, lambda _: feed, lambda _: None).get(session, "v")
-    position = await projector.level(head, lambda level: level.head)
+    position = await projector.wait_until(head, lambda level: level.head)
     who = Identity("c", "u", "n", frozenset({"view"}))
     cursor = Cursor(position)
-    Watcher(projector.feed, who, Shown(), Out(), cursor=cursor, head=position, log_id="", verdict="ok").start()
+    Subscription(projector.feed, who, Shown(), Out(), cursor=cursor, head=position, log_id="", verdict="ok").start()
     print("begun", flush=True)
     while True:
         kinds = ("delta", "text", "delta", "text", "text")

@@ -82,7 +82,7 @@ async def fill(folder):
             refused += 1
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     print(await store.append(lease, batch, head), flush=True)
-    await store.indexed()
+    await store.wait_indexed()
     print("found", len(await store.search("words", limit=1000)), flush=True)
     await store.close()
 
