@@ -158,8 +158,9 @@ class GatewayProcess:
         """The agents of one session."""
         name = session.encode()
         found = {pid for pid, argv in _each("cmdline") if any(name in word for word in argv)}
-        # A child of theirs has their command line until it executes its own program.
-        first = (pid for pid in found if _parent(pid) not in found)
+        # A child of theirs has their command line until it executes its own program; by now it may be gone.
+        parents = {pid: _parent(pid) for pid in found}
+        first = (pid for pid, parent in parents.items() if parent is not None and parent not in found)
         return sorted(inside.pid if (inside := program_inside(pid)) else pid for pid in first)
 
     def _gateway_pid(self) -> int | None:
