@@ -13,6 +13,7 @@ from fairlead.model.errors import FairleadError, NotAllowed, NotFound
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.store import Entry, SessionFilter
+from fairlead.sessions import loading
 from fairlead.sessions.permissions.request_index import RequestIndex
 from sessions.harness import ANN, BOB, CHILD, SESSION, CoreHarness
 
@@ -284,3 +285,30 @@ async def test_concurrent_callers_get_the_same_session(rig: CoreHarness) -> None
     await rig.registry.remove(SESSION)
     one, two = await asyncio.gather(rig.registry.get(SESSION), rig.registry.get(SESSION))
     assert one is two
+
+
+async def test_a_cancelled_caller_does_not_let_another_load_the_session_a_second_time(
+    rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.open()
+    await rig.registry.remove(SESSION)
+    gate, loads, load = asyncio.Event(), [0], loading.load
+
+    async def slowly(*arguments: Any) -> Any:
+        loads[0] += 1
+        await gate.wait()
+        return await load(*arguments)
+
+    monkeypatch.setattr(loading, "load", slowly)
+    first, second = (asyncio.create_task(rig.registry.get(SESSION)) for _ in range(2))
+    await rig.until(lambda: loads[0] == 1)
+    first.cancel()
+    await rig.until(lambda: loads[0] == 2)
+    third, leaves = (asyncio.create_task(rig.registry.get(SESSION)) for _ in range(2))
+    await asyncio.sleep(0)
+    leaves.cancel()
+    await asyncio.wait({leaves})
+    gate.set()
+    assert await second is await third
+    assert loads[0] == 2, "the one that was cancelled, and the one that succeeded"
+    assert (await second).core.log.feed is rig.registry.feed(SESSION), "subscribers get the hub that it publishes to"

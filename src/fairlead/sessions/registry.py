@@ -31,13 +31,22 @@ class TranscriptOpener(Protocol):
     def is_filling(self, session: SessionId) -> bool: ...
 
 
+class _Loading:
+    """A load in progress. A caller can be cancelled or fail while others wait: they share the lock until the last one
+    leaves. Two loads of one session at once would claim its log twice, and the first would lose its lease."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.callers = 0
+
+
 class Registry:
     def __init__(self, services: CoreDependencies) -> None:
         self.services = services
         self.opener: TranscriptOpener | None = None
         self._sessions: dict[SessionId, Session] = {}
         self._feeds: dict[SessionId, Hub] = {}
-        self._loading: dict[SessionId, asyncio.Lock] = {}
+        self._loading: dict[SessionId, _Loading] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.views = Projections(services, self.feed, self.drop_feed)
 
@@ -62,9 +71,9 @@ class Registry:
             found.mark_read((who,))
 
     def drop_feed(self, session: SessionId) -> None:
-        """Drop a hub that has no subscriptions and no loaded session. Called when a subscription closes."""
+        """Drop a hub that has no subscriptions and no session, loaded or loading. Called when a subscription closes."""
         feed = self._feeds.get(session)
-        if feed is not None and feed.empty and session not in self._sessions:
+        if feed is not None and feed.empty and session not in self._sessions and session not in self._loading:
             del self._feeds[session]
 
     def loaded(self, session: SessionId) -> Session | None:
@@ -85,9 +94,10 @@ class Registry:
         found = self._sessions.get(session)
         if found is not None:
             return found
-        lock = self._loading.setdefault(session, asyncio.Lock())
+        load = self._loading.setdefault(session, _Loading())
+        load.callers += 1
         try:
-            async with lock:
+            async with load.lock:
                 found = self._sessions.get(session)
                 if found is None:
                     found = await self.opener.open(session) if self.opener is not None else None
@@ -98,8 +108,10 @@ class Registry:
                     await self._unload_some(keep=session)
                 return found
         finally:
-            self._loading.pop(session, None)
-            self.drop_feed(session)
+            load.callers -= 1
+            if not load.callers:
+                del self._loading[session]
+                self.drop_feed(session)
 
     def adopt(self, core: SessionCore) -> Session:
         """Register a session that was just created."""
