@@ -292,6 +292,25 @@ async def test_nothing_of_a_hostile_project_runs_before_trust_and_our_deny_holds
 
 
 @on_versions()
+async def test_the_allow_rules_of_the_user_do_not_answer_for_a_person(
+    desk: GatewayHarness, cli_env: dict[str, str]
+) -> None:
+    """Measured: 2.1.63 runs a tool that its own rules allow, although our rules and our hook say that it must ask."""
+    own = Path(cli_env["HOME"]) / ".claude"
+    own.mkdir(parents=True, exist_ok=True)
+    (own / "settings.json").write_text(json.dumps({"permissions": {"allow": ["Bash", "Bash(mkdir:*)", "Write"]}}))
+    folder, file = desk.cwd / "folder", desk.cwd / "file"
+    await desk.open(f"SCRIPT:bash mkdir {folder}")
+    await desk.answer(await desk.until("permission.asked"), "deny")
+    await desk.until("turn.ended")
+    assert not folder.exists()
+    await desk.send(f"SCRIPT:write {file}")
+    await desk.answer(await desk.until("permission.asked"))
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert file.exists()
+
+
+@on_versions()
 @pytest.mark.parametrize("rules", [{"deny": ["Bash(touch:*)"]}])
 async def test_our_deny_holds_in_a_trusted_project_too(desk: GatewayHarness) -> None:
     hostile(desk.cwd)

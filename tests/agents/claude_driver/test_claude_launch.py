@@ -136,6 +136,10 @@ def test_a_hook_is_held_only_where_no_ask_rule_covers_the_tool() -> None:
     assert must_hold("mcp__theirs__act", (2, 1, 37))
     assert must_hold("SomethingNew", (2, 1, 37))
     assert not must_hold("Bash", (2, 1, 37))
+    assert not must_hold("Bash", (2, 1, 50))
+    assert must_hold("Bash", (2, 1, 63)), "its own allow rules go before our ask rules"
+    assert not must_hold("AskUserQuestion", (2, 1, 63))
+    assert not must_hold("Bash", (2, 1, 77))
     assert not must_hold("AskUserQuestion", (2, 1, 37))
     assert not must_hold("mcp__theirs__act", (2, 1, 120))
 

@@ -65,6 +65,10 @@ ASK_RULE_TOOLS: Final = frozenset(
 """Tools with side effects. Older versions get an ask rule for each. The rule takes precedence over their allow rules
 and modes, so that a call which our hook could not decide is asked over the wire, and denied if no one answers."""
 
+ASK_RULES_IGNORED: Final[tuple[Version, Version]] = ((2, 1, 51), (2, 1, 76))
+"""First and last version in which an allow rule takes precedence over an ask rule. Measured with 2.1.63; 2.1.50 and
+2.1.77 ask. The versions between were not run and are treated like 2.1.63."""
+
 ALWAYS_ASKED: Final = frozenset({"AskUserQuestion", "ExitPlanMode"})
 """Tools for which every version asks a person, regardless of hooks and rules (measured)."""
 
@@ -224,7 +228,10 @@ def check_sdk_url(url: str) -> str:
 
 def must_hold(tool: str, version: Version) -> bool:
     """Whether the hook must wait until the person decides: none of our rules makes this version ask for this tool."""
-    return version < ASK_BINDS_SINCE and tool not in ASK_RULE_TOOLS and tool not in ALWAYS_ASKED
+    if version >= ASK_BINDS_SINCE or tool in ALWAYS_ASKED:
+        return False
+    first, last = ASK_RULES_IGNORED
+    return first <= version <= last or tool not in ASK_RULE_TOOLS
 
 
 def _ask_rules(launch: Launch) -> str:
