@@ -29,9 +29,9 @@ class SumFold(TallyFold):
             self.pieces = []
         return made
 
-    def running(self, *, anew: bool) -> Sequence[Transient]:
+    def running(self, *, fresh: bool) -> Sequence[Transient]:
         sum_ = "+".join(map(str, self.pieces)).encode()
-        return [Transient((b"=" if anew else b"!") + sum_)]
+        return [Transient((b"=" if fresh else b"!") + sum_)]
 
 
 class Sums(Tally):
