@@ -132,4 +132,4 @@ def _entry(spill: Spill, row: _Row, prev: int) -> Entry:
     if raw_file is not None:
         raw = spill.read(raw_file)
     # The table holds only origins that the port knows, and an event in the row or in its file.
-    return Entry(seq, prev, at, kind, event, origin, raw)  # type: ignore[arg-type]
+    return Entry(seq, prev, at, kind, event, origin, raw)  # type: ignore[arg-type]  # SQLite's columns are untyped
