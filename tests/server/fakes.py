@@ -88,7 +88,7 @@ class FakeWatch:
 
 
 class FakeGateway:
-    """Records its commands and queries. `hold` names commands that wait for `release`."""
+    """Records its commands and queries. `hold` names commands and queries that wait for `release`."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[Identity, cmd.Command]] = []
@@ -131,6 +131,8 @@ class FakeGateway:
 
     async def ask(self, who: Identity, query: q.Query) -> Any:
         self.queries.append(query)
+        if type(query) in self.hold:
+            await self.release.wait()
         if type(query) in self.errors:
             raise self.errors[type(query)]
         if type(query) in self.answers:

@@ -23,7 +23,7 @@ from fairlead.auth.login_throttle import PER_ADDRESS
 from fairlead.model.errors import NotFound
 from fairlead.model.queries import GetSession
 from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Response, Route, Steps, json_response
-from fairlead.model.web.sockets import CloseSocket, Do, Handshake, SocketRoute
+from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SilentProtocol, SocketRoute
 from fairlead.server import static
 from fairlead.server.app import App
 from fairlead.server.discovery import discover
@@ -49,48 +49,24 @@ def status_of(request: Request) -> Steps:
     return json_response({"ok": True})
 
 
-class Staying:
+class Staying(SilentProtocol):
     """Sends nothing."""
 
     def __init__(self, opening: Handshake) -> None:
         pass
 
-    def opened(self) -> list[Do]:
-        return []
-
-    def received(self, data: bytes, text: bool) -> list[Do]:
-        return []
-
-    def answered(self, tag: Any, answer: Any) -> list[Do]:
-        return []
-
-    def failed(self, tag: Any, error: Any) -> list[Do]:
-        return []
-
-    def throttled(self, data: bytes, text: bool, error: Any) -> list[Do]:
+    def opened(self) -> list[Effect]:
         return []
 
 
-class Greeting:
+class Greeting(SilentProtocol):
     """Closes the socket at once."""
 
     def __init__(self, opening: Handshake) -> None:
         self.opening = opening
 
-    def opened(self) -> list[Do]:
+    def opened(self) -> list[Effect]:
         return [CloseSocket(4000, self.opening.params["id"])]
-
-    def received(self, data: bytes, text: bool) -> list[Do]:
-        return []
-
-    def answered(self, tag: Any, answer: Any) -> list[Do]:
-        return []
-
-    def failed(self, tag: Any, error: Any) -> list[Do]:
-        return []
-
-    def throttled(self, data: bytes, text: bool, error: Any) -> list[Do]:
-        return []
 
 
 def toy(name: str = "toy", **more: Any) -> ClientProtocol:

@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairlead.clients.native.codec import JsonCodec
 from fairlead.model import commands as cmd
+from fairlead.model import queries as q
 from fairlead.model.auth import Identity
-from fairlead.model.errors import FairleadError, NotFound
+from fairlead.model.errors import Busy, FairleadError, NotFound
 from fairlead.model.web.sockets import (
     AttachOwner,
     AttachProxy,
     CloseSocket,
-    Do,
-    Perform,
+    Effect,
+    Flow,
+    RunFlow,
     Signal,
     Subscribe,
     Unsubscribe,
@@ -70,33 +72,53 @@ class Wire:
         self.pauses.append(False)
 
 
-class Script:
-    """A conversation that returns the steps registered under the text of each message."""
+class Steps(NamedTuple):
+    """A flow that performs steps and writes its name after each."""
 
-    def __init__(self, **does: Sequence[Do]) -> None:
+    name: str
+    steps: tuple[Any, ...]
+    lane: str = ""
+    ahead: bool = False
+
+
+class Script:
+    """A conversation that returns the effects registered under the text of each message."""
+
+    def __init__(self, **does: Sequence[Effect | Steps]) -> None:
         self.does = does
         self.heard: list[Any] = []
 
-    def opened(self) -> Sequence[Do]:
+    def opened(self) -> Sequence[Effect]:
         return (Write(b"hello"),)
 
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        return self.does[data.decode()]
+    def received(self, data: bytes, text: bool) -> Sequence[Effect]:
+        return [
+            RunFlow(self.run(thing), thing.lane, thing.ahead) if isinstance(thing, Steps) else thing
+            for thing in self.does[data.decode()]
+        ]
 
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        self.heard.append((tag, answer))
-        return (Write(f"<{tag}>".encode()),)
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
+        self.heard.append(("unhandled", error.code))
+        return (Write(b"!unhandled"),)
 
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        self.heard.append((tag, error.code))
-        return (Write(f"!{tag}".encode()),)
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
+        self.heard.append(("throttled", error.code))
+        return ()
 
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        return self.failed("throttled", error)
+    def run(self, flow: Steps) -> Flow:
+        for step in flow.steps:
+            try:
+                answer = yield step
+            except NotFound as error:
+                self.heard.append((flow.name, error.code))
+                yield Write(f"!{flow.name}".encode())
+            else:
+                self.heard.append((flow.name, answer))
+                yield Write(f"<{flow.name}>".encode())
 
 
 class Room:
-    def __init__(self, limits: ServerLimits | None = None, **does: Sequence[Do]) -> None:
+    def __init__(self, limits: ServerLimits | None = None, **does: Sequence[Effect | Steps]) -> None:
         self.gateway = FakeGateway()
         self.script = Script(**does)
         self.doer = Dispatcher(self.gateway, {})
@@ -150,7 +172,7 @@ async def test_client_that_does_not_read_its_replies_is_not_read() -> None:
 
 
 async def test_too_many_commands_in_flight_pause_reading_until_some_are_done() -> None:
-    room = Room(ServerLimits(in_flight=3), a=(Perform("t", INTERRUPT, "lane"),))
+    room = Room(ServerLimits(in_flight=3), a=(Steps("t", (INTERRUPT,), "lane", ahead=True),))
     room.gateway.hold.add(cmd.Interrupt)
     room.open()
     room.say("a", "a")
@@ -166,7 +188,7 @@ async def test_too_many_commands_in_flight_pause_reading_until_some_are_done() -
 
 
 async def test_subscription_starts_after_its_verdict_was_written() -> None:
-    room = Room(sub=(Subscribe("s", SESSION, None, CODEC),))
+    room = Room(sub=(Steps("s", (Subscribe(SESSION, None, CODEC),)),))
     room.open()
     room.say("sub")
     await room.doer.wait_idle()
@@ -176,7 +198,7 @@ async def test_subscription_starts_after_its_verdict_was_written() -> None:
 
 
 async def test_drained_socket_notifies_its_subscriptions() -> None:
-    room = Room(sub=(Subscribe("s", SESSION, None, CODEC), Subscribe("o", OTHER, None, CODEC)))
+    room = Room(sub=(Steps("s", (Subscribe(SESSION, None, CODEC),)), Steps("o", (Subscribe(OTHER, None, CODEC),))))
     room.open()
     room.say("sub")
     await room.doer.wait_idle()
@@ -185,7 +207,7 @@ async def test_drained_socket_notifies_its_subscriptions() -> None:
 
 
 async def test_closing_while_a_subscription_opens_leaves_nothing_behind() -> None:
-    room = Room(sub=(Subscribe("s", SESSION, None, CODEC),))
+    room = Room(sub=(Steps("s", (Subscribe(SESSION, None, CODEC),)),))
     room.open()
     room.say("sub")
     await asyncio.sleep(0)
@@ -196,7 +218,7 @@ async def test_closing_while_a_subscription_opens_leaves_nothing_behind() -> Non
 
 
 async def test_subscribing_after_the_close_does_nothing() -> None:
-    room = Room(sub=(Subscribe("s", SESSION, None, CODEC),))
+    room = Room(sub=(Steps("s", (Subscribe(SESSION, None, CODEC),)),))
     room.open()
     room.say("sub")
     room.endpoint.on_close(room.wire, 1006)
@@ -205,7 +227,7 @@ async def test_subscribing_after_the_close_does_nothing() -> None:
 
 
 async def test_unsubscribing_waits_for_the_subscription_before_it() -> None:
-    room = Room(both=(Subscribe("s", SESSION, None, CODEC), Unsubscribe("u", SESSION)))
+    room = Room(both=(Steps("s", (Subscribe(SESSION, None, CODEC),)), Steps("u", (Unsubscribe(SESSION),))))
     room.open()
     room.say("both")
     await room.doer.wait_idle()
@@ -215,10 +237,10 @@ async def test_unsubscribing_waits_for_the_subscription_before_it() -> None:
 
 async def test_one_socket_can_subscribe_to_a_session_and_to_a_projection_of_it() -> None:
     room = Room(
-        log=(Subscribe("log", SESSION, None, CODEC),),
-        view=(Subscribe("view", SESSION, None, CODEC, "pages"),),
-        leave=(Unsubscribe("left", SESSION),),
-        type=(Signal("t", SESSION, "typing"),),
+        log=(Steps("log", (Subscribe(SESSION, None, CODEC),)),),
+        view=(Steps("view", (Subscribe(SESSION, None, CODEC, "pages"),)),),
+        leave=(Steps("left", (Unsubscribe(SESSION),)),),
+        type=(Signal(SESSION, "typing"),),
     )
     room.open()
     room.say("log", "view")
@@ -236,24 +258,84 @@ async def test_one_socket_can_subscribe_to_a_session_and_to_a_projection_of_it()
 
 
 async def test_failed_subscription_closes_the_socket() -> None:
-    room = Room(watch=(Subscribe("w", SESSION, None, CODEC),))
+    room = Room(watch=(Steps("w", (Subscribe(SESSION, None, CODEC, lost=lambda error: (Write(b"!lost"),)),)),))
     room.open()
     room.say("watch")
     await until(lambda: len(room.gateway.watches) == 1)
     room.gateway.watches[0].sink.fail(NotFound("session", SESSION))
-    assert room.script.heard[-1] == ("w", "not_found")
-    assert (room.wire.sent[-1], room.wire.code) == (b"!w", FAILED)
+    assert (room.wire.sent[-1], room.wire.code) == (b"!lost", FAILED)
 
 
 async def test_sending_a_signal_requires_a_subscription() -> None:
-    room = Room(tell=(Signal("t", SESSION, "typing"),), sub=(Subscribe("s", SESSION, None, CODEC),))
+    room = Room(tell=(Signal(SESSION, "typing"),), sub=(Steps("s", (Subscribe(SESSION, None, CODEC),)),))
     room.open()
     room.say("tell")
-    assert room.script.heard == [("t", "busy")]
+    assert room.script.heard == [("unhandled", "busy")]
     room.say("sub")
     await room.doer.wait_idle()
     room.say("tell")
     assert room.gateway.signals == [("admin", SESSION, "typing", None)]
+
+
+OTHER_COMMAND = cmd.Close(session=SESSION)
+
+
+async def test_flows_of_one_lane_run_one_after_another() -> None:
+    room = Room(
+        a=(Steps("a", (INTERRUPT, INTERRUPT), "lane"),),
+        b=(Steps("b", (OTHER_COMMAND,), "lane"),),
+        c=(Steps("c", (q.ListPermissions(SESSION),), "other"),),
+    )
+    room.gateway.hold.add(cmd.Interrupt)
+    room.open()
+    room.say("a", "b", "c")
+    await until(lambda: len(room.wire.sent) == 2)
+    assert room.wire.sent == [b"hello", b"<c>"]
+    assert [command for _, command in room.gateway.commands] == [INTERRUPT], "the first flow waits for its first step"
+    room.gateway.release.set()
+    await until(lambda: len(room.script.heard) == 4)
+    assert [name for name, _ in room.script.heard] == ["c", "a", "a", "b"]
+
+
+async def test_a_flow_that_runs_ahead_gets_its_answer_after_the_flows_before_it() -> None:
+    room = Room(
+        a=(Steps("a", (INTERRUPT,), "lane"),),
+        b=(Steps("b", (OTHER_COMMAND,), "lane", ahead=True),),
+        c=(Steps("c", (), "lane", ahead=True), Steps("d", (OTHER_COMMAND,), "lane")),
+    )
+    room.gateway.hold.add(cmd.Interrupt)
+    room.open()
+    room.say("a", "b", "c")
+    await until(lambda: len(room.gateway.commands) == 2)
+    assert [command for _, command in room.gateway.commands] == [INTERRUPT, OTHER_COMMAND], "its command does not wait"
+    assert room.script.heard == []
+    room.gateway.release.set()
+    await until(lambda: len(room.script.heard) == 3)
+    assert [name for name, _ in room.script.heard] == ["a", "b", "d"]
+
+
+async def test_an_error_that_no_flow_handles_goes_to_the_protocol() -> None:
+    room = Room(a=(Steps("a", (INTERRUPT,), "lane"),), b=(Steps("b", (INTERRUPT,), "lane"),))
+    room.gateway.errors[cmd.Interrupt] = Busy("not now")
+    room.open()
+    room.say("a", "b")
+    await until(lambda: len(room.script.heard) == 2)
+    assert room.script.heard == [("unhandled", "busy")] * 2, "the lane goes on"
+
+
+async def test_commands_of_a_client_that_has_left_take_effect_and_its_queries_end() -> None:
+    room = Room(
+        a=(Steps("a", (INTERRUPT, OTHER_COMMAND), "commands"), Steps("b", (OTHER_COMMAND,), "commands")),
+        c=(Steps("c", (q.ListPermissions(SESSION), OTHER_COMMAND), "queries"), Steps("d", (INTERRUPT,), "queries")),
+    )
+    room.gateway.hold |= {cmd.Interrupt, q.ListPermissions}
+    room.open()
+    room.say("a", "c")
+    await asyncio.sleep(0)
+    room.endpoint.on_close(room.wire, 1006)
+    room.gateway.release.set()
+    await room.doer.wait_idle()
+    assert [name for name, _ in room.script.heard] == ["a", "a", "b"]
 
 
 async def test_a_credential_revoked_before_the_socket_is_open_ends_it_at_once() -> None:
@@ -264,7 +346,7 @@ async def test_a_credential_revoked_before_the_socket_is_open_ends_it_at_once() 
 
 
 async def test_too_many_messages_are_answered_and_not_acted_on() -> None:
-    room = Room(ServerLimits(commands_per_s=2), a=(Perform("t", INTERRUPT, "lane"),))
+    room = Room(ServerLimits(commands_per_s=2), a=(Steps("t", (INTERRUPT,), "lane", ahead=True),))
     room.open()
     room.say("a", "a", "a")
     await until(lambda: len(room.gateway.commands) == 2)

@@ -17,7 +17,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.web.requests import Head
-from fairlead.model.web.sockets import AttachOwner, CloseSocket, Handshake, Perform, Write
+from fairlead.model.web.sockets import AttachOwner, CloseSocket, Handshake, RunFlow, Write
 from fairlead.server.sockets import REVOKED
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
@@ -321,10 +321,12 @@ async def test_input_sent_before_the_terminal_is_found_is_not_lost(house: House)
 
 async def _early(terminal: Terminal) -> None:
     talk = TerminalConversation(opening())
-    assert [type(thing) for thing in talk.opened()] == [Perform]
+    (run,) = talk.opened()
+    assert isinstance(run, RunFlow)
+    next(run.flow)
     assert talk.received(b'{"type":"input","data":"echo early\\r"}', True) == ()
     holder = SocketAttachment(terminal, NativeTerminalCodec(), "me")
-    (attach,) = talk.answered(None, holder)
+    attach = run.flow.send(holder)
     assert isinstance(attach, AttachOwner)
     holder.attached(HeldWire())
     # The input was typed before the shell started, so its output may follow the prompt.
@@ -335,7 +337,7 @@ async def _early(terminal: Terminal) -> None:
 
 def test_terminal_that_ended_in_the_meantime_is_not_found() -> None:
     talk = TerminalConversation(opening())
-    write, hang_up = talk.failed(None, NotFound("terminal", "x"))
+    write, hang_up = talk.failed(NotFound("terminal", "x"))
     assert isinstance(write, Write) and b"not_found" in write.frames
     assert isinstance(hang_up, CloseSocket) and hang_up.code == 4404
     (reply,) = talk.throttled(b"", True, NotFound("terminal", "x"))

@@ -1,32 +1,29 @@
 """One open socket: connects a client protocol's `SocketProtocol` to the core. The only place where the two meet.
 
-Messages are delivered as they arrive, writes are joined per read, steps run concurrently with their answers in order
-within a lane, and a subscription's bytes go straight from the core to the connection. Whatever a client does, the
-number of steps in flight, of unread answer bytes and of subscriptions is bounded.
+Messages are delivered as they arrive, writes are joined per read, flows run in their lanes (`flows`), and a
+subscription's bytes go straight from the core to the connection. Whatever a client does, the number of flows in
+progress, of unread answer bytes and of subscriptions is bounded.
 """
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_never
 
-from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy, FairleadError, TooMany
 from fairlead.model.gateway import SubscriptionHandle
 from fairlead.model.ids import SessionId
 from fairlead.model.web.broadcast import BroadcastChannel, ChannelSubscription
-from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.sockets import (
     AttachOwner,
     AttachProxy,
     CloseSocket,
-    Do,
+    Effect,
     EnterChannel,
-    Perform,
+    RunFlow,
     Signal,
     SocketOwner,
     SocketProtocol,
@@ -38,6 +35,7 @@ from fairlead.model.web.sockets import (
 )
 from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import unexpected
+from fairlead.server.flows import FlowRunner, LongEffect, SocketClosed
 from fairlead.server.limits import ServerLimits, TokenBucket
 from fairlead.server.sinks import ConnectionHandle, ConnectionSink, send_packed
 from fairlead.server.websocket import Connection
@@ -60,13 +58,6 @@ _Watched = tuple[SessionId, str]
 """A session and the name of one of its projections; the name is empty for the session's log."""
 
 
-@dataclass(slots=True)
-class _Slot:
-    """A step's place in its lane. `settle` passes the step's result to the protocol; None while the step runs."""
-
-    settle: Callable[[], Sequence[Do]] | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class SocketHost:
     """Dependencies shared by all sockets of a server."""
@@ -81,15 +72,15 @@ class SocketEndpoint:
     """Implements `server.websocket.Endpoint`. `name` and `peer` are for the log."""
 
     __slots__ = (
-        "_asking",
         "_begin",
         "_bucket",
+        "_changing",
         "_compress",
         "_connection",
         "_conversation",
+        "_flows",
         "_holder",
         "_host",
-        "_lanes",
         "_members",
         "_messages",
         "_name",
@@ -100,7 +91,6 @@ class SocketEndpoint:
         "_revoked",
         "_running",
         "_watches",
-        "_watching",
         "_who",
     )
 
@@ -123,29 +113,29 @@ class SocketEndpoint:
         self._bucket = TokenBucket(host.clock, host.limits.commands_per_s)
         self._connection: Connection | None = None
         self._out: list[bytes] = []
-        self._lanes: dict[str, deque[_Slot]] = {}
+        self._flows = FlowRunner(self)
         self._watches: dict[_Watched, SubscriptionHandle] = {}
-        self._watching: dict[_Watched, asyncio.Task[None]] = {}
+        self._changing: dict[_Watched, asyncio.Future[None]] = {}
+        """The end of the last change of each subscription that is being changed."""
         self._running = 0
-        self._asking: set[asyncio.Task[None]] = set()
         self._revoked = False
         self._paused = False
         self._messages = 0
         self._holder: SocketOwner | None = None
         self._relay: SocketProxy | None = None
         self._members: list[ChannelSubscription] = []
-        self._begin: Sequence[Do] | None = None
+        self._begin: Sequence[Effect] | None = None
 
-    def begin_with(self, things: Sequence[Do]) -> None:
+    def begin_with(self, effects: Sequence[Effect]) -> None:
         """Run these effects on open, instead of those that the protocol's `opened` returns."""
-        self._begin = things
+        self._begin = effects
 
     def abandon(self) -> None:
         """Notify the proxy that was to get the socket if the client left before it was open."""
         begin, self._begin = self._begin, None
-        for thing in begin or ():
-            if isinstance(thing, AttachProxy):
-                thing.proxy.detached(ABNORMAL, "")
+        for effect in begin or ():
+            if isinstance(effect, AttachProxy):
+                effect.proxy.detached(ABNORMAL, "")
 
     def on_revoked(self) -> None:
         """Close the socket because its credential is no longer valid."""
@@ -166,8 +156,8 @@ class SocketEndpoint:
             self._hang_up(REVOKED, "the credential was revoked")
             return
         begin, self._begin = self._begin, None
-        self._do(self._conversation.opened() if begin is None else begin)
-        self._flush()
+        self._apply_all(self._conversation.opened() if begin is None else begin)
+        self.flush()
 
     def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
         self._messages += 1
@@ -176,13 +166,13 @@ class SocketEndpoint:
         elif self._relay is not None:
             self._relay.received(data, text)
         elif self._bucket.take():
-            self._do(self._conversation.received(data, text))
+            self._apply_all(self._conversation.received(data, text))
         else:
-            rate = f"{self._host.limits.commands_per_s:g}"
-            self._do(self._conversation.throttled(data, text, TooMany(f"At most {rate} messages a second are taken.")))
+            error = TooMany(f"At most {self._host.limits.commands_per_s:g} messages a second are taken.")
+            self._apply_all(self._conversation.throttled(data, text, error))
 
     def on_batch_end(self, conn: Connection) -> None:
-        self._flush()
+        self.flush()
 
     def on_drain(self, conn: Connection) -> None:
         self._read_on()
@@ -204,8 +194,7 @@ class SocketEndpoint:
         self._log("disconnect", code=code, messages=self._messages)
         self._connection = None
         self._out.clear()
-        for task in tuple(self._asking):
-            task.cancel()
+        self._flows.cancel_queries()
         holder, self._holder = self._holder, None
         if holder is not None:
             holder.detached(code)
@@ -226,31 +215,37 @@ class SocketEndpoint:
 
     # --- effects
 
-    def _do(self, things: Sequence[Do]) -> None:
-        for thing in things:
-            match thing:
-                case Write(frames=frames):
-                    self._out.append(frames)
-                case Perform():
-                    self._run(thing)
-                case Subscribe():
-                    self._chain((thing.session, thing.view), thing.tag, partial(self._subscribe, thing))
-                case Unsubscribe():
-                    self._chain((thing.session, thing.view), thing.tag, partial(self._unsubscribe, thing))
-                case Signal():
-                    self._signal(thing)
-                case CloseSocket(code=code, reason=reason):
-                    self._hang_up(code, reason)
-                case AttachOwner(owner=holder):
-                    self._attach(holder)
-                case AttachProxy(proxy=relay):
-                    self._pass_on(relay)
-                case EnterChannel(channel=channel):
-                    self._enter(channel)
-                case _:
-                    assert_never(thing)
+    def _apply_all(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            try:
+                self.apply(effect)
+            except FairleadError as error:
+                self.fail(error)
 
-    def _flush(self) -> None:
+    def apply(self, effect: Effect) -> None:
+        match effect:
+            case Write(frames=frames):
+                self._out.append(frames)
+            case RunFlow():
+                self._flows.run(effect)
+            case Signal():
+                self._signal(effect)
+            case CloseSocket(code=code, reason=reason):
+                self._hang_up(code, reason)
+            case AttachOwner(owner=holder):
+                self._attach(holder)
+            case AttachProxy(proxy=relay):
+                self._pass_on(relay)
+            case EnterChannel(channel=channel):
+                self._enter(channel)
+            case _:
+                assert_never(effect)
+
+    def fail(self, error: Exception) -> None:
+        """Let the protocol answer an error that a flow did not handle."""
+        self._apply_all(self._conversation.failed(self._known(error, self._name)))
+
+    def flush(self) -> None:
         connection = self._connection
         if connection is None or not self._out:
             return
@@ -264,18 +259,18 @@ class SocketEndpoint:
             self._pause()
 
     def _hang_up(self, code: int, reason: str) -> None:
-        self._flush()
+        self.flush()
         if self._connection is not None:
             self._connection.close(code, reason)
 
     def _attach(self, holder: SocketOwner) -> None:
-        self._flush()
+        self.flush()
         if self._connection is not None:
             self._holder = holder
             holder.attached(ConnectionHandle(self._connection))
 
     def _pass_on(self, relay: SocketProxy) -> None:
-        self._flush()
+        self.flush()
         if self._connection is not None:
             self._relay = relay
             relay.attached(ConnectionHandle(self._connection))
@@ -287,93 +282,74 @@ class SocketEndpoint:
             self._members.append(channel.enter(ConnectionSink(self._connection, self._compress, lambda error: None)))
 
     def _signal(self, signal: Signal) -> None:
-        if any(session == signal.session for session, _ in self._watches):
-            self._host.dispatcher.gateway.signal(self._who, signal.session, signal.kind, signal.data)
-        else:
-            self._do(
-                self._conversation.failed(signal.tag, Busy("Subscribe to the session first.", session=signal.session))
-            )
+        if not any(session == signal.session for session, _ in self._watches):
+            raise Busy("Subscribe to the session first.", session=signal.session)
+        self._host.dispatcher.gateway.signal(self._who, signal.session, signal.kind, signal.data)
 
-    # --- steps: run concurrently, answered in order
-
-    def _run(self, run: Perform) -> None:
-        lane = self._lanes.setdefault(run.lane, deque())
-        slot = _Slot()
-        lane.append(slot)
-        task = self._spawn(self._perform(run, slot))
-        if not isinstance(run.step, commands.CommandBase | ServiceCall):
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
-
-    async def _perform(self, run: Perform, slot: _Slot) -> None:
+    async def perform(self, effect: LongEffect) -> tuple[Any, Callable[[], None] | None]:
         try:
-            answer = await self._host.dispatcher.dispatch(self._who, run.step)
+            match effect:
+                case Subscribe() | Unsubscribe():
+                    return await self._change_subscription(effect)
+                case _:
+                    return await self._host.dispatcher.dispatch(self._who, effect), None
+        except (FairleadError, SocketClosed):
+            raise
         except Exception as error:
-            failure = self._known(error, type(run.step).__name__)
-            slot.settle = lambda: self._conversation.failed(run.tag, failure)
-        else:
-            slot.settle = lambda: self._conversation.answered(run.tag, answer)
-        lane = self._lanes[run.lane]
-        while lane and (settle := lane[0].settle) is not None:
-            lane.popleft()
-            self._do(settle())
-        if not lane:
-            del self._lanes[run.lane]
-        self._flush()
+            raise self._known(error, type(effect).__name__) from None
 
     def _known(self, error: Exception, what: str) -> FairleadError:
         return error if isinstance(error, FairleadError) else unexpected(error, self._host.fresh(), what)
 
-    # --- subscriptions: changed one after the other for each session and projection
-
-    def _chain(self, watched: _Watched, tag: Any, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        before = self._watching.get(watched)
-
-        async def link() -> None:
+    async def _change_subscription(
+        self, effect: Subscribe | Unsubscribe
+    ) -> tuple[Subscribed | None, Callable[[], None] | None]:
+        """Apply the changes of one subscription one after another."""
+        watched = (effect.session, effect.view)
+        before, done = self._changing.get(watched), asyncio.get_running_loop().create_future()
+        self._changing[watched] = done
+        try:
             if before is not None:
                 await asyncio.wait({before})
-            try:
-                await make()
-            except Exception as error:
-                self._do(self._conversation.failed(tag, self._known(error, "watch")))
-            self._flush()
-            if self._watching.get(watched) is task:
-                del self._watching[watched]
+            if isinstance(effect, Subscribe):
+                return await self._subscribe(effect, watched)
+            self._stop_watching(watched)
+            return None, None
+        finally:
+            done.set_result(None)
+            if self._changing[watched] is done:
+                del self._changing[watched]
 
-        task = self._spawn(link())
-        self._watching[watched] = task
-
-    async def _subscribe(self, wanted: Subscribe) -> None:
-        before = self._stop_watching((wanted.session, wanted.view))
+    async def _subscribe(self, wanted: Subscribe, watched: _Watched) -> tuple[Subscribed, Callable[[], None]]:
+        before = self._stop_watching(watched)
         cursor = before.cursor if wanted.keep and before is not None else wanted.cursor
         if len(self._watches) >= self._host.limits.watches_per_socket:
             raise TooMany(f"One socket watches at most {self._host.limits.watches_per_socket} sessions.")
         connection = self._connection
         if connection is None:
-            return
+            raise SocketClosed
         sink = ConnectionSink(connection, self._compress, partial(self._watch_failed, wanted))
         watch = await self._host.dispatcher.gateway.watch(
             self._who, wanted.session, cursor, wanted.variant, sink, wanted.view
         )
         if self._connection is None:
             watch.close()
-            return
-        self._watches[wanted.session, wanted.view] = watch
-        answer = Subscribed(wanted.session, watch.verdict, watch.log_id, watch.head)
+            raise SocketClosed
+        self._watches[watched] = watch
         self._log("subscribe", session=wanted.session, view=wanted.view, verdict=watch.verdict, head=watch.head)
-        self._do(self._conversation.answered(wanted.tag, answer))
-        self._flush()
-        watch.start()
+
+        def start() -> None:
+            if self._watches.get(watched) is watch:
+                watch.start()
+
+        return Subscribed(wanted.session, watch.verdict, watch.log_id, watch.head), start
 
     def _watch_failed(self, wanted: Subscribe, error: FairleadError) -> None:
         """Let the protocol report the error, then close the socket so that the client reconnects."""
         self._watches.pop((wanted.session, wanted.view), None)
-        self._do(self._conversation.failed(wanted.tag, error))
+        if wanted.lost is not None:
+            self._apply_all(wanted.lost(error))
         self._hang_up(FAILED, "the session cannot be read: connect again")
-
-    async def _unsubscribe(self, wanted: Unsubscribe) -> None:
-        self._stop_watching((wanted.session, wanted.view))
-        self._do(self._conversation.answered(wanted.tag, None))
 
     def _stop_watching(self, watched: _Watched) -> SubscriptionHandle | None:
         watch = self._watches.pop(watched, None)
@@ -383,7 +359,7 @@ class SocketEndpoint:
 
     # --- the limit on work in flight
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._host.dispatcher.spawn(work)
         self._running += 1
         task.add_done_callback(self._finished)

@@ -24,7 +24,8 @@ from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, NotFound
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId
 from fairlead.model.web.broadcast import JoinChannel
 from fairlead.model.web.requests import Head
-from fairlead.model.web.sockets import Do, Handshake, Perform, Subscribe, Write
+from fairlead.model.web.sockets import Effect, Handshake, RunFlow, Subscribe, Write
+from flows import drive
 
 S = SessionId("5e551011-0000-4000-8000-000000000001")
 WHO = Identity("c", "ann", "ann", frozenset({"admin"}))
@@ -49,32 +50,20 @@ class Talk:
         self.fails: dict[type, FairleadError] = {}
 
     def say(self, **message: Any) -> "Talk":
-        self.do(self.chat.received(json.dumps(message).encode(), True))
+        for effect in drive(self.chat, self.chat.received(json.dumps(message).encode(), True), self.answer):
+            assert isinstance(effect, Write)
+            self.frames.extend(unframed(effect.frames))
         return self
 
-    def do(self, things: Any) -> None:
-        for thing in things:
-            self.one(thing)
-
-    def one(self, thing: Do) -> None:
-        if isinstance(thing, Write):
-            self.frames.extend(unframed(thing.frames))
-        elif isinstance(thing, Subscribe):
-            self.steps.append("Subscribe")
-            self.do(self.chat.answered(thing.tag, None))
-        else:
-            assert isinstance(thing, Perform)
-            self.steps.append(type(thing.step).__name__)
-            if isinstance(thing.step, cmd.CommandBase):
-                self.commands.append(thing.step)
-            error = self.fails.get(type(thing.step))
-            if error is not None:
-                self.do(self.chat.failed(thing.tag, error))
-            else:
-                self.do(self.chat.answered(thing.tag, self.answer(thing.step)))
-
-    def answer(self, step: Any) -> Any:
+    def answer(self, step: Any, lane: str) -> Any:
+        self.steps.append(type(step).__name__)
+        if isinstance(step, cmd.CommandBase):
+            self.commands.append(step)
+        if type(step) in self.fails:
+            raise self.fails[type(step)]
         match step:
+            case Subscribe():
+                return None
             case q.ReadProjection(view=view):
                 assert view == NAME
                 return msgspec.msgpack.encode(self.memory)
@@ -158,10 +147,10 @@ def test_an_abort_gives_up_when_the_queued_message_is_never_found() -> None:
 
 def test_pending_requests_per_session_and_socket_are_bounded() -> None:
     chat = ChatConversation(opening())
-    effects: list[Do] = []
+    effects: list[Effect] = []
     for _ in range(102):
         effects.extend(chat.received(json.dumps({"type": "chat.abort", "sessionId": S}).encode(), True))
-    assert [type(do) for do in effects] == [Perform, Write, Write]
+    assert [type(effect) for effect in effects] == [*[RunFlow] * 100, Write, Write]
 
 
 @pytest.mark.rules("S003-132")
@@ -175,8 +164,9 @@ def test_only_the_chat_joins_the_broadcast_channel() -> None:
     """A socket that has not joined the channel receives no broadcast."""
     asking = {}
     for route in (*PROTOCOL.sockets, *PROTOCOL.door_sockets):
-        done = route.open(opening(plugin="x", name="x")).opened()
-        asking[route.name] = any(isinstance(do, Perform) and isinstance(do.step, JoinChannel) for do in done)
+        effects = route.open(opening(plugin="x", name="x")).opened()
+        flows = [effect.flow for effect in effects if isinstance(effect, RunFlow)]
+        asking[route.name] = any(isinstance(next(flow), JoinChannel) for flow in flows)
     assert {name for name, asks in asking.items() if asks} == {"claudecodeui.chat"}
     assert len(asking) >= 4
 

@@ -19,7 +19,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.web.requests import Head
 from fairlead.model.web.routes import Request
-from fairlead.model.web.sockets import Handshake, Perform
+from fairlead.model.web.sockets import Handshake, RunFlow
 from patience import PATIENCE
 
 WHO = Identity("c", "ann", "ann", frozenset({"admin"}))
@@ -109,8 +109,8 @@ def test_a_preview_that_is_too_short_is_not_used() -> None:
 def test_a_subscription_waits_until_the_file_is_loaded() -> None:
     talk = ChatConversation(Handshake(head=HEAD, who=WHO, version="1", fresh=lambda: "f"))
     message = {"type": "chat.subscribe", "sessions": [{"sessionId": SESSION}]}
-    (step,) = talk.received(json.dumps(message).encode(), True)
-    assert isinstance(step, Perform) and step.step == q.WaitLoaded(SessionId(SESSION))
+    (run,) = talk.received(json.dumps(message).encode(), True)
+    assert isinstance(run, RunFlow) and next(run.flow) == q.WaitLoaded(SessionId(SESSION))
 
 
 @pytest.mark.process

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from clients.claudecodeui.signed_gateway import SignedGateway, frames_until, signed_gateway
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.routes import ClientProtocol
-from fairlead.model.web.sockets import CloseSocket, Do, Handshake, Perform, SocketRoute
+from fairlead.model.web.sockets import CloseSocket, Effect, Flow, Handshake, RunFlow, SilentProtocol, SocketRoute
 from fairlead.server.discovery import discover
 from patience import PATIENCE
 from plugins.harness import BOARD
@@ -109,26 +109,18 @@ class AskNeighbour(ServiceCall, frozen=True):
     """-> str"""
 
 
-class Newcomer:
+class Newcomer(SilentProtocol):
     """An external handler: it gets everything it needs from the handlers of the steps that it requests."""
 
     def __init__(self, opening: Handshake) -> None:
-        self._asked = AskNeighbour()
+        pass
 
-    def opened(self) -> Sequence[Do]:
-        return (Perform(None, self._asked, "lane"),)
+    def opened(self) -> Sequence[Effect]:
+        return (RunFlow(self._ask()),)
 
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        return ()
-
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        return (CloseSocket(4000, answer),)
-
-    def failed(self, tag: Any, error: Exception) -> Sequence[Do]:
-        return (CloseSocket(4001, str(error)),)
-
-    def throttled(self, data: bytes, text: bool, error: Exception) -> Sequence[Do]:
-        return ()
+    def _ask(self) -> Flow:
+        answer: str = yield AskNeighbour()
+        yield CloseSocket(4000, answer)
 
 
 @pytest.mark.rules("S003-139", "S003-140")

@@ -21,7 +21,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadId, BadRequest, Busy, NotFound, OutsideRoots
 from fairlead.model.web.requests import Head
-from fairlead.model.web.sockets import Handshake, Perform, Write
+from fairlead.model.web.sockets import Handshake, Write
 from fairlead.server.websocket.frames import split_frames
 from fairlead.terminals.api import (
     FoundUrl,
@@ -34,6 +34,7 @@ from fairlead.terminals.api import (
 )
 from fairlead.terminals.launcher.programs import PROVIDERS, Provider, command_keys, key, resumes, words
 from fairlead.wiring import providers
+from flows import drive
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-shell"
 NAMES = sorted(path.name for path in CASES.iterdir())
@@ -151,7 +152,6 @@ def test_the_memory_of_announced_urls_is_bounded() -> None:
 def test_input_before_the_socket_has_an_owner_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     talk = ShellConversation(Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
-    assert [type(thing) for thing in talk.opened()] == [Perform]
     frame = b'{"type":"input","data":"' + b"x" * (EARLY_BYTES // 4) + b'"}'
     for _ in range(10):
         assert talk.throttled(frame, True, BadRequest("too many")) == ()
@@ -161,9 +161,9 @@ def test_input_before_the_socket_has_an_owner_is_bounded() -> None:
         def received(self, data: bytes) -> None:
             heard.append(data)
 
-    talk.answered(None, Holder())
+    list(drive(talk, talk.opened(), lambda step, lane: Holder()))
     assert len(heard) == 3
-    (error,) = talk.failed(None, BadRequest("No."))
+    (error,) = talk.failed(BadRequest("No."))
     assert isinstance(error, Write) and b"Error: No." in error.frames
 
 

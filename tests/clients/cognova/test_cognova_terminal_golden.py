@@ -15,7 +15,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest
 from fairlead.model.web.requests import Head
-from fairlead.model.web.sockets import Handshake, Perform, Write
+from fairlead.model.web.sockets import Handshake, Write
 from fairlead.terminals.api import Size, TerminalOutput, TerminalReply, TypedKeys
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-terminal"
@@ -77,11 +77,10 @@ def test_case(case: str) -> None:
 def test_input_for_a_starting_shell_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     talk = ShellConversation(Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
-    assert [type(thing) for thing in talk.opened()] == [Perform]
     frame = b'{"type":"ping","more":"' + b"x" * (EARLY_BYTES // 4) + b'"}'
     for _ in range(10):
         assert talk.throttled(frame, True, BadRequest("too many")) == ()
-    error, *pongs = talk.failed(None, BadRequest("No."))
+    error, *pongs = talk.failed(BadRequest("No."))
     assert isinstance(error, Write) and b"Failed to start terminal: No." in error.frames
     assert len(pongs) == 3
     assert talk.throttled(frame, True, BadRequest("too many")) == ()

@@ -20,6 +20,7 @@ from fairlead.terminals.api import Program, Size, session_terminal
 from fairlead.terminals.attachment import TerminalActions
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.screen.emulator import Emulator
+from flows import drive
 from patience import PATIENCE
 from sessions.harness import SESSION
 
@@ -101,5 +102,5 @@ def test_input_before_the_terminal_is_attached_is_bounded() -> None:
         def received(self, data: bytes) -> None:
             heard.append(data)
 
-    talk.answered(None, Holder())
+    list(drive(talk, talk.opened(), lambda step, lane: Holder()))
     assert len(heard) == 4

@@ -1,6 +1,7 @@
 """Drives a conversation without a server: frames in; everything that it does out, as plain objects."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,20 +11,8 @@ from fairlead.clients.native.conversation import NativeConversation
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.commands import CommandBase, Reply
 from fairlead.model.web.requests import Head
-from fairlead.model.web.sockets import (
-    AttachOwner,
-    AttachProxy,
-    CloseSocket,
-    Do,
-    EnterChannel,
-    Handshake,
-    Perform,
-    Signal,
-    Subscribe,
-    Subscribed,
-    Unsubscribe,
-    Write,
-)
+from fairlead.model.web.sockets import Effect, Handshake, Signal, Subscribe, Subscribed, Unsubscribe, Write
+from flows import drive
 
 HEADS = {0x81: True, 0x82: False}
 
@@ -58,7 +47,7 @@ class ConversationDriver:
         self.codec = CODECS[subprotocol or JSON]
 
     def open(self) -> list[Any]:
-        return [seen for thing in self.conversation.opened() for seen in self._see(thing)]
+        return self._see(self.conversation.opened())
 
     def say(self, message: Any) -> list[Any]:
         """Send an object as a frame, text and bytes unchanged."""
@@ -69,32 +58,33 @@ class ConversationDriver:
         return self.raw((msgspec.json if text else msgspec.msgpack).encode(message), text)
 
     def raw(self, data: bytes, text: bool) -> list[Any]:
-        return [seen for thing in self.conversation.received(data, text) for seen in self._see(thing)]
+        return self._see(self.conversation.received(data, text))
 
-    def _see(self, thing: Do) -> list[Any]:
-        match thing:
-            case Write():
-                return [
-                    (msgspec.json if text else msgspec.msgpack).decode(payload)
-                    for text, payload in frames(thing.frames)
-                ]
-            case Perform(step=CommandBase() as step):
-                action = {"does": msgspec.json.decode(msgspec.json.encode(step)), "lane": thing.lane}
-                reply = Reply(session=step.session, seq=7)
-                return [action, *self._answer(thing.tag, reply)]
+    def _see(self, effects: Sequence[Effect]) -> list[Any]:
+        seen: list[Any] = []
+        for effect in drive(self.conversation, effects, lambda step, lane: self._answer(step, lane, seen)):
+            if isinstance(effect, Signal):
+                seen.append({"does": "tell", "session": effect.session, "kind": effect.kind, "data": effect.data})
+            else:
+                assert isinstance(effect, Write)
+                for text, payload in frames(effect.frames):
+                    seen.append((msgspec.json if text else msgspec.msgpack).decode(payload))
+        return seen
+
+    def _answer(self, step: Any, lane: str, seen: list[Any]) -> Reply | Subscribed | None:
+        match step:
+            case CommandBase():
+                seen.append({"does": msgspec.json.decode(msgspec.json.encode(step)), "lane": lane})
+                return Reply(session=step.session, seq=7)
             case Subscribe():
-                place = thing.cursor
+                place = step.cursor
                 cursor = None if place is None else {"seq": place.seq, "log_id": place.log_id}
-                assert isinstance(thing.variant, JsonCodec | MsgpackCodec)
-                action = {"does": "subscribe", "session": thing.session, "cursor": cursor, "variant": thing.variant.key}
-                return [action, *self._answer(thing.tag, Subscribed(thing.session, "ok", "log-1", 7))]
+                assert isinstance(step.variant, JsonCodec | MsgpackCodec)
+                action = {"does": "subscribe", "session": step.session, "cursor": cursor, "variant": step.variant.key}
+                seen.append(action)
+                return Subscribed(step.session, "ok", "log-1", 7)
             case Unsubscribe():
-                action = {"does": "unsubscribe", "session": thing.session}
-                return [action, *self._answer(thing.tag, None)]
-            case Signal():
-                return [{"does": "tell", "session": thing.session, "kind": thing.kind, "data": thing.data}]
-            case Perform() | CloseSocket() | AttachOwner() | AttachProxy() | EnterChannel():
-                raise AssertionError(thing)
-
-    def _answer(self, tag: Any, answer: Any) -> list[Any]:
-        return [seen for thing in self.conversation.answered(tag, answer) for seen in self._see(thing)]
+                seen.append({"does": "unsubscribe", "session": step.session})
+                return None
+            case _:
+                raise AssertionError(step)

@@ -13,7 +13,7 @@ from fairlead.clients.native.decode import KEY_LENGTH, KINDS
 from fairlead.model.auth import SCOPES, Scope
 from fairlead.model.commands import Command
 from fairlead.model.errors import Busy, TooMany
-from fairlead.model.web.sockets import Write
+from fairlead.model.web.sockets import RunFlow, Write
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 ANYTHING = st.recursive(
@@ -89,7 +89,11 @@ def test_typing_needs_the_chat_scope(scope: Scope) -> None:
 
 def test_an_error_carries_its_data_and_a_throttled_frame_its_id() -> None:
     conversation = ConversationDriver().conversation
-    (failed,) = conversation.failed({"id": 1}, Busy("Not now.", state="x"))
+    typing = {"id": 1, "type": "typing", "session": SESSION}
+    (run,) = conversation.received(msgspec.json.encode(typing), True)
+    assert isinstance(run, RunFlow)
+    next(run.flow)
+    failed = run.flow.throw(Busy("Not now.", state="x"))
     (throttled,) = conversation.throttled(b'{"id":2,"type":"ping"}', True, TooMany("Slower."))
     (unreadable,) = conversation.throttled(b"{", True, TooMany("Slower."))
     errors = []

@@ -14,7 +14,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, BadId, FairleadError, NotFound, OutsideRoots
 from fairlead.model.formats.frames import text_frame
 from fairlead.model.web.handing import Handing
-from fairlead.model.web.sockets import Do, Handshake, SocketRoute, Write
+from fairlead.model.web.sockets import Effect, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
     FoundUrl,
     OpenLauncher,
@@ -139,12 +139,12 @@ class ShellConversation(Handing):
 
     def __init__(self, opening: Handshake) -> None:
         self._codec = ShellCodec()
-        super().__init__(OpenLauncher(codec=self._codec), "shell", EARLY_BYTES)
+        super().__init__(OpenLauncher(codec=self._codec), EARLY_BYTES)
 
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (Write(self._codec.refused(error)),)
 
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         """Accept the message: keys are not commands; early input is limited only in bytes."""
         return self.received(data, text)
 

@@ -5,9 +5,8 @@ A socket joins a conversation by starting it, by sending to it or by subscribing
 conversation's output through `chat_frames`. An error goes to the client that sent the frame.
 """
 
-from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -30,7 +29,7 @@ from fairlead.model import queries as q
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, RequestId, SessionId, session_id
-from fairlead.model.web.sockets import Do, Handshake, Perform, SocketRoute, Subscribe, Subscribed, Write
+from fairlead.model.web.sockets import Effect, Flow, Handshake, RunFlow, SocketRoute, Subscribe, Subscribed, Write
 
 NOT_FOUND: Final = "Conversation not found"
 NOTHING_RUNS: Final = "No active session to interrupt"
@@ -43,17 +42,6 @@ TRIES: Final = 5
 Asked = SendMessage | AbortRun | SubscribeTo
 
 
-class SessionQueue:
-    """The requests for one conversation; the first one is in progress. `joined`: this socket has joined it."""
-
-    __slots__ = ("asked", "joined", "tries")
-
-    def __init__(self) -> None:
-        self.asked: deque[Asked] = deque()
-        self.joined = False
-        self.tries = 0
-
-
 class JoinedConversation(msgspec.Struct, frozen=True):
     """Sent to a client that has joined: the conversation's `status` at that time, and frames before those of the
     log."""
@@ -63,172 +51,164 @@ class JoinedConversation(msgspec.Struct, frozen=True):
 
 
 class ChatConversation:
-    """Implements `model.web.sockets.SocketProtocol`. A step's tag is `(purpose, conversation, ...)`."""
+    """Implements `model.web.sockets.SocketProtocol`. Each conversation has a lane."""
 
-    __slots__ = ("_fresh", "_lines")
+    __slots__ = ("_fresh", "_joined", "_unfinished")
 
     def __init__(self, opening: Handshake) -> None:
         self._fresh = opening.fresh
-        self._lines: dict[SessionId, SessionQueue] = {}
+        self._joined: set[SessionId] = set()
+        self._unfinished: dict[SessionId, int] = {}
 
     # --- SocketProtocol
 
-    def opened(self) -> Sequence[Do]:
+    def opened(self) -> Sequence[Effect]:
         return (Write(frame({"type": "chat:connected"})),)
 
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+    def received(self, data: bytes, text: bool) -> Sequence[Effect]:
         try:
             message = read(data)
         except BadFrame as error:
             return (Write(error_frame(error.message, error.conversation)),)
         return () if message is None else self._act(message)
 
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         return (Write(error_frame(error.message)),)
 
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        match tag:
-            case ("create", session):
-                created = frame({"type": "chat:session_created", "conversationId": session})
-                return (Write(created), self._subscribe(session, Cursor(0), JoinedConversation()))
-            case ("place", session):
-                present = _present(session, answer)
-                if self._lines[session].joined:
-                    # Everything up to here has been sent or is on its way: a new subscription would send some of it
-                    # twice.
-                    return (Write(_subscribed(session, "ok", None, answer.log_id, present)), *self._done(session))
-                return (self._subscribe(session, Cursor(answer.head, answer.log_id), present),)
-            case ("rest", session, SubscribeTo() as join):
-                return (self._resume(session, join, answer),)
-            case ("joined", session, JoinedConversation() as joined):
-                return self._joined(session, joined, answer)
-            case ("send", session) | ("cancel", session):
-                done = self._done(session)
-                return [_interrupted(session), *done] if tag[0] == "cancel" else done
-            case ("interrupt", session):
-                state = answer.data or {}
-                if state.get("idle"):
-                    return (Perform(("queue", session), q.ReadQueue(session), session),)
-                notices = [_interrupted(session)] if state.get("background") else []
-                return [*notices, *self._done(session)]
-            case ("queue", session):
-                return self._withdraw(session, answer)
-            case ("whose", DecidePermission() as given):
-                return (_answer(given, answer.session),)
-            case _:
-                return ()
-
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        match tag:
-            case ("create", session):
-                return (Write(error_frame(error.message)), *self._done(session))
-            case ("cancel", session) if isinstance(error, NotFound) and self._lines[session].tries < TRIES:
-                return self._interrupt(session)
-            case ("interrupt" | "queue" | "cancel", session) if isinstance(error, NotFound):
-                return (Write(error_frame(NOTHING_RUNS, session)), *self._done(session))
-            case ("whose", _):
-                return (Write(error_frame(error.message)),)
-            case ("decide", session):
-                return (Write(error_frame(error.message, session)),)
-            case (_, session, *_):
-                return (Write(error_frame(_error_text(error), session)), *self._done(session))
-            case _:
-                return (Write(error_frame(error.message)),)
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
+        return (Write(error_frame(error.message)),)
 
     # --- requests of the client
 
-    def _act(self, message: ClientMessage) -> Sequence[Do]:
+    def _act(self, message: ClientMessage) -> Sequence[Effect]:
         match message:
             case SendMessage(conversation=None):
-                # Its queue is new: the id has just been made.
                 return self._ask(session_id(self._fresh()), message)
             case SendMessage(conversation=session) | AbortRun(conversation=session) | SubscribeTo(conversation=session):
                 assert session is not None
                 return self._ask(session, message)
             case DecidePermission():
-                return (Perform(("whose", message), q.FindPermission(message.request), message.request),)
+                return (RunFlow(_decide(message), message.request),)
             case Ping():
                 return (Write(frame({"type": "pong"})),)
             case _:
                 assert_never(message)
 
-    def _ask(self, session: SessionId, asked: Asked) -> Sequence[Do]:
-        line = self._lines.setdefault(session, SessionQueue())
-        if len(line.asked) >= WAITING:
+    def _ask(self, session: SessionId, asked: Asked) -> Sequence[Effect]:
+        unfinished = self._unfinished.get(session, 0)
+        if unfinished >= WAITING:
             return (Write(error_frame(f"{WAITING} messages of yours wait already: wait for the agent.", session)),)
-        line.asked.append(asked)
-        return self._begin(session) if len(line.asked) == 1 else ()
+        self._unfinished[session] = unfinished + 1
+        return (RunFlow(self._handle(session, asked), session),)
 
-    def _begin(self, session: SessionId) -> Sequence[Do]:
-        """Start the first waiting request."""
-        line = self._lines[session]
-        line.tries = 0
-        asked = line.asked[0]
-        match asked:
-            case SendMessage():
-                if line.joined:
-                    return (Perform(("send", session), cmd.Send(session=session, content=asked.content), session),)
-                if asked.conversation is None:
-                    return (Perform(("create", session), cmd.Create(session=session, title=asked.title), session),)
-                return (Perform(("place", session), q.GetSession(session), session),)
-            case SubscribeTo(last=None):
-                return (Perform(("place", session), q.GetSession(session), session),)
-            case SubscribeTo():
-                # A connection may end between two frames of one entry: read that entry again.
-                step = q.ReadEvents(session, max((asked.last or 0) // out.FRAMES - 1, 0), 1)
-                return (Perform(("rest", session, asked), step, session),)
-            case AbortRun():
-                return self._interrupt(session)
-            case _:
-                assert_never(asked)
+    def _handle(self, session: SessionId, asked: Asked) -> Flow:
+        try:
+            match asked:
+                case SendMessage():
+                    yield from self._send(session, asked)
+                case SubscribeTo():
+                    yield from self._subscribe_to(session, asked)
+                case AbortRun():
+                    yield from _interrupt(session)
+                case _:
+                    assert_never(asked)
+        except FairleadError as error:
+            yield Write(_session_error(session, error))
+        finally:
+            self._unfinished[session] -= 1
+            if not self._unfinished[session]:
+                del self._unfinished[session]
 
-    def _done(self, session: SessionId) -> Sequence[Do]:
-        line = self._lines[session]
-        line.asked.popleft()
-        if line.asked:
-            return self._begin(session)
-        if not line.joined:
-            del self._lines[session]
-        return ()
+    def _send(self, session: SessionId, asked: SendMessage) -> Flow:
+        if session not in self._joined:
+            if asked.conversation is None:
+                try:
+                    yield cmd.Create(session=session, title=asked.title)
+                except FairleadError as error:
+                    yield Write(error_frame(error.message))
+                    return
+                yield Write(frame({"type": "chat:session_created", "conversationId": session}))
+                yield _subscribe(session, Cursor(0))
+            else:
+                view: q.SessionView = yield q.GetSession(session)
+                yield _subscribe(session, Cursor(view.head, view.log_id))
+                if frames := _present(session, view).frames:
+                    yield Write(frames)
+            self._joined.add(session)
+        yield cmd.Send(session=session, content=asked.content)
 
     # --- joining
 
-    def _subscribe(self, session: SessionId, cursor: Cursor, joined: JoinedConversation) -> Subscribe:
-        return Subscribe(("joined", session, joined), session, cursor, ENCODER)
-
-    def _resume(self, session: SessionId, join: SubscribeTo, page: q.EventPage) -> Subscribe:
-        assert join.last is not None
-        seq, index = divmod(join.last, out.FRAMES)
-        rest = b""
-        if page.events and _seq(page.events[0]) == seq:
-            frames = out.numbered_frames(session, seq, ev.decode(page.events[0]))
-            rest = b"".join(map(frame, frames[index + 1 :]))
-        return self._subscribe(session, Cursor(seq, join.log_id), JoinedConversation(rest))
-
-    def _joined(self, session: SessionId, joined: JoinedConversation, answer: Subscribed) -> Sequence[Do]:
-        line = self._lines[session]
-        line.joined = True
-        asked = line.asked[0]
-        if isinstance(asked, SendMessage):
-            return (*([Write(joined.frames)] if joined.frames else ()), *self._begin(session))
-        assert isinstance(asked, SubscribeTo)
+    def _subscribe_to(self, session: SessionId, asked: SubscribeTo) -> Flow:
+        if asked.last is None:
+            view: q.SessionView = yield q.GetSession(session)
+            joined = _present(session, view)
+            if session in self._joined:
+                # Everything up to here has been sent or is on its way: a new subscription would send some of it twice.
+                yield Write(_subscribed(session, "ok", None, view.log_id, joined))
+                return
+            cursor = Cursor(view.head, view.log_id)
+        else:
+            seq, index = divmod(asked.last, out.FRAMES)
+            # A connection may end between two frames of one entry: read that entry again.
+            page: q.EventPage = yield q.ReadEvents(session, max(seq - 1, 0), 1)
+            joined = JoinedConversation(_remaining_frames(session, seq, index, page))
+            cursor = Cursor(seq, asked.log_id)
+        answer: Subscribed = yield _subscribe(session, cursor)
+        self._joined.add(session)
         ok = answer.verdict == "ok"
         place = number(answer.head) if asked.last is None else asked.last if ok else 0
         initial = joined if ok else JoinedConversation()
-        return (Write(_subscribed(session, answer.verdict, place, answer.log_id, initial)), *self._done(session))
+        yield Write(_subscribed(session, answer.verdict, place, answer.log_id, initial))
 
-    # --- interrupts
 
-    def _interrupt(self, session: SessionId) -> Sequence[Do]:
-        self._lines[session].tries += 1
-        return (Perform(("interrupt", session), cmd.Interrupt(session=session), session),)
+def _subscribe(session: SessionId, cursor: Cursor) -> Subscribe:
+    return Subscribe(session, cursor, ENCODER, lost=lambda error: (Write(_session_error(session, error)),))
 
-    def _withdraw(self, session: SessionId, queue: Sequence[q.QueuedView]) -> Sequence[Do]:
-        """No turn runs: withdraw a message whose agent is still starting; it never reaches the agent."""
+
+def _interrupt(session: SessionId) -> Flow:
+    """End the turn. If none runs, withdraw a message whose agent is still starting; it never reaches the agent."""
+    for _ in range(TRIES):
+        try:
+            reply: cmd.Reply = yield cmd.Interrupt(session=session)
+            state = reply.data or {}
+            if not state.get("idle"):
+                if state.get("background"):
+                    yield _interrupted(session)
+                return
+            queue: Sequence[q.QueuedView] = yield q.ReadQueue(session)
+        except NotFound:
+            break
         if not queue:
-            return (Write(error_frame(NOTHING_RUNS, session)), *self._done(session))
-        step = cmd.CancelMessage(session=session, message=MessageId(queue[0].message))
-        return (Perform(("cancel", session), step, session),)
+            break
+        try:
+            yield cmd.CancelMessage(session=session, message=MessageId(queue[0].message))
+        except NotFound:
+            continue  # the message was on its way to the agent, so its turn should have started by now
+        yield _interrupted(session)
+        return
+    yield Write(error_frame(NOTHING_RUNS, session))
+
+
+def _decide(given: DecidePermission) -> Flow:
+    pending: q.PendingView = yield q.FindPermission(given.request)
+    try:
+        yield cmd.AnswerPermission(
+            session=pending.session,
+            request=RequestId(given.request),
+            behavior="allow" if given.allow else "deny",
+            message=given.message,
+        )
+    except FairleadError as error:
+        yield Write(error_frame(error.message, pending.session))
+
+
+def _remaining_frames(session: SessionId, seq: int, index: int, page: q.EventPage) -> bytes:
+    """The frames of the entry `seq` after the frame `index`."""
+    if not page.events or _seq(page.events[0]) != seq:
+        return b""
+    frames = out.numbered_frames(session, seq, ev.decode(page.events[0]))
+    return b"".join(map(frame, frames[index + 1 :]))
 
 
 def _present(session: SessionId, view: q.SessionView) -> JoinedConversation:
@@ -253,19 +233,9 @@ def _interrupted(session: SessionId) -> Write:
     return Write(frame({"type": "chat:interrupted", "conversationId": session}))
 
 
-def _answer(given: DecidePermission, session: SessionId) -> Perform:
-    step = cmd.AnswerPermission(
-        session=session,
-        request=RequestId(given.request),
-        behavior="allow" if given.allow else "deny",
-        message=given.message,
-    )
-    return Perform(("decide", session), step, given.request)
-
-
-def _error_text(error: FairleadError) -> str:
+def _session_error(session: SessionId, error: FairleadError) -> bytes:
     gone = isinstance(error, NotFound) and error.data.get("what") == "session"
-    return NOT_FOUND if gone else error.message
+    return error_frame(NOT_FOUND if gone else error.message, session)
 
 
 class _Seq(msgspec.Struct):

@@ -6,23 +6,22 @@ record of the subtype `gateway_error`, which clients of the CLI ignore if they d
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import msgspec
 
 from fairlead.clients.direct.messages import ClientMessage, ControlQuestion, SentCommand, read
-from fairlead.clients.direct.view import NAME, DirectCatchUp, DirectEncoder, decode_catch_up, line
+from fairlead.clients.direct.view import NAME, DirectEncoder, decode_catch_up, line
 from fairlead.model.commands import AnswerPermission, Reply, SetMode
 from fairlead.model.errors import Busy, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
 from fairlead.model.queries import GetSession, ReadProjection
-from fairlead.model.web.sockets import Check, CloseSocket, Do, Handshake, Perform, Subscribe, Subscribed, Write
+from fairlead.model.web.sockets import Check, CloseSocket, Effect, Flow, Handshake, RunFlow, Subscribe, Write
 
 ENCODER: Final = DirectEncoder()
 GONE: Final = 4004
 """The close code for an unknown session."""
-_JOIN: Final = "join"
 
 
 def check_session(opening: Handshake) -> Check:
@@ -32,72 +31,60 @@ def check_session(opening: Handshake) -> Check:
 
 
 class DirectConversation:
-    """One client's connection. A step's tag is the client's message; for the first step it is `join`."""
-
     __slots__ = ("_init", "_session")
 
     def __init__(self, opening: Handshake) -> None:
         self._session = session_id(opening.params["session"])
         self._init = b""
 
-    def opened(self) -> Sequence[Do]:
-        return (Perform(_JOIN, ReadProjection(self._session, NAME), _JOIN),)
+    def opened(self) -> Sequence[Effect]:
+        return (RunFlow(self._join()),)
 
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        done: list[Do] = []
-        for message in read(self._session, data):
-            if isinstance(message, ControlQuestion) and message.command is None:
-                done.append(Write(self._own_answer(message)))
-            else:
-                assert message.command is not None
-                done.append(Perform(message, message.command, self._session))
-        return done
+    def received(self, data: bytes, text: bool) -> Sequence[Effect]:
+        return [
+            Write(self._own_answer(message))
+            if isinstance(message, ControlQuestion) and message.command is None
+            else RunFlow(self._perform(message), self._session, ahead=True)
+            for message in read(self._session, data)
+        ]
 
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        match tag:
-            case DirectCatchUp():
-                assert isinstance(answer, Subscribed)
-                self._init = tag.init
-                return (Write(tag.frames()),) if tag.init or tag.pending else ()
-            case ControlQuestion():
-                assert isinstance(answer, Reply)
-                return (Write(line(success(tag.request, answered_with(tag, answer)))),)
-            case SentCommand():
-                return ()
-            case _:
-                joined = decode_catch_up(answer)
-                return (Subscribe(joined, self._session, Cursor(joined.seq), ENCODER),)
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
+        return (CloseSocket(GONE, error.message[:120]),)
 
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        match tag:
-            case ControlQuestion():
-                return (Write(line(refusal(tag.request, error.message))),)
-            case SentCommand(other=other) if other is not None and isinstance(error, Busy):
-                return (Perform(SentCommand(other, about=tag.about), other, self._session),)
-            case SentCommand():
-                return () if is_already_settled(tag, error) else (Write(line(error_record(tag, error))),)
-            case _:
-                return (CloseSocket(GONE, error.message[:120]),)
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
+        return [effect for message in read(self._session, data) for effect in self._rejected(message, error)]
 
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        return tuple(
-            do for message in read(self._session, data) for do in self.failed(_without_fallback(message), error)
-        )
+    def _join(self) -> Flow:
+        joined = decode_catch_up((yield ReadProjection(self._session, NAME)))
+        yield Subscribe(self._session, Cursor(joined.seq), ENCODER, lost=self.failed)
+        self._init = joined.init
+        if joined.init or joined.pending:
+            yield Write(joined.frames())
+
+    def _perform(self, message: ClientMessage) -> Flow:
+        assert message.command is not None
+        try:
+            try:
+                reply: Reply = yield message.command
+            except Busy:
+                if not isinstance(message, SentCommand) or message.other is None:
+                    raise
+                reply = yield message.other
+        except FairleadError as error:
+            yield from self._rejected(message, error)
+        else:
+            if isinstance(message, ControlQuestion):
+                yield Write(line(success(message.request, answered_with(message, reply))))
+
+    def _rejected(self, message: ClientMessage, error: FairleadError) -> Sequence[Effect]:
+        if isinstance(message, ControlQuestion):
+            return (Write(line(refusal(message.request, error.message))),)
+        return () if is_already_settled(message, error) else (Write(line(error_record(message, error))),)
 
     def _own_answer(self, asked: ControlQuestion) -> bytes:
         if asked.error:
             return line(refusal(asked.request, asked.error))
         return line(success(asked.request, initialize_response(self._init)))
-
-
-def _without_fallback(message: ClientMessage) -> ClientMessage:
-    match message:
-        case SentCommand():
-            return SentCommand(message.command, about=message.about)
-        case ControlQuestion():
-            return message
-        case _:
-            assert_never(message)
 
 
 def is_already_settled(sent: SentCommand, error: FairleadError) -> bool:

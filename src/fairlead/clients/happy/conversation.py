@@ -5,7 +5,7 @@ Messages from the client are ignored, because the original protocol has no clien
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,10 +17,20 @@ from fairlead.model.formats.frames import text_frame
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
 from fairlead.model.queries import GetSession
-from fairlead.model.web.sockets import Check, CloseSocket, Do, Handshake, Perform, Subscribe, Subscribed, Write
+from fairlead.model.web.sockets import (
+    Check,
+    CloseSocket,
+    Effect,
+    Flow,
+    Handshake,
+    RunFlow,
+    SilentProtocol,
+    Subscribe,
+    Subscribed,
+    Write,
+)
 
 GONE: Final = 4004
-_KEY: Final = "key"
 _OPEN: Final = PlainEncoder()
 
 
@@ -41,7 +51,7 @@ def check_session(opening: Handshake) -> Check:
     return None
 
 
-class HappyConversation:
+class HappyConversation(SilentProtocol):
     __slots__ = ("_after", "_log_id", "_session")
 
     def __init__(self, opening: Handshake) -> None:
@@ -49,27 +59,22 @@ class HappyConversation:
         self._after = parse_after_seq(opening)
         self._log_id = opening.query.get("log_id", "")
 
-    def opened(self) -> Sequence[Do]:
-        return (Perform(_KEY, ReadKey(self._session), _KEY),)
+    def opened(self) -> Sequence[Effect]:
+        return (RunFlow(self._follow()),)
 
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        if isinstance(answer, Subscribed):
-            reply = {
-                "type": "resumed",
-                "verdict": answer.verdict,
-                "after_seq": self._after if answer.verdict == "ok" else 0,
-                "head": answer.head,
-                "log_id": answer.log_id,
-            }
-            return (Write(text_frame(msgspec.json.encode(reply))),)
-        encoder = EncryptedEncoder(answer) if isinstance(answer, SessionKey) else _OPEN
-        return (Subscribe(_KEY, self._session, Cursor(self._after, self._log_id), encoder, VIEW),)
-
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        return ()
-
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (CloseSocket(GONE, error.message[:120]),)
 
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        return ()
+    def _follow(self) -> Flow:
+        key: SessionKey | None = yield ReadKey(self._session)
+        encoder = _OPEN if key is None else EncryptedEncoder(key)
+        cursor = Cursor(self._after, self._log_id)
+        subscribed: Subscribed = yield Subscribe(self._session, cursor, encoder, VIEW, lost=self.failed)
+        reply = {
+            "type": "resumed",
+            "verdict": subscribed.verdict,
+            "after_seq": self._after if subscribed.verdict == "ok" else 0,
+            "head": subscribed.head,
+            "log_id": subscribed.log_id,
+        }
+        yield Write(text_frame(msgspec.json.encode(reply)))

@@ -1,7 +1,7 @@
 """Permission answers in this protocol's form, and the meaning of `always_allow`. Pure and stateless.
 
-The client names only the request, so the tool and the rules to remember are queried first. An answer decides that one
-request; the session settles other pending requests if the remembered rules allow them.
+An answer decides one request; the session settles other pending requests if the remembered rules allow them. The client
+names only the request, so the tool and the rules to remember are queried where the answer needs them.
 """
 
 from collections.abc import Sequence
@@ -11,66 +11,51 @@ import msgspec
 
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
-from fairlead.model.errors import FairleadError, RequestRejected, Stale
+from fairlead.model.errors import RequestRejected, Stale
 from fairlead.model.ids import RequestId, SessionId
-from fairlead.model.web.sockets import Do, Perform
+from fairlead.model.web.sockets import Flow
 
-LANE = "answers"
 _TOOLS = {"question.asked": "AskUserQuestion", "plan.proposed": "ExitPlanMode"}
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True):
-    """A client's answer. `broad`: remember a rule for the whole tool, not only for calls like this one."""
+    """A client's answer. `always`: remember a rule for this tool."""
 
     request: str
     behavior: Literal["allow", "deny"]
     message: str = ""
     updated_input: dict[str, Any] | None = None
     always: bool = False
-    tool: str = ""
-    suggestions: tuple[str, ...] = ()
-    broad: bool = True
 
 
-class PermissionAnswers:
-    def __init__(self, session: SessionId) -> None:
-        self._session = session
-
-    def received(self, message: dict[str, Any]) -> Sequence[Do]:
-        given = read(message)
-        if given is None:
-            return ()
-        return (Perform(("pending", given), q.ListPermissions(self._session), LANE),)
-
-    def answer_pending(self, given: PermissionAnswer, waiting: Sequence[q.PendingView]) -> Sequence[Do]:
-        """Answer the request if it is among the pending ones. Otherwise ignore the answer, as the original does: every
-        client has received the outcome."""
-        pending = [msgspec.json.decode(view.event) for view in waiting]
-        own = next((event for event in pending if event["request"] == given.request), None)
-        if own is None:
-            return ()
-        given = msgspec.structs.replace(given, tool=_tool(own), suggestions=tuple(own.get("suggestions", ())))
-        return self._answer(given)
-
-    def retry_narrower(self, given: PermissionAnswer, error: FairleadError) -> Sequence[Do]:
-        """Retry with the suggested rules: this user may not be allowed to save a rule for the whole tool."""
-        if not given.always or not given.broad or not isinstance(error, RequestRejected) or isinstance(error, Stale):
-            return ()
-        return self._answer(msgspec.structs.replace(given, broad=False))
-
-    def _answer(self, given: PermissionAnswer) -> Sequence[Do]:
-        denied = given.behavior == "deny"
-        rules = (given.tool,) if given.broad else given.suggestions
-        step = cmd.AnswerPermission(
-            session=self._session,
-            request=RequestId(given.request),
-            behavior=given.behavior,
-            message=given.message or (f"Permission denied by user for tool: {given.tool}" if denied else ""),
-            updated_input=given.updated_input,
-            remember=rules if given.always and given.tool else (),
-            interrupt=denied,
-        )
-        return (Perform(("answer", given), step, LANE),)
+def answer(session: SessionId, given: PermissionAnswer) -> Flow:
+    """Answer the request. An answer to a request that is not pending is ignored, as the original does: every client has
+    received the outcome."""
+    waiting: Sequence[q.PendingView] = yield q.ListPermissions(session)
+    events = [msgspec.json.decode(view.event) for view in waiting]
+    own = next((event for event in events if event["request"] == given.request), None)
+    if own is None:
+        return
+    tool, denied = _tool(own), given.behavior == "deny"
+    command = cmd.AnswerPermission(
+        session=session,
+        request=RequestId(given.request),
+        behavior=given.behavior,
+        message=given.message or (f"Permission denied by user for tool: {tool}" if denied else ""),
+        updated_input=given.updated_input,
+        remember=(tool,) if given.always and tool else (),
+        interrupt=denied,
+    )
+    try:
+        try:
+            yield command
+        except RequestRejected as error:
+            if not given.always or isinstance(error, Stale):
+                raise
+            # This user may not be allowed to save a rule for the whole tool: remember the suggested rules.
+            yield msgspec.structs.replace(command, remember=tuple(own.get("suggestions", ())))
+    except Stale:
+        return  # settled meanwhile: every client has received the outcome
 
 
 def read(message: dict[str, Any]) -> PermissionAnswer | None:
@@ -82,7 +67,7 @@ def read(message: dict[str, Any]) -> PermissionAnswer | None:
     behavior = inner.get("behavior")
     if behavior not in ("allow", "deny"):
         return None
-    text, tool = inner.get("message"), message.get("tool_name")
+    text = inner.get("message")
     updated = inner.get("updated_input", inner.get("updatedInput"))
     return PermissionAnswer(
         request=request,
@@ -90,7 +75,6 @@ def read(message: dict[str, Any]) -> PermissionAnswer | None:
         message=text if isinstance(text, str) else "",
         updated_input=updated if isinstance(updated, dict) and behavior == "allow" else None,
         always=message.get("always_allow") is True and behavior == "allow",
-        tool=tool if isinstance(tool, str) else "",
     )
 
 

@@ -4,7 +4,7 @@ The first frame draws the screen and the scrollback; a client that lags gets a f
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from fairlead.clients.mylifedb.conversation import check_session
 from fairlead.clients.mylifedb.rest import ONE
@@ -13,7 +13,7 @@ from fairlead.model.errors import FairleadError
 from fairlead.model.formats.frames import binary_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.web.handing import Handing
-from fairlead.model.web.sockets import CloseSocket, Do, Handshake, SocketRoute
+from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute
 from fairlead.terminals.api import JoinTerminal, Size, TerminalOutput, TerminalReply, TypedKeys, session_terminal
 
 EARLY_BYTES: Final = 1 << 20
@@ -43,12 +43,12 @@ class RawTerminal(Handing):
 
     def __init__(self, opening: Handshake) -> None:
         session = SessionId(opening.params["session"].lower())
-        super().__init__(JoinTerminal(session_terminal(session), RawCodec()), "terminal", EARLY_BYTES)
+        super().__init__(JoinTerminal(session_terminal(session), RawCodec()), EARLY_BYTES)
 
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (CloseSocket(*NOT_ACTIVE),)
 
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         return ()
 
 

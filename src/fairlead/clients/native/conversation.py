@@ -13,11 +13,21 @@ import msgspec
 from fairlead.clients.native.codec import CODECS, JSON, Codec
 from fairlead.clients.native.decode import KINDS, command, convert, reject_unknown
 from fairlead.clients.native.errors import BadFrame, UnknownType
-from fairlead.model.commands import Reply
+from fairlead.model.commands import Command, Reply
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.web.sockets import Do, Handshake, Perform, Signal, Subscribe, Subscribed, Unsubscribe, Write
+from fairlead.model.web.sockets import (
+    Effect,
+    Flow,
+    Handshake,
+    RunFlow,
+    Signal,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Write,
+)
 
 PROTOCOL_NAME: Final = "fairlead.v1"
 
@@ -43,7 +53,7 @@ _TYPING_FIELDS: Final = frozenset(_TypingFrame.__struct_fields__)
 
 
 class NativeConversation:
-    """One client's connection. A step's `tag` has the first fields of its answer: the client's `id`, if it gave one."""
+    """One client's connection. `tag` has the first fields of an answer: the client's `id`, if it gave one."""
 
     # The handshake itself is not kept: a request's head takes more memory than the rest of an idle socket.
     __slots__ = ("_codec", "_fresh", "_version", "_who")
@@ -54,43 +64,30 @@ class NativeConversation:
         self._fresh = opening.fresh
         self._codec: Codec = CODECS[opening.subprotocol or JSON]
 
-    def opened(self) -> Sequence[Do]:
+    def opened(self) -> Sequence[Effect]:
         who = self._who
         you = {"credential": who.credential, "user": who.user, "name": who.name, "scopes": sorted(who.scopes)}
         hello = {"type": "hello", "protocol": PROTOCOL_NAME, "version": self._version, "you": you}
-        return (Write(self._codec.frame(hello)),)
+        return (self._write(hello),)
 
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+    def received(self, data: bytes, text: bool) -> Sequence[Effect]:
         tag: dict[str, Any] = {}
         try:
             fields = self._fields(data, text)
             tag = _tag(fields)
             return self._act(fields, tag)
         except FairleadError as error:
-            return self.failed(tag, error)
+            return (self._error(tag, error),)
 
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        match answer:
-            case Subscribed():
-                frame: dict[str, Any] = {"type": "subscribed", **tag, **msgspec.structs.asdict(answer)}
-            case Reply():
-                frame = {"type": "reply", **tag, **msgspec.to_builtins(answer)}
-            case _:
-                frame = {"type": "unsubscribed", **tag}
-        return (Write(self._codec.frame(frame)),)
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
+        return (self._error({}, error),)
 
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        frame = {"type": "error", **tag, "code": error.code, "message": error.message}
-        if error.data:
-            frame["data"] = error.data
-        return (Write(self._codec.frame(frame)),)
-
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         try:
             tag = _tag(self._fields(data, text))
         except BadFrame:
             tag = {}
-        return self.failed(tag, error)
+        return (self._error(tag, error),)
 
     def _fields(self, data: bytes, text: bool) -> dict[str, Any]:
         fields = self._codec.read(data, text)
@@ -98,7 +95,7 @@ class NativeConversation:
             raise BadFrame("A frame is an object.")
         return fields
 
-    def _act(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Do]:
+    def _act(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Effect]:
         fields.pop("id", None)
         kind = fields.pop("type", None)
         if not isinstance(kind, str):
@@ -106,28 +103,63 @@ class NativeConversation:
         match kind:
             case "ping":
                 reject_unknown(fields, frozenset())
-                return (Write(self._codec.frame({"type": "pong", **tag})),)
+                return (self._write({"type": "pong", **tag}),)
             case "subscribe":
                 reject_unknown(fields, _SUBSCRIBE_FIELDS)
                 wanted = convert(fields, _SubscribeFrame)
-                return (Subscribe(tag, session_id(wanted.session), _cursor(wanted), self._codec),)
+                return (RunFlow(self._subscribe(session_id(wanted.session), _cursor(wanted), tag)),)
             case "unsubscribe":
                 reject_unknown(fields, _SESSION_FIELDS)
-                return (Unsubscribe({**tag, "session": (session := _session(fields))}, session),)
+                return (RunFlow(self._unsubscribe(_session(fields), tag)),)
             case "typing":
                 return self._typing(fields, tag)
             case _ if kind in KINDS:
                 made = command(kind, fields, self._fresh)
-                return (Perform(tag, made, made.session),)
+                return (RunFlow(self._command(made, tag), made.session, ahead=True),)
             case _:
                 raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
 
-    def _typing(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Do]:
+    def _typing(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Effect]:
         reject_unknown(fields, _TYPING_FIELDS)
         frame = convert(fields, _TypingFrame)
         if not self._who.may("chat"):
             raise NotAllowed("Typing needs the scope chat.", scope="chat")
-        return (Signal(tag, session_id(frame.session), "typing", {"active": frame.active}),)
+        return (RunFlow(self._signal(Signal(session_id(frame.session), "typing", {"active": frame.active}), tag)),)
+
+    def _signal(self, signal: Signal, tag: dict[str, Any]) -> Flow:
+        try:
+            yield signal
+        except FairleadError as error:
+            yield self._error(tag, error)
+
+    def _command(self, made: Command, tag: dict[str, Any]) -> Flow:
+        try:
+            reply: Reply = yield made
+        except FairleadError as error:
+            yield self._error(tag, error)
+        else:
+            yield self._write({"type": "reply", **tag, **msgspec.to_builtins(reply)})
+
+    def _subscribe(self, session: SessionId, cursor: Cursor | None, tag: dict[str, Any]) -> Flow:
+        try:
+            subscribed: Subscribed = yield Subscribe(
+                session, cursor, self._codec, lost=lambda error: (self._error(tag, error),)
+            )
+        except FairleadError as error:
+            yield self._error(tag, error)
+        else:
+            yield self._write({"type": "subscribed", **tag, **msgspec.structs.asdict(subscribed)})
+
+    def _unsubscribe(self, session: SessionId, tag: dict[str, Any]) -> Flow:
+        yield Unsubscribe(session)
+        yield self._write({"type": "unsubscribed", **tag, "session": session})
+
+    def _error(self, tag: dict[str, Any], error: FairleadError) -> Write:
+        frame = {"type": "error", **tag, "code": error.code, "message": error.message}
+        return self._write({**frame, "data": error.data} if error.data else frame)
+
+    def _write(self, frame: dict[str, Any]) -> Write:
+        return Write(self._codec.frame(frame))
 
 
 def _tag(fields: dict[str, Any]) -> dict[str, Any]:

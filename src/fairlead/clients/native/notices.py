@@ -13,7 +13,7 @@ from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.formats.frames import text_frame
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.routes import Param, Request, Route, Step, Steps, json_response
-from fairlead.model.web.sockets import CloseSocket, Do, Handshake, SocketRoute, Write
+from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute, Write
 from fairlead.notifications import api as n
 
 _SMALL: Final = 64 << 10
@@ -271,12 +271,12 @@ class Notices(Handing):
     """Hands the socket to the change feed."""
 
     def __init__(self, opening: Handshake) -> None:
-        super().__init__(n.JoinFeed(CODEC), "feed", _SMALL)
+        super().__init__(n.JoinFeed(CODEC), _SMALL)
 
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (CloseSocket(1011, "the feed cannot be read: connect again"),)
 
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         return (Write(CODEC.failed(error, 0)),)
 
 

@@ -19,7 +19,7 @@ from fairlead.model.ids import SessionId, session_id
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.requests import Step
 from fairlead.model.web.routes import Request, Route, Steps, json_response
-from fairlead.model.web.sockets import Check, CloseSocket, Do, Handshake, SocketRoute, Write
+from fairlead.model.web.sockets import Check, CloseSocket, Effect, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
     JoinShell,
     JoinTerminal,
@@ -97,13 +97,13 @@ class TerminalJoining(Handing):
     """Hands the socket to a terminal."""
 
     def __init__(self, join: JoinTerminal | JoinShell, codec: NativeTerminalCodec) -> None:
-        super().__init__(join, "terminal", MESSAGE_LIMIT)
+        super().__init__(join, MESSAGE_LIMIT)
         self._codec = codec
 
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (Write(self._codec.failed(error)), CloseSocket(NO_TERMINAL, "there is no terminal"))
 
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         return (Write(self._codec.failed(error)),)
 
 

@@ -1,34 +1,32 @@
 """A socket protocol that only hands its socket to an owner (a terminal, a change feed); several protocols share it."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from fairlead.model.web.requests import Step
-from fairlead.model.web.sockets import AttachOwner, Do, Perform, SocketOwner
+from fairlead.model.web.sockets import AttachOwner, Effect, Flow, RunFlow, SocketOwner
 
 
 class Handing:
     """Gives the socket to the `SocketOwner` that a step returns. Messages before that are kept for the owner, up to
     `early` bytes; a subclass defines the response to a failed step (`failed`)."""
 
-    def __init__(self, step: Step, lane: str, early: int) -> None:
+    def __init__(self, step: Step, early: int) -> None:
         self._step = step
-        self._lane = lane
         self._room = early
         self._kept: list[bytes] = []
 
-    def opened(self) -> Sequence[Do]:
-        return (Perform(None, self._step, self._lane),)
+    def opened(self) -> Sequence[Effect]:
+        return (RunFlow(self._hand_over()),)
 
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+    def received(self, data: bytes, text: bool) -> Sequence[Effect]:
         """Keep messages until the owner has the socket; after that it receives them itself."""
         self._room -= len(data)
         if self._room >= 0:
             self._kept.append(data)
         return ()
 
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: SocketOwner = answer
+    def _hand_over(self) -> Flow:
+        owner: SocketOwner = yield self._step
         for data in self._kept:
-            holder.received(data)
-        return (AttachOwner(holder),)
+            owner.received(data)
+        yield AttachOwner(owner)

@@ -1,7 +1,16 @@
 """Sockets as data: the protocol side of an open WebSocket is a `SocketProtocol`, which never waits.
 
-The server calls it with each event (opened, a message, an answer) and performs the returned effects, in that order.
-Calls never overlap, and it has no clock: anything that takes time is a `Perform`, whose answer comes back by its tag.
+The server calls it with each event (opened, a message) and applies the returned effects in that order. Calls never
+overlap, and the protocol has no clock. Anything that takes time is a flow (`RunFlow`): a generator, like the handler of
+a route, that yields steps, subscriptions and other effects, and receives the answer of each.
+
+    def _interrupt(self, session: SessionId) -> Flow:
+        try:
+            reply = yield Interrupt(session=session)
+        except AgentNotRunning:
+            yield self._error("no run to interrupt")
+        else:
+            yield Write(self._frame(reply))
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -23,43 +32,33 @@ class Write(msgspec.Struct, frozen=True):
     frames: bytes
 
 
-class Perform(msgspec.Struct, frozen=True):
-    """Execute a step and return its answer. Steps start in the given order and run concurrently; the answers of one
-    `lane` come back in the order of their steps."""
-
-    tag: Any
-    step: Step
-    lane: str
-
-
 class Subscribe(msgspec.Struct, frozen=True):
     """Subscribe this socket to a session, from now on or from a cursor; an existing subscription starts over.
 
     With a `view` the rows of that projection are sent, in addition to the log or alone. `keep`: an existing
     subscription continues at its position, with this encoder. Answered with `Subscribed`; events follow after the
-    protocol's response to that has been written."""
+    effects that the flow yields next, up to one that takes time. `lost` returns the last effects before
+    the socket is closed because the session can no longer be read."""
 
-    tag: Any
     session: SessionId
     cursor: Cursor | None
     variant: FrameEncoder
     view: str = ""
     keep: bool = False
+    lost: "Callable[[FairleadError], Sequence[Effect]] | None" = None
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
-    """Answered with None; after that, nothing of that session (or that projection of it) is sent."""
+    """After its answer, nothing of that session (or that projection of it) is sent."""
 
-    tag: Any
     session: SessionId
     view: str = ""
 
 
 class Signal(msgspec.Struct, frozen=True):
-    """A transient signal to the session's other subscribers. Fails unless this socket subscribes to the session itself;
-    success has no answer."""
+    """A transient signal to the session's other subscribers. Raises Busy unless this socket subscribes to the session
+    itself."""
 
-    tag: Any
     session: SessionId
     kind: str
     data: Any = None
@@ -135,7 +134,23 @@ class EnterChannel(msgspec.Struct, frozen=True):
     channel: BroadcastChannel
 
 
-Do = Write | Perform | Subscribe | Unsubscribe | Signal | CloseSocket | AttachOwner | AttachProxy | EnterChannel
+class RunFlow(msgspec.Struct, frozen=True):
+    """Run a flow. Flows of one `lane` run one after another; a flow without a lane runs at once.
+
+    `ahead`: the flow starts at once up to its first answer, which it receives after the flows before it have ended."""
+
+    flow: "Flow"
+    lane: str = ""
+    ahead: bool = False
+
+
+Effect = Write | Signal | CloseSocket | AttachOwner | AttachProxy | EnterChannel | RunFlow
+"""Applied at once."""
+
+Flow = Generator[Effect | Subscribe | Unsubscribe | Step, Any, None]
+"""What a client's message causes, from top to bottom: each effect is yielded, and the value of the `yield` is its
+answer. An error of a step is raised there; an error that the flow does not handle goes to `SocketProtocol.failed`. When
+the client leaves, a flow that waits for a query is ended; commands take effect."""
 
 
 class Subscribed(msgspec.Struct, frozen=True):
@@ -148,13 +163,30 @@ class Subscribed(msgspec.Struct, frozen=True):
 class SocketProtocol(Protocol):
     """The protocol state of one client on one socket."""
 
-    def opened(self) -> Sequence[Do]: ...
-    def received(self, data: bytes, text: bool) -> Sequence[Do]: ...
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]: ...
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]: ...
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+    def opened(self) -> Sequence[Effect]: ...
+    def received(self, data: bytes, text: bool) -> Sequence[Effect]: ...
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
+        """A flow did not handle this error."""
+        ...
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         """A message arrived that must not be acted on, because of the rate limit."""
         ...
+
+
+class SilentProtocol:
+    """Ignores the client's messages and all errors; base of protocols that only send or only hand the socket over."""
+
+    __slots__ = ()
+
+    def received(self, data: bytes, text: bool) -> Sequence[Effect]:
+        return ()
+
+    def failed(self, error: FairleadError) -> Sequence[Effect]:
+        return ()
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
+        return ()
 
 
 class Handshake(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +207,7 @@ class AcceptedSubprotocol(msgspec.Struct, frozen=True):
     """The result of a successful check before the upgrade: accept the client with this subprotocol (empty: none), and
     start with the effects of `begin` instead of those of `opened`."""
 
-    begin: tuple[Do, ...]
+    begin: tuple[Effect, ...]
     subprotocol: str = ""
 
 

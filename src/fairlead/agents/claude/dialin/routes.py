@@ -12,11 +12,11 @@ import msgspec
 from fairlead.agents.claude.wire.framing import RECORD_LIMIT
 from fairlead.agents.links.dialin import DialInLink
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, FairleadError, NotFound
+from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.routes import ClientProtocol, Request, Route, Steps, json_response
-from fairlead.model.web.sockets import AttachOwner, Do, Handshake, SocketOwner, SocketRoute
+from fairlead.model.web.sockets import AttachOwner, Effect, Handshake, SilentProtocol, SocketOwner, SocketRoute
 
 SOCKET: Final = "/v1/cli/ws/{session}"
 EVENTS: Final = "/v1/cli/session/{session}/events"
@@ -109,23 +109,11 @@ def _line(event: msgspec.Raw) -> bytes:
     return raw + b"\n"
 
 
-class _DialInProtocol:
+class _DialInProtocol(SilentProtocol):
     """The socket protocol of the CLI: it attaches the link as the socket's owner and does nothing else."""
 
     def __init__(self, holder: SocketOwner) -> None:
         self._holder = holder
 
-    def opened(self) -> Sequence[Do]:
+    def opened(self) -> Sequence[Effect]:
         return (AttachOwner(self._holder),)
-
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        raise BadRequest("A socket that was handed over gets its messages elsewhere.")
-
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        return ()
-
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        return ()
-
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        return ()
