@@ -27,7 +27,6 @@ from fairlead.model.store import Entry, SessionPage, Summary
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
 from fairlead.server.discovery import discover
-from fairlead.server.dispatch import trust_handlers
 from fairlead.server.doors import OpenDoor
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets
@@ -35,6 +34,7 @@ from fairlead.server.runner import ServerRunner
 from fairlead.server.webui import WebUi
 from fairlead.sessions.api.folders import FolderReport, ListFolders, TrustedFolder
 from fairlead.sessions.api.transcripts import AnnounceSession, ArchiveTranscripts, ImportTranscript
+from fairlead.sessions.services import trust_handlers
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
 

@@ -54,7 +54,7 @@ def _python() -> Iterator[Finding]:
 
 def _sandbox(config: settings.Config, env: Mapping[str, str], file: Path | None) -> "tuple[Finding, Sandbox | None]":
     from fairlead.model.errors import BadRequest
-    from fairlead.wiring import choose_sandbox
+    from fairlead.wiring.agents import choose_sandbox
 
     try:
         chosen = choose_sandbox(config, env, file)
@@ -68,7 +68,7 @@ def _sandbox(config: settings.Config, env: Mapping[str, str], file: Path | None)
 
 async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "Sandbox | None") -> AsyncIterator[Finding]:
     from fairlead.system.clock import SystemClock
-    from fairlead.wiring import agent_kinds
+    from fairlead.wiring.agents import agent_kinds
 
     # Querying the demo agent creates its home folder; the doctor must leave nothing behind.
     with tempfile.TemporaryDirectory(prefix="fairlead-doctor-") as scratch:

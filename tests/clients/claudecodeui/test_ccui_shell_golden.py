@@ -33,7 +33,7 @@ from fairlead.terminals.api import (
     TypedKeys,
 )
 from fairlead.terminals.launcher.programs import PROVIDERS, Provider, command_keys, key, resumes, words
-from fairlead.wiring import providers
+from fairlead.wiring.settings import providers
 from flows import drive
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-shell"
