@@ -65,9 +65,6 @@ class Spill:
         if not any(folder.iterdir()):
             folder.rmdir()
 
-    def size(self) -> int:
-        return sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
-
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_DIGEST_LENGTH]

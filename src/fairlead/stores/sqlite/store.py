@@ -3,7 +3,6 @@
 Guarantees beyond the port:
     Reads see every append of this process that has returned.
     `prev` is the seq of the preceding entry in the log as it is read, also after drops (see `read`).
-    No page is ever `truncated`: logs are removed completely or not at all.
     Entries named in `drop` are gone when `append` returns, except the head and entries that a fork of the log shows.
     The answer to a cursor above the head of its log (a power cut took the last entries) is a Reset.
 """
@@ -11,12 +10,12 @@ Guarantees beyond the port:
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from fairlead.model.errors import FairleadError, NoOwner, Unavailable
+from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.store import (
     Batch,
@@ -41,7 +40,7 @@ from fairlead.stores.sqlite import backup, owners, projections, search, sessions
 from fairlead.stores.sqlite import erase as erasing
 from fairlead.stores.sqlite import read as reading
 from fairlead.stores.sqlite.append import Append, Spilled
-from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, Durability
+from fairlead.stores.sqlite.connections import DATABASE, SPILL, Durability
 from fairlead.stores.sqlite.crash_detection import mark_closed
 from fairlead.stores.sqlite.documents import SqliteDocuments
 from fairlead.stores.sqlite.maintenance import Maintenance
@@ -51,17 +50,12 @@ from fairlead.stores.sqlite.resources import SqliteResources
 from fairlead.stores.sqlite.spill import Spill
 from fairlead.stores.sqlite.subscriptions import Subscriptions
 from fairlead.stores.sqlite.writer import Writer
-from fairlead.system.clock import Clock, SystemClock, within
+from fairlead.system.clock import Clock, SystemClock
 
-# Seconds that a node counts as alive after a renewal. It may rely on a part of that only, since clocks differ.
-_PRESENCE = 10.0
-_BELIEVED = 0.7
-# Pages given back to the file system per transaction.
-_VACUUM_PAGES = 256
+# Milliseconds that a node counts as alive after a renewal.
+_PRESENCE = 10_000
 
 _log = logging.getLogger(__name__)
-
-Handler = Callable[[bytes], Awaitable[bytes]]
 
 
 class SqliteStore:
@@ -82,7 +76,6 @@ class SqliteStore:
         self._documents = SqliteDocuments(self._readers, self._writer)
         self._shelf = SqliteResources(self._readers, self._writer)
         self._subscriptions = Subscriptions(self.read, shared=opened.lock is None)
-        self._served: dict[SessionId, Handler] = {}
         self._erasing = asyncio.Lock()
         self._leftovers: asyncio.Task[None] | None = None
         self._open = True
@@ -117,7 +110,8 @@ class SqliteStore:
             with suppress(asyncio.CancelledError):
                 await self._leftovers
         with suppress(FairleadError):
-            await self._writer.do(owners.present(self.node, 0) if self._lock is None else mark_closed)
+            gone = partial(owners.set_present, node=self.node, until_ms=0)
+            await self._writer.do(gone if self._lock is None else mark_closed)
         await self._readers.close()
         self._subscriptions.wake_all()
         # Readers first: the last connection to a file checkpoints its WAL and removes it, which a reader cannot do.
@@ -199,47 +193,20 @@ class SqliteStore:
     # --- ownership
 
     async def claim(self, session: SessionId, fork: ForkPoint | None = None) -> tuple[Lease, str, int]:
+        now = self._clock.now_ms()
         claimed: tuple[Lease, str, int] = await self._writer.do(
-            owners.claim(session, self.node, self._clock.now_ms(), fork), session
+            lambda db: owners.claim(db, session, self.node, now, fork), session
         )
         return claimed
 
-    async def renew(self) -> float:
+    async def renew(self) -> None:
         """Renew this node's presence. Writes nothing while this process holds the folder's lock: there can be no other
         node to read it."""
-        began = self._clock.monotonic()
         if self._lock is None:
-            await self._writer.do(owners.present(self.node, self._clock.now_ms() + int(_PRESENCE * 1000)))
-        return max(_PRESENCE * _BELIEVED - (self._clock.monotonic() - began), 0.0)
+            await self._writer.do(lambda db: owners.set_present(db, self.node, self._clock.now_ms() + _PRESENCE))
 
     async def release(self, lease: Lease) -> None:
-        await self._writer.do(owners.release(lease), lease.session)
-
-    async def owner(self, session: SessionId) -> Lease | None:
-        return await self._readers.do(lambda db: owners.owner(db, session))
-
-    async def owned_by(self, node: str) -> Sequence[SessionId]:
-        return await self._readers.do(lambda db: owners.owned_by(db, node))
-
-    # --- commands: one process, so the handler is called directly
-
-    async def serve(self, lease: Lease, handler: Handler) -> Callable[[], Awaitable[None]]:
-        self._served[lease.session] = handler
-
-        async def stop() -> None:
-            if self._served.get(lease.session) is handler:
-                del self._served[lease.session]
-
-        return stop
-
-    async def command(self, session: SessionId, payload: bytes, timeout: float = 5.0) -> bytes:
-        handler = self._served.get(session)
-        if handler is None:
-            raise NoOwner(session)
-        try:
-            return await within(self._clock, timeout, handler(payload))
-        except TimeoutError:
-            raise Unavailable(f"Session {session} did not answer within {timeout:g} s.", session=session) from None
+        await self._writer.do(lambda db: owners.release(db, lease), lease.session)
 
     # --- lists
 
@@ -270,23 +237,7 @@ class SqliteStore:
         await self._writer.do(lambda db: erasing.tombstone(db, session), session)
         await self._remove_hidden()
 
-    async def sizes(self) -> dict[str, int]:
-        def run(db: sqlite3.Connection) -> int:
-            (free,), (page,) = (db.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_size"))
-            return int(free) * int(page)
-
-        free = await self._readers.do(run)
-        files = await self._readers.outside(self._file_sizes)
-        return {**files, "free": free}
-
     # --- beyond the port
-
-    async def vacuum(self) -> int:
-        """Give free pages back to the file system, in small steps; returns the number of bytes."""
-        freed = 0
-        while pages := await self._writer.do(_vacuum_slice):
-            freed += pages
-        return freed
 
     async def backup(self, target: Path, progress: backup.Progress | None = None) -> None:
         """Copy the current state into one new file; `progress` is called on the loop."""
@@ -333,23 +284,3 @@ class SqliteStore:
                     kept = await self._writer.do(partial(erasing.remove_slice, log=log))
                 await self._maintenance.remove_texts(log, kept)
                 await self._writer.do(partial(erasing.finish, spill=self._spill, log=log))
-
-    def _file_sizes(self) -> dict[str, int]:
-        return {
-            "database": _size(self._file),
-            "wal": _size(Path(f"{self._file}-wal")),
-            "search": _size(self.folder / SEARCH) + _size(self.folder / f"{SEARCH}-wal"),
-            "spill": self._spill.size(),
-        }
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
-
-
-def _vacuum_slice(db: sqlite3.Connection) -> int:
-    (before,) = db.execute("pragma freelist_count").fetchone()
-    db.execute(f"pragma incremental_vacuum({_VACUUM_PAGES})").fetchall()
-    (after,) = db.execute("pragma freelist_count").fetchone()
-    (page,) = db.execute("pragma page_size").fetchone()
-    return int((before - after) * page)

@@ -50,7 +50,6 @@ class Appending:
         await refusal(NotFound, anext(store.subscribe(session, 0)))
         await refusal(NotFound, store.erase(session))
         assert await store.summary(session) is None
-        assert await store.owner(session) is None
         assert await store.find(session, "key") is None
         assert await store.checkpoint(session, "name") is None
 
@@ -66,7 +65,7 @@ class Appending:
         )
         assert await store.append(lease, Batch(entries=written), head) == 10
         page = await store.read(session, 0, 100)
-        assert (page.log_id, page.head, page.truncated) == (log_id, 10, False)
+        assert (page.log_id, page.head) == (log_id, 10)
         assert_stored(page.entries, written)
         assert [e.prev for e in page.entries] == [0, 1, 2, 7, 9]
 
