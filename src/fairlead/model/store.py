@@ -13,7 +13,7 @@ An adapter does NOT guarantee that reads see an append of another process at onc
 entries named in `drop` are gone before `append` returns.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -58,13 +58,6 @@ class Page(msgspec.Struct, frozen=True):
     log_id: str
     entries: tuple[Entry, ...]
     head: int
-
-
-class Reset(msgspec.Struct, frozen=True):
-    """Yielded by `subscribe` in place of an entry: the following entries do not continue those that the reader has."""
-
-    reason: Literal["new_log"]
-    log_id: str
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -262,10 +255,6 @@ class Store(Protocol):
 
     async def tail(self, session: SessionId, before: int | None, limit: int, kinds: Sequence[str] = ()) -> Page:
         """The last `limit` entries with seq < before (None: from the end), ascending; only `kinds` if given."""
-        ...
-
-    def subscribe(self, session: SessionId, after: int, log_id: str | None = None) -> AsyncIterator[Entry | Reset]:
-        """All entries with seq > after, then live ones: each once, in order, no holes. Attaches first, then reads."""
         ...
 
     async def find(self, session: SessionId, key: str) -> bytes | None:

@@ -4,13 +4,12 @@ Guarantees beyond the port:
     Reads see every append of this process that has returned.
     `prev` is the seq of the preceding entry in the log as it is read, also after drops (see `read`).
     Entries named in `drop` are gone when `append` returns, except the head and entries that a fork of the log shows.
-    The answer to a cursor above the head of its log (a power cut took the last entries) is a Reset.
 """
 
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,13 +20,11 @@ from fairlead.model.store import (
     Batch,
     Checkpoint,
     Documents,
-    Entry,
     ForkPoint,
     Lease,
     Page,
     ProjectionState,
     ProjectionWrite,
-    Reset,
     RowPage,
     SearchHit,
     SessionFilter,
@@ -48,7 +45,6 @@ from fairlead.stores.sqlite.open import Opened, open_folder
 from fairlead.stores.sqlite.readers import Readers
 from fairlead.stores.sqlite.resources import SqliteResources
 from fairlead.stores.sqlite.spill import Spill
-from fairlead.stores.sqlite.subscriptions import Subscriptions
 from fairlead.stores.sqlite.writer import Writer
 from fairlead.system.clock import Clock, SystemClock
 
@@ -70,12 +66,11 @@ class SqliteStore:
         self._spill_above = spill_above
         self._fts = opened.fts
         self._file = folder / DATABASE
-        self._writer = Writer(opened.writer, self._file, self._committed)
+        self._writer = Writer(opened.writer, self._file, lambda size: self._maintenance.on_write(size))
         self._maintenance = Maintenance(opened.maintenance, opened.index, self._file, self._writer.shrink)
         self._readers = Readers(opened.readers, self._file)
         self._documents = SqliteDocuments(self._readers, self._writer)
         self._shelf = SqliteResources(self._readers, self._writer)
-        self._subscriptions = Subscriptions(self.read, shared=opened.lock is None)
         self._erasing = asyncio.Lock()
         self._leftovers: asyncio.Task[None] | None = None
         self._open = True
@@ -113,7 +108,6 @@ class SqliteStore:
             gone = partial(owners.set_present, node=self.node, until_ms=0)
             await self._writer.do(gone if self._lock is None else mark_closed)
         await self._readers.close()
-        self._subscriptions.wake_all()
         # Readers first: the last connection to a file checkpoints its WAL and removes it, which a reader cannot do.
         await self._maintenance.close()
         await self._writer.close()
@@ -145,9 +139,6 @@ class SqliteStore:
         return await self._readers.do(
             lambda db: reading.page_backward(db, self._spill, session, before, limit, tuple(kinds))
         )
-
-    def subscribe(self, session: SessionId, after: int, log_id: str | None = None) -> AsyncIterator[Entry | Reset]:
-        return self._subscriptions.subscribe(session, after, log_id)
 
     async def find(self, session: SessionId, key: str) -> bytes | None:
         def run(db: sqlite3.Connection) -> bytes | None:
@@ -195,7 +186,7 @@ class SqliteStore:
     async def claim(self, session: SessionId, fork: ForkPoint | None = None) -> tuple[Lease, str, int]:
         now = self._clock.now_ms()
         claimed: tuple[Lease, str, int] = await self._writer.do(
-            lambda db: owners.claim(db, session, self.node, now, fork), session
+            lambda db: owners.claim(db, session, self.node, now, fork), changes_logs=True
         )
         return claimed
 
@@ -206,7 +197,7 @@ class SqliteStore:
             await self._writer.do(lambda db: owners.set_present(db, self.node, self._clock.now_ms() + _PRESENCE))
 
     async def release(self, lease: Lease) -> None:
-        await self._writer.do(lambda db: owners.release(db, lease), lease.session)
+        await self._writer.do(lambda db: owners.release(db, lease), changes_logs=True)
 
     # --- lists
 
@@ -234,7 +225,7 @@ class SqliteStore:
         return await self._readers.do(lambda db: usage_stats.read(db, since, until, offset, seen_by))
 
     async def erase(self, session: SessionId) -> None:
-        await self._writer.do(lambda db: erasing.tombstone(db, session), session)
+        await self._writer.do(lambda db: erasing.tombstone(db, session), changes_logs=True)
         await self._remove_hidden()
 
     # --- beyond the port
@@ -250,11 +241,6 @@ class SqliteStore:
         await asyncio.to_thread(backup.back_up, self._file, self._spill, target, report)
 
     # --- internal
-
-    def _committed(self, changed: set[SessionId], size: int) -> None:
-        for session in changed:
-            self._subscriptions.wake(session)
-        self._maintenance.on_write(size)
 
     async def _spill_large(self, lease: Lease, batch: Batch) -> dict[int, Spilled]:
         spilled: dict[int, Spilled] = {}

@@ -17,10 +17,9 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairlead.model.errors import FairleadError, Unavailable
-from fairlead.model.ids import SessionId
 from fairlead.stores.sqlite.append import Append, Appender
 from fairlead.stores.sqlite.connections import BUSY_MS
 from fairlead.stores.sqlite.errors import translate
@@ -43,26 +42,19 @@ class _WriterSignal(enum.Enum):
     SHRINK = enum.auto()
 
 
-class WriteJob:
-    __slots__ = ("call", "changes", "future", "size")
+class WriteJob(NamedTuple):
+    """`changes_logs`: the call changes the owner of a log, or forks or erases one."""
 
-    def __init__(self, future: asyncio.Future[Any], call: Append | Call, changes: SessionId | None) -> None:
-        self.future = future
-        self.call = call
-        self.changes = changes
-        """The session whose owner or log this call changes; None for appends and for calls that change no log."""
-        self.size = call.size if isinstance(call, Append | Derive) else 0
+    future: asyncio.Future[Any]
+    call: Append | Call
+    changes_logs: bool
+    size: int
 
 
 class Writer:
-    """Takes ownership of `db`. `committed` is called on the loop with the changed sessions and the bytes added."""
+    """Takes ownership of `db`. `committed` is called on the loop with the number of bytes added."""
 
-    def __init__(
-        self,
-        db: sqlite3.Connection,
-        file: Path,
-        committed: Callable[[set[SessionId], int], None],
-    ) -> None:
+    def __init__(self, db: sqlite3.Connection, file: Path, committed: Callable[[int], None]) -> None:
         self._db = db
         self._file = file
         self._committed = committed
@@ -74,13 +66,14 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="fairlead-writer", daemon=True)
         self._thread.start()
 
-    async def do(self, call: Append | Call, changes: SessionId | None = None) -> Any:
+    async def do(self, call: Append | Call, *, changes_logs: bool = False) -> Any:
         """Run a call in the writer thread. It is durable when this returns; cancelling does not undo it."""
         async with self._room:
             if self._closed:
                 raise Unavailable("The store is closed.")
             future: asyncio.Future[Any] = self._loop.create_future()
-            self._queue.put(WriteJob(future, call, changes))
+            size = call.size if isinstance(call, Append | Derive) else 0
+            self._queue.put(WriteJob(future, call, changes_logs, size))
             return await future
 
     async def close(self) -> None:
@@ -161,7 +154,7 @@ class Writer:
             result = job.call(self._db)
         except FairleadError as refusal:
             return refusal
-        if job.changes is not None:
+        if job.changes_logs:
             self._appender.invalidate()
         return result
 
@@ -180,20 +173,14 @@ class Writer:
     # --- the loop
 
     def _deliver(self, group: list[WriteJob], outcomes: list[Outcome]) -> None:
-        changed: set[SessionId] = set()
         size = 0
         for job, outcome in zip(group, outcomes, strict=True):
             failed = isinstance(outcome, BaseException)
-            if not failed:
-                size += job.size
-                if isinstance(job.call, Append):
-                    changed.add(job.call.lease.session)
-                elif job.changes is not None:
-                    changed.add(job.changes)
+            size += 0 if failed else job.size
             if job.future.cancelled():
                 continue
             if failed:
                 job.future.set_exception(outcome)
             else:
                 job.future.set_result(outcome)
-        self._committed(changed, size)
+        self._committed(size)

@@ -8,12 +8,10 @@ from fairlead.testing.store_conformance.helping import (
     Stores,
     assert_chained,
     batch,
-    following,
     new_session,
     read_all,
     refusal,
     seqs,
-    take,
 )
 
 
@@ -99,10 +97,6 @@ class Owning:
         assert seqs(tail) == [2, 3, 4, 6]
         assert_chained(tail.entries, 1)
         assert seqs(await store.tail(fork, 4, 2)) == [2, 3]
-        async with following(store, fork, 1) as live:
-            assert seqs(await take(live, 4)) == [2, 3, 4, 6]
-            await store.append(forked, batch(7), 6)
-            assert seqs(await take(live, 1)) == [7]
 
     async def test_a_fork_of_a_fork_begins_in_either(self, make_store: Stores) -> None:
         store, first = await make_store(), new_session()
