@@ -19,7 +19,7 @@ import msgspec
 
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SearchHit
-from fairlead.stores.sqlite.connections import connect, make_private
+from fairlead.stores.sqlite.connections import connect, make_private, transaction
 from fairlead.stores.sqlite.read import LogRange, last_entry, visible_ranges
 from fairlead.stores.sqlite.sessions import VISIBLE_TO_USER, storable
 from fairlead.stores.sqlite.usage_stats import KINDS as COUNTED
@@ -145,8 +145,7 @@ class Index:
 
     def advance(self) -> None:
         """Process one slice of the log."""
-        self._db.execute("begin immediate")
-        try:
+        with transaction(self._db):
             first = self._cursor()
             last = min(first + _SLICE, last_entry(self._log))
             texts = []
@@ -160,11 +159,6 @@ class Index:
             tally.write()
             self._db.executemany("insert or ignore into texts values (?, ?, ?, ?, ?, ?)", texts)
             self._db.execute("update cursor set entry = ?", (last,))
-            self._db.execute("commit")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("rollback")
-            raise
 
     def remove(self, log: int, above: int) -> None:
         """Remove the texts of an erased log."""

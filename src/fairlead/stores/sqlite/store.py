@@ -8,7 +8,6 @@ Guarantees beyond the port:
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -50,6 +49,7 @@ from fairlead.system.clock import Clock, SystemClock
 
 # Milliseconds that a node counts as alive after a renewal.
 _PRESENCE = 10_000
+_OF_SESSION = "log = (select id from logs where session = ?)"
 
 _log = logging.getLogger(__name__)
 
@@ -141,26 +141,14 @@ class SqliteStore:
         )
 
     async def find(self, session: SessionId, key: str) -> bytes | None:
-        def run(db: sqlite3.Connection) -> bytes | None:
-            row = db.execute(
-                "select cast(reply as blob) from replies"
-                " where log = (select id from logs where session = ?) and key = ?",
-                (session, key),
-            ).fetchone()
-            return None if row is None else row[0]
-
-        return await self._readers.do(run)
+        query = f"select cast(reply as blob) from replies where {_OF_SESSION} and key = ?"
+        row = await self._readers.row(query, session, key)
+        return None if row is None else row[0]
 
     async def checkpoint(self, session: SessionId, name: str) -> Checkpoint | None:
-        def run(db: sqlite3.Connection) -> Checkpoint | None:
-            row = db.execute(
-                "select name, seq, data from checkpoints"
-                " where log = (select id from logs where session = ?) and name = ?",
-                (session, name),
-            ).fetchone()
-            return None if row is None else Checkpoint(*row)
-
-        return await self._readers.do(run)
+        query = f"select name, seq, data from checkpoints where {_OF_SESSION} and name = ?"
+        row = await self._readers.row(query, session, name)
+        return None if row is None else Checkpoint(*row)
 
     # --- projections
 

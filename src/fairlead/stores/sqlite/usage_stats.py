@@ -8,14 +8,15 @@ its cursor. After a rebuild (the file was lost, or has an older version) they la
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import date, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from fairlead.model.events import ModelUsage
 from fairlead.model.usage_stats import CostRow, LimitWindow, ToolUsage, TurnRow, UsageStats
 from fairlead.stores.sqlite.sessions import VISIBLE_TO_USER
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 KINDS: Final = ("turn.ended", "tool.called", "tool.ended", "permission.resolved", "rate.limit")
 SLOT_MS: Final = 15 * 60 * 1000
@@ -60,14 +61,15 @@ insert into limits values (?, ?, ?) on conflict do update set at = excluded.at, 
     where excluded.at >= at
 """
 
-# (slot * 15 + offset) / 1440 is the day since 1970 in the caller's time zone; slot * 15 + offset are minutes.
+# slot * 15 + offset are minutes since 1970 in the caller's time zone.
 _SPENT = """
-select (slot * 15 + ?) / 1440 as day, project, model, sum(input), sum(output), sum(cache_read), sum(cache_write),
-    sum(cost_usd)
+select date((slot * 15 + ?) * 60, 'unixepoch') as day, project, model, sum(input), sum(output), sum(cache_read),
+    sum(cache_write), sum(cost_usd)
 from search.spent where slot >= ? and slot < ? {seen} group by day, project, model order by day, project, model
 """
 _TURNED = """
-select (slot * 15 + ?) / 1440 as day, project, sum(turns), sum(failed), sum(cancelled), sum(duration_ms)
+select date((slot * 15 + ?) * 60, 'unixepoch') as day, project, sum(turns), sum(failed), sum(cancelled),
+    sum(duration_ms)
 from search.turned where slot >= ? and slot < ? {seen} group by day, project order by day, project
 """
 _USED = """
@@ -183,36 +185,18 @@ def read(db: sqlite3.Connection, since: int, until: int, offset: int, seen_by: s
     seen = ""
     if seen_by is not None:
         seen, span = _SEEN, (*span, seen_by, seen_by)
+    limits = db.execute("select kind, at, info from search.limits order by kind")
     return UsageStats(
         since=since,
         until=until,
-        spent=tuple(
-            CostRow(
-                day=_day(row[0]),
-                project=row[1],
-                model=row[2],
-                input=row[3],
-                output=row[4],
-                cache_read=row[5],
-                cache_write=row[6],
-                cost_usd=row[7],
-            )
-            for row in db.execute(_SPENT.format(seen=seen), (offset, *span))
-        ),
-        turns=tuple(
-            TurnRow(day=_day(row[0]), project=row[1], turns=row[2], failed=row[3], cancelled=row[4], duration_ms=row[5])
-            for row in db.execute(_TURNED.format(seen=seen), (offset, *span))
-        ),
-        tools=tuple(
-            ToolUsage(tool=row[0], calls=row[1], failed=row[2], interrupted=row[3], denied=row[4], total_ms=row[5])
-            for row in db.execute(_USED.format(seen=seen), span)
-        ),
-        limits=tuple(
-            LimitWindow(kind=row[0], at=row[1], info=msgspec.json.decode(row[2]))
-            for row in db.execute("select kind, at, info from search.limits order by kind")
-        ),
+        spent=_structs(CostRow, db.execute(_SPENT.format(seen=seen), (offset, *span))),
+        turns=_structs(TurnRow, db.execute(_TURNED.format(seen=seen), (offset, *span))),
+        tools=_structs(ToolUsage, db.execute(_USED.format(seen=seen), span)),
+        limits=tuple(LimitWindow(kind=kind, at=at, info=msgspec.json.decode(info)) for kind, at, info in limits),
     )
 
 
-def _day(number: int) -> str:
-    return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
+def _structs(kind: type[T], rows: Iterable[tuple[Any, ...]]) -> tuple[T, ...]:
+    """Return a struct for each row, whose columns are in the order of the struct's fields."""
+    names = [field.name for field in msgspec.structs.fields(kind)]
+    return tuple(kind(**dict(zip(names, row, strict=True))) for row in rows)

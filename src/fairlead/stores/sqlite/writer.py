@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.stores.sqlite.append import Append, Appender
-from fairlead.stores.sqlite.connections import BUSY_MS
+from fairlead.stores.sqlite.connections import BUSY_MS, transaction
 from fairlead.stores.sqlite.errors import translate
 from fairlead.stores.sqlite.projections import Derive
 
@@ -133,17 +133,13 @@ class Writer:
 
     def _transaction(self, group: list[WriteJob]) -> list[Outcome]:
         try:
-            self._db.execute("begin immediate")
-            self._appender.begin()
-            outcomes = [self._one(job) for job in group]
-            self._appender.flush()
-            self._db.execute("commit")
+            with transaction(self._db):
+                self._appender.begin()
+                outcomes = [self._one(job) for job in group]
+                self._appender.flush()
             return outcomes
         except BaseException:
             self._appender.roll_back()
-            # Some errors (a full disk) have ended the transaction already.
-            if self._db.in_transaction:
-                self._db.execute("rollback")
             raise
 
     def _one(self, job: WriteJob) -> Outcome:
