@@ -210,7 +210,7 @@ class LauncherCodec(TerminalEncoder, Protocol):
     """The codec of a socket whose client requests programs, one after the other."""
 
     def read(self, data: bytes) -> ProgramRequest | TypedKeys | Size | TerminalReply: ...
-    def attached(self, seated: ProgramAttached) -> bytes:
+    def attached(self, program: ProgramAttached) -> bytes:
         """Encode the attachment; sent before the first output of each program."""
         ...
 

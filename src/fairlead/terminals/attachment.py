@@ -125,7 +125,7 @@ class TerminalAttachment:
                         await self._drained.wait()
             self._over(wire, await self._terminal.wait())
         except Exception:
-            log.exception("a watcher of a terminal is lost", extra={"terminal": self._terminal.name})
+            log.exception("sending a terminal's output to a client failed", extra={"terminal": self._terminal.name})
             wire.hang_up(BROKEN, "the terminal cannot be shown")
 
     def _begins_raw(self) -> bool:
@@ -168,19 +168,8 @@ class SocketAttachment(TerminalAttachment):
     ) -> None:
         super().__init__(terminal, codec, who, raw=raw, read_only=read_only)
         self._codec = codec
-        self._early: list[bytes] = []
-
-    def attached(self, wire: SocketHandle) -> None:
-        super().attached(wire)
-        for data in self._early:
-            self.received(data)
-        self._early.clear()
 
     def received(self, data: bytes) -> None:
-        """Handle a frame; frames that come before the socket is attached are queued."""
-        if self._wire is None:
-            self._early.append(data)
-            return
         try:
             self.on_input(self._codec.read(data))
         except FairleadError as error:

@@ -44,7 +44,7 @@ class TerminalRegistry:
     async def open(self, name: str, program: Program) -> PtySession:
         found = self._terminals.get(name)
         if name in self._opening or (found is not None and found.running):
-            raise Busy(f"There is a terminal {name} already.", terminal=name)
+            raise Busy(f"The terminal {name} exists already.", terminal=name)
         if len(self.names()) + len(self._opening) >= self._most:
             raise TooMany(
                 f"{self._most} terminals are open: close one, or start the gateway with more (max_terminals)."

@@ -73,41 +73,39 @@ class UserShells:
 
     async def list(self, who: Identity, action: ListShells) -> tuple[ShellView, ...]:
         names = (name for name in self._terminals.names() if name.startswith(_PREFIX))
-        shown = (self._view(name) for name in sorted(names) if name.startswith(_own(who.user)) or name in self._shared)
-        return tuple(view for view in shown if view is not None)
+        seen = (name for name in sorted(names) if name.startswith(_own(who.user)) or name in self._shared)
+        return tuple(self._view(terminal) for name in seen if (terminal := self.find(name)) is not None)
 
     async def share(self, who: Identity, action: ShareShell) -> ShellView:
-        name = _named(who.user, action.name)
-        view = self._view(name)
-        if view is None:
-            raise NotFound("terminal", action.name)
+        terminal = self._running(who.user, action.name)
+        name = terminal.name
         if action.shared:
             self._shared.add(name)
         else:
             self._shared.discard(name)
             for watcher in self._watchers.pop(name, set()):
-                watcher.dismiss("it is shared no more")
+                watcher.dismiss("the terminal is no longer shared")
         log.info("shell shared", extra={"terminal": name, "shared": action.shared, "who": who.name})
-        return msgspec.structs.replace(view, shared=action.shared)
+        return self._view(terminal)
 
     async def end(self, who: Identity, action: EndShell) -> Exit:
-        name = _named(who.user, action.name)
-        terminal = self.find(name)
-        if terminal is None:
-            raise NotFound("terminal", action.name)
-        log.info("shell ended", extra={"terminal": name, "who": who.name})
+        terminal = self._running(who.user, action.name)
+        log.info("shell ended", extra={"terminal": terminal.name, "who": who.name})
         return await terminal.stop()
 
-    def _view(self, name: str) -> ShellView | None:
-        terminal = self.find(name)
+    def _running(self, user: str, name: str) -> PtySession:
+        terminal = self.find(_named(user, name))
         if terminal is None:
-            return None
-        owner, _, bare = name.removeprefix(_PREFIX).rpartition("/")
+            raise NotFound("terminal", name)
+        return terminal
+
+    def _view(self, terminal: PtySession) -> ShellView:
+        owner, _, bare = terminal.name.removeprefix(_PREFIX).rpartition("/")
         return ShellView(
             name=bare,
             owner=owner,
             size=terminal.screen.size,
-            shared=name in self._shared,
+            shared=terminal.name in self._shared,
             watched=terminal.watched,
             idle_s=round(self._clock.monotonic() - terminal.touched, 1),
         )
@@ -146,7 +144,7 @@ class UserShells:
         task = self._starting.get(name)
         if task is None:
             task = self._starting[name] = asyncio.create_task(self._start(name, program(), by_use))
-            task.add_done_callback(_looked_at)
+            task.add_done_callback(_retrieve_error)
         return await asyncio.shield(task)
 
     def recording(self, user: str, name: str) -> str:
@@ -158,9 +156,9 @@ class UserShells:
 
     def _watch(self, who: Identity, action: JoinShell) -> SocketAttachment:
         """Watch another user's shell, read-only, if it is shared. Raises NotFound."""
-        name = _named(action.owner, action.name)
-        terminal = self.find(name)
-        if terminal is None or name not in self._shared:
+        terminal = self._running(action.owner, action.name)
+        name = terminal.name
+        if name not in self._shared:
             raise NotFound("terminal", action.name)
         log.info("shell watched", extra={"terminal": name, "who": who.name, "credential": who.credential})
         joined = SocketAttachment(terminal, action.codec, f"{who.credential}/{next(self._numbers)}", read_only=True)
@@ -255,10 +253,10 @@ def warning(seconds: float) -> str:
 
 
 def left_warning(seconds: float) -> str:
-    return f"\r\n[Nobody watches this terminal. It is closed in {round(seconds)} seconds.]\r\n"
+    return f"\r\n[No client watches this terminal. It is closed in {round(seconds)} seconds.]\r\n"
 
 
-def _looked_at(task: "asyncio.Task[PtySession]") -> None:
+def _retrieve_error(task: "asyncio.Task[PtySession]") -> None:
     """Retrieve the task's exception: if the caller is gone, nothing else does, and asyncio would log it."""
     if not task.cancelled():
         task.exception()

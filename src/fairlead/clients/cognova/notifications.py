@@ -13,7 +13,7 @@ from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.formats.frames import text_frame
 from fairlead.model.formats.timestamps import iso_timestamp
-from fairlead.model.web.sockets import AttachOwner, CloseSocket, Do, Handshake, Perform, SocketOwner, SocketRoute
+from fairlead.model.web.sockets import AttachOwner, CloseSocket, Do, Handshake, Perform, SocketRoute
 from fairlead.notifications.api import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
 
 CONNECTED: Final = "Notification bus connected"
@@ -118,10 +118,7 @@ class Notifications:
         return ()
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: SocketOwner = answer
-        for data in self._early:
-            holder.received(data)
-        return (AttachOwner(holder),)
+        return (AttachOwner(answer, self._early),)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         return (CloseSocket(*FAILED),)

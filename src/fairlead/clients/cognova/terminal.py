@@ -13,7 +13,7 @@ from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.formats.frames import text_frame
-from fairlead.model.web.sockets import AttachOwner, Do, Handshake, Perform, SocketOwner, SocketRoute, Write
+from fairlead.model.web.sockets import AttachOwner, Do, Handshake, Perform, SocketRoute, Write
 from fairlead.terminals.api import JoinShell, Size, TerminalOutput, TerminalReply, TypedKeys
 
 DEFAULT_NAME: Final = "default"
@@ -106,10 +106,7 @@ class ShellConversation:
         return ()
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: SocketOwner = answer
-        for data in self._early:
-            holder.received(data)
-        return (AttachOwner(holder),)
+        return (AttachOwner(answer, self._early),)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         self._failed = True

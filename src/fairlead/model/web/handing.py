@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairlead.model.web.requests import Step
-from fairlead.model.web.sockets import AttachOwner, Do, Perform, SocketOwner
+from fairlead.model.web.sockets import AttachOwner, Do, Perform
 
 
 class Handing:
@@ -28,7 +28,4 @@ class Handing:
         return ()
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: SocketOwner = answer
-        for data in self._kept:
-            holder.received(data)
-        return (AttachOwner(holder),)
+        return (AttachOwner(answer, self._kept),)

@@ -25,8 +25,9 @@ EARLY_BYTES: Final = 1 << 20
 
 
 class AttachTarget(msgspec.Struct, frozen=True):
-    """A program to attach to. `began`: it was started for this request, so all its output is shown. `next_wish`: called
-    when the program has ended; returns the request that replaces it without a message of the client, and the reason."""
+    """A program to attach to. `began`: it was started for this request, so all its output is sent. `next_request`:
+    called when the program has ended; returns the request that replaces it without a message of the client, and the
+    reason."""
 
     terminal: PtySession
     attached: ProgramAttached
@@ -104,24 +105,16 @@ class ProgramSwitch:
         self._entering: asyncio.Task[None] | None = None
         self._early: list[TypedKeys | Size | TerminalReply] = []
         self._early_bytes = 0
-        self._unread: list[bytes] = []
         self._attachments = 0
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
-        unread, self._unread = self._unread, []
-        for data in unread:
-            self.received(data)
 
     def received(self, data: bytes) -> None:
-        """Handle a frame; frames that come before the socket is attached are queued."""
-        if self._wire is None:
-            self._unread.append(data)
-            return
         message = self.codec.read(data)
         match message:
             case TerminalReply(frames=frames):
-                self._wire.send(frames)
+                self._send(frames)
             case ProgramRequest():
                 self._request(message)
             case _ if self._attachment is not None:
@@ -130,8 +123,6 @@ class ProgramSwitch:
                 self._early_bytes += len(data)
                 if self._early_bytes <= EARLY_BYTES:
                     self._early.append(message)
-            case _:
-                pass
 
     def drained(self) -> None:
         if self._attachment is not None:
@@ -150,6 +141,10 @@ class ProgramSwitch:
             self._entering = asyncio.create_task(self._after(place, exit))
 
     # --- inside
+
+    def _send(self, frames: bytes) -> None:
+        if self._wire is not None:
+            self._wire.send(frames)
 
     def _leave(self) -> None:
         """Cancel the current request and detach from its program."""
@@ -178,16 +173,13 @@ class ProgramSwitch:
             return
         try:
             place = await self._enter(wanted, lost)
-        except FairleadError as error:
+        except Exception as error:
+            if not isinstance(error, FairleadError):
+                log.exception("attaching a client to a program failed")
+                error = FairleadError("The gateway failed: its log says why.")
             self._entering = None
             self._leave()
             wire.send(self.codec.refused(error))
-            return
-        except Exception:
-            log.exception("a program could not be given to its client")
-            self._entering = None
-            self._leave()
-            wire.send(self.codec.refused(FairleadError("The gateway failed: its log says why.")))
             return
         self._entering = None
         self._attachments += 1
@@ -201,10 +193,10 @@ class ProgramSwitch:
             attachment.on_input(message)
 
     async def _after(self, place: AttachTarget, exit: Exit) -> None:
-        wish = await place.next_request(exit)
+        following = await place.next_request(exit)
         self._entering = None
-        if wish is not None:
-            self._request(*wish, early=self._early)
-        elif self._wire is not None:
-            self._wire.send(self.codec.ended(exit))
+        if following is not None:
+            self._request(*following, early=self._early)
+        else:
+            self._send(self.codec.ended(exit))
             self._leave()

@@ -46,7 +46,7 @@ RESUME_SECONDS: Final = 10.0
 """A program that fails within this time could not resume its conversation: it is started again without it."""
 
 
-async def _no_wish(exit: Exit) -> None:
+async def _no_request(exit: Exit) -> None:
     return None
 
 
@@ -83,7 +83,7 @@ class ProgramLauncher:
         def enter(wanted: ProgramRequest, lost: str) -> Awaitable[AttachTarget]:
             return self._enter(who, wanted, lost)
 
-        return ProgramSwitch(action.codec, f"{who.credential}/desk{next(self._numbers)}", enter)
+        return ProgramSwitch(action.codec, f"{who.credential}/launcher{next(self._numbers)}", enter)
 
     async def start(self) -> None:
         """Restore the link of sessions whose terminal ended with an earlier gateway."""
@@ -128,7 +128,7 @@ class ProgramLauncher:
             await terminal.stop()
             terminal = None
         if terminal is not None:
-            return AttachTarget(terminal, _seated(folder, wanted, again=True), False, _no_wish)
+            return AttachTarget(terminal, _attached(folder, wanted, again=True), False, _no_request)
         program = self._described(who.user, name, folder, wanted)
         begun: PtySession = await asyncio.shield(self._spawn(self._started(name, program, wanted)))
         resumed = wanted.session if resumes(self._providers, wanted) else ""
@@ -139,7 +139,7 @@ class ProgramLauncher:
                 return None
             return msgspec.structs.replace(wanted, resume=False), f"it ended at once with code {exit.code}"
 
-        return AttachTarget(begun, _seated(folder, wanted, resumed=resumed, lost=lost), True, again)
+        return AttachTarget(begun, _attached(folder, wanted, resumed=resumed, lost=lost), True, again)
 
     def _described(self, user: str, name: str, folder: str, wanted: ProgramRequest) -> Program:
         argv = words(self._providers, wanted) if wanted.provider else (self._settings.program,)
@@ -171,7 +171,7 @@ class ProgramLauncher:
             # Check access again: the session may no longer be shared with this user.
             await self._gateway.ask(who, q.GetSession(session=known[0]))
             if not wanted.restart:
-                return AttachTarget(known[1], _seated(folder, wanted, again=True), False, _no_wish)
+                return AttachTarget(known[1], _attached(folder, wanted, again=True), False, _no_request)
             await self._gateway.command(who, cmd.Close(session=known[0]))
         real = self._folder(folder)
         if wanted.resume and wanted.session:
@@ -189,7 +189,7 @@ class ProgramLauncher:
             with contextlib.suppress(FairleadError):
                 await self._gateway.command(who, cmd.Delete(session=session))
             raise
-        return AttachTarget(terminal, _seated(real, wanted, lost=lost), False, _no_wish)
+        return AttachTarget(terminal, _attached(real, wanted, lost=lost), False, _no_request)
 
     async def _resumed(self, who: Identity, name: str, wanted: ProgramRequest) -> AttachTarget:
         view: q.SessionView = await self._gateway.ask(who, q.GetSession(session=SessionId(wanted.session)))
@@ -214,8 +214,8 @@ class ProgramLauncher:
             return None
 
         cwd, conversation = view.summary.cwd, view.summary.agent_session or session
-        seated = _seated(cwd, wanted, again=there is terminal, resumed=conversation)
-        return AttachTarget(terminal, seated, False, start_new)
+        attached = _attached(cwd, wanted, again=there is terminal, resumed=conversation)
+        return AttachTarget(terminal, attached, False, start_new)
 
     async def _moved(
         self, who: Identity, name: str, session: SessionId, back: cmd.Link
@@ -297,7 +297,7 @@ def _real(folder: str) -> str:
     return os.path.realpath(folder)
 
 
-def _seated(
+def _attached(
     folder: str, wanted: ProgramRequest, *, again: bool = False, resumed: str = "", lost: str = ""
 ) -> ProgramAttached:
     return ProgramAttached(folder=folder, provider=wanted.provider, again=again, resumed=resumed, lost=lost)
