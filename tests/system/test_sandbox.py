@@ -445,7 +445,7 @@ async def test_a_program_or_folder_that_is_hidden_or_missing_is_an_error(sandbox
         run(sandbox, "/etc/passwd")
     with pytest.raises(FileNotFoundError):
         run(sandbox, "/bin/true", cwd="/nowhere")
-    with pytest.raises(BadRequest, match="does not exist for what it runs"):
+    with pytest.raises(BadRequest, match="its programs cannot see it"):
         run(sandbox, "/bin/true", cwd=str(data))
     child = run(sandbox.showing(readable=[str(data / "program")]), str(data / "program"))
     await read(child)

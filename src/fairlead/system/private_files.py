@@ -26,7 +26,7 @@ def read_key(path: Path, size: int) -> bytes:
     except FileNotFoundError:
         return b""
     if len(key) != size:
-        raise Damaged(f"{path} is no key: put back the one that was there.", file=str(path))
+        raise Damaged(f"{path} is not a key of {size} bytes: put back the original file.", file=str(path))
     return key
 
 

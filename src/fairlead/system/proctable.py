@@ -132,7 +132,7 @@ def _depth(pid: int) -> tuple[int, int]:
 def kill_group(group: int, number: signal.Signals) -> bool:
     """Signal a whole process group. Return False if it is empty."""
     if group <= 1:
-        raise ValueError(f"{group} is no process group of ours")
+        raise ValueError(f"{group} is not a process group of a child")
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):  # macOS reports EPERM for a group of zombies

@@ -45,7 +45,7 @@ class TerminalAttachment:
     def __init__(
         self,
         terminal: Terminal,
-        words: TerminalEncoder,
+        encoder: TerminalEncoder,
         who: str,
         *,
         raw: bool = False,
@@ -53,7 +53,7 @@ class TerminalAttachment:
         size: Size | None = None,
     ) -> None:
         self._terminal = terminal
-        self._words = words
+        self._encoder = encoder
         self._who = who
         self._raw = raw
         self._read_only = read_only
@@ -89,6 +89,9 @@ class TerminalAttachment:
         self._drained.set()
 
     def detached(self, code: int) -> None:
+        """Stop using the socket. It may stay open, for another terminal."""
+        if self._wire is not None and self._paused:
+            self._wire.resume()
         self._wire = None
         for task in self._tasks:
             task.cancel()
@@ -118,7 +121,7 @@ class TerminalAttachment:
                 self._terminal.resize(self._size, self._who)
             async with contextlib.aclosing(self._terminal.watch(self._who, self._begins_raw())) as watching:
                 async for output in watching:
-                    if frames := self._words.output(output):
+                    if frames := self._encoder.output(output):
                         wire.send(frames)
                     while wire.backlog() > UNSENT_BYTES:
                         self._drained.clear()
@@ -132,7 +135,7 @@ class TerminalAttachment:
         return self._raw
 
     def _over(self, wire: SocketHandle, exit: Exit) -> None:
-        wire.send(self._words.ended(exit))
+        wire.send(self._encoder.ended(exit))
         wire.hang_up(DONE, "the program has ended")
 
     def _type(self, keys: bytes) -> None:
@@ -155,7 +158,7 @@ class TerminalAttachment:
                     self._wire.resume()
         except FairleadError as error:
             self._keys.clear()
-            self._send(self._words.failed(error))
+            self._send(self._encoder.failed(error))
         finally:
             self._typing = False
 

@@ -30,7 +30,7 @@ WARNING_SECONDS: Final = 60.0
 _PREFIX: Final = "user/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
-_HANDED_ON: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+_INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 """Variables that shells inherit: identity, place and language of the user; no token, key or address of the gateway."""
 
 
@@ -45,7 +45,7 @@ class ShellSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def shell_environment(host: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of a shell, from the host's environment."""
-    chosen = {name: host[name] for name in _HANDED_ON if name in host}
+    chosen = {name: host[name] for name in _INHERITED if name in host}
     if not any("utf" in chosen.get(name, "").lower() for name in ("LC_ALL", "LC_CTYPE", "LANG")):
         chosen["LC_ALL"] = "C.UTF-8"
     return chosen | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -64,7 +64,7 @@ class UserShells:
         self._folder = folder
         self._numbers = count(1)
         self._starting: dict[str, asyncio.Task[PtySession]] = {}
-        self._minding: set[asyncio.Task[None]] = set()
+        self._idle_timers: set[asyncio.Task[None]] = set()
         self._shared: set[str] = set()
         self._watchers: dict[str, set[SocketAttachment]] = {}
 
@@ -175,7 +175,7 @@ class UserShells:
 
     async def close(self) -> None:
         """Stop the idle timers; the registry stops the programs."""
-        tasks = {*self._minding, *self._starting.values()}
+        tasks = {*self._idle_timers, *self._starting.values()}
         for task in tasks:
             task.cancel()
         if tasks:
@@ -188,9 +188,9 @@ class UserShells:
             terminal = await self._terminals.open(name, program)
         finally:
             del self._starting[name]
-        minding = asyncio.create_task(self._mind(terminal, by_use))
-        self._minding.add(minding)
-        minding.add_done_callback(self._minding.discard)
+        timer = asyncio.create_task(self._watch_idle(terminal, by_use))
+        self._idle_timers.add(timer)
+        timer.add_done_callback(self._idle_timers.discard)
         return terminal
 
     def _program(self, user: str, action: JoinShell) -> Program:
@@ -204,15 +204,15 @@ class UserShells:
             recording=self.recording(user, action.name),
         )
 
-    async def _mind(self, terminal: PtySession, by_use: bool) -> None:
+    async def _watch_idle(self, terminal: PtySession, by_use: bool) -> None:
         try:
-            await self._watch_over(terminal, by_use)
+            await self._stop_when_idle(terminal, by_use)
         finally:
             # The next shell of that name must not inherit the sharing.
             self._shared.discard(terminal.name)
             self._watchers.pop(terminal.name, None)
 
-    async def _watch_over(self, terminal: PtySession, by_use: bool) -> None:
+    async def _stop_when_idle(self, terminal: PtySession, by_use: bool) -> None:
         """Stop a terminal that was idle for too long, after a warning."""
         idle = self.settings.idle_s
         ahead = min(WARNING_SECONDS, idle / 2)

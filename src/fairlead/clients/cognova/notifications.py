@@ -13,14 +13,14 @@ from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.formats.frames import text_frame
 from fairlead.model.formats.timestamps import iso_timestamp
-from fairlead.model.web.sockets import AttachOwner, CloseSocket, Do, Handshake, Perform, SocketRoute
+from fairlead.model.web.handing import Handing
+from fairlead.model.web.sockets import CloseSocket, Do, Handshake, SocketRoute
 from fairlead.notifications.api import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
 
 CONNECTED: Final = "Notification bus connected"
 FAILED: Final = (1011, "the feed cannot be read: connect again")
 MESSAGE_LIMIT: Final = 64 << 10
 """Maximum bytes of a client's frame: the longest valid one has a few hundred."""
-EARLY: Final = 16
 
 
 def frame(value: dict[str, Any]) -> bytes:
@@ -102,23 +102,11 @@ def _asked(message: dict[str, Any]) -> FeedRequest:
 CODEC: Final = NotificationCodec()
 
 
-class Notifications:
+class Notifications(Handing):
     """Hands the socket to the change feed."""
 
     def __init__(self, opening: Handshake) -> None:
-        self._early: list[bytes] = []
-
-    def opened(self) -> Sequence[Do]:
-        return (Perform(None, JoinFeed(CODEC), "feed"),)
-
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        """Keep messages until the feed owns the socket and receives them itself."""
-        if len(self._early) < EARLY:
-            self._early.append(data)
-        return ()
-
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        return (AttachOwner(answer, self._early),)
+        super().__init__(JoinFeed(CODEC), "feed", MESSAGE_LIMIT)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         return (CloseSocket(*FAILED),)

@@ -13,7 +13,8 @@ from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.formats.frames import text_frame
-from fairlead.model.web.sockets import AttachOwner, Do, Handshake, Perform, SocketRoute, Write
+from fairlead.model.web.handing import Handing
+from fairlead.model.web.sockets import Do, Handshake, SocketRoute, Write
 from fairlead.terminals.api import JoinShell, Size, TerminalOutput, TerminalReply, TypedKeys
 
 DEFAULT_NAME: Final = "default"
@@ -75,42 +76,31 @@ class ShellCodec:
         return _frame({"type": "error", "data": f"Failed to start terminal: {reason}\r\n"})
 
 
-class ShellConversation:
+class ShellConversation(Handing):
     """Hands the socket to the shell. If the shell cannot be started, the socket stays open and pings are answered."""
 
     def __init__(self, opening: Handshake) -> None:
         query = opening.query
         self._codec = ShellCodec(query.get("size") == "1")
-        self._join = JoinShell(
+        join = JoinShell(
             name=query.get("name") or DEFAULT_NAME,
             codec=self._codec,
             folder=query.get("cwd", ""),
             raw=query.get("replay") == "raw",
             read_only=query.get("readonly") == "1",
         )
-        self._early: list[bytes] = []
-        self._early_bytes = 0
+        super().__init__(join, "terminal", EARLY_BYTES)
         self._failed = False
 
-    def opened(self) -> Sequence[Do]:
-        return (Perform(None, self._join, "terminal"),)
-
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        """Keep messages until the shell owns the socket and receives them itself."""
-        if self._failed:
-            reply = self._codec.read(data)
-            return (Write(reply.frames),) if isinstance(reply, TerminalReply) and reply.frames else ()
-        self._early_bytes += len(data)
-        if self._early_bytes <= EARLY_BYTES:
-            self._early.append(data)
-        return ()
-
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        return (AttachOwner(answer, self._early),)
+        if not self._failed:
+            return super().received(data, text)
+        reply = self._codec.read(data)
+        return (Write(reply.frames),) if isinstance(reply, TerminalReply) and reply.frames else ()
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         self._failed = True
-        waited = [do for data in self._early for do in self.received(data, True)]
+        waited = [do for data in self._kept for do in self.received(data, True)]
         return (Write(self._codec.not_started(error)), *waited)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:

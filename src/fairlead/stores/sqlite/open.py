@@ -92,5 +92,5 @@ def _take_over(writer: sqlite3.Connection, file: Path, durability: Durability) -
     """Remove all nodes from the file: the holder of the lock is the only process, so they are all gone."""
     with translating(file):
         if mark_open(writer, durability):
-            _log.warning("%s was open when the power went: its logs begin anew for every client", file)
+            _log.warning("%s was open during a power cut: its logs get new ids, clients read them again", file)
         writer.execute("delete from nodes")

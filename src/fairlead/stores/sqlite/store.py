@@ -70,7 +70,7 @@ class SqliteStore:
         self._maintenance = Maintenance(opened.maintenance, opened.index, self._file, self._writer.shrink)
         self._readers = Readers(opened.readers, self._file)
         self._documents = SqliteDocuments(self._readers, self._writer)
-        self._shelf = SqliteResources(self._readers, self._writer)
+        self._resources = SqliteResources(self._readers, self._writer)
         self._erasing = asyncio.Lock()
         self._leftovers: asyncio.Task[None] | None = None
         self._open = True
@@ -121,7 +121,7 @@ class SqliteStore:
     @property
     def resources(self) -> ResourceStore:
         """Resources and their change feed; in this database, so that both are written in one transaction."""
-        return self._shelf
+        return self._resources
 
     # --- the log
 

@@ -119,7 +119,7 @@ class Writer:
         try:
             self._db.execute("pragma wal_checkpoint(truncate)")
         except sqlite3.Error as error:
-            _log.warning("the WAL of %s stays long for now: %s", self._file, error)
+            _log.warning("the WAL of %s could not be truncated, and is tried again later: %s", self._file, error)
         finally:
             self._db.execute(f"pragma busy_timeout = {BUSY_MS}")
 
@@ -129,7 +129,7 @@ class Writer:
         except Exception as error:
             if len(group) > 1:
                 return [outcome for job in group for outcome in self._commit([job])]
-            return [self._in_our_words(error)]
+            return [self._translated(error)]
 
     def _transaction(self, group: list[WriteJob]) -> list[Outcome]:
         try:
@@ -154,7 +154,7 @@ class Writer:
             self._appender.invalidate()
         return result
 
-    def _in_our_words(self, error: Exception) -> BaseException:
+    def _translated(self, error: Exception) -> BaseException:
         if isinstance(error, sqlite3.Error) and (ours := translate(error, self._file)) is not None:
             ours.__cause__ = error
             return ours

@@ -52,44 +52,6 @@ class _Attachment(TerminalAttachment):
         self._switch.on_exit(self, self._place, exit)
 
 
-class _SwitchedHandle:
-    """The client's socket as one attachment sees it; implements `model.web.sockets.SocketHandle`. After `leave`, the
-    attachment can no longer send or close; the socket itself stays open."""
-
-    def __init__(self, wire: SocketHandle) -> None:
-        self._wire = wire
-        self._in_use = True
-        self._paused = False
-
-    def send(self, frames: bytes) -> None:
-        if self._in_use:
-            self._wire.send(frames)
-
-    def backlog(self) -> int:
-        return self._wire.backlog()
-
-    def probe(self, answered: Callable[[], None]) -> None:
-        self._wire.probe(answered)
-
-    def pause(self) -> None:
-        if self._in_use:
-            self._paused = True
-            self._wire.pause()
-
-    def resume(self) -> None:
-        if self._paused:
-            self._paused = False
-            self._wire.resume()
-
-    def hang_up(self, code: int, reason: str) -> None:
-        if self._in_use:
-            self._wire.hang_up(code, reason)
-
-    def leave(self) -> None:
-        self._in_use = False
-        self.resume()
-
-
 class ProgramSwitch:
     """Implements `model.web.sockets.SocketOwner`. `enter` finds or starts the requested program; its second argument is
     the reason why an earlier program is gone (`ProgramAttached.lost`)."""
@@ -101,7 +63,7 @@ class ProgramSwitch:
         self._who = who
         self._enter = enter
         self._wire: SocketHandle | None = None
-        self._attachment: tuple[_Attachment, _SwitchedHandle] | None = None
+        self._attachment: _Attachment | None = None
         self._entering: asyncio.Task[None] | None = None
         self._early: list[TypedKeys | Size | TerminalReply] = []
         self._early_bytes = 0
@@ -118,7 +80,7 @@ class ProgramSwitch:
             case ProgramRequest():
                 self._request(message)
             case _ if self._attachment is not None:
-                self._attachment[0].on_input(message)
+                self._attachment.on_input(message)
             case _ if self._entering is not None:
                 self._early_bytes += len(data)
                 if self._early_bytes <= EARLY_BYTES:
@@ -126,7 +88,7 @@ class ProgramSwitch:
 
     def drained(self) -> None:
         if self._attachment is not None:
-            self._attachment[0].drained()
+            self._attachment.drained()
 
     def detached(self, code: int) -> None:
         self._leave()
@@ -134,10 +96,9 @@ class ProgramSwitch:
 
     def on_exit(self, attachment: _Attachment, place: AttachTarget, exit: Exit) -> None:
         """Handle the end of an attachment's program."""
-        if self._attachment is not None and self._attachment[0] is attachment:
+        if self._attachment is attachment:
             # Keys from now on go to the program that may replace it.
-            self._attachment[1].leave()
-            self._attachment = None
+            self._detach()
             self._entering = asyncio.create_task(self._after(place, exit))
 
     # --- inside
@@ -153,10 +114,11 @@ class ProgramSwitch:
             self._entering = None
         self._early.clear()
         self._early_bytes = 0
-        if self._attachment is not None:
-            attachment, wire = self._attachment
-            self._attachment = None
-            wire.leave()
+        self._detach()
+
+    def _detach(self) -> None:
+        attachment, self._attachment = self._attachment, None
+        if attachment is not None:
             attachment.detached(0)
 
     def _request(
@@ -184,10 +146,9 @@ class ProgramSwitch:
         self._entering = None
         self._attachments += 1
         attachment = _Attachment(place, self, f"{self._who}/{self._attachments}", wanted)
-        handle = _SwitchedHandle(wire)
-        self._attachment = (attachment, handle)
+        self._attachment = attachment
         wire.send(self.codec.attached(place.attached))
-        attachment.attached(handle)
+        attachment.attached(wire)
         early, self._early = self._early, []
         for message in early:
             attachment.on_input(message)
