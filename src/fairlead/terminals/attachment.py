@@ -6,7 +6,7 @@ The client protocol encodes and decodes the frames (`terminals.api.TerminalCodec
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.sockets import SocketHandle
+from fairlead.system.tasks import BackgroundTasks
 from fairlead.terminals.api import (
     JoinTerminal,
     ShowTerminal,
@@ -62,7 +63,7 @@ class TerminalAttachment:
         self._wire: SocketHandle | None = None
         self._keys = bytearray()
         self._drained = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._typing = False
         self._paused = False
         self.left: Callable[[], None] = lambda: None
@@ -70,7 +71,7 @@ class TerminalAttachment:
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
-        self._spawn(self._show(wire))
+        self._tasks.spawn(self._show(wire))
 
     def on_input(self, message: TypedKeys | Size | TerminalReply) -> None:
         match message:
@@ -93,8 +94,7 @@ class TerminalAttachment:
         if self._wire is not None and self._paused:
             self._wire.resume()
         self._wire = None
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         self.left()
 
     def dismiss(self, reason: str) -> None:
@@ -107,11 +107,6 @@ class TerminalAttachment:
     def _send(self, frames: bytes) -> None:
         if self._wire is not None:
             self._wire.send(frames)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _show(self, wire: SocketHandle) -> None:
         try:
@@ -145,7 +140,7 @@ class TerminalAttachment:
             self._wire.pause()
         if not self._typing and self._keys:
             self._typing = True
-            self._spawn(self._pass_keys())
+            self._tasks.spawn(self._pass_keys())
 
     async def _pass_keys(self) -> None:
         try:

@@ -17,6 +17,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.web.requests import ServiceCall
 from fairlead.system.clock import Clock, within
+from fairlead.system.tasks import BackgroundTasks
 from fairlead.terminals.api import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.terminals.attachment import SocketAttachment
 from fairlead.terminals.pty_session import PtySession
@@ -64,7 +65,7 @@ class UserShells:
         self._folder = folder
         self._numbers = count(1)
         self._starting: dict[str, asyncio.Task[PtySession]] = {}
-        self._idle_timers: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._shared: set[str] = set()
         self._watchers: dict[str, set[SocketAttachment]] = {}
 
@@ -143,8 +144,7 @@ class UserShells:
         that long."""
         task = self._starting.get(name)
         if task is None:
-            task = self._starting[name] = asyncio.create_task(self._start(name, program(), by_use))
-            task.add_done_callback(_retrieve_error)
+            task = self._starting[name] = self._tasks.spawn(self._start(name, program(), by_use), awaited=True)
         return await asyncio.shield(task)
 
     def recording(self, user: str, name: str) -> str:
@@ -175,11 +175,7 @@ class UserShells:
 
     async def close(self) -> None:
         """Stop the idle timers; the registry stops the programs."""
-        tasks = {*self._idle_timers, *self._starting.values()}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.close()
 
     # --- inside
 
@@ -188,9 +184,7 @@ class UserShells:
             terminal = await self._terminals.open(name, program)
         finally:
             del self._starting[name]
-        timer = asyncio.create_task(self._watch_idle(terminal, by_use))
-        self._idle_timers.add(timer)
-        timer.add_done_callback(self._idle_timers.discard)
+        self._tasks.spawn(self._watch_idle(terminal, by_use))
         return terminal
 
     def _program(self, user: str, action: JoinShell) -> Program:
@@ -254,9 +248,3 @@ def warning(seconds: float) -> str:
 
 def left_warning(seconds: float) -> str:
     return f"\r\n[No client watches this terminal. It is closed in {round(seconds)} seconds.]\r\n"
-
-
-def _retrieve_error(task: "asyncio.Task[PtySession]") -> None:
-    """Retrieve the task's exception: if the caller is gone, nothing else does, and asyncio would log it."""
-    if not task.cancelled():
-        task.exception()

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -26,6 +26,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceCall
 from fairlead.system.clock import Clock, within
+from fairlead.system.tasks import BackgroundTasks
 from fairlead.terminals.api import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
 from fairlead.terminals.launcher.attachment_switch import AttachTarget, ProgramSwitch
 from fairlead.terminals.launcher.programs import Provider, command_keys, key, resumes, words
@@ -74,7 +75,7 @@ class ProgramLauncher:
         self._numbers = count(1)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._sessions: dict[str, tuple[SessionId, PtySession]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks()
 
     def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {OpenLauncher: self.open}
@@ -88,15 +89,11 @@ class ProgramLauncher:
     async def start(self) -> None:
         """Restore the link of sessions whose terminal ended with an earlier gateway."""
         for session, link in (await self._documents.list(LINKS)).items():
-            self._spawn(self._put_back(SessionId(session), link))
+            self._tasks.spawn(self._put_back(SessionId(session), link))
 
     async def close(self) -> None:
         """Cancel the background tasks; the registry stops the programs."""
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.close()
 
     # --- inside
 
@@ -130,7 +127,7 @@ class ProgramLauncher:
         if terminal is not None:
             return AttachTarget(terminal, _attached(folder, wanted, again=True), False, _no_request)
         program = self._described(who.user, name, folder, wanted)
-        begun: PtySession = await asyncio.shield(self._spawn(self._started(name, program, wanted)))
+        begun = await asyncio.shield(self._tasks.spawn(self._started(name, program, wanted), awaited=True))
         resumed = wanted.session if resumes(self._providers, wanted) else ""
         at = self._clock.monotonic()
 
@@ -222,10 +219,7 @@ class ProgramLauncher:
     ) -> tuple[PtySession, "asyncio.Task[cmd.Reply]"]:
         """The session's terminal, as soon as it is open: the agent's questions at its start are answered there. Raises
         Busy while a turn runs. A caller that leaves does not cancel it. `back`: the link to restore afterwards."""
-        found: tuple[PtySession, asyncio.Task[cmd.Reply]] = await asyncio.shield(
-            self._spawn(self._found(who, name, session, back))
-        )
-        return found
+        return await asyncio.shield(self._tasks.spawn(self._found(who, name, session, back), awaited=True))
 
     async def _found(
         self, who: Identity, name: str, session: SessionId, back: cmd.Link
@@ -233,10 +227,9 @@ class ProgramLauncher:
         place = session_terminal(session)
         async with self._lock(place):
             terminal = self._shells.find(place)
-            opened = self._spawn(self._terminals.opened(place))
-            moving = self._spawn(
-                self._gateway.command(who, cmd.StartHandover(session=session, link="terminal", wait=False))
-            )
+            opened = self._tasks.spawn(self._terminals.opened(place), awaited=True)
+            handover = cmd.StartHandover(session=session, link="terminal", wait=False)
+            moving = self._tasks.spawn(self._gateway.command(who, handover), awaited=True)
             if terminal is None:
                 await asyncio.wait({moving, opened}, return_when=asyncio.FIRST_COMPLETED)
                 terminal = opened.result() if opened.done() else None
@@ -250,7 +243,7 @@ class ProgramLauncher:
                 await self._documents.put(LINKS, session, back)
             if self._sessions.get(name) != (session, terminal):
                 self._sessions[name] = (session, terminal)
-                self._spawn(self._after(name, session, back, terminal))
+                self._tasks.spawn(self._after(name, session, back, terminal))
         return terminal, moving
 
     async def _after(self, name: str, session: SessionId, back: cmd.Link, terminal: PtySession) -> None:
@@ -279,18 +272,6 @@ class ProgramLauncher:
                 log.warning("a session stays with the terminal", extra={"session": session, "error": error.message})
                 return
             await self._documents.delete(LINKS, session)
-
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: "asyncio.Task[Any]") -> None:
-        """Retrieve the task's exception: if the caller is gone, nothing else does, and asyncio would log it."""
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()
 
 
 def _real(folder: str) -> str:
