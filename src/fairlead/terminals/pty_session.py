@@ -77,6 +77,7 @@ class PtySession:
         if program.recording:
             self._recording = begin_recording(program, size, clock)
         self.touched = clock.monotonic()
+        """When it last got input, printed, was resized or joined, on the clock's `monotonic`."""
         self.left: float | None = self.touched
         """When its last watcher left, on the clock's `monotonic`; None while it is watched."""
         self._finder = UrlFinder(size.columns)
@@ -136,6 +137,7 @@ class PtySession:
         self._fit()
 
     def print_notice(self, text: str) -> None:
+        """Show a text to all watchers as if the program had printed it; the program does not see it."""
         self._show(text.encode())
         self._wake()
 

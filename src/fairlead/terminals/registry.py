@@ -81,6 +81,7 @@ class TerminalRegistry:
         return self._terminals.get(name)
 
     def names(self) -> tuple[str, ...]:
+        """The names of the running terminals."""
         return tuple(name for name, terminal in self._terminals.items() if terminal.running)
 
     async def close(self) -> None:

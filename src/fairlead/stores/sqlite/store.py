@@ -69,8 +69,9 @@ class SqliteStore:
         self._writer = Writer(opened.writer, self._file, lambda size: self._maintenance.on_write(size))
         self._maintenance = Maintenance(opened.maintenance, opened.index, self._file, self._writer.shrink)
         self._readers = Readers(opened.readers, self._file)
-        self._documents = SqliteDocuments(self._readers, self._writer)
-        self._resources = SqliteResources(self._readers, self._writer)
+        self.documents: Documents = SqliteDocuments(self._readers, self._writer)
+        self.resources: ResourceStore = SqliteResources(self._readers, self._writer)
+        """Resources and their change feed; in this database, so that both are written in one transaction."""
         self._erasing = asyncio.Lock()
         self._leftovers: asyncio.Task[None] | None = None
         self._open = True
@@ -113,15 +114,6 @@ class SqliteStore:
         await self._writer.close()
         if self._lock is not None:
             self._lock.release()
-
-    @property
-    def documents(self) -> Documents:
-        return self._documents
-
-    @property
-    def resources(self) -> ResourceStore:
-        """Resources and their change feed; in this database, so that both are written in one transaction."""
-        return self._resources
 
     # --- the log
 

@@ -41,21 +41,17 @@ _PLACE = """
 select sessions.session, sessions.cwd from logs
 join sessions on sessions.session = coalesce(logs.session, logs.erased) where logs.id = ?
 """
-_ADD_SPENT = """
-insert into spent values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set input = input + excluded.input,
-    output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
-    cache_write = cache_write + excluded.cache_write, cost_usd = cost_usd + excluded.cost_usd
-"""
-_ADD_TURNED = """
-insert into turned values (?, ?, ?, ?, ?, ?, ?) on conflict do update set turns = turns + excluded.turns,
-    failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled,
-    duration_ms = duration_ms + excluded.duration_ms
-"""
-_ADD_USED = """
-insert into used values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set calls = calls + excluded.calls,
-    failed = failed + excluded.failed, interrupted = interrupted + excluded.interrupted,
-    denied = denied + excluded.denied, total_ms = total_ms + excluded.total_ms
-"""
+
+
+def _adding(table: str, keys: int, *sums: str) -> str:
+    """Return the statement that adds to the sums of a row, whose first columns are its keys."""
+    added = ", ".join(f"{name} = {name} + excluded.{name}" for name in sums)
+    return f"insert into {table} values ({', '.join('?' * (keys + len(sums)))}) on conflict do update set {added}"
+
+
+_ADD_SPENT = _adding("spent", 4, "input", "output", "cache_read", "cache_write", "cost_usd")
+_ADD_TURNED = _adding("turned", 3, "turns", "failed", "cancelled", "duration_ms")
+_ADD_USED = _adding("used", 3, "calls", "failed", "interrupted", "denied", "total_ms")
 _SET_LIMIT = """
 insert into limits values (?, ?, ?) on conflict do update set at = excluded.at, info = excluded.info
     where excluded.at >= at
