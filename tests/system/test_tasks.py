@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead.system.tasks import BackgroundTasks
+from fairlead.system.tasks import TaskSet
 
 
 async def fail() -> None:
@@ -12,7 +12,7 @@ async def fail() -> None:
 
 
 async def test_an_error_is_logged_unless_a_caller_waits_for_it(caplog: pytest.LogCaptureFixture) -> None:
-    tasks = BackgroundTasks()
+    tasks = TaskSet()
     await asyncio.wait({tasks.spawn(fail(), awaited=True)})
     assert caplog.text == ""
     await asyncio.wait({tasks.spawn(fail())})
@@ -20,7 +20,7 @@ async def test_an_error_is_logged_unless_a_caller_waits_for_it(caplog: pytest.Lo
 
 
 async def test_closing_cancels_the_tasks_and_waits_for_them() -> None:
-    tasks, cleaned = BackgroundTasks(), asyncio.Event()
+    tasks, cleaned = TaskSet(), asyncio.Event()
 
     async def work() -> None:
         try:

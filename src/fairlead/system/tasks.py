@@ -10,7 +10,7 @@ T = TypeVar("T")
 _log = logging.getLogger("fairlead.system")
 
 
-class BackgroundTasks:
+class TaskSet:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 

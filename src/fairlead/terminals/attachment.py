@@ -15,7 +15,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.sockets import SocketHandle
-from fairlead.system.tasks import BackgroundTasks
+from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import (
     JoinTerminal,
     ShowTerminal,
@@ -63,7 +63,7 @@ class TerminalAttachment:
         self._wire: SocketHandle | None = None
         self._keys = bytearray()
         self._drained = asyncio.Event()
-        self._tasks = BackgroundTasks()
+        self._tasks = TaskSet()
         self._typing = False
         self._paused = False
         self.left: Callable[[], None] = lambda: None

@@ -17,7 +17,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.web.requests import ServiceCall
 from fairlead.system.clock import Clock, within
-from fairlead.system.tasks import BackgroundTasks
+from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.terminals.attachment import SocketAttachment
 from fairlead.terminals.pty_session import PtySession
@@ -65,7 +65,7 @@ class UserShells:
         self._folder = folder
         self._numbers = count(1)
         self._starting: dict[str, asyncio.Task[PtySession]] = {}
-        self._tasks = BackgroundTasks()
+        self._tasks = TaskSet()
         self._shared: set[str] = set()
         self._watchers: dict[str, set[SocketAttachment]] = {}
 

@@ -26,7 +26,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceCall
 from fairlead.system.clock import Clock, within
-from fairlead.system.tasks import BackgroundTasks
+from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
 from fairlead.terminals.launcher.attachment_switch import AttachTarget, ProgramSwitch
 from fairlead.terminals.launcher.programs import Provider, command_keys, key, resumes, words
@@ -75,7 +75,7 @@ class ProgramLauncher:
         self._numbers = count(1)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._sessions: dict[str, tuple[SessionId, PtySession]] = {}
-        self._tasks = BackgroundTasks()
+        self._tasks = TaskSet()
 
     def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {OpenLauncher: self.open}
