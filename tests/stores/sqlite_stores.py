@@ -36,7 +36,7 @@ class SqliteStores:
         self.clock.ahead_ms += 60_000
         for name, store in self.stores.items():
             if name != node:
-                await store.renew()
+                await store._set_present()
 
     async def close(self) -> None:
         for store in self.stores.values():

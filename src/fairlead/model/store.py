@@ -297,10 +297,6 @@ class Store(Protocol):
         many claimers wins."""
         ...
 
-    async def renew(self) -> None:
-        """Renew this node's presence."""
-        ...
-
     async def release(self, lease: Lease) -> None: ...
 
     # --- lists

@@ -47,7 +47,7 @@ from fairlead.stores.sqlite.spill import Spill
 from fairlead.stores.sqlite.writer import Writer
 from fairlead.system.clock import Clock, SystemClock
 
-# Milliseconds that a node counts as alive after a renewal.
+# Milliseconds that a node of a shared folder counts as alive. Only tests share one.
 _PRESENCE = 10_000
 _OF_SESSION = "log = (select id from logs where session = ?)"
 
@@ -93,7 +93,7 @@ class SqliteStore:
         opened = await asyncio.to_thread(open_folder, folder, durability, clock.now_ms(), alone=_alone)
         spill = Spill(folder / SPILL, sync=durability == "power")
         store = cls(opened, folder, node, clock, spill, spill_above)
-        await store.renew()
+        await store._set_present()
         store._leftovers = asyncio.create_task(store._resume_erasing())
         return store
 
@@ -106,8 +106,9 @@ class SqliteStore:
             with suppress(asyncio.CancelledError):
                 await self._leftovers
         with suppress(FairleadError):
-            gone = partial(owners.set_present, node=self.node, until_ms=0)
-            await self._writer.do(gone if self._lock is None else mark_closed)
+            await self._set_present(0)
+            if self._lock is not None:
+                await self._writer.do(mark_closed)
         await self._readers.close()
         # Readers first: the last connection to a file checkpoints its WAL and removes it, which a reader cannot do.
         await self._maintenance.close()
@@ -170,12 +171,6 @@ class SqliteStore:
         )
         return claimed
 
-    async def renew(self) -> None:
-        """Renew this node's presence. Writes nothing while this process holds the folder's lock: there can be no other
-        node to read it."""
-        if self._lock is None:
-            await self._writer.do(lambda db: owners.set_present(db, self.node, self._clock.now_ms() + _PRESENCE))
-
     async def release(self, lease: Lease) -> None:
         await self._writer.do(lambda db: owners.release(db, lease), changes_logs=True)
 
@@ -221,6 +216,12 @@ class SqliteStore:
         await asyncio.to_thread(backup.back_up, self._file, self._spill, target, report)
 
     # --- internal
+
+    async def _set_present(self, milliseconds: int = _PRESENCE) -> None:
+        """Let other nodes see that this one lives. With the folder's lock there are none, and nothing is written."""
+        if self._lock is None:
+            until = self._clock.now_ms() + milliseconds
+            await self._writer.do(lambda db: owners.set_present(db, self.node, until))
 
     async def _spill_large(self, lease: Lease, batch: Batch) -> dict[int, Spilled]:
         spilled: dict[int, Spilled] = {}

@@ -25,7 +25,7 @@ class Stores(Protocol):
         ...
 
     async def expire(self, node: str) -> None:
-        """Let `node` die: its presence expires while the others keep renewing theirs."""
+        """Let `node` die, while the others live on."""
         ...
 
 

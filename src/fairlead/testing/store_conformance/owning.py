@@ -52,10 +52,9 @@ class Owning:
         assert await heir.append(newer, batch(3), now) == 3
         assert seqs(await read_all(heir, session)) == [1, 2, 3]
 
-    async def test_a_node_that_renews_keeps_its_logs(self, make_store: Stores) -> None:
+    async def test_a_live_node_keeps_its_logs(self, make_store: Stores) -> None:
         store, other, session = await make_store("a"), await make_store("b"), new_session()
         await store.claim(session)
-        await store.renew()
         await make_store.expire("b")
         await refusal(OwnedElsewhere, other.claim(session))
 
