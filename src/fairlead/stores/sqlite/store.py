@@ -32,8 +32,8 @@ from fairlead.model.store import (
 )
 from fairlead.model.usage_stats import UsageStats
 from fairlead.notifications.api import ResourceStore
-from fairlead.stores.sqlite import backup, owners, projections, search, sessions, usage_stats
 from fairlead.stores.sqlite import erase as erasing
+from fairlead.stores.sqlite import owners, projections, search, sessions, usage_stats
 from fairlead.stores.sqlite import read as reading
 from fairlead.stores.sqlite.append import Append, Spilled
 from fairlead.stores.sqlite.connections import DATABASE, SPILL, Durability
@@ -202,18 +202,6 @@ class SqliteStore:
     async def erase(self, session: SessionId) -> None:
         await self._writer.do(lambda db: erasing.tombstone(db, session), changes_logs=True)
         await self._remove_hidden()
-
-    # --- beyond the port
-
-    async def backup(self, target: Path, progress: backup.Progress | None = None) -> None:
-        """Copy the current state into one new file; `progress` is called on the loop."""
-        loop = asyncio.get_running_loop()
-
-        def report(done: int, total: int) -> None:
-            if progress is not None:
-                loop.call_soon_threadsafe(progress, done, total)
-
-        await asyncio.to_thread(backup.back_up, self._file, self._spill, target, report)
 
     # --- internal
 
