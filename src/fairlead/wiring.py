@@ -66,6 +66,7 @@ from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
+from fairlead.system.private_files import write_private
 from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
 from fairlead.terminals.api import Terminals
 from fairlead.terminals.attachment import TerminalActions
@@ -637,8 +638,5 @@ def invitations_page(protocols: Sequence[ClientProtocol], doors: Sequence[OpenDo
 
 def _write_server_file(data: Path, url: str) -> Callable[[], Any]:
     path = data / SERVER_FILE
-    draft = path.with_suffix(".new")
-    draft.write_text(json.dumps({"url": url, "pid": os.getpid()}))
-    draft.chmod(0o600)
-    draft.replace(path)
+    write_private(path, json.dumps({"url": url, "pid": os.getpid()}).encode(), sync=False)
     return lambda: path.unlink(missing_ok=True)
