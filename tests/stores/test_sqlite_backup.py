@@ -123,7 +123,7 @@ async def test_restore_replaces_only_with_overwrite(store: SqliteStore, tmp_path
     with pytest.raises(FolderInUse):
         restore(tmp_path / "backup", store.folder, overwrite=True)
     await store.close()
-    with pytest.raises(BadRequest, match="--overwrite"):
+    with pytest.raises(BadRequest, match="--force"):
         restore(tmp_path / "backup", store.folder)
     restore(tmp_path / "backup", store.folder, overwrite=True)
     assert sorted(os.listdir(store.folder)) == ["fairlead.db", "fairlead.lock"]

@@ -63,7 +63,7 @@ def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Pr
     lock = FolderLock(folder, SystemClock().now_ms())
     try:
         if database.exists() and not overwrite:
-            raise BadRequest(f"{database} exists: say --overwrite to replace it.", folder=str(folder))
+            raise BadRequest(f"{database} exists: use --force to replace it.", folder=str(folder))
         part, files = folder / f"{DATABASE}.restoring", folder / f"{SPILL}.restoring"
         part.unlink(missing_ok=True)
         shutil.rmtree(files, ignore_errors=True)
@@ -125,7 +125,7 @@ def _pack(copy: sqlite3.Connection, spill: Spill) -> None:
 def _check(backup: sqlite3.Connection, source: Path) -> None:
     found = backup.execute("pragma integrity_check(1)").fetchone()[0]
     if found != "ok":
-        raise damaged(source, f"its check says: {found}")
+        raise damaged(source, f"the integrity check reports: {found}")
 
 
 def _unpack(copy: sqlite3.Connection, folder: Path) -> None:

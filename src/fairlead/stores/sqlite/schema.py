@@ -191,7 +191,7 @@ def _written_by(db: sqlite3.Connection) -> str:
         row = db.execute("select value from meta where name = 'written_by'").fetchone()
     except sqlite3.OperationalError:  # a schema so much newer that it has no such table
         row = None
-    return str(row[0]) if row else "of a later time"
+    return str(row[0]) if row else "of a later version"
 
 
 def _statements(script: str) -> list[str]:

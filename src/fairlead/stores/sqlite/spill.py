@@ -39,7 +39,7 @@ class Spill:
         except OSError as error:
             raise damaged(file, f"an entry of the log is in this file, and reading it failed ({error})") from error
         if _digest(data) != name.rpartition("-")[2]:
-            raise damaged(file, "its content is not what was written")
+            raise damaged(file, "its content has changed since it was written")
         return data
 
     def sweep(self, session: str, epoch: int, is_named: Callable[[str], bool]) -> None:
