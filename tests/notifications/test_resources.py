@@ -37,7 +37,7 @@ async def test_a_secret_is_decrypted_after_a_restart_and_not_by_another_key(tmp_
             await rig.room.resources.reveal("API_KEY")
     (tmp_path / FILE).write_bytes(b"short")
     async with rigged(tmp_path) as rig:
-        with pytest.raises(Damaged, match="is no key"):
+        with pytest.raises(Damaged, match="is not a key"):
             await rig.room.resources.reveal("API_KEY")
 
 

@@ -107,7 +107,6 @@ class FeedSubscriber:
         self._behind = False
         self._room = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
-        self._early: list[bytes] = []
 
     # --- SocketOwner
 
@@ -117,16 +116,10 @@ class FeedSubscriber:
         # Registered first: a change after `connected` is never missed.
         self._feed.subscribers.add(self)
         wire.send(self._codec.opened(self._clock.now_ms()))
-        for data in self._early:
-            self.received(data)
-        self._early.clear()
 
     def received(self, data: bytes) -> None:
-        """Handle a message; one that comes before `attached` is kept, so that a client need not wait."""
         wire, now = self._wire, self._clock.now_ms()
-        if wire is None:
-            self._early.append(data)
-            return
+        assert wire is not None, "messages come only while the socket is attached"
         try:
             message = self._codec.read(data)
         except FairleadError as error:

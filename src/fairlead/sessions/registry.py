@@ -170,7 +170,6 @@ class Registry:
             try:
                 await self.sweep()
                 await self.views.sweep()
-                await self.services.store.renew()
             except FairleadError as error:
                 logger.warning("sweep failed", extra={"error": error.message})
 

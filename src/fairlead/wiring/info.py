@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from fairlead.model.agents import AgentInfo
+from fairlead.system.private_files import write_private
 
 SERVER_FILE = "server.json"
 """File in the data folder while a gateway runs: the other commands find its address there."""
@@ -40,8 +41,5 @@ class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_server_file(data: Path, url: str) -> Callable[[], Any]:
     path = data / SERVER_FILE
-    draft = path.with_suffix(".new")
-    draft.write_text(json.dumps({"url": url, "pid": os.getpid()}))
-    draft.chmod(0o600)
-    draft.replace(path)
+    write_private(path, json.dumps({"url": url, "pid": os.getpid()}).encode(), sync=False)
     return lambda: path.unlink(missing_ok=True)
