@@ -113,7 +113,7 @@ def test_names_with_spaces_are_read_from_the_mounts() -> None:
     [
         ("Pid:\t2\nCapEff:\t0000000000000000", "1 2 0:1 / /data rw - tmpfs tmpfs rw", ""),
         ("Pid:\t2\nCapEff:\t0000000000200000", "1 2 0:1 / /data rw - tmpfs tmpfs rw", "capabilities"),
-        ("Pid:\t4711\nCapEff:\t0000000000000000", "1 2 0:1 / /data rw - tmpfs tmpfs rw", "numbers"),
+        ("Pid:\t4711\nCapEff:\t0000000000000000", "1 2 0:1 / /data rw - tmpfs tmpfs rw", "PID namespace"),
         ("Pid:\t2\nCapEff:\t0000000000000000", "1 2 0:1 / / rw - ext4 /dev/vda rw", "/data"),
     ],
 )
@@ -437,7 +437,7 @@ async def test_process_of_an_earlier_run_is_watched_and_stopped(sandbox: Sandbox
 
 async def test_a_program_or_folder_that_is_hidden_or_missing_is_an_error(sandbox: Sandbox, data: Path) -> None:
     shutil.copy("/bin/true", data / "program")
-    with pytest.raises(OSError, match="hidden"):
+    with pytest.raises(OSError, match="hides"):
         run(sandbox, str(data / "program"))
     with pytest.raises(FileNotFoundError):
         run(sandbox, "/nowhere/program")
