@@ -109,7 +109,7 @@ def _queued(state: SessionState, message: MessageId) -> None:
 
 def answer(
     state: SessionState, command: cmd.AnswerPermission, by: str, cause: str, check: Check
-) -> tuple[ev.PermissionResolved, Decision]:
+) -> ev.PermissionResolved:
     """Resolve a request with a person's answer. A changed input is checked like a new call; both inputs are logged."""
     pending = _pending(state, command.request)
     updated = _updated_input(pending, command)
@@ -120,7 +120,7 @@ def answer(
     message = command.message
     if command.behavior == "deny" and not message:
         message = f"{by or 'The user'} denied this."
-    resolved = ev.PermissionResolved(
+    return ev.PermissionResolved(
         id=event_id(cause, "permission.resolved"),
         turn=state.turn,
         request=pending.request,
@@ -135,7 +135,6 @@ def answer(
         remembered=command.remember if command.behavior == "allow" else (),
         interrupt=command.interrupt,
     )
-    return resolved, decision_of(resolved)
 
 
 def resolve_by_policy(

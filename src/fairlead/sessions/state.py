@@ -113,7 +113,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         """The sender of a message that is on its way to the agent."""
         return next((by for name, by in self.handed if name == message), "")
 
-    def summary(self, *, deleted: bool = False) -> Summary:
+    def summary(self) -> Summary:
         return Summary(
             session=self.session,
             title=self.title or self.first_prompt[:TITLE_LENGTH],
@@ -124,7 +124,6 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             model=self.model or self.settings.model,
             mode=self.settings.mode,
             archived=self.archived,
-            deleted=deleted,
             created=self.created,
             updated=self.updated,
             turns=self.turns,

@@ -118,7 +118,7 @@ class NativeConversation:
                 return self._typing(fields, tag)
             case _ if kind in KINDS:
                 made = command(kind, fields, self._fresh)
-                return (Perform(tag, made, made.session),)
+                return (Perform(tag, made, made.session or ""),)
             case _:
                 raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
 
