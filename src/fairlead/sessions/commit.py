@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agents import Interpreter, Record
-from fairlead.model.commands import Reply
+from fairlead.model.agents import Interpretation, Interpreter, Record
+from fairlead.model.commands import Command, Reply, Send, Steer
 from fairlead.model.errors import Unavailable
 from fairlead.model.ids import RequestId, SessionId, event_id
 from fairlead.model.store import Checkpoint, NewEntry, Origin, StoredReply
@@ -99,6 +99,25 @@ class Commit:
     def save_reply(self, key: str, reply: Reply) -> None:
         self.replies.append(StoredReply(key, msgspec.json.encode(reply)))
 
+    def save_replies(self, command: Command, reply: Reply) -> None:
+        """Store the reply for repeats of the command."""
+        for key in idempotency_keys(command):
+            self.save_reply(key, reply)
+
+    def apply(self, outcome: Interpretation, at: int = 0) -> None:
+        """Stage events of the interpreter that come from no record."""
+        for event in outcome.events:
+            self.add(event, at=at)
+        self.stage.drop.update(outcome.drop)
+
+    def close_turn(self, reason: str, cause: str) -> None:
+        """End the open turn and calls: no process is left that could end them."""
+        self.apply(self._core.interpreter.exited(reason, cause))
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.events or self.stage.drop or self.offsets or self.replies or self.force_checkpoint)
+
     def cancel(self, requests: Iterable[RequestId], reason: str) -> None:
         """Cancel requests that no longer need an answer."""
         for request in requests:
@@ -107,6 +126,14 @@ class Commit:
                     id=event_id(request, "permission.cancelled"), turn=self.state.turn, request=request, reason=reason
                 )
             )
+
+
+def idempotency_keys(command: Command) -> tuple[str, ...]:
+    """The keys under which a command's reply is stored; a message id counts as one."""
+    keys = [f"key:{command.key}"] if command.key else []
+    if isinstance(command, Send | Steer) and command.message:
+        keys.append(f"message:{command.message}")
+    return tuple(keys)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
@@ -172,6 +199,24 @@ class SessionCore:
                 await asyncio.wait({taking})
             if not taking.cancelled():
                 self.lock.release()
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Commit]:
+        """Take the lock and commit what the block stages, if anything: patiently, for facts that cannot be rejected."""
+        async with self.lock:
+            transition = self.begin()
+            yield transition
+            if transition.has_changes:
+                await self.commit(transition, patient=True)
+
+    @contextlib.asynccontextmanager
+    async def client_transaction(self) -> AsyncIterator[Commit]:
+        """The same for a client's command, which fails if the store is unavailable."""
+        async with self.client_lock():
+            transition = self.begin()
+            yield transition
+            if transition.has_changes:
+                await self.commit(transition)
 
     async def commit(self, transition: Commit, *, patient: bool = False) -> None:
         """Store the staged events and make the new state current. Needs the lock.

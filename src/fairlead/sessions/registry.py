@@ -212,7 +212,7 @@ class Registry:
         try:
             session = await self.get(session_id)
             if session.core.state.pending or session.core.state.queue or await self._was_ours(session_id):
-                await session.supervisor.process_log.close_lost()
+                await session.supervisor.close_lost()
             session.supervisor.schedule_next()
         except FairleadError as error:
             logger.warning("cannot recover a session", extra={"session": session_id, "error": error.message})
