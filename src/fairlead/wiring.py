@@ -62,6 +62,8 @@ from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.sessions.preferences import UserPreferences
 from fairlead.sessions.read_state import ReadState
 from fairlead.sessions.registry import Registry
+from fairlead.sessions.transcripts.actions import TranscriptActions
+from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system import descriptors
@@ -209,9 +211,8 @@ class RunningGateway:
             on_read=shown.mark_read,
         )
         registry = self._registry = Registry(services)
-        keeper = self._keeper = registry.opener = TranscriptImporter(
-            services, transcripts, registry, archive=config.archive, archive_bytes=config.archive_bytes
-        )
+        importer = self._importer = registry.opener = TranscriptImporter(services, transcripts, registry)
+        archive = TranscriptArchive(services, importer, on=config.archive, limit=config.archive_bytes)
         gateway = self._gateway = SessionGateway(services, registry)
         self._trust = TrustedFolders(store.documents, self._clock, self._describe, gateway.resolve_folder)
         shells = UserShells(terminals, self._clock, shell_settings(config, self._env), gateway.resolve_folder)
@@ -241,17 +242,17 @@ class RunningGateway:
             **leaving.with_cleanup(people),
             **SessionKeys(store.documents).handlers(),
             **trust_handlers(self._trust),
-            **keeper.performers(),
-            **shown.performers(),
-            **news.performers(),
-            **Broadcasts(news, store.summary).performers(),
+            **TranscriptActions(services, importer, archive).handlers(),
+            **shown.handlers(),
+            **news.handlers(),
+            **Broadcasts(news, store.summary).handlers(),
             **TerminalActions(terminals).performers(),
             **shells.performers(),
             **launcher.performers(),
-            **folders.performers(),
-            **preferences.performers(),
-            **FolderBrowser(services.policy.roots, gateway.resolve_folder).performers(),
-            **self._workspace(services.policy.roots, gateway.resolve_folder, fences.folders).performers(),
+            **folders.handlers(),
+            **preferences.handlers(),
+            **FolderBrowser(services.policy.roots, gateway.resolve_folder).handlers(),
+            **self._workspace(services.policy.roots, gateway.resolve_folder, fences.folders).handlers(),
             **notices.performers(),
             **plugins.performers(),
             **page_handlers(plugins),
@@ -285,8 +286,9 @@ class RunningGateway:
         await notices.start()
         stack.push_async_callback(plugins.stop)
         await plugins.start()
-        keeper.start()
-        stack.push_async_callback(keeper.stop)
+        importer.start()
+        archive.start()
+        stack.push_async_callback(importer.stop)
         url = config.public_url or self._runner.urls[0]
         return GatewayInfo(
             url=url,
@@ -335,8 +337,8 @@ class RunningGateway:
             trusted=trusted,
             make_room=make_room,
             is_folder=os.path.isdir,
-            agent_ended=lambda session: self._keeper.agent_ended(session),
-            turn_ended=lambda session: self._keeper.turn_ended(session),
+            agent_ended=lambda session: self._importer.agent_ended(session),
+            turn_ended=lambda session: self._importer.turn_ended(session),
             transcripts=transcripts,
             limits=SessionLimits(
                 idle_s=config.idle_minutes * 60,

@@ -4,6 +4,7 @@ Rule: scopes and session ownership are checked here for every command, query and
 it; a folder from the wire resolves inside the allowed roots or is rejected.
 """
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -27,6 +28,7 @@ from fairlead.sessions.api.read_state import SPACE as SHOWN
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Subscription
 from fairlead.sessions.ownership import SessionOwnership
+from fairlead.sessions.paging import entries_after
 from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.queries import QueryHandler
@@ -266,11 +268,6 @@ class SessionGateway:
     async def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
         require_scope(who, "view")
         session = await self.ownership.require_visible(who, session)
-        after = 0
-        while True:
-            page = await self.store.read(session, after, 500)
-            for entry in page.entries:
+        async with contextlib.aclosing(entries_after(self.store, session)) as entries:
+            async for entry in entries:
                 yield entry
-            if not page.entries:
-                return
-            after = page.entries[-1].seq

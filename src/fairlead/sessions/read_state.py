@@ -6,14 +6,13 @@ also mark it (`MarkRead`).
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import What
 from fairlead.sessions.api.read_state import SPACE, GetReadState, MarkRead, TurnsRead
 
@@ -36,7 +35,7 @@ class ReadState:
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {MarkRead: self._mark, GetReadState: self._read}
 
     def mark_read(self, session: SessionId, who: Collection[Identity], turns: int) -> None:

@@ -15,6 +15,7 @@ from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
 from fairlead.sessions.fanout.projections import Projections
+from fairlead.sessions.paging import all_sessions
 from fairlead.sessions.session import Session
 
 logger = logging.getLogger("fairlead.registry")
@@ -78,9 +79,6 @@ class Registry:
 
     def loaded(self, session: SessionId) -> Session | None:
         return self._sessions.get(session)
-
-    def all_loaded(self) -> tuple[Session, ...]:
-        return tuple(self._sessions.values())
 
     async def log_position(self, session: SessionId) -> tuple[str, int]:
         """The log_id and head of a session's log."""
@@ -183,21 +181,11 @@ class Registry:
             followed.add(child.session)
             await self._follow(child, kill=kill_children)
         for phase in ("working", "waiting"):
-            for session in await self._in_phase(phase):
-                if session not in followed:
-                    await self._recover(session)
+            wanted = SessionFilter(state=phase, archived=None, limit=200)
+            for summary in await all_sessions(self.services.store, wanted):
+                if summary.session not in followed:
+                    await self._recover(summary.session)
         self._spawn(self._sweep_forever())
-
-    async def _in_phase(self, phase: str) -> list[SessionId]:
-        found: list[SessionId] = []
-        before = ""
-        while True:
-            wanted = SessionFilter(state=phase, archived=None, before=before, limit=200)
-            page = await self.services.store.sessions(wanted)
-            found.extend(summary.session for summary in page.sessions)
-            if not page.next:
-                return found
-            before = page.next
 
     async def _follow(self, child: ProcessInfo, *, kill: bool) -> None:
         try:

@@ -6,16 +6,16 @@ broadcasts in the meantime are dropped for it. Implements `model.web.broadcast`.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import FairleadError, NotAllowed
+from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Sink
 from fairlead.model.ids import SessionId
+from fairlead.model.scopes import require_scope
 from fairlead.model.store import Summary
 from fairlead.model.web.broadcast import Broadcast, JoinChannel, SessionListCodec
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import SessionChangeNotice
 from fairlead.sessions.fanout.hub import BUFFER
 from fairlead.sessions.fanout.session_changes import ChangeListener, SessionChanges
@@ -127,12 +127,11 @@ class Broadcasts:
         self._read = read
         self._channels: dict[str, Channel] = {}
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {JoinChannel: self._enter, Broadcast: self._broadcast}
 
     async def _enter(self, who: Identity, action: JoinChannel) -> SessionChannel:
-        if not who.may("view"):
-            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        require_scope(who, "view")
         channel = self._channels.setdefault(action.codec.key, Channel(action.codec, self._changes, self._read))
         return SessionChannel(channel, who)
 

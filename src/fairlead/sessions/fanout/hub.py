@@ -77,7 +77,7 @@ class Hub:
         self.on_live: Callable[[bool], Sequence[Entry]] | None = None
         """Returns the transient entries that a subscription needs when it becomes live. Argument: whether it becomes
         live for the first time."""
-        self._joining: list[Subscription] = []
+        self.joining: list[Subscription] = []
         self._views: set[Hub] = set()
         self._followers: set[Follower] = set()
         self._groups: dict[FrameEncoder, set[Subscription]] = {}
@@ -86,12 +86,9 @@ class Hub:
     def finish_batch(self) -> None:
         """End a batch: its rows are published, so subscriptions that caught up meanwhile can become live."""
         self.busy = False
-        joining, self._joining = self._joining, []
+        joining, self.joining = self.joining, []
         for watcher in joining:
             watcher.join()
-
-    def join_when_idle(self, watcher: "Subscription") -> None:
-        self._joining.append(watcher)
 
     def follow(self, follower: Follower, view: "Hub") -> Callable[[], None]:
         """Call `follower` with all published entries and forward signals to `view`; the returned function ends both."""
@@ -137,7 +134,7 @@ class Hub:
     def resync(self) -> None:
         """Make every subscription read on from its position: another writer stored rows, unpublished here."""
         for watcher in self._watchers():
-            watcher.resume()
+            watcher.catch_up()
 
     def fail(self, error: FairleadError) -> None:
         """Fail all present and future subscriptions: nothing more will be published."""
@@ -245,7 +242,7 @@ class Subscription:
             return
         self.feed.head = max(self.feed.head, self.head)
         self.feed.add(self)
-        self._catch_up()
+        self.catch_up()
 
     def close(self) -> None:
         if self.live:
@@ -267,7 +264,7 @@ class Subscription:
     def push(self, data: bytes, last: int, context: Any) -> None:
         if self.sink.backlog() + len(data) > self._buffer and self.sink.backlog() > 0:
             log.info("slow reader", extra={"session": self.feed.session, "seq": self.position, "who": self.who.name})
-            self._catch_up()
+            self.catch_up()
             return
         self.position, self.context = last, context
         if data:
@@ -280,7 +277,7 @@ class Subscription:
         if not data:
             return
         if self.sink.backlog() + len(data) > self._buffer:
-            self._catch_up()
+            self.catch_up()
         else:
             self.sink.send(data)
 
@@ -289,9 +286,6 @@ class Subscription:
         dropped for a slow one."""
         if self.sink.backlog() <= self._buffer:
             self.sink.send(frame)
-
-    def resume(self) -> None:
-        self._catch_up()
 
     def fail(self, error: FairleadError) -> None:
         self.live = False
@@ -310,7 +304,7 @@ class Subscription:
         if self._closed:
             return
         if self.position < self.feed.head:
-            self._catch_up()
+            self.catch_up()
         else:
             self._go_live()
 
@@ -325,7 +319,7 @@ class Subscription:
             if frames:
                 self.sink.send(frames)
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         self.live = False
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._read())
@@ -360,7 +354,7 @@ class Subscription:
             # Nothing was published since the page was read. The entry at the head may be gone: it counts as sent.
             self.position = max(self.position, self.feed.head)
             if self.feed.busy:
-                self.feed.join_when_idle(self)
+                self.feed.joining.append(self)
             else:
                 self._go_live()
             return True

@@ -1,15 +1,14 @@
 """Sends change notices about sessions to the current listeners. Implements `model.web.session_changes`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
 
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
-from fairlead.model.errors import NotAllowed
 from fairlead.model.ids import SessionId
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.scopes import require_scope
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import ListenToChanges, SessionChangeNotice, What
 from fairlead.system.clock import Clock
 
@@ -77,12 +76,11 @@ class SessionChanges:
         self.listeners.add(listener)
         return listener
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {ListenToChanges: self._listen}
 
     async def _listen(self, who: Identity, action: ListenToChanges) -> ChangeListener:
-        if not who.may("view"):
-            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        require_scope(who, "view")
         return self.listen(who)
 
     def notify(self, session: SessionId, what: What) -> None:

@@ -1,14 +1,15 @@
 """The folders and modes that a client can offer: those of the settings, and folders that users have added."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import NotAllowed, TooMany
+from fairlead.model.errors import TooMany
+from fairlead.model.scopes import require_scope
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.session_choices import (
     FolderMarks,
     ListFolder,
@@ -34,7 +35,7 @@ class KnownFolders:
         self._policy = policy
         self._resolve = resolve
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {ReadSessionChoices: self._read, ListFolder: self._list, MarkFolder: self._mark}
 
     async def _read(self, who: Identity, action: ReadSessionChoices) -> SessionChoices:
@@ -76,5 +77,4 @@ class KnownFolders:
 
 
 def _check(who: Identity) -> None:
-    if not who.may("view"):
-        raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+    require_scope(who, "view")

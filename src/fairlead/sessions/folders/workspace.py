@@ -7,12 +7,13 @@ import asyncio
 import os
 import re
 import stat
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, NotAllowed, NotFound, TooLarge, Unavailable
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.errors import BadRequest, NotFound, TooLarge, Unavailable
+from fairlead.model.scopes import require_scope
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 from fairlead.sessions.permissions.policy.paths import inside, inside_any
 from fairlead.system import git
@@ -52,7 +53,7 @@ class WorkspaceReader:
             os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in beginnings
         )
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {ReadTree: self._read_tree, ReadFile: self._read_file, ReadGit: self._read_git}
 
     # --- files
@@ -66,8 +67,7 @@ class WorkspaceReader:
         return await asyncio.to_thread(self._file, os.path.join(folder, action.path), action.path)
 
     def _folder(self, who: Identity, path: str) -> str:
-        if not who.may("view"):
-            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        require_scope(who, "view")
         folder = self._resolve(path)
         if not self._open(folder):
             raise NotFound("folder", path)

@@ -42,7 +42,7 @@ class TurnTimeouts:
         if silent < SETTLE_S * 1000:
             self._after(session.core.session, SETTLE_S - silent / 1000)
         elif not await self._settle(session.core):
-            self._after(session.core.session, max(SETTLE_S, (LOST_MS - silent) / 1000 + 1))
+            self._check_when_lost(session.core.session, silent)
 
     def _after(self, session: SessionId, seconds: float) -> None:
         self.forget(session)
@@ -52,11 +52,11 @@ class TurnTimeouts:
         self._due.pop(session, None)
         if not await self.settle(session) and session not in self._due:
             # Check again when the timeout is reached; a write to the file triggers an earlier check.
-            self._after(session, max(SETTLE_S, (LOST_MS - self._silent(session)) / 1000 + 1))
+            loaded = self._loaded(session)
+            self._check_when_lost(session, 0 if loaded is None else self._silence(loaded.core))
 
-    def _silent(self, session_id: SessionId) -> int:
-        session = self._loaded(session_id)
-        return 0 if session is None else self._silence(session.core)
+    def _check_when_lost(self, session: SessionId, silent: int) -> None:
+        self._after(session, max(SETTLE_S, (LOST_MS - silent) / 1000 + 1))
 
     def _silence(self, core: SessionCore) -> int:
         """Milliseconds since the last row was written, by its own time."""
@@ -72,17 +72,13 @@ class TurnTimeouts:
         return rests
 
     async def _settle(self, core: SessionCore) -> bool:
-        async with core.lock:
+        async with core.transaction() as transition:
             outcomes = self._over(core)
             if any(outcome.events for outcome in outcomes):
-                transition = core.begin()
                 transition.force_checkpoint = True
                 for outcome in outcomes:
-                    for event in outcome.events:
-                        transition.add(event, at=core.log.last_at + 1)
-                    transition.stage.drop.update(outcome.drop)
-                await core.commit(transition, patient=True)
-            return core.interpreter.turn is None and not core.interpreter.deferred_count
+                    transition.apply(outcome, at=core.log.last_at + 1)
+        return core.interpreter.turn is None and not core.interpreter.deferred_count
 
     def _over(self, core: SessionCore) -> list[Interpretation]:
         interpreter, outcomes = core.interpreter, []
