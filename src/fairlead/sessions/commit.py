@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -39,12 +40,6 @@ class RequestedMode(NamedTuple):
     mode: str
     by: str
     request: str
-
-
-class CommitListener(Protocol):
-    """Called after each commit, in order, when the stored events are the session's current state."""
-
-    def committed(self, events: Sequence[ev.Event]) -> None: ...
 
 
 class Commit:
@@ -162,7 +157,8 @@ class SessionCore:
         self.lock = asyncio.Lock()
         self._stalled = _future()
         """Completed with the store's error while a patient commit waits for the store."""
-        self.listener: CommitListener | None = None
+        self.on_commit: Callable[[Sequence[ev.Event]], None] = lambda events: None
+        """Called after each commit, in order, when the stored events are the session's current state."""
         self.requested_mode: RequestedMode | None = None
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
         self.shutting_down = False
@@ -200,23 +196,21 @@ class SessionCore:
             if not taking.cancelled():
                 self.lock.release()
 
-    @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Commit]:
+    def transaction(self) -> AbstractAsyncContextManager[Commit]:
         """Take the lock and commit what the block stages, if anything: patiently, for facts that cannot be rejected."""
-        async with self.lock:
-            transition = self.begin()
-            yield transition
-            if transition.has_changes:
-                await self.commit(transition, patient=True)
+        return self._staged(self.lock, patient=True)
+
+    def client_transaction(self) -> AbstractAsyncContextManager[Commit]:
+        """The same for a client's command, which fails if the store is unavailable."""
+        return self._staged(self.client_lock(), patient=False)
 
     @contextlib.asynccontextmanager
-    async def client_transaction(self) -> AsyncIterator[Commit]:
-        """The same for a client's command, which fails if the store is unavailable."""
-        async with self.client_lock():
+    async def _staged(self, lock: AbstractAsyncContextManager[None], *, patient: bool) -> AsyncIterator[Commit]:
+        async with lock:
             transition = self.begin()
             yield transition
             if transition.has_changes:
-                await self.commit(transition)
+                await self.commit(transition, patient=patient)
 
     async def commit(self, transition: Commit, *, patient: bool = False) -> None:
         """Store the staged events and make the new state current. Needs the lock.
@@ -249,8 +243,8 @@ class SessionCore:
         self.state = state
         if len(checkpoints) > len(transition.offsets):
             self._since_checkpoint = 0
-        if self.listener is not None and transition.events:
-            self.listener.committed(transition.events)
+        if transition.events:
+            self.on_commit(transition.events)
         if cancelled:
             raise asyncio.CancelledError
 

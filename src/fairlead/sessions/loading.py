@@ -22,16 +22,16 @@ from fairlead.sessions.paging import entries_after
 from fairlead.sessions.state import SessionState, clean_title, decode_state, evolve
 
 
-async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> tuple[SessionCore, AgentKind]:
+async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> SessionCore:
     """Load a session that has a log. NotFound if it does not exist, was deleted, or is only a listed transcript file
     without a log."""
     store = services.store
     summary = await store.summary(session)
     if summary is None or summary.deleted or summary.state == TRANSCRIPT:
         raise NotFound("session", session)
-    kind = services.kind(summary.agent)
+    interpreter = services.kind(summary.agent).interpreter(session)
     log = await _open_log(services, session, feed)
-    state, interpreter, state_seq, interpreter_seq = SessionState(session=session), kind.interpreter(session), 0, 0
+    state, state_seq, interpreter_seq = SessionState(session=session), 0, 0
     if (checkpoint := await store.checkpoint(session, STATE)) is not None:
         state, state_seq = decode_state(checkpoint.data), checkpoint.seq
     if (checkpoint := await store.checkpoint(session, INTERPRETER)) is not None:
@@ -44,7 +44,7 @@ async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> tup
         if entry.seq > interpreter_seq:
             _replay(interpreter, entry, event)
     feed.head = max(feed.head, log.head)
-    return SessionCore(services, log, state, interpreter), kind
+    return SessionCore(services, log, state, interpreter)
 
 
 async def _open_log(

@@ -106,10 +106,9 @@ class SessionOwnership:
             others = tuple(user for user in state.shared if user != name)
             shared = others if command.remove or name == state.owner else (*others, name)
             if len(shared) > MOST_SHARED:
-                raise BadRequest(
-                    f"A session is shared with at most {MOST_SHARED} users by name: share it with everybody."
-                )
-            if shared == state.shared or (set(shared) == set(state.shared)):
+                limit = f"at most {MOST_SHARED} users by name"
+                raise BadRequest(f"A session is shared with {limit}: share it with everybody.")
+            if set(shared) == set(state.shared):
                 return None
             return ev.SessionChanged(id=event_id(cause, "session.changed"), shared=shared, by=who.name)
 

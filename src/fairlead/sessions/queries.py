@@ -68,9 +68,7 @@ class QueryHandler:
             case q.WaitLoaded():
                 await self.existing(query.session)
                 opener = self.registry.opener
-                if opener is not None and query.wait:
-                    await opener.wait_loaded(query.session)
-                return opener is None or not opener.is_filling(query.session)
+                return opener is None or await opener.is_loaded(query.session, wait=query.wait)
             case q.WaitDelivered():
                 return await (await self.registry.get(query.session)).deliveries.wait(MessageId(query.message))
             case q.ReadRows():

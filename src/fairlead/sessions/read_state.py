@@ -16,7 +16,7 @@ from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import What
 from fairlead.sessions.api.read_state import SPACE, GetReadState, MarkRead, TurnsRead
 
-log = logging.getLogger("fairlead.shown")
+log = logging.getLogger("fairlead.read_state")
 
 
 class ReadState:
@@ -54,7 +54,7 @@ class ReadState:
             await self._note(session, readers, turns)
         except FairleadError as error:
             # The turns stay unread: nothing depends on it.
-            log.warning("what was shown is not kept", extra={"session": session, "error": error.message})
+            log.warning("cannot store a read state", extra={"session": session, "error": error.message})
 
     async def _mark(self, who: Identity, action: MarkRead) -> None:
         await self._note(action.session, (reader_of(who),), action.turns)

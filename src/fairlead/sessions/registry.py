@@ -28,8 +28,9 @@ class TranscriptOpener(Protocol):
     """Opens a session that is only listed so far, from its transcript."""
 
     async def open(self, session: SessionId) -> Session | None: ...
-    async def wait_loaded(self, session: SessionId) -> None: ...
-    def is_filling(self, session: SessionId) -> bool: ...
+    async def is_loaded(self, session: SessionId, *, wait: bool) -> bool:
+        """Whether everything that the file had when it was opened is in the log. `wait`: wait until it is."""
+        ...
 
 
 class _Loading:
@@ -100,8 +101,7 @@ class Registry:
                 if found is None:
                     found = await self.opener.open(session) if self.opener is not None else None
                     if found is None:
-                        core, kind = await loading.load(self.services, session, self.feed(session))
-                        found = Session(core, kind)
+                        found = Session(await loading.load(self.services, session, self.feed(session)))
                     self._sessions[session] = found
                     await self._unload_some(keep=session)
                 return found
@@ -111,11 +111,9 @@ class Registry:
                 del self._loading[session]
                 self.drop_feed(session)
 
-    def adopt(self, core: SessionCore) -> Session:
+    def adopt(self, core: SessionCore) -> None:
         """Register a session that was just created."""
-        session = Session(core, self.services.kind(core.state.agent))
-        self._sessions[core.session] = session
-        return session
+        self._sessions[core.session] = Session(core)
 
     async def remove(self, session: SessionId) -> None:
         self.services.requests.drop(session)

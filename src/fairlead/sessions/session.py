@@ -13,7 +13,6 @@ import msgspec
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import AgentKind
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.ids import MessageId, event_id
@@ -38,19 +37,19 @@ OURS = frozenset(
 
 
 class Session:
-    def __init__(self, core: SessionCore, kind: AgentKind) -> None:
+    def __init__(self, core: SessionCore) -> None:
         self.core = core
-        self.kind = kind
+        self.kind = core.services.kind(core.state.agent)
         self.asking = PermissionRequests(core)
         core.suggest = self.asking.suggest
-        self.supervisor = AgentSupervisor(core, kind, self.asking)
+        self.supervisor = AgentSupervisor(self.kind, self.asking)
         self.handovers = self.supervisor.pending_task = Handovers(core, self.supervisor)
         self.deliveries = DeliveryWaiters(core)
-        core.listener = self
+        core.on_commit = self._on_commit
         for item in core.state.pending:
             core.services.requests.add(core.session, item.request)
 
-    def committed(self, events: Sequence[ev.Event]) -> None:
+    def _on_commit(self, events: Sequence[ev.Event]) -> None:
         self.core.services.requests.on_commit(self.core.session, events)
         self.deliveries.committed(events)
         self.core.services.committed(self.core.session, events)

@@ -23,7 +23,7 @@ from fairlead.sessions.fanout.session_changes import ChangeListener, SessionChan
 MAX_PENDING_SESSIONS = 256
 """Changed sessions that wait for a slow socket. Beyond this the oldest is dropped: the client finds it in its lists."""
 
-log = logging.getLogger("fairlead.halls")
+log = logging.getLogger("fairlead.broadcast")
 
 Read = Callable[[SessionId], Awaitable[Summary | None]]
 
@@ -89,23 +89,23 @@ class Channel:
 
     async def _listen(self, listener: ChangeListener) -> None:
         while notices := await listener.next_notices():
-            for news in notices:
-                if news.what in ("created", "updated"):
-                    await self._send_change(news)
+            for notice in notices:
+                if notice.what in ("created", "updated"):
+                    await self._send_change(notice)
 
-    async def _send_change(self, news: SessionChangeNotice) -> None:
+    async def _send_change(self, notice: SessionChangeNotice) -> None:
         try:
-            summary = await self._read(news.session)
+            summary = await self._read(notice.session)
         except FairleadError as error:
-            log.warning("a change is not told", extra={"session": news.session, "error": error.message})
+            log.warning("cannot broadcast a session change", extra={"session": notice.session, "error": error.message})
             return
         if summary is None or summary.deleted:
             return
-        frames = self._codec.session(summary, news.at)
+        frames = self._codec.session(summary, notice.at)
         if frames:
             for member in tuple(self.members):
                 if member.who.sees(summary.owner, summary.shared):
-                    member.changed(news.session, frames)
+                    member.changed(notice.session, frames)
 
 
 class SessionChannel:

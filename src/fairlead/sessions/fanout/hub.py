@@ -333,7 +333,7 @@ class Subscription:
             while not await self._read_page(reading):
                 pass
         except FairleadError as error:
-            log.warning("reading for a watcher failed", extra={"session": self.feed.session, "error": error.message})
+            log.warning("cannot read for a subscription", extra={"session": self.feed.session, "error": error.message})
             self.fail(error)
 
     async def _read_page(self, reading: CatchUpEncoder) -> bool:

@@ -29,8 +29,8 @@ STRIDE = 100
 PAGE_BYTES = 256 << 10
 CHECKPOINT_EVERY = 200
 BYTES_PER_ENTRY = 100
-"""Checkpoint interval: at least `CHECKPOINT_EVERY` entries. Large checkpoints are written less often, so that their bytes
-per entry stay below the size of the entry's row."""
+"""Checkpoint interval: at least `CHECKPOINT_EVERY` entries. Large checkpoints are written less often, so that their
+bytes per entry stay below the size of the entry's row."""
 UNLOAD_AFTER_S = 120.0
 """Seconds without a subscription or a query after which a projector is unloaded."""
 MOST_IDLE = 64
@@ -195,7 +195,7 @@ class Projector:
                 self.seq, self.head = found.memory.seq, found.memory.head
             except Exception:
                 # Written by another version of the projection: everything can be made again from the log.
-                log.exception("a view's memory is not understood", extra=self._named)
+                log.exception("cannot read the checkpoint of a view", extra=self._named)
                 self._reducer = self.view.fold(self.session)
         self._read_from_log()
 
@@ -258,7 +258,7 @@ class Projector:
     def _resume_numbers(self) -> None:
         """Check at the last stored row that the repeated rows have the same count; log a changed projection if not."""
         if self.seq <= self._stored and self.head != self._stored_head:
-            log.error("a view makes other rows than it did: it needs another name", extra=self._named)
+            log.error("a view makes other rows than before: it needs a new name", extra=self._named)
             self.head = self._stored_head
 
     async def _store(self, made: Sequence[ProjectionRow | RowReplacement], memory: ReducerCheckpoint | None) -> bool:
@@ -268,7 +268,7 @@ class Projector:
         try:
             await self._patiently(lambda: store.write_projection(self.session, self.view.name, derived, expected))
         except Conflict:
-            log.warning("a view was written by somebody else", extra=self._named)
+            log.warning("another writer stored rows of a view", extra=self._named)
             await self._load()
             self.feed.resync()
             return False

@@ -39,17 +39,15 @@ class AgentConnection(AgentSink):
 
     def __init__(
         self,
-        core: SessionCore,
         kind: AgentKind,
         asking: PermissionRequests,
         launch: Launch | None,
-        *,
         cause: str,
-        followed: str = "",
+        followed: str,
         on_records: Callable[[Sequence[ev.Event]], None],
         on_exit: Callable[[], None],
     ) -> None:
-        self._core = core
+        self._core = asking.core
         self._kind = kind
         self._asking = asking
         self._launch = launch

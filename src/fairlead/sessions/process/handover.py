@@ -168,7 +168,6 @@ class Handovers:
             await supervisor.end_process(f"handed over to {wish.link}", cut_by=wish.by)
             try:
                 await self._relink(wish)
-                await core.services.make_room(core.session)
                 await supervisor.start_process()
             except FairleadError as error:
                 await self._fall_back(wish, before, error)
@@ -217,7 +216,6 @@ class Handovers:
     async def _start_again(self) -> None:
         core = self._core
         try:
-            await core.services.make_room(core.session)
             await self._supervisor.start_process()
         except FairleadError as error:
             # The next message tries again.

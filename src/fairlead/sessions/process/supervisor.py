@@ -19,7 +19,7 @@ from fairlead.model.content import Content
 from fairlead.model.errors import AgentNotRunning, Busy, FairleadError
 from fairlead.model.ids import MessageId, event_id
 from fairlead.model.store import NewEntry
-from fairlead.sessions.commit import Commit, SessionCore
+from fairlead.sessions.commit import Commit
 from fairlead.sessions.permissions.requests import PermissionRequests
 from fairlead.sessions.process.connection import LOST, AgentConnection, child_name, exit_key, log_interrupt
 from fairlead.sessions.state import Queued
@@ -39,8 +39,8 @@ class PendingTask(Protocol):
 
 
 class AgentSupervisor:
-    def __init__(self, core: SessionCore, kind: AgentKind, asking: PermissionRequests) -> None:
-        self.core = core
+    def __init__(self, kind: AgentKind, asking: PermissionRequests) -> None:
+        core = self.core = asking.core
         self.kind = kind
         self.asking = asking
         self._connection: AgentConnection | None = None
@@ -149,7 +149,7 @@ class AgentSupervisor:
         try:
             await agent.write(record)
         except AgentNotRunning:
-            logger.info("agent gone before it got a message", extra={"session": self.core.session})
+            logger.info("the agent exited before it received a message", extra={"session": self.core.session})
 
     async def _refuse_first(self, error: FairleadError) -> None:
         """Fail the first queued message because the agent cannot be started; the others are tried again."""
@@ -188,10 +188,10 @@ class AgentSupervisor:
                 if not self.agent.needs_restart(self.launched, settings):
                     return self.agent
                 await self.end_process("restarted for new settings")
-            await self.core.services.make_room(self.core.session)
             return await self.start_process()
 
     async def start_process(self) -> Agent:
+        await self.core.services.make_room(self.core.session)
         try:
             return await self._launch(resume=True)
         except AgentNotRunning as error:
@@ -201,8 +201,7 @@ class AgentSupervisor:
             return await self._launch(resume=False)
 
     async def _plan(self, *, resume: bool) -> Launch:
-        core, state = self.core, self.core.state
-        services = core.services
+        state, services = self.core.state, self.core.services
         source = (state.fork_from or (state.agent_session if state.resumable else "")) if resume else ""
         return Launch(
             session=state.session,
@@ -221,16 +220,7 @@ class AgentSupervisor:
         return await self._live(connection, launch, await self.kind.launch(launch, connection, connection))
 
     def _connect(self, launch: Launch | None, cause: str, followed: str = "") -> AgentConnection:
-        return AgentConnection(
-            self.core,
-            self.kind,
-            self.asking,
-            launch,
-            cause=cause,
-            followed=followed,
-            on_records=self._on_records,
-            on_exit=self.schedule_next,
-        )
+        return AgentConnection(self.kind, self.asking, launch, cause, followed, self._on_records, self.schedule_next)
 
     def _on_records(self, events: Sequence[ev.Event]) -> None:
         self.last_used = self.core.services.clock.monotonic()

@@ -92,10 +92,11 @@ class LogFiller:
     def is_filling(self, session: SessionId) -> bool:
         return session in self._filling
 
-    async def wait_filled(self, session: SessionId) -> None:
+    async def is_filled(self, session: SessionId, *, wait: bool) -> bool:
         filled = self._filling.get(session)
-        if filled is not None:
+        if filled is not None and wait:
             await filled.wait()
+        return session not in self._filling
 
     async def fill(self, session: Session, reader: TranscriptReader) -> None:
         """Read everything that the file has now into the log. Messages to the session wait until that is done."""

@@ -134,25 +134,23 @@ class TranscriptImporter:
 
     async def changed(self, session: SessionId) -> None:
         """Handle a change of a session's file, or a caller's announcement that the file exists."""
-        loaded = self._registry.loaded(session)
-        if loaded is not None:
+        store = self._services.store
+        if self._registry.loaded(session) is not None:
             await self.follow(session)
             return
-        known = await self._services.store.session_of(session)
-        if known is None or known == session:
-            summary = await self._services.store.summary(session)
-            if summary is not None and summary.deleted:
-                return
-            if summary is None:
-                await self.listing.now(session)
-                return
-            if summary.state == TRANSCRIPT:
-                self.listing.soon(session)
-                return
-        else:
+        known = await store.session_of(session) or session
+        if known != session:
             # The agent knows one of our sessions by this id: the file is not a separate session.
-            await self._services.store.list_found((), (session,))
-        await self.follow(known or session)
+            await store.list_found((), (session,))
+            await self.follow(known)
+            return
+        summary = await store.summary(session)
+        if summary is None:
+            await self.listing.now(session)
+        elif summary.state == TRANSCRIPT and not summary.deleted:
+            self.listing.soon(session)
+        elif not summary.deleted:
+            await self.follow(session)
 
     # --- a session becomes a log --------------------------------------------------------------------------
 
@@ -172,11 +170,10 @@ class TranscriptImporter:
         if not isinstance(found, FoundTranscript):
             await self.listing.remove(session)
             raise NotFound("transcript of session", session)
-        kind = services.kind(self.source.agent)
         opened = ev.SessionOpened(
             id=event_id(session, "session.opened"),
             cwd=found.cwd,
-            agent=kind.name,
+            agent=self.source.agent,
             title="" if found.first_prompt.startswith(found.title) else found.title,
             branch=found.branch,
             owner=summary.owner,
@@ -201,21 +198,17 @@ class TranscriptImporter:
             core = await loading.create(
                 services, feed, session, opened, resume=session, at=found.created, parent=parent, found=found.updated
             )
-            begun, place = Session(core, services.kind(opened.agent)), b""
+            begun, place = Session(core), b""
         else:
             point, place = ForkPoint(branch.holder, branch.shared.seq), branch.shared.place
             core = await loading.branch(services, feed, session, opened, point, branch.parent or "", found.updated)
-            begun = Session(core, services.kind(opened.agent))
+            begun = Session(core)
             await self.filler.log(begun, TranscriptPage(records=branch.shared.between, place=place))
         await self.filler.start(begun, place, path, found.mark.size)
         return begun
 
-    async def wait_loaded(self, session: SessionId) -> None:
-        """Wait until everything that the file had when it was opened is in the log."""
-        await self.filler.wait_filled(session)
-
-    def is_filling(self, session: SessionId) -> bool:
-        return self.filler.is_filling(session)
+    async def is_loaded(self, session: SessionId, *, wait: bool) -> bool:
+        return await self.filler.is_filled(session, wait=wait)
 
     # --- following ----------------------------------------------------------------------------------------
 
@@ -223,14 +216,14 @@ class TranscriptImporter:
         """Update a session's log from its files, unless an agent of ours writes them."""
         async with self.filler.lock(session_id):
             session = await self._registry.get(session_id)
-            runner = session.supervisor
+            supervisor = session.supervisor
             if session.kind.name != self.source.agent or self.filler.is_filling(session_id):
                 return
-            if runner.agent is not None or runner.following:
+            if supervisor.agent is not None or supervisor.following:
                 self._driven.add(session_id)
                 self.filler.forget(session_id)
             if session_id in self._driven:
-                if runner.agent is not None:
+                if supervisor.agent is not None:
                     await self._copy(session)
                 return
             try:

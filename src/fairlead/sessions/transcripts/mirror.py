@@ -150,9 +150,9 @@ class TranscriptMirror:
         session = transition.state.session
         logger.warning("a transcript differs", extra={"session": session, "record": copy.of, "in": copy.differs})
         if copy.differs == FOREIGN:
-            text = f"Another program writes to this session's file: {copy.of} was not said here. End one of the two."
+            text = f"Another program writes to this session's file: {copy.of} was not sent here. Stop one of the two."
         else:
-            text = f"The agent wrote {copy.of} down otherwise than it said it: {copy.differs}. Its own copy is shown."
+            text = f"The agent's file differs from its output in {copy.of}: {copy.differs}. The file's copy is shown."
         data = {"record": copy.of, "row": copy.name, "differs": copy.differs}
         transition.add(ev.Notice(id=event_id(session, "notice", DIFFERS), kind=DIFFERS, text=text, data=data))
         transition.offsets.append(Checkpoint(DIFFERS, transition.stage.seq, b"1"))
