@@ -40,7 +40,7 @@ from fairlead.plugins.manager import PluginManager, PluginSettings, plugin_envir
 from fairlead.server import limits as serving
 from fairlead.server.app import App, AppConfig
 from fairlead.server.discovery import discover, projections_of
-from fairlead.server.dispatch import RemovalCleanup, ServiceHandler, trust_handlers
+from fairlead.server.dispatch import RemovalCleanup, ServiceHandler
 from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets, urls
 from fairlead.server.logging import Redactor, configure_logging
@@ -241,7 +241,7 @@ class RunningGateway:
         performers: dict[type[ServiceCall], ServiceHandler] = {
             **leaving.with_cleanup(people),
             **SessionKeys(store.documents).handlers(),
-            **trust_handlers(self._trust),
+            **self._trust.handlers(),
             **TranscriptActions(services, importer, archive).handlers(),
             **shown.handlers(),
             **news.handlers(),

@@ -12,7 +12,6 @@ from fairlead.model.gateway import Gateway
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceCall, Step
-from fairlead.sessions.api.folders import Admin, InspectFolder, ListTrusted, TrustFolder, UntrustFolder
 
 T = TypeVar("T")
 
@@ -20,29 +19,6 @@ ServiceHandler = Callable[[Identity, Any], Awaitable[Any]]
 ServiceHandlers = Mapping[type[ServiceCall], ServiceHandler]
 
 NO_HANDLERS: Final[ServiceHandlers] = {}
-
-
-def trust_handlers(admin: Admin) -> ServiceHandlers:
-    """Return the handlers of the service calls on trusted folders, which use the core's `Admin` port."""
-
-    async def listed(who: Identity, action: ListTrusted) -> Any:
-        return await admin.trusted(who)
-
-    async def inspected(who: Identity, action: InspectFolder) -> Any:
-        return await admin.inspect(who, action.path)
-
-    async def trusted(who: Identity, action: TrustFolder) -> Any:
-        return await admin.trust(who, action.path, action.digest)
-
-    async def untrusted(who: Identity, action: UntrustFolder) -> Any:
-        return await admin.untrust(who, action.path)
-
-    return {
-        ListTrusted: listed,
-        InspectFolder: inspected,
-        TrustFolder: trusted,
-        UntrustFolder: untrusted,
-    }
 
 
 REMOVED_USERS: Final = "leaving"

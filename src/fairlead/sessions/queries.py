@@ -77,7 +77,7 @@ class QueryHandler:
                 await self._level(query, lambda projector: None)
                 return await store.row_of(query.session, query.view, query.key)
             case q.ReadProjection():
-                return await self._level(query, lambda projector: projector.snapshot())
+                return await self._level(query, lambda projector: projector.reducer.snapshot())
             case q.FindPermission():
                 found, pending = await self._asked(who, query.request)
                 return _pending(found.core.session, pending)

@@ -78,8 +78,8 @@ class Hub:
         """Returns the transient entries that a subscription needs when it becomes live. Argument: whether it becomes
         live for the first time."""
         self.joining: list[Subscription] = []
-        self._views: set[Hub] = set()
-        self._followers: set[Follower] = set()
+        self._followers: dict[Hub, Follower] = {}
+        """The projections' hubs, each with the function that receives the published entries."""
         self._groups: dict[FrameEncoder, set[Subscription]] = {}
         self._present: Counter[str] = Counter()
 
@@ -90,16 +90,10 @@ class Hub:
         for watcher in joining:
             watcher.join()
 
-    def follow(self, follower: Follower, view: "Hub") -> Callable[[], None]:
+    def follow(self, view: "Hub", follower: Follower) -> Callable[[], object]:
         """Call `follower` with all published entries and forward signals to `view`; the returned function ends both."""
-        self._followers.add(follower)
-        self._views.add(view)
-
-        def leave() -> None:
-            self._followers.discard(follower)
-            self._views.discard(view)
-
-        return leave
+        self._followers[view] = follower
+        return lambda: self._followers.pop(view, None)
 
     def publish(self, entries: Sequence[Entry]) -> None:
         """Send stored entries to all live subscriptions. Called right after the append, in order."""
@@ -117,7 +111,7 @@ class Hub:
                     watcher.push(data, last, context)
                 else:
                     watcher.push_rest(entries)
-        for follower in tuple(self._followers):
+        for follower in tuple(self._followers.values()):
             follower(entries)
 
     def publish_transient(self, entry: Entry) -> None:
@@ -154,7 +148,7 @@ class Hub:
             for watcher in watchers:
                 if but is None or watcher.who.credential != but.credential:
                     watcher.send_signal(frame)
-        for view in self._views:
+        for view in self._followers:
             view.signal(kind, name, data, but=but)
 
     @property
@@ -165,8 +159,8 @@ class Hub:
     @property
     def live_identities(self) -> frozenset[Identity]:
         """Identities with a live subscription to the session or to a projection of it."""
-        feeds = (self, *self._views)
-        return frozenset(watcher.who for feed in feeds for watcher in feed._watchers() if watcher.live)
+        hubs = (self, *self._followers)
+        return frozenset(watcher.who for hub in hubs for watcher in hub._watchers() if watcher.live)
 
     @property
     def empty(self) -> bool:

@@ -78,7 +78,7 @@ class Projector:
         self.mark_used()
         self._source = source
         self._ended = ended
-        self._reducer: Reducer = view.fold(source.session)
+        self.reducer: Reducer = view.fold(source.session)
         self.seq = 0
         self.head = 0
         self._stored = 0
@@ -101,7 +101,7 @@ class Projector:
         return self.feed.empty and not self._asked
 
     def start(self) -> None:
-        self._leave = self._source.follow(self._on_entries, self.feed)
+        self._leave = self._source.follow(self.feed, self._on_entries)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def unload(self) -> None:
@@ -128,9 +128,6 @@ class Projector:
 
     def mark_used(self) -> None:
         self.last_used = self._services.clock.monotonic()
-
-    def snapshot(self) -> bytes:
-        return self._reducer.snapshot()
 
     # --- the task
 
@@ -186,17 +183,17 @@ class Projector:
         """Restore the stored checkpoint. Rows between the checkpoint and the last stored row are made again, but only
         counted."""
         found = await self._patiently(lambda: self._services.store.projection_state(self.session, self.view.name))
-        self._reducer = self.view.fold(self.session)
+        self.reducer = self.view.fold(self.session)
         self.seq = self.head = self._since_memory = 0
         self._stored, self._stored_head = found.seq, found.head
         if found.memory is not None:
             try:
-                self._reducer.restore(found.memory.data)
+                self.reducer.restore(found.memory.data)
                 self.seq, self.head = found.memory.seq, found.memory.head
             except Exception:
                 # Written by another version of the projection: everything can be made again from the log.
                 log.exception("cannot read the checkpoint of a view", extra=self._named)
-                self._reducer = self.view.fold(self.session)
+                self.reducer = self.view.fold(self.session)
         self._read_from_log()
 
     async def _next(self) -> Sequence[Entry]:
@@ -219,9 +216,9 @@ class Projector:
         return page.entries
 
     def _running(self, first_time: bool) -> Sequence[Entry]:
-        if not isinstance(self._reducer, Resumable):
+        if not isinstance(self.reducer, Resumable):
             return ()
-        return [transient_entry(self.head, 0, item.data) for item in self._reducer.running(fresh=first_time)]
+        return [transient_entry(self.head, 0, item.data) for item in self.reducer.running(fresh=first_time)]
 
     async def _project(self, entries: Sequence[Entry]) -> bool:
         """Reduce, store and publish the entries. False: the projector reloaded, so the entries after these are void."""
@@ -231,7 +228,7 @@ class Projector:
             new = entry.seq > self._stored
             if new:
                 self._resume_numbers()
-            for item in self._reducer.step(entry):
+            for item in self.reducer.step(entry):
                 if isinstance(item, NewRow):
                     self.head += 1
                 if not new:
@@ -290,7 +287,7 @@ class Projector:
         """The reducer's checkpoint, if at least so many entries were reduced since the last one."""
         if self._since_memory < least or self.seq < self._stored:
             return None
-        return ReducerCheckpoint(self.seq, self.head, self._reducer.snapshot())
+        return ReducerCheckpoint(self.seq, self.head, self.reducer.snapshot())
 
     def _answer(self) -> None:
         """Resolve the callers of `wait_until` whose seq is reached. Runs between two batches."""

@@ -7,14 +7,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, OutsideRoots
 from fairlead.model.ids import session_id
 from fairlead.model.web.requests import ServiceHandlers
-from fairlead.sessions.api.transcripts import (
-    Announced,
-    AnnounceSession,
-    ArchiveTranscripts,
-    ArchiveView,
-    Imported,
-    ImportTranscript,
-)
+from fairlead.sessions.api import transcripts as api
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.transcripts.archive import TranscriptArchive
@@ -30,19 +23,19 @@ class TranscriptActions:
 
     def handlers(self) -> ServiceHandlers:
         return {
-            ImportTranscript: self.import_transcript,
-            ArchiveTranscripts: self.ask_archive,
-            AnnounceSession: self.announced,
+            api.ImportTranscript: self.import_transcript,
+            api.ArchiveTranscripts: self.ask_archive,
+            api.AnnounceSession: self.announced,
         }
 
-    async def import_transcript(self, who: Identity, action: ImportTranscript) -> Imported:
+    async def import_transcript(self, who: Identity, action: api.ImportTranscript) -> api.Imported:
         if bool(action.session) == bool(action.path):
             raise BadRequest("Say what to import: a session or the path of a file.")
         if action.session:
             return await self._importer.import_session(session_id(action.session))
         return await self._importer.import_session(None, self._inside(action.path, *self._policy.roots))
 
-    async def announced(self, who: Identity, action: AnnounceSession) -> Announced:
+    async def announced(self, who: Identity, action: api.AnnounceSession) -> api.Announced:
         """Read an announced file now, before the watcher reports it, or where there is no watcher."""
         session = session_id(action.session)
         if self._inside(action.path).rpartition("/")[2].partition(".")[0] != session:
@@ -51,9 +44,9 @@ class TranscriptActions:
         # The agent may know one of our sessions by this id.
         summary = await self._store.summary(await self._store.session_of(session) or session)
         listed = summary is not None and not summary.deleted
-        return Announced(session=session if summary is None else summary.session, listed=listed)
+        return api.Announced(session=session if summary is None else summary.session, listed=listed)
 
-    async def ask_archive(self, who: Identity, action: ArchiveTranscripts) -> ArchiveView:
+    async def ask_archive(self, who: Identity, action: api.ArchiveTranscripts) -> api.ArchiveView:
         if action.on is not None:
             await self._archive.agree(action.on)
         return await self._archive.view()
