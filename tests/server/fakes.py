@@ -128,13 +128,17 @@ class FakeGateway:
             await self.release.wait()
         if type(command) in self.errors:
             raise self.errors[type(command)]
-        if not isinstance(command, cmd.Create) and command.session not in self.logs:
-            raise NotFound("session", command.session)
+        session = command.session
+        if session is None:
+            assert isinstance(command, cmd.AnswerPermission)
+            session = _pending(command.request).session
+        if not isinstance(command, cmd.Create) and session not in self.logs:
+            raise NotFound("session", session)
         if isinstance(command, cmd.Create):
-            self.logs.setdefault(command.session, [])
-        child = command.child if isinstance(command, cmd.Fork) else command.session
+            self.logs.setdefault(session, [])
+        child = command.child if isinstance(command, cmd.Fork) else session
         message = command.message if isinstance(command, cmd.Send | cmd.Steer) else None
-        return cmd.Reply(session=child, seq=self.head(command.session), message=message)
+        return cmd.Reply(session=child, seq=self.head(session), message=message)
 
     async def ask(self, who: Identity, query: q.Query) -> Any:
         self.queries.append(query)
@@ -158,9 +162,7 @@ class FakeGateway:
             case q.ReadUsage():
                 return q.UsageView()
             case q.FindPermission(request=request):
-                if request != "r1":
-                    raise NotFound("pending request", request)
-                return q.PendingView(session=SESSION, seq=1, event=msgspec.Raw(b"{}"))
+                return _pending(request)
 
     async def watch(
         self,
@@ -196,6 +198,12 @@ class FakeGateway:
     def _known(self, session: SessionId) -> None:
         if session not in self.logs:
             raise NotFound("session", session)
+
+
+def _pending(request: str) -> q.PendingView:
+    if request != "r1":
+        raise NotFound("pending request", request)
+    return q.PendingView(session=SESSION, seq=1, event=msgspec.Raw(b"{}"))
 
 
 class FakeTrust:

@@ -159,6 +159,15 @@ async def test_a_question_is_answered_with_answers(rig: CoreHarness) -> None:
     assert agent.answers[0][1].updated_input == {"questions": questions, "answers": {"Which?": "Red"}}
 
 
+async def test_answers_inside_the_changed_input_are_completed_by_the_question(rig: CoreHarness) -> None:
+    agent = await rig.working("one")
+    questions = [{"question": "Which?", "options": [{"label": "Red"}]}]
+    await agent.call("c1", "AskUserQuestion", questions=questions)
+    await agent.ask("r1", "c1", "AskUserQuestion", questions=questions)
+    await rig.do(answer(updated_input={"answers": {"Which?": "Red"}}))
+    assert agent.answers[0][1].updated_input == {"questions": questions, "answers": {"Which?": "Red"}}
+
+
 async def test_only_questions_take_answers(rig: CoreHarness) -> None:
     await asking(rig)
     with pytest.raises(BadRequest):

@@ -625,9 +625,9 @@ async def _resolved(rig: TranscriptHarness) -> bool:
 async def _pass(rig: TranscriptHarness, seconds: float) -> None:
     """Advance the clock for a session with a turn timeout, and wait until all tasks started by it are done."""
     await rig.until(lambda: FOUND in rig.keeper.turn_timeouts._due)
-    working = set(rig.keeper._tasks)
+    working = set(rig.keeper.tasks._tasks)
     await rig.clock.advance(seconds)
-    if begun := rig.keeper._tasks - working:
+    if begun := rig.keeper.tasks._tasks - working:
         await asyncio.wait(begun)
 
 

@@ -176,11 +176,16 @@ def _pending(state: SessionState, request: str) -> PendingRequest:
 
 
 def _updated_input(pending: PendingRequest, command: cmd.AnswerPermission) -> dict[str, Any] | None:
-    if command.answers is None:
-        return command.updated_input
-    if pending.tool != "AskUserQuestion":
+    """The changed input. The answers to a question come separately or inside the changed input; the question's own
+    input completes them."""
+    changed, answers = command.updated_input, command.answers
+    if pending.tool == ev.QuestionAsked.tool:
+        if answers is None and changed is not None:
+            answers = changed.get("answers")
+        return {**pending.input, **(changed or {}), "answers": answers} if isinstance(answers, dict) else changed
+    if answers is not None:
         raise BadRequest("Only a question takes answers; this is a permission.", tool=pending.tool)
-    return {**pending.input, **(command.updated_input or {}), "answers": command.answers}
+    return changed
 
 
 def follows_agent_mode(mode: str, *, allow_bypass: bool) -> bool:

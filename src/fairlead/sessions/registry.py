@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from fairlead.model.agents import ProcessInfo
 from fairlead.model.auth import Identity
@@ -17,6 +16,7 @@ from fairlead.sessions.fanout.hub import Hub
 from fairlead.sessions.fanout.projections import Projections
 from fairlead.sessions.paging import all_sessions
 from fairlead.sessions.session import Session
+from fairlead.system.tasks import TaskSet
 
 logger = logging.getLogger("fairlead.registry")
 
@@ -49,7 +49,7 @@ class Registry:
         self._sessions: dict[SessionId, Session] = {}
         self._feeds: dict[SessionId, Hub] = {}
         self._loading: dict[SessionId, _Loading] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = TaskSet()
         self.views = Projections(services, self.feed, self.drop_feed)
 
     # --- finding -----------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Registry:
             for summary in await all_sessions(self.services.store, wanted):
                 if summary.session not in followed:
                     await self._recover(summary.session)
-        self._spawn(self._sweep_forever())
+        self.tasks.spawn(self._sweep_forever())
 
     async def _follow(self, child: ProcessInfo, *, kill: bool) -> None:
         try:
@@ -192,7 +192,7 @@ class Registry:
             logger.warning("cannot follow a child", extra={"session": child.session, "error": error.message})
             return
         session.supervisor.following = True
-        self._spawn(session.supervisor.follow(child, end=kill))
+        self.tasks.spawn(session.supervisor.follow(child, end=kill))
 
     async def _recover(self, session_id: SessionId) -> None:
         try:
@@ -210,22 +210,9 @@ class Registry:
             return self.services.transcripts is None
         return page.entries[-1].kind == "agent.started"
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("background work failed", exc_info=task.exception())
-
     async def stop(self) -> None:
         """Stop all agents and unload all sessions."""
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.tasks.close()
         await self.views.stop()
         await asyncio.gather(*(session.shutdown() for session in self._sessions.values()))
         self._sessions.clear()

@@ -188,12 +188,9 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
             changes = _turn_ended(state, event)
         case ev.UserMessage():
             changes = _user_message(state, event)
-        case ev.PermissionRequested():
-            changes = _asked(state, event, event.tool, seq, encoded)
-        case ev.QuestionAsked():
-            changes = _asked(state, event, "AskUserQuestion", seq, encoded)
-        case ev.PlanProposed():
-            changes = _asked(state, event, "ExitPlanMode", seq, encoded)
+        case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
+            item = PendingRequest(event.request, event.call, event.tool, event.input, seq, encoded, event.subagent)
+            changes = {"pending": (*state.pending, item)}
         case ev.PermissionResolved():
             changes = _settled(state, event.request, event.by or event.how)
             changes["rules"] = tuple(dict.fromkeys((*state.rules, *event.remembered)))
@@ -277,17 +274,6 @@ def _user_message(state: SessionState, event: ev.UserMessage) -> _Changes:
         changes["last_prompt"] = MessageId(event.record or event.message)
         changes["first_prompt"] = state.first_prompt or plain_text(event.content)[:400]
     return changes
-
-
-def _asked(
-    state: SessionState,
-    event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed,
-    tool: str,
-    seq: int,
-    encoded: bytes,
-) -> _Changes:
-    item = PendingRequest(event.request, event.call, tool, event.input, seq, encoded, event.subagent)
-    return {"pending": (*state.pending, item)}
 
 
 def _settled(state: SessionState, request: RequestId, by: str) -> _Changes:

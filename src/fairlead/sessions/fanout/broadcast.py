@@ -4,7 +4,6 @@ A slow socket delays no other. It gets the latest frames of each changed session
 broadcasts in the meantime are dropped for it. Implements `model.web.broadcast`.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -19,6 +18,7 @@ from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import SessionChangeNotice
 from fairlead.sessions.fanout.hub import BUFFER
 from fairlead.sessions.fanout.session_changes import ChangeListener, SessionChanges
+from fairlead.system.tasks import TaskSet
 
 MAX_PENDING_SESSIONS = 256
 """Changed sessions that wait for a slow socket. Beyond this the oldest is dropped: the client finds it in its lists."""
@@ -68,7 +68,7 @@ class Channel:
         self._read = read
         self.members: set[ChannelSubscriber] = set()
         self._listener: ChangeListener | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def enter(self, who: Identity, sink: Sink) -> ChannelSubscriber:
         member = ChannelSubscriber(self, who, sink)
@@ -76,9 +76,7 @@ class Channel:
         if self._listener is None:
             # Registered here, not in the task: no change is missed before the task first runs.
             self._listener = self._changes.listen()
-            task = asyncio.get_running_loop().create_task(self._listen(self._listener))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(self._listen(self._listener))
         return member
 
     def leave(self, member: ChannelSubscriber) -> None:

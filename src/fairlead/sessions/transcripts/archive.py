@@ -46,7 +46,7 @@ class TranscriptArchive:
         self._limit = limit
 
     def start(self) -> None:
-        self._importer.spawn(self._run())
+        self._importer.tasks.spawn(self._run())
 
     async def consent(self) -> bool | None:
         """Whether sessions may be copied before the agent's own cleanup deletes them; None: the user was not asked."""
@@ -58,7 +58,7 @@ class TranscriptArchive:
     async def agree(self, on: bool) -> None:
         await self._services.store.documents.put(CONSENT, ARCHIVE, on)
         if on:
-            self._importer.spawn(self.round())
+            self._importer.tasks.spawn(self.round())
 
     async def view(self) -> ArchiveView:
         state = await self._load()

@@ -6,8 +6,6 @@ Rule: the events and the file offset are stored in one append, so a crash repeat
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import msgspec
 
@@ -21,6 +19,7 @@ from fairlead.sessions.paging import entries_after
 from fairlead.sessions.session import Session
 from fairlead.sessions.transcripts.mirror import PLACE
 from fairlead.sessions.transcripts.turn_timeout import TurnTimeouts
+from fairlead.system.tasks import TaskSet
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -37,12 +36,12 @@ class LogFiller:
         services: CoreDependencies,
         source: Transcripts,
         turn_timeouts: TurnTimeouts,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        tasks: TaskSet,
     ) -> None:
         self._services = services
         self._source = source
         self._turn_timeouts = turn_timeouts
-        self._spawn = spawn
+        self._tasks = tasks
         self._readers: dict[SessionId, TranscriptReader] = {}
         self._reading: dict[SessionId, asyncio.Lock] = {}
         self._damage: dict[SessionId, Counter[tuple[str, str]]] = {}
@@ -83,7 +82,7 @@ class LogFiller:
         else:
             session.supervisor.following = True
             self._filling[name] = asyncio.Event()
-            self._spawn(self._fill_behind(session, reader))
+            self._tasks.spawn(self._fill_behind(session, reader))
 
     async def _fill_behind(self, session: Session, reader: TranscriptReader) -> None:
         async with self.lock(session.core.session):

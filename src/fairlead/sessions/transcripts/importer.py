@@ -8,8 +8,7 @@ here gets its events from the agent's wire, not from its file.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from fairlead.model import events as ev
 from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound
@@ -26,6 +25,7 @@ from fairlead.sessions.transcripts.forks import ForkBranch, ForkDetector
 from fairlead.sessions.transcripts.listing import TranscriptIndex, is_listed
 from fairlead.sessions.transcripts.mirror import TranscriptMirror
 from fairlead.sessions.transcripts.turn_timeout import TurnTimeouts
+from fairlead.system.tasks import TaskSet
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -46,13 +46,13 @@ class TranscriptImporter:
         self._slots = asyncio.Semaphore(AT_THE_SAME_TIME)
         self._stopped = False
         self._driven: set[SessionId] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = TaskSet()
         self.forks = ForkDetector(services, source)
         self._opening = asyncio.Lock()
         """Serializes opening sessions of one fork family: of two files that begin alike, the second finds the first."""
-        self.turn_timeouts = TurnTimeouts(services, registry.loaded, self.spawn)
-        self.filler = LogFiller(services, source, self.turn_timeouts, self.spawn)
-        self.listing = TranscriptIndex(services, source, self.forks, self.spawn, self.filler.forget)
+        self.turn_timeouts = TurnTimeouts(services, registry.loaded, self.tasks)
+        self.filler = LogFiller(services, source, self.turn_timeouts, self.tasks)
+        self.listing = TranscriptIndex(services, source, self.forks, self.tasks, self.filler.forget)
         self.mirror = TranscriptMirror(services, source)
         self.watching = asyncio.Event()
         """Set when the files are listed and watched."""
@@ -60,31 +60,17 @@ class TranscriptImporter:
     # --- the gateway's start and end --------------------------------------------------------------------
 
     def start(self) -> None:
-        self.spawn(self._watch())
+        self.tasks.spawn(self._watch())
 
     async def stop(self) -> None:
         self._stopped = True
         self.turn_timeouts.stop()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.tasks.close()
         self.filler.close()
         self.mirror.close()
         if self.watching.is_set():
             with contextlib.suppress(FairleadError):
                 await self.listing.keep_marks()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("transcripts: background work failed", exc_info=task.exception())
 
     # --- lists ------------------------------------------------------------------------------------------
 
@@ -105,7 +91,7 @@ class TranscriptImporter:
         waiting = session in self._attending
         self._attending[session] = waiting
         if not waiting:
-            self.spawn(self._attended(session))
+            self.tasks.spawn(self._attended(session))
 
     async def _attended(self, session: SessionId) -> None:
         try:
@@ -163,7 +149,7 @@ class TranscriptImporter:
         if summary is None or summary.deleted or summary.state != TRANSCRIPT:
             if summary is not None and summary.agent == self.source.agent and self.watching.is_set():
                 # Its file may have grown, or its import was interrupted, while the session was not loaded.
-                self.spawn(self._quietly(session, self.follow))
+                self.tasks.spawn(self._quietly(session, self.follow))
             return None
         path = self._elsewhere.get(session, "")
         found = await self.source.look(session) if not path else await self.source.examine(path)
@@ -239,7 +225,7 @@ class TranscriptImporter:
     def turn_ended(self, session: SessionId) -> None:
         """Mirror the transcript after a turn: the agent has written its rows, or is about to."""
         if not self._stopped:
-            self.spawn(self._rested(session))
+            self.tasks.spawn(self._rested(session))
 
     async def _rested(self, session_id: SessionId) -> None:
         async with self.filler.lock(session_id):
@@ -263,7 +249,7 @@ class TranscriptImporter:
         """Mark everything in the file as our own agent's; later rows belong to another program."""
         self._driven.add(session)
         if not self._stopped:
-            self.spawn(self._pass_over(session))
+            self.tasks.spawn(self._pass_over(session))
 
     async def _pass_over(self, session_id: SessionId) -> None:
         session = self._registry.loaded(session_id)

@@ -1,9 +1,7 @@
 """Lists the sessions that exist only in their agent's own files, and keeps the list up to date without copying them."""
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -13,6 +11,7 @@ from fairlead.model.store import TRANSCRIPT, Summary
 from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptGone, TranscriptProblem, Transcripts
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.transcripts.forks import ForkDetector
+from fairlead.system.tasks import TaskSet
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -31,13 +30,13 @@ class TranscriptIndex:
         services: CoreDependencies,
         source: Transcripts,
         forks: ForkDetector,
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        tasks: TaskSet,
         forget: Callable[[SessionId], None],
     ) -> None:
         self._services = services
         self._source = source
         self._forks = forks
-        self._spawn = spawn
+        self._tasks = tasks
         self._forget = forget
         self._waiting: set[SessionId] = set()
         self._listing = False
@@ -96,7 +95,7 @@ class TranscriptIndex:
         self._waiting.add(session)
         if not self._listing:
             self._listing = True
-            self._spawn(self._later())
+            self._tasks.spawn(self._later())
 
     async def now(self, session: SessionId) -> None:
         found = await self._source.look(session)

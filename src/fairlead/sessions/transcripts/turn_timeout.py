@@ -4,9 +4,7 @@ A final answer followed by silence ends its turn. A turn without one is ended af
 for the parent of orphaned records. Sessions that were written to recently have one timer each, the others none.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from fairlead.model.agents import Interpretation
 from fairlead.model.ids import SessionId
@@ -14,6 +12,7 @@ from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.session import Session
 from fairlead.system.clock import Timer
+from fairlead.system.tasks import TaskSet
 
 SETTLE_S = 3.0
 """A final answer ends its turn when nothing is written for this long: rows of one answer come within a second."""
@@ -26,11 +25,11 @@ class TurnTimeouts:
         self,
         services: CoreDependencies,
         loaded: Callable[[SessionId], Session | None],
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        tasks: TaskSet,
     ) -> None:
         self._services = services
         self._loaded = loaded
-        self._spawn = spawn
+        self._tasks = tasks
         self._due: dict[SessionId, Timer] = {}
 
     def soon(self, session: SessionId) -> None:
@@ -46,7 +45,7 @@ class TurnTimeouts:
 
     def _after(self, session: SessionId, seconds: float) -> None:
         self.forget(session)
-        self._due[session] = self._services.clock.call_later(seconds, lambda: self._spawn(self._check(session)))
+        self._due[session] = self._services.clock.call_later(seconds, lambda: self._tasks.spawn(self._check(session)))
 
     async def _check(self, session: SessionId) -> None:
         self._due.pop(session, None)
