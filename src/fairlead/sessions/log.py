@@ -38,7 +38,7 @@ class PendingEntries:
         return event, entry
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SessionLog:
     store: Store
     lease: Lease

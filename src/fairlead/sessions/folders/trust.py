@@ -6,6 +6,7 @@ trust its sessions run with the user's settings only.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -19,20 +20,14 @@ from fairlead.system.clock import Clock
 TRUSTED = "trusted"
 
 
+@dataclass(frozen=True, repr=False)
 class TrustedFolders:
-    """`describe` reads a folder's settings; `resolve` turns a path from the wire into an allowed folder."""
+    """`_describe` reads a folder's settings; `_resolve` turns a path from the wire into an allowed folder."""
 
-    def __init__(
-        self,
-        documents: Documents,
-        clock: Clock,
-        describe: Callable[[str], api.FolderReport],
-        resolve: Callable[[str], str],
-    ) -> None:
-        self._documents = documents
-        self._clock = clock
-        self._describe = describe
-        self._resolve = resolve
+    _documents: Documents
+    _clock: Clock
+    _describe: Callable[[str], api.FolderReport]
+    _resolve: Callable[[str], str]
 
     async def is_trusted(self, folder: str) -> bool:
         kept = await self._documents.get(TRUSTED, folder)

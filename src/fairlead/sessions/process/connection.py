@@ -5,6 +5,7 @@ Rule: this file only logs what happened to a process; `AgentSupervisor` decides 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.model import events as ev
@@ -31,40 +32,31 @@ LOST = "gateway lost"
 """Reason of a failed turn whose agent could not finish it without the gateway."""
 
 
+@dataclass(eq=False, repr=False)
 class AgentConnection(AgentSink):
     """The sink of one process: late output of an earlier process cannot be mistaken for that of the current one.
 
-    `launch` is None for a process that outlived its gateway; `followed` is then the agent's session id. `on_records` is
-    called with the logged events of each batch, `on_exit` when the exit is logged."""
+    `_launch` is None for a process that outlived its gateway; `_followed` is then the agent's session id. `_on_records`
+    is called with the logged events of each batch, `_on_exit` when the exit is logged."""
 
-    def __init__(
-        self,
-        kind: AgentKind,
-        asking: PermissionRequests,
-        launch: Launch | None,
-        cause: str,
-        followed: str,
-        on_records: Callable[[Sequence[ev.Event]], None],
-        on_exit: Callable[[], None],
-    ) -> None:
-        self._core = asking.core
-        self._kind = kind
-        self._asking = asking
-        self._launch = launch
-        self._cause = cause
-        self._followed = followed
-        self._on_records = on_records
-        self._on_exit = on_exit
-        self._has_records = False
-        self.agent: Agent | None = None
-        self.child = ""
-        self.stop_reason = ""
-        """Why we stop the process; empty while we do not."""
-        self.cut_by: str | None = None
-        """The person who wants the process stopped: an open turn counts as cancelled by them, not as failed."""
-        self.gone = False
-        self.ended = asyncio.Event()
-        self.last_words = ""
+    _core: SessionCore
+    _kind: AgentKind
+    _asking: PermissionRequests
+    _launch: Launch | None
+    _cause: str
+    _followed: str
+    _on_records: Callable[[Sequence[ev.Event]], None]
+    _on_exit: Callable[[], None]
+    _has_records: bool = False
+    agent: Agent | None = None
+    child: str = ""
+    stop_reason: str = ""
+    """Why we stop the process; empty while we do not."""
+    cut_by: str | None = None
+    """The person who wants the process stopped: an open turn counts as cancelled by them, not as failed."""
+    gone: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    last_words: str = ""
 
     async def started(self, child: ProcessInfo) -> None:
         assert self._launch is not None

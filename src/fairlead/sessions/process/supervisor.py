@@ -220,7 +220,8 @@ class AgentSupervisor:
         return await self._live(connection, launch, await self.kind.launch(launch, connection, connection))
 
     def _connect(self, launch: Launch | None, cause: str, followed: str = "") -> AgentConnection:
-        return AgentConnection(self.kind, self.asking, launch, cause, followed, self._on_records, self.schedule_next)
+        callbacks = self._on_records, self.schedule_next
+        return AgentConnection(self.core, self.kind, self.asking, launch, cause, followed, *callbacks)
 
     def _on_records(self, events: Sequence[ev.Event]) -> None:
         self.last_used = self.core.services.clock.monotonic()

@@ -6,6 +6,7 @@ Rule: the events and the file offset are stored in one append, so a crash repeat
 import asyncio
 import logging
 from collections import Counter
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -30,24 +31,18 @@ AT_ONCE_BYTES = 8 << 20
 AT_A_TIME = 256
 
 
+@dataclass(eq=False, repr=False)
 class LogFiller:
-    def __init__(
-        self,
-        services: CoreDependencies,
-        source: Transcripts,
-        turn_timeouts: TurnTimeouts,
-        tasks: TaskSet,
-    ) -> None:
-        self._services = services
-        self._source = source
-        self._turn_timeouts = turn_timeouts
-        self._tasks = tasks
-        self._readers: dict[SessionId, TranscriptReader] = {}
-        self._reading: dict[SessionId, asyncio.Lock] = {}
-        self._damage: dict[SessionId, Counter[tuple[str, str]]] = {}
-        self._filling: dict[SessionId, asyncio.Event] = {}
-        """Sessions whose first import is running; the event is set when it has finished."""
-        self._unfinished: set[SessionId] = set()
+    _services: CoreDependencies
+    _source: Transcripts
+    _turn_timeouts: TurnTimeouts
+    _tasks: TaskSet
+    _readers: dict[SessionId, TranscriptReader] = field(default_factory=dict)
+    _reading: dict[SessionId, asyncio.Lock] = field(default_factory=dict)
+    _damage: dict[SessionId, Counter[tuple[str, str]]] = field(default_factory=dict)
+    _filling: dict[SessionId, asyncio.Event] = field(default_factory=dict)
+    """Sessions whose first import is running; the event is set when it has finished."""
+    _unfinished: set[SessionId] = field(default_factory=set)
 
     def lock(self, session: SessionId) -> asyncio.Lock:
         """The lock of a session's reader."""

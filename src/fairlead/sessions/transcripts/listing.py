@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -22,25 +23,18 @@ LISTED_AGAIN_S = 2.0
 """The least time between two reads of a session that is not open, however quickly its file grows."""
 
 
+@dataclass(eq=False, repr=False)
 class TranscriptIndex:
-    """`forget` is called with each session whose file is gone."""
+    """`_forget` is called with each session whose file is gone."""
 
-    def __init__(
-        self,
-        services: CoreDependencies,
-        source: Transcripts,
-        forks: ForkDetector,
-        tasks: TaskSet,
-        forget: Callable[[SessionId], None],
-    ) -> None:
-        self._services = services
-        self._source = source
-        self._forks = forks
-        self._tasks = tasks
-        self._forget = forget
-        self._waiting: set[SessionId] = set()
-        self._listing = False
-        self._marks: dict[str, FileMark] = {}
+    _services: CoreDependencies
+    _source: Transcripts
+    _forks: ForkDetector
+    _tasks: TaskSet
+    _forget: Callable[[SessionId], None]
+    _waiting: set[SessionId] = field(default_factory=set)
+    _listing: bool = False
+    _marks: dict[str, FileMark] = field(default_factory=dict)
 
     async def scan(self) -> frozenset[SessionId]:
         """Update the list from the files; unchanged files are not opened.

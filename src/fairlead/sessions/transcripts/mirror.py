@@ -12,7 +12,6 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId, event_id, is_uuid
-from fairlead.model.store import Checkpoint
 from fairlead.model.transcripts import (
     FOREIGN,
     MirroredRow,
@@ -155,7 +154,7 @@ class TranscriptMirror:
             text = f"The agent's file differs from its output in {copy.of}: {copy.differs}. The file's copy is shown."
         data = {"record": copy.of, "row": copy.name, "differs": copy.differs}
         transition.add(ev.Notice(id=event_id(session, "notice", DIFFERS), kind=DIFFERS, text=text, data=data))
-        transition.offsets.append(Checkpoint(DIFFERS, transition.stage.seq, b"1"))
+        transition.save_offset(DIFFERS, b"1")
 
     async def _names(self, session: SessionId) -> frozenset[str]:
         """Names of the rows in the log. Needed only when a file was replaced, or its session continues in another."""

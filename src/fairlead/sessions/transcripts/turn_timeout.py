@@ -5,6 +5,7 @@ for the parent of orphaned records. Sessions that were written to recently have 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from fairlead.model.agents import Interpretation
 from fairlead.model.ids import SessionId
@@ -20,17 +21,12 @@ LOST_MS = 600_000
 """A turn without a final answer is ended after this long (design: an orphan waits 10 minutes)."""
 
 
+@dataclass(eq=False, repr=False)
 class TurnTimeouts:
-    def __init__(
-        self,
-        services: CoreDependencies,
-        loaded: Callable[[SessionId], Session | None],
-        tasks: TaskSet,
-    ) -> None:
-        self._services = services
-        self._loaded = loaded
-        self._tasks = tasks
-        self._due: dict[SessionId, Timer] = {}
+    _services: CoreDependencies
+    _loaded: Callable[[SessionId], Session | None]
+    _tasks: TaskSet
+    _due: dict[SessionId, Timer] = field(default_factory=dict)
 
     def soon(self, session: SessionId) -> None:
         self._after(session, SETTLE_S)
