@@ -103,6 +103,7 @@ class FakeGateway:
             raise error
         self.commands.append(command)
         self.who.append(who)
+        assert command.session is not None
         return cmd.Reply(session=command.session)
 
     async def ask(self, who: Identity, query: q.Query) -> Any:

@@ -27,6 +27,7 @@ from fairlead.sessions.permissions import disk
 from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.sessions.read_state import ReadState
 from fairlead.sessions.registry import Registry
+from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import Clock
@@ -109,8 +110,9 @@ class Core:
             on_read=self.read_state.mark_read,
         )
         self.registry = Registry(self.dependencies)
-        self.importer = TranscriptImporter(
-            self.dependencies, transcripts, self.registry, archive=config.archive, archive_bytes=config.archive_bytes
+        self.importer = TranscriptImporter(self.dependencies, transcripts, self.registry)
+        self.archive = TranscriptArchive(
+            self.dependencies, self.importer, on=config.archive, limit=config.archive_bytes
         )
         self.registry.opener = self.importer
         self.gateway = SessionGateway(self.dependencies, self.registry)

@@ -184,9 +184,9 @@ async def open_house(
     sockets = open_sockets(binding)
     all_performers: dict[type[ServiceCall], ServiceHandler] = {
         **CredentialActions(credentials).handlers(),
-        **book.performers(),
-        **news.performers(),
-        **Broadcasts(news, rig.store.summary).performers(),
+        **book.handlers(),
+        **news.handlers(),
+        **Broadcasts(news, rig.store.summary).handlers(),
         **(performers or {}),
     }
     limits = limits or ServerLimits(commands_per_s=1000)

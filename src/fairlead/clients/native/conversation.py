@@ -115,7 +115,7 @@ class NativeConversation:
                 return self._typing(fields, tag)
             case _ if kind in KINDS:
                 made = command(kind, fields, self._fresh)
-                return (RunFlow(self._command(made, tag), made.session, ahead=True),)
+                return (RunFlow(self._command(made, tag), made.session or "", ahead=True),)
             case _:
                 raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
 

@@ -69,5 +69,6 @@ class ServiceCall(msgspec.Struct, frozen=True):
 
 ServiceHandler = Callable[[Identity, Any], Awaitable[Any]]
 ServiceHandlers = Mapping[type[ServiceCall], ServiceHandler]
+"""The functions that perform service calls for an authenticated caller, by the type of the call."""
 
 Step = Command | Query | ServiceCall
