@@ -390,7 +390,7 @@ def test_request_without_a_decision_times_out(monkeypatch: pytest.MonkeyPatch) -
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr(program, "LOOK_S", 0.01)
         gateway = program.HookGateway(f"http://127.0.0.1:{silent.getsockname()[1]}", "t")
-        with pytest.raises(program.HookFailed, match="Nobody has decided"):
+        with pytest.raises(program.HookFailed, match="time to decide"):
             gateway.ask("pre-tool-use", b"{}", 60, longest=0.05)
 
 

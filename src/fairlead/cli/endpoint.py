@@ -42,9 +42,8 @@ class EndpointOptions(msgspec.Struct, frozen=True):
     token: str | None = None
     data: str | None = None
 
-    def find(self, env: Mapping[str, str] | None = None) -> GatewayEndpoint:
+    def find(self, env: Mapping[str, str] = os.environ) -> GatewayEndpoint:
         """Return the endpoint. Raises UsageError, Unreachable (no gateway runs here), Denied (no token)."""
-        env = os.environ if env is None else env
         if self.url:
             url = checked_url(self.url)
             return GatewayEndpoint(url, self.token or self._kept_token(url, env))
@@ -53,13 +52,12 @@ class EndpointOptions(msgspec.Struct, frozen=True):
         if server is None:
             raise Unreachable(
                 f"No gateway runs on {folder}. Start one with: fairlead serve\n"
-                "For one elsewhere, name it with --url or FAIRLEAD_URL, or its data folder with --data."
+                "Name another gateway with --url or FAIRLEAD_URL, or its data folder with --data."
             )
         return GatewayEndpoint(server.url.rstrip("/"), self.token or token_of(folder), own=True)
 
-    def folder(self, env: Mapping[str, str] | None = None) -> Path:
+    def folder(self, env: Mapping[str, str] = os.environ) -> Path:
         """Return the data folder. Raises UsageError if a setting is wrong."""
-        env = os.environ if env is None else env
         return Path(config.load(env, {"data": self.data}).config.data)
 
     def _kept_token(self, url: str, env: Mapping[str, str]) -> str:
@@ -70,7 +68,7 @@ class EndpointOptions(msgspec.Struct, frozen=True):
         own = server is not None and server.url.rstrip("/") == url
         if self.data or own or is_loopback(url):
             return token_of(folder)
-        raise Denied(f"Which token does {url} take? Give it with FAIRLEAD_TOKEN or --token.")
+        raise Denied(f"{url} needs a token: give it with FAIRLEAD_TOKEN or --token.")
 
 
 def checked_url(text: str) -> str:
@@ -126,7 +124,7 @@ def token_of(folder: Path) -> str:
         token = ""
     if not token:
         raise Denied(
-            f"There is no token in {folder / TOKEN_FILE} that you may read. "
-            "Give the gateway's with FAIRLEAD_TOKEN or --token."
+            f"{folder / TOKEN_FILE} has no token that you may read. "
+            "Give the gateway's token with FAIRLEAD_TOKEN or --token."
         )
     return token

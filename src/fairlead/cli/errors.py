@@ -1,15 +1,4 @@
-"""Exit codes that scripts may rely on, and the errors that carry them.
-
-CliError
-  CommandFailed    1    the turn or the command failed
-  UsageError       2    the command line, a setting or the data folder is wrong
-  Unreachable      3    no gateway answers
-  Denied           4    the credential is missing, wrong, or may not do this
-  Missing          5    there is no such session, request, token, file
-  Interrupted    130    Ctrl-C
-
-Every message explains what to do next.
-"""
+"""Exit codes that scripts may rely on, and the errors that carry them. Every message explains what to do next."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -29,12 +18,12 @@ class ExitCode(IntEnum):
 
 
 MEANINGS: dict[ExitCode, str] = {
-    ExitCode.OK: "it worked; of `run`: the turn completed",
-    ExitCode.FAILED: "the turn or the command failed; of `doctor`: something is wrong",
+    ExitCode.OK: "the command succeeded; of `run`: the turn completed",
+    ExitCode.FAILED: "the turn or the command failed; of `doctor`: a check failed",
     ExitCode.USAGE: "the command line, a setting or the data folder is wrong",
-    ExitCode.UNREACHABLE: "no gateway could be reached",
+    ExitCode.UNREACHABLE: "no gateway answers",
     ExitCode.DENIED: "the token is missing or wrong, or may not do this",
-    ExitCode.MISSING: "there is no such session, request, token or file",
+    ExitCode.MISSING: "the session, request, token or file does not exist",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }
 """The texts of the reference page."""

@@ -55,7 +55,7 @@ class HookGateway:
     def __init__(self, url: str, token: str, certificate: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise HookFailed(f"{url[:200]!r} is no address of a gateway.")
+            raise HookFailed(f"{url[:200]!r} is not the address of a gateway.")
         self._secure = parts.scheme == "https"
         self._host = parts.hostname
         self._port = parts.port or (443 if self._secure else 80)
@@ -113,7 +113,7 @@ class HookGateway:
             except TimeoutError:
                 self._check_parent()
                 if time.monotonic() >= end:
-                    raise HookFailed("Nobody has decided about this call in all the time that there was.") from None
+                    raise HookFailed("The time to decide about this call is over.") from None
             else:
                 connection.settimeout(NETWORK_S)
                 return first
@@ -183,7 +183,7 @@ def _answer(event: str, given: BinaryIO, patience: float) -> bytes:
     gateway = HookGateway(url, token, os.environ.get(CERTIFICATE, ""))
     answer = gateway.ask(event, _read(given), patience)
     if not isinstance(json.loads(answer), dict):
-        raise HookFailed("The gateway's answer is not understood.")
+        raise HookFailed("The gateway's answer is invalid.")
     return answer
 
 
@@ -211,7 +211,7 @@ def _error_message(body: bytes) -> str:
 
 def main() -> int:
     if len(sys.argv) != 2:
-        print("usage: fairlead hook EVENT (fairlead hook --help tells more)", file=sys.stderr)
+        print("usage: fairlead hook EVENT (see fairlead hook --help)", file=sys.stderr)
         return BLOCKED
     return run(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
 

@@ -5,33 +5,13 @@ Rule: nothing of the server is imported here, so that `fairlead --help` is quick
 
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
 
-from fairlead.cli.commands import (
-    attach,
-    backup,
-    configuration,
-    doctor,
-    handover,
-    hook,
-    imports,
-    login_and_tokens,
-    logs,
-    ls,
-    permit,
-    plugins,
-    run,
-    send,
-    serve,
-    share,
-    storage,
-    terminal,
-    trust,
-)
+from fairlead.cli.context import examples
 from fairlead.cli.errors import CliError, CommandFailed, ExitCode, from_error
-from fairlead.cli.options import examples
 from fairlead.model.errors import FairleadError
 
 app = typer.Typer(
@@ -48,29 +28,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-families = (
-    serve,
-    run,
-    ls,
-    attach,
-    send,
-    permit,
-    handover,
-    share,
-    terminal,
-    logs,
-    trust,
-    plugins,
-    login_and_tokens,
-    imports,
-    backup,
-    storage,
-    configuration,
-    doctor,
-    hook,
+MODULES = (
+    *("serve", "run", "ls", "attach", "send", "permit", "handover", "share", "terminal", "logs", "trust", "plugins"),
+    *("login_and_tokens", "imports", "backup", "storage", "configuration", "doctor", "hook"),
 )
-for family in families:
-    family.register(app)
+"""The modules of the commands, in the order of the help."""
+for module in MODULES:
+    import_module(f"fairlead.cli.commands.{module}").register(app)
 
 
 def _version(wanted: bool) -> None:

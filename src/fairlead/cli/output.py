@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
@@ -14,6 +14,9 @@ from rich.text import Text
 
 from fairlead.cli.render import Flow, Piece, RenderedRow
 from fairlead.cli.sanitize import clean, one_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 _WIPE: Final = "\r\x1b[2K"
 """Return to the start of the line and clear it: every terminal with colours supports this."""
@@ -62,6 +65,15 @@ def raw_line(data: bytes) -> None:
 def escape_unprintable(line: str) -> str:
     """Return equivalent JSON with only printable characters."""
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
+
+
+def progress_bar(title: str, *columns: "ProgressColumn") -> "Progress":
+    """Return a progress bar with these columns, which shows nothing without a terminal."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    target = console(err=True)
+    shown = (TextColumn(title), BarColumn(), *columns, TimeRemainingColumn())
+    return Progress(*shown, console=target, transient=True, disable=not target.is_terminal)
 
 
 class Printer:
@@ -146,9 +158,7 @@ def ago(at: int, now_ms: int | None = None) -> str:
 
 def size(count: int) -> str:
     """Format a number of bytes for people."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000 or unit == "GB":
-            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
+    for power, unit in ((3, "GB"), (2, "MB"), (1, "kB")):
+        if count >= 1000**power:
+            return f"{count / 1000**power:.1f} {unit}"
     return f"{count} B"

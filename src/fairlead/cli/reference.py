@@ -23,24 +23,24 @@ _COMMANDS_HEAD = f"""{_MADE}
 
 # Command line
 
-`fairlead --help` lists the commands and `fairlead run --help` the options of one, with examples.
-`fairlead --install-completion` teaches your shell to complete them, `fairlead --version` tells the version.
+`fairlead --help` lists the commands, and `fairlead run --help` the options of one command, with examples.
+`fairlead --install-completion` installs completion in your shell. `fairlead --version` prints the version.
 
 ## Finding the gateway
 
-`serve` and `doctor`, `config show`, `backup`, `restore` and `du` work on this machine. All others talk to a running
-gateway: the one of `--url` or `FAIRLEAD_URL`, else the one that serves the data folder (`--data`, `FAIRLEAD_DATA` or
-the setting). The token is that of `--token` or `FAIRLEAD_TOKEN`, else the one in the data folder, which is given to
-this machine's gateway only: for another one, say a token.
+`serve` and `doctor`, `config show`, `backup`, `restore` and `du` work on this machine. All other commands need a
+running gateway: the gateway of `--url` or `FAIRLEAD_URL`, otherwise the gateway that serves the data folder (`--data`,
+`FAIRLEAD_DATA` or the setting). The token is the value of `--token` or `FAIRLEAD_TOKEN`, otherwise the token in the
+data folder, which is sent only to the gateway on this machine: any other gateway needs an explicit token.
 
 A session is named by its id, or by at least four of its first characters if no other session begins with them.
 
 ## Output
 
-What was asked for goes to stdout, what is said about it to stderr. With `--json` stdout has one JSON object a line:
-events for `run`, `attach` and `logs` (each with at least `seq`, `session` and `type`), else one object per thing
-listed. Colours are for terminals only and end with `NO_COLOR` or `--no-color`. What agents, tools and files say is
-never interpreted: control sequences are taken out, and spelled out where you are asked to decide.
+Results go to stdout, messages about them to stderr. With `--json`, stdout has one JSON object per line: events for
+`run`, `attach` and `logs` (each with at least `seq`, `session` and `type`), otherwise one object per listed item.
+Colours appear only on terminals; `NO_COLOR` or `--no-color` disables them. Text from agents, tools and files is never
+interpreted: control sequences are removed, or escaped where you are asked to decide.
 
 ## Exit codes
 
@@ -52,12 +52,12 @@ _SETTINGS_HEAD = f"""{_MADE}
 
 # Settings
 
-Each setting can stand in the settings file, in the environment, or, where `fairlead serve` has an option of that name,
-on the command line; the later one counts. `fairlead config show` prints each with its value and where it was said.
+A setting can be in the settings file, in the environment, or, if `fairlead serve` has an option of that name, on the
+command line; the last of these counts. `fairlead config show` prints each setting with its value and its source.
 
-The settings file is `~/.config/fairlead/config.toml` (under `XDG_CONFIG_HOME` if that is set), or the one that
-`--config` or `FAIRLEAD_CONFIG` names. A setting that does not exist, or a value that does not fit, stops the start with
-exit code 2 and a line that names it and the place where it was said.
+The settings file is `~/.config/fairlead/config.toml` (under `XDG_CONFIG_HOME` if that is set), or the file that
+`--config` or `FAIRLEAD_CONFIG` names. With an unknown setting or an invalid value the gateway does not start: it exits
+with code 2 and prints the setting and its source.
 
 ```toml
 port = 8000
@@ -69,21 +69,21 @@ command = "tickets-mcp"
 args = ["--read-only"]
 ```
 
-In the environment lists are separated by commas, and `true` or `false`, `yes` or `no`, `1` or `0` are the two values of
-a switch; a table is written as TOML.
+In the environment, lists are separated by commas, a switch is `true` or `false`, `yes` or `no`, `1` or `0`, and a table
+is TOML.
 
 """
 
 _SETTINGS_TAIL = """
 ## Variables that are not settings
 
-| variable | what it is |
+| variable | meaning |
 |---|---|
-| `FAIRLEAD_TOKEN` | of `serve`: the first admin token, instead of one that is made; else: the token to use |
-| `FAIRLEAD_URL` | address of the gateway that the commands talk to |
+| `FAIRLEAD_TOKEN` | for `serve`: the first admin token (default: a generated one); otherwise: the token to use |
+| `FAIRLEAD_URL` | address of the gateway that the commands use |
 | `FAIRLEAD_CONFIG` | the settings file |
-| `NO_COLOR` | no colours, whatever it is set to |
-| `VISUAL`, `EDITOR` | the editor in which the input of a tool call is changed before it is allowed |
+| `NO_COLOR` | any value disables colours |
+| `VISUAL`, `EDITOR` | the editor for the input of a tool call that you change before you allow it |
 """
 
 
@@ -109,7 +109,7 @@ def _section(name: str, command: Any) -> str:
     options = [param for param in command.params if param.param_type_name == "option"]
     usage = " ".join([name, *(_argument(param) for param in arguments), "[OPTIONS]"])
     rows = [f"| `{_argument(param)}` | {_cell(param.help)} |" for param in arguments]
-    rows += [f"| {_option(param)} | {_cell(param.help)}{_variable(param)} |" for param in options]
+    rows += map(_option, options)
     examples = command.epilog.partition("Examples:\n")[2].splitlines()
     return "\n".join(
         [
@@ -119,7 +119,7 @@ def _section(name: str, command: Any) -> str:
             "",
             f"    {usage}",
             "",
-            "| option | what it does |",
+            "| option | meaning |",
             "|---|---|",
             *rows,
             "",
@@ -137,16 +137,10 @@ def _argument(param: Any) -> str:
 
 
 def _option(param: Any) -> str:
-    value = f" {_value(param)}" if _value(param) else ""
-    return ", ".join(f"`{opt}{value}`" for opt in sorted(param.opts, key=len, reverse=True))
-
-
-def _value(param: Any) -> str:
-    return "" if param.is_flag else _cell(param.metavar)
-
-
-def _variable(param: Any) -> str:
-    return f" Variable: `{param.envvar}`." if param.envvar else ""
+    value = "" if param.is_flag or not param.metavar else f" {_cell(param.metavar)}"
+    names = ", ".join(f"`{opt}{value}`" for opt in sorted(param.opts, key=len, reverse=True))
+    variable = f" Variable: `{param.envvar}`." if param.envvar else ""
+    return f"| {names} | {_cell(param.help)}{variable} |"
 
 
 def _cell(text: str | None) -> str:
@@ -159,11 +153,13 @@ def _flowed(text: str) -> str:
 
 
 def settings_page() -> str:
-    rows = ["| setting | default | variable | what it is |", "|---|---|---|---|"]
+    rows = ["| setting | default | variable | meaning |", "|---|---|---|---|"]
     for field in msgspec.structs.fields(config.Config):
         default = _default(field.name, field.default)
         variable = f"`{config.ENV_PREFIX}{field.name.upper()}`"
-        about = f"{_cell(config.describe(field.name))}{_choices(field)}"
+        kind = config.type_of(field.name)
+        choices = f" One of: {', '.join(get_args(kind))}." if get_origin(kind) is Literal else ""
+        about = f"{_cell(config.describe(field.name))}{choices}"
         rows.append(f"| `{field.name}` | {default} | {variable} | {about} |")
     return _SETTINGS_HEAD + "\n".join(rows) + "\n" + _SETTINGS_TAIL
 
@@ -174,11 +170,6 @@ def _default(name: str, value: Any) -> str:
     if value is msgspec.NODEFAULT or value in ("", ()):
         return "none"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def _choices(field: msgspec.structs.FieldInfo) -> str:
-    hint = get_args(field.type)[0]
-    return f" One of: {', '.join(get_args(hint))}." if get_origin(hint) is Literal else ""
 
 
 def pages() -> dict[str, str]:
