@@ -252,7 +252,7 @@ class RunningGateway:
             **preferences.performers(),
             **FolderBrowser(services.policy.roots, gateway.resolve_folder).performers(),
             **self._workspace(services.policy.roots, gateway.resolve_folder, fences.folders).performers(),
-            **notices.performers(),
+            **notices.handlers(),
             **plugins.performers(),
             **page_handlers(plugins),
             **shell.handlers(),

@@ -16,7 +16,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import EventId, SessionId, TurnId
 from fairlead.notifications.address_policy import networks
-from fairlead.notifications.api import FeedCodec
+from fairlead.notifications.api.feed import FeedCodec
 from fairlead.notifications.change_feed import FeedSubscriber
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService

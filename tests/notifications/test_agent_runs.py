@@ -11,7 +11,8 @@ from fairlead.model import queries as q
 from fairlead.model.errors import Busy, NotFound, OutsideRoots, Stale
 from fairlead.model.ids import EventId, SessionId
 from fairlead.model.store import Summary
-from fairlead.notifications.api import AgentRun, Change, ScheduledAgent
+from fairlead.notifications.api.cognova import AgentRun, ScheduledAgent
+from fairlead.notifications.api.feed import Change
 from notifications.harness import FakeGateway, NotificationsHarness, ended, rigged
 
 HOURLY = "0 * * * *"

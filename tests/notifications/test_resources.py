@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.model.errors import BadRequest, Damaged, NotFound, Stale, TooMany
 from fairlead.notifications import resources
-from fairlead.notifications.api import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
+from fairlead.notifications.api.cognova import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.secret_box import FILE
 from notifications.harness import NotificationsHarness, rigged

@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.store import Documents
-from fairlead.notifications.api import AnswerOf, BadAnswerCode
+from fairlead.notifications.api.targets import AnswerOf, BadAnswerCode
 from fairlead.system.clock import Clock
 
 SPACE: Final = "answer_codes"

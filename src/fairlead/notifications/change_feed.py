@@ -12,7 +12,7 @@ from typing import Final
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.web.sockets import SocketHandle
-from fairlead.notifications.api import (
+from fairlead.notifications.api.feed import (
     Change,
     FeedCodec,
     FeedEntry,
@@ -20,12 +20,11 @@ from fairlead.notifications.api import (
     FeedPage,
     FeedPing,
     FeedRequest,
-    ResourceStore,
-    StoredResource,
     cursor_text,
     is_visible_to,
     read_cursor,
 )
+from fairlead.notifications.api.resources import ResourceStore, StoredResource
 from fairlead.system.clock import Clock
 
 UNSENT_BYTES: Final = 128 * 1024
@@ -38,8 +37,8 @@ UNREADABLE: Final = (1011, "the feed cannot be read: connect again")
 class ChangeFeed:
     """Call `start` before anything else."""
 
-    def __init__(self, shelf: ResourceStore, clock: Clock) -> None:
-        self._shelf = shelf
+    def __init__(self, store: ResourceStore, clock: Clock) -> None:
+        self._store = store
         self._clock = clock
         self._writing = asyncio.Lock()
         self.subscribers: set[FeedSubscriber] = set()
@@ -49,7 +48,7 @@ class ChangeFeed:
         self.head = 0
 
     async def start(self) -> None:
-        page = await self._shelf.feed(0, 1)
+        page = await self._store.feed(0, 1)
         self.id, self.head = page.feed, page.head
 
     async def write(
@@ -61,17 +60,17 @@ class ChangeFeed:
     ) -> tuple[FeedEntry, ...]:
         """Store changed rows together with their feed entries, then publish the entries, in the order of the calls."""
         async with self._writing:
-            entries = await self._shelf.write(self._clock.now_ms(), puts, removes, items, most=most)
+            entries = await self._store.write(self._clock.now_ms(), puts, removes, items, most=most)
             for entry in entries:
                 self._publish(entry)
         return entries
 
     async def forget(self, user: str) -> None:
         async with self._writing:
-            await self._shelf.forget(user)
+            await self._store.forget(user)
 
     async def read(self, after: int, limit: int) -> FeedPage:
-        return await self._shelf.feed(after, limit)
+        return await self._store.feed(after, limit)
 
     def join(self, who: Identity, codec: FeedCodec) -> "FeedSubscriber":
         return FeedSubscriber(self, who, codec, self._clock)

@@ -11,25 +11,20 @@ import msgspec
 from msgspec import structs
 
 from fairlead.model.errors import NotFound, Stale, TooMany
-from fairlead.notifications.api import (
-    PRIVATE,
+from fairlead.notifications.api.cognova import (
     AgentRun,
-    Change,
-    ChangeAction,
-    Destination,
     Document,
     HookEvent,
     MemoryResource,
     Project,
     Reminder,
-    Resource,
-    ResourceKind,
-    ResourceStore,
     ScheduledAgent,
     Secret,
-    StoredResource,
     Task,
 )
+from fairlead.notifications.api.feed import Change, ChangeAction, ResourceKind
+from fairlead.notifications.api.resources import Resource, ResourceStore, StoredResource
+from fairlead.notifications.api.targets import Destination
 from fairlead.notifications.change_feed import ChangeFeed
 from fairlead.notifications.cron import check_schedule
 from fairlead.notifications.secret_box import FieldCipher
@@ -68,8 +63,8 @@ KINDS: Final[Mapping[type[Resource], ResourceType]] = {
 
 
 class Resources:
-    def __init__(self, shelf: ResourceStore, feed: ChangeFeed, seal: FieldCipher, clock: Clock) -> None:
-        self._shelf = shelf
+    def __init__(self, store: ResourceStore, feed: ChangeFeed, seal: FieldCipher, clock: Clock) -> None:
+        self._store = store
         self._feed = feed
         self._seal = seal
         self._clock = clock
@@ -80,7 +75,7 @@ class Resources:
     # --- reading
 
     async def get(self, kind: type[T], id: str, *, deleted: bool = False) -> T:
-        data = await self._shelf.get(KINDS[kind].name, id)
+        data = await self._store.get(KINDS[kind].name, id)
         item = None if data is None else msgspec.json.decode(data, type=kind)
         if item is None or (item.deleted_at is not None and not deleted):
             raise NotFound(KINDS[kind].name, id)
@@ -99,7 +94,7 @@ class Resources:
         before: int | None = None
         decoder = msgspec.json.Decoder(kind)
         while True:
-            rows = await self._shelf.scan(KINDS[kind].name, before, PAGE)
+            rows = await self._store.scan(KINDS[kind].name, before, PAGE)
             for place, data in rows:
                 before = place
                 item = decoder.decode(data)
@@ -120,10 +115,10 @@ class Resources:
         kind = KINDS[type(item)]
         made = structs.replace(item, created_at=now, modified_at=now)
         async with self._changing:
-            if not kind.endless and await self._shelf.count(kind.name) >= MOST:
+            if not kind.endless and await self._store.count(kind.name) >= MOST:
                 raise TooMany(f"At most {MOST} of this kind are kept: delete some first.", kind=kind.name)
             if isinstance(made, Secret):
-                if await self._shelf.get(kind.name, made.key) is not None:
+                if await self._store.get(kind.name, made.key) is not None:
                     raise Stale(f'Secret with key "{made.key}" already exists', key=made.key)
                 made = structs.replace(made, sealed=self._seal.seal(value))
             made = _checked(made, None, now)
@@ -189,7 +184,7 @@ def _change(item: Resource, resource: ResourceKind, action: ChangeAction) -> Cha
         id = ""
     if action == "delete" and isinstance(item, MemoryResource):
         name = ""
-    seen = (item.user,) if isinstance(item, PRIVATE) and item.user else None
+    seen = (item.user,) if item.private and item.user else None
     return Change(resource=resource, action=action, id=id, name=name, seen=seen)
 
 

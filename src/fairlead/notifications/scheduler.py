@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fairlead.model.errors import FairleadError
-from fairlead.notifications.api import Reminder, Resource, ScheduledAgent
+from fairlead.notifications.api.cognova import Reminder, ScheduledAgent
+from fairlead.notifications.api.resources import Resource
 from fairlead.notifications.change_feed import cancel_and_wait
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.resources import Resources

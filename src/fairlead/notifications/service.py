@@ -15,38 +15,29 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.session_changes import What
-from fairlead.notifications.api import (
-    PRIVATE,
-    AddItem,
-    AddTarget,
-    AgentRun,
-    AnswerOf,
-    CancelAgent,
+from fairlead.notifications.api.cognova import AgentRun, CancelAgent, Reminder, RevealSecret, RunAgent, ScheduledAgent
+from fairlead.notifications.api.feed import (
     Change,
-    Destination,
-    EditItem,
     FeedEntry,
     FeedPage,
-    GetItem,
     JoinFeed,
-    ListItems,
-    PushKey,
     ReadFeed,
     ReadFeedPreferences,
-    RedeemAnswerCode,
-    Reminder,
+    WriteFeedPreferences,
+    is_visible_to,
+)
+from fairlead.notifications.api.resources import (
+    AddItem,
+    EditItem,
+    GetItem,
+    ListItems,
     RemoveItem,
     Resource,
     ResourceStore,
     RestoreItem,
-    RevealSecret,
-    RunAgent,
-    ScheduledAgent,
-    TryTarget,
-    WriteFeedPreferences,
-    is_visible_to,
     owned_by,
 )
+from fairlead.notifications.api.targets import AddTarget, Destination, PushKey, RedeemAnswerCode, TryTarget
 from fairlead.notifications.change_feed import ChangeFeed, FeedSubscriber
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.outbox import Outbox
@@ -59,16 +50,18 @@ from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.notifications")
 
+T = TypeVar("T", bound=Resource)
+
 PREFERENCES: Final = "cognova.preferences"
 """The documents with each user's feed preferences."""
 
 
 class NotificationService:
-    """The core calls `committed` and `news` from its start on: call `begin` before it starts, and `start` after."""
+    """The core calls `committed` and `session_changed` from its start on: call `begin` before it, and `start` after."""
 
     def __init__(
         self,
-        shelf: ResourceStore,
+        store: ResourceStore,
         documents: Documents,
         gateway: Callable[[], Gateway],
         folder: Path,
@@ -83,8 +76,8 @@ class NotificationService:
         self._documents = documents
         self._public_url = public_url.rstrip("/")
         seal = FieldCipher(folder)
-        self.feed = ChangeFeed(shelf, clock)
-        self.resources = Resources(shelf, self.feed, seal, clock)
+        self.feed = ChangeFeed(store, clock)
+        self.resources = Resources(store, self.feed, seal, clock)
         self.outbox = Outbox(self.resources, self.feed, documents, seal, caller, clock, self._link, who_is)
         self.sessions = SessionBridge(self.feed, describe)
         self.runs = ScheduledRuns(self.resources, gateway, clock, fresh)
@@ -132,7 +125,7 @@ class NotificationService:
     async def forget(self, user: str) -> None:
         """Remove everything that belonged only to a deleted user."""
         await self.runs.forget(user)
-        for kind in PRIVATE:
+        for kind in [kind for kind in KINDS if kind.private]:
             for item in await self.resources.list(kind, lambda item: item.user == user):
                 await self.resources.remove(kind, item.id)
         await self._documents.delete(PREFERENCES, user)
@@ -142,104 +135,78 @@ class NotificationService:
 
     # --- service calls
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
             JoinFeed: self._join,
+            ReadFeed: self._read,
+            ReadFeedPreferences: lambda who, call: self._documents.get(PREFERENCES, who.user),
+            WriteFeedPreferences: lambda who, call: self._documents.put(PREFERENCES, who.user, call.value),
             ListItems: self._list,
-            GetItem: self._get,
-            AddItem: self._add,
+            GetItem: lambda who, call: self._own_item(who, call.kind, call.id),
+            AddItem: lambda who, call: self.resources.add(_made_by(who, call.item), call.value),
             EditItem: self._edit,
             RemoveItem: self._remove,
             RestoreItem: self._restore,
-            RevealSecret: self._reveal,
+            RevealSecret: lambda who, call: self.resources.reveal(call.key),
             RunAgent: self._run,
             CancelAgent: self._cancel,
-            ReadFeedPreferences: self._preferences,
-            WriteFeedPreferences: self._prefer,
-            AddTarget: self._add_target,
+            AddTarget: lambda who, call: self.outbox.add(_made_by(who, call.target)),
             TryTarget: self._try_target,
-            PushKey: self._push_key,
-            ReadFeed: self._read,
-            RedeemAnswerCode: self._spend,
+            PushKey: lambda who, call: self.outbox.push_key(),
+            RedeemAnswerCode: lambda who, call: self.outbox.codes.redeem(call.code, who.credential),
         }
 
-    async def _join(self, who: Identity, action: JoinFeed) -> FeedSubscriber:
-        return self.feed.join(who, action.codec)
+    async def _join(self, who: Identity, call: JoinFeed) -> FeedSubscriber:
+        return self.feed.join(who, call.codec)
 
-    async def _list(self, who: Identity, action: ListItems) -> tuple[Resource, ...]:
+    async def _read(self, who: Identity, call: ReadFeed) -> FeedPage:
+        before = self.feed.head + 1 if call.before is None else call.before
+        found: list[FeedEntry] = []
+        while True:
+            page = await self.feed.read(max(before - 1 - call.limit, 0), call.limit)
+            visible = [entry for entry in page.entries if entry.seq < before and is_visible_to(who, entry.item)]
+            found = [*visible, *found][-call.limit :]
+            before = max(before - call.limit, 1)
+            if len(found) == call.limit or before <= max(page.first, 1):
+                return structs.replace(page, entries=tuple(found))
+
+    async def _list(self, who: Identity, call: ListItems) -> tuple[Resource, ...]:
         def accept(item: Resource) -> bool:
-            return owned_by(who, item) and action.accept(item)
+            return owned_by(who, item) and call.accept(item)
 
-        return await self.resources.list(action.kind, accept, action.limit, deleted=action.deleted)
+        return await self.resources.list(call.kind, accept, call.limit, deleted=call.deleted)
 
-    async def _get(self, who: Identity, action: GetItem) -> Resource:
-        return await self._theirs(who, action.kind, action.id)
-
-    async def _theirs(self, who: Identity, kind: type[Resource], id: str, *, deleted: bool = False) -> Resource:
+    async def _own_item(self, who: Identity, kind: type[T], id: str, *, deleted: bool = False) -> T:
         """The item, if it belongs to this user. Raises NotFound, also for another user's item."""
         item = await self.resources.get(kind, id, deleted=deleted)
         if not owned_by(who, item):
             raise NotFound(KINDS[kind].name, id)
         return item
 
-    async def _add(self, who: Identity, action: AddItem) -> Resource:
-        return await self.resources.add(_made_by(who, action.item), action.value)
-
-    async def _edit(self, who: Identity, action: EditItem) -> Resource:
-        await self._theirs(who, action.kind, action.id)
-        changes = action.changes
-        if action.kind is ScheduledAgent and changes.get("enabled"):
+    async def _edit(self, who: Identity, call: EditItem) -> Resource:
+        await self._own_item(who, call.kind, call.id)
+        changes = call.changes
+        if call.kind is ScheduledAgent and changes.get("enabled"):
             changes = {**changes, "credential": who.credential}
-        return await self.resources.edit(action.kind, action.id, changes)
+        return await self.resources.edit(call.kind, call.id, changes)
 
-    async def _remove(self, who: Identity, action: RemoveItem) -> Resource:
-        await self._theirs(who, action.kind, action.id)
-        return await self.resources.remove(action.kind, action.id)
+    async def _remove(self, who: Identity, call: RemoveItem) -> Resource:
+        await self._own_item(who, call.kind, call.id)
+        return await self.resources.remove(call.kind, call.id)
 
-    async def _restore(self, who: Identity, action: RestoreItem) -> Resource:
-        await self._theirs(who, action.kind, action.id, deleted=True)
-        return await self.resources.restore(action.kind, action.id)
+    async def _restore(self, who: Identity, call: RestoreItem) -> Resource:
+        await self._own_item(who, call.kind, call.id, deleted=True)
+        return await self.resources.restore(call.kind, call.id)
 
-    async def _reveal(self, who: Identity, action: RevealSecret) -> str:
-        return await self.resources.reveal(action.key)
+    async def _run(self, who: Identity, call: RunAgent) -> AgentRun:
+        return await self.runs.run(await self._own_item(who, ScheduledAgent, call.id))
 
-    async def _run(self, who: Identity, action: RunAgent) -> AgentRun:
-        await self._theirs(who, ScheduledAgent, action.id)
-        return await self.runs.run(await self.resources.get(ScheduledAgent, action.id))
+    async def _cancel(self, who: Identity, call: CancelAgent) -> int:
+        return await self.runs.cancel(await self._own_item(who, ScheduledAgent, call.id))
 
-    async def _cancel(self, who: Identity, action: CancelAgent) -> int:
-        await self._theirs(who, ScheduledAgent, action.id)
-        return await self.runs.cancel(await self.resources.get(ScheduledAgent, action.id))
-
-    async def _preferences(self, who: Identity, action: ReadFeedPreferences) -> Any:
-        return await self._documents.get(PREFERENCES, who.user)
-
-    async def _prefer(self, who: Identity, action: WriteFeedPreferences) -> None:
-        await self._documents.put(PREFERENCES, who.user, action.value)
-
-    async def _add_target(self, who: Identity, action: AddTarget) -> tuple[Destination, str]:
-        return await self.outbox.add(_made_by(who, action.target))
-
-    async def _try_target(self, who: Identity, action: TryTarget) -> None:
-        await self._theirs(who, Destination, action.id)
-        await self.outbox.test(action.id)
-
-    async def _push_key(self, who: Identity, action: PushKey) -> str:
-        return await self.outbox.push_key()
-
-    async def _read(self, who: Identity, action: ReadFeed) -> FeedPage:
-        before = self.feed.head + 1 if action.before is None else action.before
-        found: list[FeedEntry] = []
-        while True:
-            page = await self.feed.read(max(before - 1 - action.limit, 0), action.limit)
-            shown = [entry for entry in page.entries if entry.seq < before and is_visible_to(who, entry.item)]
-            found = [*shown, *found][-action.limit :]
-            before = max(before - action.limit, 1)
-            if len(found) == action.limit or before <= max(page.first, 1):
-                return structs.replace(page, entries=tuple(found))
-
-    async def _spend(self, who: Identity, action: RedeemAnswerCode) -> AnswerOf:
-        return await self.outbox.codes.redeem(action.code, who.credential)
+    async def _try_target(self, who: Identity, call: TryTarget) -> None:
+        await self._own_item(who, Destination, call.id)
+        await self.outbox.test(call.id)
 
     # --- triggered inside the gateway
 
@@ -264,11 +231,8 @@ class NotificationService:
             try:
                 await self.runs.run(item)
             except Busy:
-                log.info("agent left out", extra={"agent": item.id, "reason": "it still runs"})
-
-
-T = TypeVar("T", bound=Resource)
+                log.info("scheduled run skipped", extra={"agent": item.id, "reason": "it still runs"})
 
 
 def _made_by(who: Identity, item: T) -> T:
-    return structs.replace(item, user=who.user, credential=who.credential) if isinstance(item, PRIVATE) else item
+    return structs.replace(item, user=who.user, credential=who.credential) if item.private else item

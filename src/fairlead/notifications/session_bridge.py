@@ -10,7 +10,7 @@ from fairlead.model import events as ev
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.web.session_changes import What
-from fairlead.notifications.api import FeedItem
+from fairlead.notifications.api.feed import FeedItem
 from fairlead.notifications.change_feed import ChangeFeed
 from fairlead.notifications.from_events import NoticeBuilder
 

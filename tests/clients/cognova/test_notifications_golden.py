@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from clients.cognova.notifications_harness import FeedHarness, open_feed_house
-from fairlead.notifications.api import FeedItem
+from fairlead.notifications.api.feed import FeedItem
 from fairlead.testing.notifications_client import NotificationsClient
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-notices"

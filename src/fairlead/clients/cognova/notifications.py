@@ -14,7 +14,7 @@ from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.formats.frames import text_frame
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.web.sockets import AttachOwner, CloseSocket, Do, Handshake, Perform, SocketOwner, SocketRoute
-from fairlead.notifications.api import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
+from fairlead.notifications.api.feed import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
 
 CONNECTED: Final = "Notification bus connected"
 FAILED: Final = (1011, "the feed cannot be read: connect again")

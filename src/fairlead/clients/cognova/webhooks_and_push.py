@@ -6,19 +6,10 @@ from fairlead.clients.cognova.body_fields import BodyFields, item_json, not_foun
 from fairlead.clients.cognova.rest import data, with_errors
 from fairlead.model.errors import BadRequest
 from fairlead.model.web.routes import Request, Steps
-from fairlead.notifications.api import (
-    CHANGE_ACTIONS,
-    RESOURCES,
-    TOPICS,
-    AddTarget,
-    Destination,
-    GetItem,
-    ListItems,
-    PushKey,
-    RemoveItem,
-    TryTarget,
-)
-from fairlead.notifications.api import KINDS as NOTICES
+from fairlead.notifications.api.feed import CHANGE_ACTIONS, RESOURCES, TOPICS
+from fairlead.notifications.api.feed import KINDS as NOTICES
+from fairlead.notifications.api.resources import GetItem, ListItems, RemoveItem
+from fairlead.notifications.api.targets import AddTarget, Destination, PushKey, TryTarget
 
 NO_TARGET: Final = "Target not found"
 KINDS: Final = ("webhook", "ntfy")
