@@ -215,7 +215,7 @@ async def test_restarted_gateway_is_asked_again(decider: Decider) -> None:
     [
         ({}, "are not set"),
         ({"FAIRLEAD_HOOK_URL": "http://127.0.0.1:1/v1/hooks/x"}, "are not set"),
-        ({"FAIRLEAD_HOOK_URL": "file:///etc/passwd", "FAIRLEAD_HOOK_TOKEN": "t"}, "no address"),
+        ({"FAIRLEAD_HOOK_URL": "file:///etc/passwd", "FAIRLEAD_HOOK_TOKEN": "t"}, "not the address"),
         ({"FAIRLEAD_HOOK_URL": "http://127.0.0.1:1/v1/hooks/x", "FAIRLEAD_HOOK_TOKEN": "t"}, "does not answer"),
         ({"FAIRLEAD_HOOK_URL": "http://127.0.0.1:99999/x", "FAIRLEAD_HOOK_TOKEN": "t"}, "could not decide"),
     ],

@@ -16,10 +16,12 @@ from typing import Any
 import msgspec
 
 from fairlead.cli.approval_prompt import Asked, Dialog, Edit
-from fairlead.cli.client import Api, EventLine, Note, SessionWatch, segment
-from fairlead.cli.editor import edit
+from fairlead.cli.client import Api, EventLine, Note, SessionWatch
+from fairlead.cli.editor import edit_json
+from fairlead.cli.endpoint import segment
 from fairlead.cli.errors import CliError, CommandFailed, Interrupted, Missing, Unreachable
-from fairlead.cli.output import Printer, hint, raw_line
+from fairlead.cli.output import hint, raw_line
+from fairlead.cli.printer import Printer
 from fairlead.cli.render import EventRenderer, row
 from fairlead.cli.rules import always
 from fairlead.clients.native.schemas import AnswerBody, PostMessage
@@ -34,7 +36,6 @@ TICK = 0.2
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 AHEAD = 1000
 """Number of events read ahead of the display; beyond that the client stops reading from the socket."""
-
 
 Accepts = Callable[[ev.PermissionRequested, str], bool]
 
@@ -55,8 +56,12 @@ class CtrlC(msgspec.Struct, frozen=True):
     pass
 
 
+Item = EventLine | Note | LineTyped | TimerFired | CtrlC | BaseException
+
+
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a conversation. `ask`: a person is at this terminal. `wait`: stay when another client has to answer.
+    """Options of a conversation. `ask`: a person is at this terminal; `chat`: and types messages. `wait`: stay when
+    another client has to answer.
     `cwd` is the session's folder. `accepts`: whether a request in this folder is allowed beforehand (--yes-to)."""
 
     json: bool = False
@@ -79,13 +84,14 @@ class ChatLoop:
         self._printer = printer
         self._renderer = renderer
         self._options = options
-        self._inbox: asyncio.Queue[EventLine | Note | LineTyped | TimerFired | CtrlC | BaseException] = asyncio.Queue()
+        self._inbox: asyncio.Queue[Item] = asyncio.Queue()
         self._room = asyncio.Semaphore(AHEAD)
         self._asked: dict[str, Asked] = {}
         self._dialog: Dialog | None = None
         self._turn = view.turn
         self._mine: MessageId | None = None
         self._my_turn: str | None = None
+        self._ended: ev.TurnEnded | None = None
         self._interrupted = False
         self._left = False
         self._calls: dict[str, str] = {}
@@ -97,13 +103,9 @@ class ChatLoop:
     async def run(self, message: MessageId, after: int, log_id: str) -> ev.TurnEnded:
         """Run until the turn of `message` has ended. Raises CommandFailed if it never got one."""
         self._mine = message
-        ended = await self._loop(after, log_id)
-        assert ended is not None
-        return ended
-
-    async def attach(self, after: int, log_id: str) -> None:
-        """Run until the person leaves."""
-        await self._loop(after, log_id)
+        await self.attach(after, log_id)
+        assert self._ended is not None
+        return self._ended
 
     def show(self, line: EventLine) -> None:
         """Print an event and update the state of turns, calls and requests."""
@@ -122,22 +124,18 @@ class ChatLoop:
 
     # --- the loop ------------------------------------------------------------------------------------------
 
-    async def _loop(self, after: int, log_id: str) -> ev.TurnEnded | None:
+    async def attach(self, after: int, log_id: str) -> None:
+        """Run until the person leaves, or the turn of our message has ended."""
         tasks = {asyncio.create_task(self._watch(after, log_id)), asyncio.create_task(self._show_progress())}
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._sigint, asyncio.current_task())
-        if self._options.ask or self._options.chat:
+        if self._options.ask:
             loop.add_reader(sys.stdin.fileno(), self._readable)
         for request in self._asked:
             self._inbox.put_nowait(TimerFired(request))
         try:
-            while True:
-                item = await self._inbox.get()
-                if isinstance(item, BaseException):
-                    raise item
-                ended, leave = await self._handle(item)
-                if ended is not None or leave:
-                    return ended
+            while not await self._handle(await self._inbox.get()):
+                pass
         except asyncio.CancelledError:
             if not self._left:
                 raise
@@ -147,7 +145,7 @@ class ChatLoop:
                 task.cancel()
             await asyncio.wait(tasks)
             loop.remove_signal_handler(signal.SIGINT)
-            if self._options.ask or self._options.chat:
+            if self._options.ask:
                 loop.remove_reader(sys.stdin.fileno())
             self._printer.fresh()
 
@@ -183,14 +181,12 @@ class ChatLoop:
         for line in lines:
             self._inbox.put_nowait(LineTyped(line.decode("utf-8", "replace")))
 
-    async def _handle(
-        self, item: EventLine | Note | LineTyped | TimerFired | CtrlC
-    ) -> tuple[ev.TurnEnded | None, bool]:
-        """Handle one item. Return (the end of our turn, whether to leave)."""
+    async def _handle(self, item: Item) -> bool:
+        """Handle one item. Return whether the loop is over."""
         match item:
             case EventLine():
                 self._room.release()
-                return await self._line(item), False
+                await self._line(item)
             case Note():
                 self._room.release()
                 await self._noted(item)
@@ -199,12 +195,14 @@ class ChatLoop:
             case CtrlC():
                 await self._ctrl_c()
             case LineTyped():
-                return None, await self._typed(item.text)
-        return None, False
+                return await self._typed(item.text)
+            case BaseException():
+                raise item
+        return self._ended is not None
 
     # --- events ----------------------------------------------------------------------------------------------
 
-    async def _line(self, line: EventLine) -> ev.TurnEnded | None:
+    async def _line(self, line: EventLine) -> None:
         self.show(line)
         event = line.event
         match event:
@@ -219,10 +217,9 @@ class ChatLoop:
                 failure = Interrupted if self._interrupted else CommandFailed
                 raise failure("The message was withdrawn before its turn began.")
             case ev.TurnEnded() if self._my_turn is not None and event.turn == self._my_turn:
-                return event
+                self._ended = event
             case _:
                 pass
-        return None
 
     def _note(self, event: ev.Event) -> None:
         match event:
@@ -322,8 +319,7 @@ class ChatLoop:
         loop = asyncio.get_running_loop()
         loop.remove_reader(sys.stdin.fileno())
         try:
-            text = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
-            return await asyncio.to_thread(edit, text, ".json")
+            return await asyncio.to_thread(edit_json, given)
         finally:
             loop.add_reader(sys.stdin.fileno(), self._readable)
 

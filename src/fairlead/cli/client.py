@@ -8,7 +8,6 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -167,11 +166,6 @@ def _tls(place: GatewayEndpoint) -> ssl.SSLContext | None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def segment(text: str) -> str:
-    """Quote an id from another program as one segment of a path."""
-    return quote(text, safe="")
 
 
 def unreachable(url: str, error: Exception) -> Unreachable:

@@ -12,12 +12,14 @@ import typer
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import Interrupted
 from fairlead.cli.options import Data, Json, NoColor, Token, Url
+from fairlead.cli.output import console, hint, json_line, table
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
-    from fairlead.cli.output import Printer
+    from fairlead.cli.printer import Printer
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _SHARED = {
     name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -53,20 +55,16 @@ class CommandContext(msgspec.Struct, frozen=True):
         return run_async(call())
 
     def printer(self) -> "Printer":
-        from fairlead.cli.output import Printer, console
+        from fairlead.cli.printer import Printer
 
         return Printer(console(no_color=self.no_color))
 
     def print_result(self, value: Any, text: str) -> None:
         """Print the value with --json, else the text as a message."""
-        from fairlead.cli.output import hint, json_line
-
         json_line(value) if self.json else hint(text)
 
     def print_table(self, head: Sequence[str], items: Iterable[T], row: Callable[[T], Sequence[str]]) -> None:
         """Print one JSON line per item with --json, else one row per item."""
-        from fairlead.cli.output import json_line, table
-
         if not self.json:
             table(head, [row(item) for item in items], no_color=self.no_color)
             return
@@ -82,18 +80,35 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         raise Interrupted() from None
 
 
-def command(
-    app: typer.Typer,
-    function: Callable[..., Any],
-    *lines: str,
-    name: str | None = None,
-    json: bool = True,
-    color: bool = False,
-    gateway: bool = True,
-) -> None:
-    """Register a command with the lines of its examples. For `json`, `color` and `gateway` see `with_context`."""
-    used = with_context(function, json=json, color=color, gateway=gateway)
-    app.command(name, epilog=examples(*lines))(used)
+def examples(*lines: str) -> str:
+    """Return a command's epilog with examples. Its first character keeps Typer from joining the lines."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+app = typer.Typer(
+    name="fairlead",
+    help="One gateway for coding-agent sessions: run them, keep every event, watch and steer from any client.",
+    epilog=examples(
+        "fairlead serve",
+        'fairlead run "explain this repository"',
+        "fairlead ls",
+        "fairlead COMMAND --help shows the options of one command, with examples.",
+    ),
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def command(*lines: str, name: str | None = None, group: typer.Typer = app, **shared: bool) -> Callable[[F], F]:
+    """Register a function as a command, with the lines of its examples and the options of `with_context`."""
+
+    def register(function: F) -> F:
+        group.command(name, epilog=examples(*lines))(with_context(function, **shared))
+        return function
+
+    return register
 
 
 def with_context(
@@ -121,8 +136,3 @@ def with_context(
     # Typer reads the options from the signature.
     run.__dict__["__signature__"] = signature.replace(parameters=parameters)
     return run
-
-
-def examples(*lines: str) -> str:
-    """Return a command's epilog with examples. Its first character keeps Typer from joining the lines."""
-    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

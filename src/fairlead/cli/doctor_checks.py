@@ -146,7 +146,6 @@ async def _gateway(
 
 
 def _port(host: str, port: int) -> Finding:
-    """Check whether the port is free now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -1,15 +1,15 @@
 """Location of the gateway: from `--url`, else from the file that the server process writes into the data folder."""
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from fairlead import config
+from fairlead.auth.origins import is_loopback
 from fairlead.cli.errors import Denied, Unreachable, UsageError
 
 SERVER_FILE = "server.json"
@@ -25,7 +25,7 @@ class GatewayEndpoint(msgspec.Struct, frozen=True):
 
     @property
     def local(self) -> bool:
-        return is_loopback(self.url)
+        return is_on_loopback(self.url)
 
 
 class ServerFile(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class EndpointOptions(msgspec.Struct, frozen=True):
         folder = self.folder(env)
         server = read_server_file(folder)
         own = server is not None and server.url.rstrip("/") == url
-        if self.data or own or is_loopback(url):
+        if self.data or own or is_on_loopback(url):
             return token_of(folder)
         raise Denied(f"{url} needs a token: give it with FAIRLEAD_TOKEN or --token.")
 
@@ -83,14 +83,14 @@ def checked_url(text: str) -> str:
     return text.split("#")[0].split("?")[0].rstrip("/")
 
 
-def is_loopback(url: str) -> bool:
+def is_on_loopback(url: str) -> bool:
     host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost" or is_loopback(host)
+
+
+def segment(text: str) -> str:
+    """Quote an id from another program as one segment of a path."""
+    return quote(text, safe="")
 
 
 def read_server_file(folder: Path) -> ServerFile | None:

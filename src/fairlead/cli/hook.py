@@ -203,7 +203,6 @@ def _announce(given: BinaryIO) -> None:
 
 
 def _error_message(body: bytes) -> str:
-    """Return the error message of the gateway, or an empty text."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return str(json.loads(body)["error"]["message"])
     return ""

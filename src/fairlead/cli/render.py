@@ -44,7 +44,6 @@ def row(*spans: tuple[str, str], indent: int = 0) -> RenderedRow:
 
 
 def call_summary(given: dict[str, Any], limit: int = 200) -> str:
-    """Summarise a tool call on one line."""
     if isinstance(todos := given.get("todos"), list):
         done = sum(isinstance(todo, dict) and todo.get("status") == "completed" for todo in todos)
         return f"{done} of {len(todos)} done"

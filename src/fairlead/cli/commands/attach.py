@@ -7,12 +7,10 @@ import typer
 
 from fairlead.cli.context import CommandContext, command
 from fairlead.cli.options import SessionArg
+from fairlead.cli.output import hint
 
 
-def register(app: typer.Typer) -> None:
-    command(app, attach, "fairlead attach 3f2a", "fairlead attach 3f2a --last 200", color=True)
-
-
+@command("fairlead attach 3f2a", "fairlead attach 3f2a --last 200", color=True)
 async def attach(
     context: CommandContext,
     session: SessionArg,
@@ -26,7 +24,6 @@ async def attach(
     """
     from fairlead.cli.chat_loop import ChatLoop, RunOptions
     from fairlead.cli.client import read_line
-    from fairlead.cli.output import hint
     from fairlead.cli.render import EventRenderer
     from fairlead.model import events as ev
 

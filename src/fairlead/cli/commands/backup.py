@@ -10,26 +10,15 @@ import typer
 from fairlead.cli.context import CommandContext, command
 from fairlead.cli.endpoint import read_server_file
 from fairlead.cli.errors import CommandFailed, Missing, UsageError
+from fairlead.cli.output import hint, progress_bar, size
 
 
-def register(app: typer.Typer) -> None:
-    command(app, backup, "fairlead backup ~/fairlead-monday.db", json=False, gateway=False)
-    command(
-        app,
-        restore,
-        "fairlead restore ~/fairlead-monday.db --data ~/restored",
-        "fairlead restore ~/fairlead-monday.db --force",
-        json=False,
-        gateway=False,
-    )
-
-
+@command("fairlead backup ~/fairlead-monday.db", json=False, gateway=False)
 def backup(
     context: CommandContext,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup; the file must not exist yet.")],
 ) -> None:
     """Copy everything into one file, as of this moment. The gateway may run meanwhile."""
-    from fairlead.cli.output import hint, size
     from fairlead.stores.sqlite.backup import back_up
     from fairlead.stores.sqlite.connections import DATABASE, SPILL, connect
     from fairlead.stores.sqlite.errors import translating
@@ -49,6 +38,12 @@ def backup(
     hint(f"{target} has {size(target.stat().st_size)}. It contains all messages of all sessions: keep it private.")
 
 
+@command(
+    "fairlead restore ~/fairlead-monday.db --data ~/restored",
+    "fairlead restore ~/fairlead-monday.db --force",
+    json=False,
+    gateway=False,
+)
 def restore(
     context: CommandContext,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup made by fairlead backup.")],
@@ -58,7 +53,6 @@ def restore(
 
     The log gets a new id, so that clients with an old cursor read it from its first event.
     """
-    from fairlead.cli.output import hint
     from fairlead.stores.sqlite import restore as do_restore
     from fairlead.stores.sqlite.connections import DATABASE
 
@@ -77,10 +71,7 @@ def restore(
 
 @contextmanager
 def _progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
     from rich.progress import DownloadColumn
-
-    from fairlead.cli.output import progress_bar
 
     with progress_bar(title, DownloadColumn()) as progress:
         task = progress.add_task(title, total=None)

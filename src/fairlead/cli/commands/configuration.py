@@ -5,17 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead.cli.context import examples
+from fairlead.cli.context import app, examples
 from fairlead.cli.options import ConfigFile, Json, NoColor
+from fairlead.cli.output import hint, json_line, table
 
 settings = typer.Typer(name="config", help="The settings.", no_args_is_help=True)
+app.add_typer(settings, epilog=examples("fairlead config show"))
 
 
-def register(app: typer.Typer) -> None:
-    settings.command("show", epilog=examples("fairlead config show", "fairlead config show --json | jq .name"))(show)
-    app.add_typer(settings, epilog=examples("fairlead config show"))
-
-
+@settings.command(epilog=examples("fairlead config show", "fairlead config show --json | jq .name"))
 def show(
     config: ConfigFile = None,
     data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="The option --data of serve.")] = None,
@@ -24,7 +22,6 @@ def show(
 ) -> None:
     """Print each setting with its value and its source. Secrets are not printed."""
     from fairlead import config as source
-    from fairlead.cli.output import hint, json_line, table
 
     loaded = source.load(os.environ, {"data": data}, config)
     found = [

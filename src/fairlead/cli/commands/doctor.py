@@ -8,12 +8,11 @@ import typer
 from fairlead.cli.context import CommandContext, command, run_async
 from fairlead.cli.errors import ExitCode
 from fairlead.cli.options import ConfigFile
+from fairlead.cli.output import console, hint, json_line
+from fairlead.cli.sanitize import clean
 
 
-def register(app: typer.Typer) -> None:
-    command(app, doctor, "fairlead doctor", "fairlead doctor --json", "fairlead doctor --scripts", color=True)
-
-
+@command("fairlead doctor", "fairlead doctor --json", "fairlead doctor --scripts", color=True)
 def doctor(
     context: CommandContext,
     scripts: Annotated[bool, typer.Option("--scripts", help="List the demo agent's scripts instead.")] = False,
@@ -29,8 +28,6 @@ def doctor(
     from rich.text import Text
 
     from fairlead.cli.doctor_checks import examine
-    from fairlead.cli.output import console, json_line
-    from fairlead.cli.sanitize import clean
 
     findings = run_async(examine(context.endpoint, config, os.environ))
     target = console(no_color=context.no_color)
@@ -51,7 +48,6 @@ def doctor(
 
 def _print_scripts(context: CommandContext) -> None:
     from fairlead.agents.demo.scripts import catalogue
-    from fairlead.cli.output import hint
 
     scripts = [{"name": name, "argument": argument, "about": about} for name, argument, about in catalogue()]
     context.print_table(

@@ -10,17 +10,12 @@ from fairlead.cli.options import SessionArg
 from fairlead.model.commands import Link
 
 
-def register(app: typer.Typer) -> None:
-    command(
-        app,
-        hand_over,
-        "fairlead hand-over 3f2a terminal",
-        "fairlead hand-over 3f2a stdio --now",
-        "fairlead hand-over 3f2a --withdraw",
-        name="hand-over",
-    )
-
-
+@command(
+    "fairlead hand-over 3f2a terminal",
+    "fairlead hand-over 3f2a stdio --now",
+    "fairlead hand-over 3f2a --withdraw",
+    name="hand-over",
+)
 async def hand_over(
     context: CommandContext,
     session: SessionArg,

@@ -1,21 +1,19 @@
 """`fairlead hook`: help and the settings to copy. The agent's hooks run the module fairlead.cli.hook directly."""
 
+import json
 import sys
 from typing import Annotated
 
 import typer
 
-from fairlead.cli.context import examples
+from fairlead.cli.context import app, examples
 from fairlead.cli.errors import UsageError
 
 ANNOUNCING_SECONDS = 10
 """Timeout of the session-start hook: if the gateway is slow, the agent starts without it."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog=examples("fairlead hook --print-settings", "fairlead hook session-start < input.json"))(hook)
-
-
+@app.command(epilog=examples("fairlead hook --print-settings", "fairlead hook session-start < input.json"))
 def hook(
     event: Annotated[
         str | None, typer.Argument(metavar="EVENT", help="pre-tool-use, stop, session-start and so on.")
@@ -31,18 +29,11 @@ def hook(
     """
     if print_settings == (event is not None):
         raise UsageError("Name an event, or use --print-settings.")
-    if event is None:
-        typer.echo(_settings())
-        return
-    from fairlead.cli.hook import run
+    if event is not None:
+        from fairlead.cli.hook import run
 
-    raise typer.Exit(run(event, sys.stdin.buffer, sys.stdout.buffer))
-
-
-def _settings() -> str:
-    import json
-
+        raise typer.Exit(run(event, sys.stdin.buffer, sys.stdout.buffer))
     from fairlead.agents.claude.tui.hook_server import command
 
     own = {"type": "command", "command": command("session-start"), "timeout": ANNOUNCING_SECONDS}
-    return json.dumps({"hooks": {"SessionStart": [{"hooks": [own]}]}}, indent=2)
+    typer.echo(json.dumps({"hooks": {"SessionStart": [{"hooks": [own]}]}}, indent=2))

@@ -6,30 +6,26 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairlead.cli.context import CommandContext, command
 from fairlead.cli.errors import CliError, CommandFailed, Missing, Unreachable
+from fairlead.cli.output import hint, json_line, progress_bar, size
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
     from fairlead.sessions.api.transcripts import Imported
 
 
-def register(app: typer.Typer) -> None:
-    command(
-        app,
-        import_sessions,
-        "fairlead import",
-        "fairlead import ~/.claude/projects/-home-ann-shop",
-        "fairlead import broken.jsonl --json",
-        name="import",
-        color=True,
-    )
-
-
+@command(
+    "fairlead import",
+    "fairlead import ~/.claude/projects/-home-ann-shop",
+    "fairlead import broken.jsonl --json",
+    name="import",
+    color=True,
+)
 async def import_sessions(
     context: CommandContext,
     paths: Annotated[
@@ -50,16 +46,15 @@ async def import_sessions(
             await _agree(api, archive)
         elif not paths:
             await _ask_once(api)
-        bodies = [{"path": path} for path in files_below(paths)] if paths else await _listed(api)
+        if paths:
+            bodies = [{"path": path} for path in files_below(paths)]
+        else:
+            bodies = [{"session": s.session} async for s in api.sessions(archived="any", state="transcript")]
         done, failed = await _import_all(api, bodies, json=context.json)
     if not context.json:
         _print_summary(context, done, failed)
     if failed:
         raise CommandFailed(f"{failed} of {len(bodies)} files were not imported; see above.")
-
-
-async def _listed(api: "Api") -> list[dict[str, str]]:
-    return [{"session": s.session} async for s in api.sessions(archived="any", state="transcript")]
 
 
 def files_below(paths: list[str]) -> list[str]:
@@ -79,24 +74,17 @@ def files_below(paths: list[str]) -> list[str]:
 def _in_folder(folder: Path) -> Iterator[str]:
     """Yield the session files in a folder. Links to folders are not followed: they may form a loop. The file of a
     subagent is imported with its session."""
-    for place, folders, names in os.walk(folder, onerror=_unreadable):
+    for place, folders, names in os.walk(folder, onerror=lambda error: hint(f"{error.filename}: {error.strerror}")):
         folders[:] = sorted(name for name in folders if name != "subagents")
         for name in sorted(names):
             if name.endswith(".jsonl") and not name.startswith("agent-"):
                 yield os.path.join(place, name)
 
 
-def _unreadable(error: OSError) -> None:
-    from fairlead.cli.output import hint
-
-    hint(f"{error.filename}: {error.strerror}")
-
-
 async def _import_all(api: "Api", bodies: list[dict[str, str]], *, json: bool) -> "tuple[list[Imported], int]":
     """Import the files. Return the imported ones and the number of failures."""
     from rich.progress import MofNCompleteColumn
 
-    from fairlead.cli.output import hint, json_line, progress_bar
     from fairlead.sessions.api.transcripts import Imported
 
     done: list[Imported] = []
@@ -124,8 +112,6 @@ async def _import_all(api: "Api", bodies: list[dict[str, str]], *, json: bool) -
 
 
 def _print_summary(context: CommandContext, done: "list[Imported]", failed: int) -> None:
-    from fairlead.cli.output import hint, size
-
     new = sum(1 for imported in done if imported.events)
     read = size(sum(imported.bytes for imported in done))
     hint(f"{new} imported, {len(done) - new} known already or empty, {failed} failed; {read} read.")
@@ -146,7 +132,6 @@ def _print_summary(context: CommandContext, done: "list[Imported]", failed: int)
 async def _ask_once(api: "Api") -> None:
     """Ask whether to keep copies, the first time a person is at the terminal: Claude Code deletes its files after 30
     days."""
-    from fairlead.cli.output import hint
     from fairlead.sessions.api.transcripts import ArchiveView
 
     if not sys.stdin.isatty() or (await api.get("/v1/transcripts/archive", ArchiveView)).on is not None:
@@ -156,6 +141,4 @@ async def _ask_once(api: "Api") -> None:
 
 
 async def _agree(api: "Api", on: bool) -> None:
-    from fairlead.sessions.api.transcripts import ArchiveView
-
-    await api.call("PUT", "/v1/transcripts/archive", ArchiveView, body={"on": on})
+    await api.call("PUT", "/v1/transcripts/archive", dict[str, Any], body={"on": on})

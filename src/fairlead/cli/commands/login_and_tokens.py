@@ -4,26 +4,19 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.commands import users
-from fairlead.cli.context import CommandContext, command, examples
+from fairlead.cli.context import CommandContext, app, command, examples
+from fairlead.cli.endpoint import segment
 from fairlead.cli.errors import Missing
 from fairlead.cli.options import Scopes, checked_scopes
+from fairlead.cli.output import ago, print_text
 
 User = Annotated[str, typer.Option("--user", metavar="NAME", help="The credential's user (see fairlead user add).")]
 
 tokens = typer.Typer(name="token", help="Create, list and revoke tokens and devices.", no_args_is_help=True)
+app.add_typer(tokens, epilog=examples("fairlead token add ci --scope view,chat", "fairlead token ls"))
 
 
-def register(app: typer.Typer) -> None:
-    command(app, login, "fairlead login", 'fairlead login --name "phone" --scope view,approve')
-    add_examples = ("fairlead token add ci --scope view,chat", "fairlead token add laptop --user ann")
-    command(tokens, token_add, *add_examples, name="add")
-    command(tokens, token_ls, "fairlead token ls", "fairlead token ls --json", name="ls", color=True)
-    command(tokens, token_revoke, "fairlead token revoke 5c1e9a", name="revoke")
-    app.add_typer(tokens, epilog=examples("fairlead token add ci --scope view,chat", "fairlead token ls"))
-    users.register(app)
-
-
+@command("fairlead login", 'fairlead login --name "phone" --scope view,approve')
 def login(
     context: CommandContext,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the device in lists.")] = "",
@@ -31,7 +24,6 @@ def login(
     user: User = "",
 ) -> None:
     """Print a link that signs a browser in. It works once, within 10 minutes."""
-    from fairlead.cli.output import print_text
     from fairlead.clients.native.schemas import LoginLink
 
     body = {"name": name, "user": user, **checked_scopes(scope)}
@@ -41,6 +33,7 @@ def login(
     context.print_result(link, "Open it in a browser within 10 minutes; it works once.")
 
 
+@command("fairlead token add ci --scope view,chat", "fairlead token add laptop --user ann", name="add", group=tokens)
 def token_add(
     context: CommandContext,
     name: Annotated[str, typer.Argument(help="The purpose of the token.")],
@@ -49,7 +42,6 @@ def token_add(
 ) -> None:
     """Create a token and print it; it is not shown again. Without --scope it may view, chat and approve."""
     from fairlead.auth.api.credentials import NewCredential
-    from fairlead.cli.output import print_text
 
     body = {"name": name, "user": user, **checked_scopes(scope)}
     made = context.call("POST", "/v1/tokens", NewCredential, body=body)
@@ -59,10 +51,10 @@ def token_add(
     context.print_result(made, f"Keep it: it is not shown again. Its id is {made.credential.id}; it may {scopes}.")
 
 
+@command("fairlead token ls", "fairlead token ls --json", name="ls", group=tokens, color=True)
 def token_ls(context: CommandContext) -> None:
     """List tokens and signed-in devices, without their secrets."""
     from fairlead.auth.api.credentials import CredentialView
-    from fairlead.cli.output import ago
     from fairlead.clients.native.schemas import Devices, TokenList
 
     def row(one: CredentialView) -> list[str]:
@@ -76,13 +68,13 @@ def token_ls(context: CommandContext) -> None:
     context.print_table(head, [*tokens, *devices], row)
 
 
+@command("fairlead token revoke 5c1e9a", name="revoke", group=tokens)
 def token_revoke(
     context: CommandContext,
     credential: Annotated[str, typer.Argument(metavar="ID", help="Id of a token or device (fairlead token ls).")],
 ) -> None:
     """Revoke a token or a device; its connections are closed."""
     from fairlead.auth.api.credentials import CredentialView
-    from fairlead.cli.client import segment
 
     for kind in ("tokens", "devices"):
         try:

@@ -7,19 +7,12 @@ import typer
 
 from fairlead.cli.context import CommandContext, command
 from fairlead.cli.options import SessionArg
+from fairlead.cli.output import hint, raw_line
 
 
-def register(app: typer.Typer) -> None:
-    command(
-        app,
-        logs,
-        "fairlead logs 3f2a",
-        "fairlead logs 3f2a -f --json",
-        "fairlead logs 3f2a --since 120 --json | jq .type",
-        color=True,
-    )
-
-
+@command(
+    "fairlead logs 3f2a", "fairlead logs 3f2a -f --json", "fairlead logs 3f2a --since 120 --json | jq .type", color=True
+)
 async def logs(
     context: CommandContext,
     session: SessionArg,
@@ -28,7 +21,6 @@ async def logs(
 ) -> None:
     """Print a session's events, from the first one or from a seq on."""
     from fairlead.cli.client import EventLine, SessionWatch
-    from fairlead.cli.output import hint, raw_line
     from fairlead.cli.render import EventRenderer
 
     printer, renderer = context.printer(), EventRenderer()

@@ -5,16 +5,14 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.context import CommandContext, command
+from fairlead.cli.output import ago, console, hint, json_line, table
+from fairlead.cli.sanitize import clean, one_line
 
 SHOWN = 30
 """Number of sessions that `ls` shows without --all."""
 
 
-def register(app: typer.Typer) -> None:
-    command(app, ls, "fairlead ls", "fairlead ls --all --json", 'fairlead ls --search "flaky test"', color=True)
-    command(app, search, "fairlead search sqlite", 'fairlead search "flaky test" --limit 5 --json', color=True)
-
-
+@command("fairlead ls", "fairlead ls --all --json", 'fairlead ls --search "flaky test"', color=True)
 async def ls(
     context: CommandContext,
     everything: Annotated[
@@ -23,9 +21,6 @@ async def ls(
     search: Annotated[str | None, typer.Option(metavar="WORDS", help="Words in the title or first prompt.")] = None,
 ) -> None:
     """List sessions, the latest first."""
-    from fairlead.cli.output import ago, hint, json_line, table
-    from fairlead.cli.sanitize import one_line
-
     rows: list[list[str]] = []
     more = False
     async with context.api() as api:
@@ -56,6 +51,7 @@ async def ls(
         hint("List the sessions of Claude Code with: fairlead ls --all")
 
 
+@command("fairlead search sqlite", 'fairlead search "flaky test" --limit 5 --json', color=True)
 async def search(
     context: CommandContext,
     words: Annotated[list[str], typer.Argument(metavar="WORDS", help="The words to find; all of them must match.")],
@@ -65,8 +61,6 @@ async def search(
     """Search the messages and tool calls of all sessions."""
     from rich.text import Text
 
-    from fairlead.cli.output import ago, console, hint, json_line
-    from fairlead.cli.sanitize import clean
     from fairlead.clients.native.schemas import Hits
 
     async with context.api() as api:

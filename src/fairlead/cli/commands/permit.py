@@ -3,12 +3,13 @@
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from fairlead.cli.context import CommandContext, command
+from fairlead.cli.endpoint import segment
 from fairlead.cli.errors import CommandFailed, Interrupted, Missing, UsageError
 from fairlead.cli.options import SessionArg
+from fairlead.cli.output import hint, json_line
 
 if TYPE_CHECKING:
     from fairlead.cli.approval_prompt import Asked
@@ -17,19 +18,14 @@ if TYPE_CHECKING:
     from fairlead.model.queries import SessionView
 
 
-def register(app: typer.Typer) -> None:
-    command(
-        app,
-        permit,
-        "fairlead permit 3f2a",
-        "fairlead permit 3f2a --allow",
-        'fairlead permit 3f2a --allow --remember "Bash(git status:*)"',
-        'fairlead permit 3f2a --deny --message "use the other branch"',
-        'fairlead permit 3f2a --answer "Colour=Blue"',
-        color=True,
-    )
-
-
+@command(
+    "fairlead permit 3f2a",
+    "fairlead permit 3f2a --allow",
+    'fairlead permit 3f2a --allow --remember "Bash(git status:*)"',
+    'fairlead permit 3f2a --deny --message "use the other branch"',
+    'fairlead permit 3f2a --answer "Colour=Blue"',
+    color=True,
+)
 async def permit(
     context: CommandContext,
     session: SessionArg,
@@ -50,7 +46,6 @@ async def permit(
 
     The first answer counts, whichever client gave it.
     """
-    from fairlead.cli.output import json_line
     from fairlead.cli.render import request_rows
     from fairlead.cli.rules import always
     from fairlead.clients.native.schemas import AnswerBody
@@ -119,8 +114,6 @@ def _approval(event: "Asked", message: str, remember: tuple[str, ...], answers: 
 
 
 async def _answer(api: "Api", event: "Asked", body: "AnswerBody") -> object:
-    from fairlead.cli.client import segment
-    from fairlead.cli.output import hint
     from fairlead.model.commands import Reply
 
     reply = await api.post(f"/v1/permissions/{segment(event.request)}", Reply, body)
@@ -131,8 +124,7 @@ async def _answer(api: "Api", event: "Asked", body: "AnswerBody") -> object:
 def _ask(event: "Asked", rules: tuple[str, ...]) -> "AnswerBody":
     """Ask line by line on the terminal."""
     from fairlead.cli.approval_prompt import Dialog, Edit
-    from fairlead.cli.editor import edit
-    from fairlead.cli.output import hint
+    from fairlead.cli.editor import edit_json
 
     dialog = Dialog(event, rules)
     while True:
@@ -144,8 +136,7 @@ def _ask(event: "Asked", rules: tuple[str, ...]) -> "AnswerBody":
             raise Interrupted("No answer was given; the request stays open.") from None
         answer = dialog.typed(line)
         if isinstance(answer, Edit):
-            text = msgspec.json.format(msgspec.json.encode(answer.input), indent=2).decode()
-            answer = dialog.edited(edit(text, ".json"))
+            answer = dialog.edited(edit_json(answer.input))
         if answer is not None:
             return answer
         if dialog.problem:

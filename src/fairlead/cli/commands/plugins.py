@@ -4,9 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.context import CommandContext, command, examples, with_context
+from fairlead.cli.context import CommandContext, app, command, examples, with_context
+from fairlead.cli.endpoint import segment
 from fairlead.cli.errors import CommandFailed, Missing
 from fairlead.cli.options import Yes, confirm
+from fairlead.cli.output import hint, print_text
+from fairlead.cli.sanitize import visible
 
 if TYPE_CHECKING:
     from fairlead.plugins.api import PluginView
@@ -14,20 +17,13 @@ if TYPE_CHECKING:
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name (fairlead plugins).")]
 
 plugins = typer.Typer(name="plugins", help="List, enable and disable plugins.", invoke_without_command=True)
-
-
-def register(app: typer.Typer) -> None:
-    plugins.callback()(with_context(listing, color=True))
-    command(plugins, enable, "fairlead plugins enable board")
-    command(plugins, disable, "fairlead plugins disable board")
-    app.add_typer(plugins, epilog=examples("fairlead plugins", "fairlead plugins enable board"))
+app.add_typer(plugins, epilog=examples("fairlead plugins", "fairlead plugins enable board"))
 
 
 def listing(context: CommandContext, invocation: typer.Context) -> None:
     """List the plugins of the folder: their state, port and health."""
     if invocation.invoked_subcommand is not None:
         return
-    from fairlead.cli.output import hint
 
     health = {None: "", True: "good", False: "no answer"}
 
@@ -42,9 +38,12 @@ def listing(context: CommandContext, invocation: typer.Context) -> None:
             hint(f"{one.name}: {one.problem}")
 
 
+plugins.callback()(with_context(listing, color=True))
+
+
+@command("fairlead plugins enable board", group=plugins)
 def enable(context: CommandContext, name: Name, yes: Yes = False) -> None:
     """Show what a plugin would run, then enable it. A changed plugin must be enabled again."""
-    from fairlead.cli.client import segment
     from fairlead.clients.native.plugins import EnableBody
     from fairlead.plugins.api import PluginView
 
@@ -61,9 +60,9 @@ def enable(context: CommandContext, name: Name, yes: Yes = False) -> None:
     context.print_result(done, f"{name} is enabled in its present form. Check its state with: fairlead plugins")
 
 
+@command("fairlead plugins disable board", group=plugins)
 def disable(context: CommandContext, name: Name) -> None:
     """Stop a plugin's server, and disable the plugin."""
-    from fairlead.cli.client import segment
     from fairlead.plugins.api import PluginView
 
     done = context.call("DELETE", f"/v1/plugins/{segment(name)}", PluginView)
@@ -77,9 +76,6 @@ def _known(context: CommandContext) -> "tuple[PluginView, ...]":
 
 
 def _show(view: "PluginView") -> None:
-    from fairlead.cli.output import print_text
-    from fairlead.cli.sanitize import visible
-
     print_text(visible(f"{view.display_name} {view.version}".rstrip()), style="bold")
     if view.description:
         print_text(f"  {visible(view.description)}")

@@ -11,6 +11,7 @@ import typer
 from fairlead.cli.context import CommandContext, command, run_async
 from fairlead.cli.errors import Denied, ExitCode, Unreachable, UsageError
 from fairlead.cli.options import absolute
+from fairlead.cli.output import hint
 
 if TYPE_CHECKING:
     from fairlead.cli.chat_loop import Accepts
@@ -20,19 +21,14 @@ if TYPE_CHECKING:
     from fairlead.model.queries import SessionView
 
 
-def register(app: typer.Typer) -> None:
-    command(
-        app,
-        run,
-        'fairlead run "explain this repository"',
-        'fairlead run "fix the failing test" --cwd ~/code/app --mode acceptEdits',
-        'fairlead run "and now the docs" --session 3f2a',
-        'fairlead run "run the tests" --yes-to "Bash(pytest:*)" --json',
-        "git diff | fairlead run -",
-        color=True,
-    )
-
-
+@command(
+    'fairlead run "explain this repository"',
+    'fairlead run "fix the failing test" --cwd ~/code/app --mode acceptEdits',
+    'fairlead run "and now the docs" --session 3f2a',
+    'fairlead run "run the tests" --yes-to "Bash(pytest:*)" --json',
+    "git diff | fairlead run -",
+    color=True,
+)
 def run(
     context: CommandContext,
     prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from stdin.")],
@@ -83,8 +79,6 @@ def _read_prompt() -> str:
     data = sys.stdin.buffer.read()
     text = readable(data)
     if "\N{REPLACEMENT CHARACTER}" in text and "\N{REPLACEMENT CHARACTER}".encode() not in data:
-        from fairlead.cli.output import hint
-
         hint("The input is not UTF-8: the invalid bytes were replaced.")
     return text
 
@@ -98,7 +92,6 @@ async def _converse(
     context: CommandContext, api: "Api", view: "SessionView", text: str, rules: "Accepts", wait: bool, after: int
 ) -> "ev.TurnEnded":
     from fairlead.cli.chat_loop import ChatLoop, RunOptions
-    from fairlead.cli.output import hint
     from fairlead.cli.render import EventRenderer
     from fairlead.model import events as ev
     from fairlead.model.ids import MessageId

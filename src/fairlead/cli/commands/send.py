@@ -9,16 +9,11 @@ from fairlead.cli.errors import UsageError
 from fairlead.cli.options import SessionArg
 
 
-def register(app: typer.Typer) -> None:
-    command(
-        app,
-        send,
-        'fairlead send 3f2a "and now the docs"',
-        'fairlead send 3f2a "stop at the first failure" --steer',
-        'fairlead send 3f2a "once only" --id 7b0c9a52-2f6e-4c55-9d5e-0f6f0f9f1c11',
-    )
-
-
+@command(
+    'fairlead send 3f2a "and now the docs"',
+    'fairlead send 3f2a "stop at the first failure" --steer',
+    'fairlead send 3f2a "once only" --id 7b0c9a52-2f6e-4c55-9d5e-0f6f0f9f1c11',
+)
 async def send(
     context: CommandContext,
     session: SessionArg,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 import typer
 
 from fairlead import config as settings
-from fairlead.cli.context import examples
+from fairlead.cli.context import app, examples
 from fairlead.cli.errors import UsageError
 from fairlead.cli.options import ConfigFile, split_list
+from fairlead.cli.output import hint
 
 if TYPE_CHECKING:
     from fairlead.wiring import DoorInfo, GatewayInfo
@@ -36,30 +37,12 @@ OPTIONS: Final = {
     "public_url": ("URL", "Address of the TLS proxy in front."),
     "trusted_proxy": ("ADDRESS", "Proxy whose X-Forwarded-* headers are used."),
     "insecure_lan": ("", "Listen on a network without TLS."),
-    "door": (
-        "NAME=PORT[,static=DIR]",
-        "A port for one client protocol, with its front end; may be repeated.",
-    ),
+    "door": ("NAME=PORT[,static=DIR]", "A port for one client protocol, with its front end; may be repeated."),
     "allow_bypass": ("", "Sessions may use the mode bypassPermissions."),
     "log_level": ("", "The lowest level that is logged (info)."),
     "log_format": ("", "The format of log lines (text)."),
 }
 """The settings that are options: metavar and help. Their types are those of the settings."""
-
-
-def register(app: typer.Typer) -> None:
-    config = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile)
-    # Typer reads the options from the signature.
-    serve.__dict__["__signature__"] = inspect.Signature([*map(_option, OPTIONS), config])
-    app.command(
-        epilog=examples(
-            "fairlead serve",
-            "fairlead serve --agent demo --port 8000",
-            "fairlead serve --roots ~/code,~/notes --data ~/.fairlead",
-            "fairlead serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem",
-            "fairlead serve --door mylifedb=7434,static=~/mylifedb/dist",
-        )
-    )(serve)
 
 
 def _option(name: str) -> inspect.Parameter:
@@ -74,7 +57,16 @@ def _option(name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
 
 
-def serve(config: Path | None, **given: Any) -> None:
+@app.command(
+    epilog=examples(
+        "fairlead serve",
+        "fairlead serve --agent demo --port 8000",
+        "fairlead serve --roots ~/code,~/notes --data ~/.fairlead",
+        "fairlead serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem",
+        "fairlead serve --door mylifedb=7434,static=~/mylifedb/dist",
+    )
+)
+def serve(config: ConfigFile, **given: Any) -> None:
     """Start the gateway and run it until Ctrl-C.
 
     Every option is a setting that can also be in the settings file or the environment; see `fairlead config show`.
@@ -84,6 +76,15 @@ def serve(config: Path | None, **given: Any) -> None:
     given["door"] = parse_doors(given["door"] or ()) or None
     loaded = settings.load(os.environ, given, config)
     _serve(loaded.config, loaded.file)
+
+
+# Typer reads the options from the signature.
+serve.__dict__["__signature__"] = inspect.Signature(
+    [
+        *map(_option, OPTIONS),
+        inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile),
+    ]
+)
 
 
 def parse_doors(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -108,8 +109,6 @@ def parse_doors(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _serve(config: settings.Config, file: Path) -> None:
-    from fairlead.cli.output import hint
-
     hint("Starting the gateway ...")
     from fairlead.wiring import RunningGateway
 

@@ -9,11 +9,7 @@ from fairlead.cli.errors import UsageError
 from fairlead.cli.options import SessionArg
 
 
-def register(app: typer.Typer) -> None:
-    lines = ("fairlead share 3f2a ann", "fairlead share 3f2a --everybody", "fairlead share 3f2a ann --remove")
-    command(app, share, *lines)
-
-
+@command("fairlead share 3f2a ann", "fairlead share 3f2a --everybody", "fairlead share 3f2a ann --remove")
 async def share(
     context: CommandContext,
     session: SessionArg,

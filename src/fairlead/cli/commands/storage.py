@@ -12,6 +12,7 @@ import typer
 from fairlead.cli.context import CommandContext, command
 from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
 from fairlead.cli.options import Yes, confirm
+from fairlead.cli.output import hint, json_line, progress_bar, size, table
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -23,31 +24,17 @@ OVERSIZE = "oversize"
 """The folder of lines that were too large for a record; the name must agree with the wiring."""
 
 
-def register(app: typer.Typer) -> None:
-    command(app, du, "fairlead du", "fairlead du --top 50 --json", color=True, gateway=False)
-    command(
-        app,
-        prune,
-        "fairlead prune --older-than 30d --dry-run",
-        "fairlead prune --older-than 12w --archived-only",
-        "fairlead prune --before 2025-01-31 --yes",
-        color=True,
-    )
-
-
 # --- du --------------------------------------------------------------------------------------------------
 
 
+@command("fairlead du", "fairlead du --top 50 --json", color=True, gateway=False)
 def du(
     context: CommandContext,
     top: Annotated[int, typer.Option(min=0, metavar="N", help="Number of the largest sessions to list.")] = 10,
 ) -> None:
     """Show the sizes in the data folder, by kind and by session."""
-    from fairlead.cli.output import hint, json_line, size, table
-
     folder = context.endpoint.folder()
-    kinds, sessions = measured(folder, top)
-    archive = archived(folder)
+    kinds, sessions, archive = measure(folder, top)
     if context.json:
         for name, count in kinds:
             json_line({"kind": name, "bytes": count})
@@ -66,8 +53,12 @@ def du(
         table(("SIZE", "EVENTS", "SESSION", "TITLE"), rows, no_color=context.no_color)
 
 
-def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[str, str, int, int]]]:
-    """Return (kind, bytes) and (session, title, entries, bytes), largest first. Raises Missing."""
+def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[str, str, int, int]], ArchiveState]":
+    """Return (kind, bytes) and (session, title, entries, bytes), largest first, and the state of the archive without
+    sessions that were deleted meanwhile. Raises Missing."""
+    import msgspec
+
+    from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
     from fairlead.stores.sqlite.errors import translating
     from fairlead.uploads.service import FOLDER as UPLOADS
@@ -84,6 +75,10 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
             " where l.session is not null group by l.id order by bytes desc limit ?",
             (top,),
         ).fetchall()
+        stored = db.execute("select value from documents where space = ? and key = ?", (ARCHIVE, ARCHIVE)).fetchone()
+        deleted = {name for (name,) in db.execute("select session from sessions where deleted = 1")}
+    archive = msgspec.json.decode(stored[0], type=ArchiveState) if stored is not None else ArchiveState()
+    kept = {name: size for name, size in archive.sessions.items() if name not in deleted}
     kinds = [
         ("sessions (fairlead.db)", _bytes(folder, DATABASE) - free * page),
         ("room to be used again (fairlead.db)", free * page),
@@ -91,22 +86,8 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
         ("large records", sum(_below(folder / name) for name in (SPILL, OVERSIZE))),
         ("uploads", _below(folder / UPLOADS)),
     ]
-    return [(name, max(0, count)) for name, count in kinds], [tuple(row) for row in sessions]
-
-
-def archived(folder: Path) -> "ArchiveState":
-    """Return the state of the archive, without sessions that were deleted meanwhile."""
-    import msgspec
-
-    from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
-    from fairlead.stores.sqlite.connections import DATABASE, connect
-    from fairlead.stores.sqlite.errors import translating
-
-    with translating(folder / DATABASE), closing(connect(folder / DATABASE, read_only=True)) as db:
-        kept = db.execute("select value from documents where space = ? and key = ?", (ARCHIVE, ARCHIVE)).fetchone()
-        gone = {name for (name,) in db.execute("select session from sessions where deleted = 1")}
-    books = msgspec.json.decode(kept[0], type=ArchiveState) if kept is not None else ArchiveState()
-    return ArchiveState(books.limit, {name: size for name, size in books.sessions.items() if name not in gone})
+    used = [(name, max(0, count)) for name, count in kinds]
+    return used, [tuple(row) for row in sessions], ArchiveState(archive.limit, kept)
 
 
 def _below(folder: Path) -> int:
@@ -121,6 +102,12 @@ def _bytes(folder: Path, name: str) -> int:
 # --- prune -----------------------------------------------------------------------------------------------
 
 
+@command(
+    "fairlead prune --older-than 30d --dry-run",
+    "fairlead prune --older-than 12w --archived-only",
+    "fairlead prune --before 2025-01-31 --yes",
+    color=True,
+)
 async def prune(
     context: CommandContext,
     before: Annotated[str | None, typer.Option(metavar="DATE", help="Last used before this day, 2025-01-31.")] = None,
@@ -130,8 +117,6 @@ async def prune(
     yes: Yes = False,
 ) -> None:
     """Delete sessions that were not used for a long time. This cannot be undone. The agents' own files stay."""
-    from fairlead.cli.output import hint, json_line, table
-
     limit = cutoff(before, older_than, time.time())
     async with context.api() as api:
         # A session that works or waits is in use, however long ago its last event was.
@@ -180,8 +165,6 @@ def cutoff(before: str | None, older_than: str | None, now: float) -> int:
 
 async def _delete(api: "Api", found: "list[Summary]", *, json: bool) -> int:
     from rich.progress import MofNCompleteColumn
-
-    from fairlead.cli.output import hint, json_line, progress_bar
 
     done = 0
     with progress_bar("Deleting", MofNCompleteColumn()) as progress:

@@ -8,10 +8,7 @@ from fairlead.cli.context import CommandContext, command
 from fairlead.cli.options import SessionArg
 
 
-def register(app: typer.Typer) -> None:
-    command(app, terminal, "fairlead terminal 3f2a", "fairlead terminal 3f2a --view", json=False)
-
-
+@command("fairlead terminal 3f2a", "fairlead terminal 3f2a --view", json=False)
 async def terminal(
     context: CommandContext,
     session: SessionArg,

@@ -8,16 +8,14 @@ import typer
 from fairlead.cli.context import CommandContext, command
 from fairlead.cli.errors import Missing, UsageError
 from fairlead.cli.options import Yes, absolute, confirm
+from fairlead.cli.output import hint, json_line, print_text
+from fairlead.cli.sanitize import visible
 
 if TYPE_CHECKING:
     from fairlead.sessions.api.folders import FolderReport
 
 
-def register(app: typer.Typer) -> None:
-    lines = ("fairlead trust ~/code/app", "fairlead trust --list", "fairlead trust ~/code/app --remove")
-    command(app, trust, *lines, color=True)
-
-
+@command("fairlead trust ~/code/app", "fairlead trust --list", "fairlead trust ~/code/app --remove", color=True)
 async def trust(
     context: CommandContext,
     folder: Annotated[str | None, typer.Argument(metavar="DIR", help="The project's folder.")] = None,
@@ -29,7 +27,6 @@ async def trust(
 
     Sessions in a folder that is not trusted run with your settings only. Fairlead asks again if a file changes.
     """
-    from fairlead.cli.output import hint, json_line, print_text
     from fairlead.clients.native.schemas import TrustBody, TrustList, UntrustedBody
     from fairlead.sessions.api.folders import FolderReport, TrustedFolder
 
@@ -62,9 +59,6 @@ async def trust(
 
 
 def _show(report: "FolderReport", no_color: bool) -> None:
-    from fairlead.cli.output import print_text
-    from fairlead.cli.sanitize import visible
-
     def part(title: str, lines: list[str]) -> None:
         print_text(f"{title}: {'none' if not lines else ''}".rstrip(), style="bold", no_color=no_color)
         for line in lines:
