@@ -108,7 +108,7 @@ async def test_a_reminder_due_while_the_gateway_was_stopped_fires_once_at_startu
     for _ in range(2):
         async with rigged(tmp_path) as rig:
             await rig.clock.advance(0)
-            await rig.room.scheduler.wait_fired()
+            await rig.wait_fired()
             fired = [change for change in await rig.told() if change.action == "complete"]
             assert len(fired) == 1
 
@@ -120,7 +120,7 @@ async def test_a_failing_alarm_does_not_stop_the_others(rig: NotificationsHarnes
     await rig.room.resources.add(Reminder(id="there", message="m", remind_at=now + 1000))
     await rig.store.resources.write(1, removes=[("reminder", "gone")])
     await rig.clock.advance(1)
-    await rig.room.scheduler.wait_fired()
+    await rig.wait_fired()
     assert (await rig.room.resources.get(Reminder, "there")).notified
 
 

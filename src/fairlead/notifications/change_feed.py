@@ -186,16 +186,13 @@ class FeedSubscriber:
         # One at a time: each may read the store.
         wire.pause()
         self._ask = ask
-        verdict, seq = "ok", self._seq
+        feed, seq = self._feed.id, self._seq
         if ask.cursor is not None:
-            place = read_cursor(ask.cursor)
-            if place is None or place[0] != self._feed.id or place[1] > self._feed.head:
-                verdict, seq = "gap", self._feed.head
-            else:
-                seq = place[1]
+            feed, seq = read_cursor(ask.cursor) or ("", 0)
+        known = feed == self._feed.id and seq <= self._feed.head
         if self._reading is not None:
             self._reading.cancel()
-        self._reading = asyncio.create_task(self._resume(wire, ask, verdict == "ok", seq, now))
+        self._reading = asyncio.create_task(self._resume(wire, ask, known, seq, now))
         self._behind = True
 
     async def _resume(self, wire: SocketHandle, ask: FeedRequest, known: bool, seq: int, now: int) -> None:
@@ -241,7 +238,6 @@ class FeedSubscriber:
 
 
 async def cancel_and_wait(task: asyncio.Task[None] | None) -> None:
-    """Cancel a task and wait for its end."""
     if task is not None:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

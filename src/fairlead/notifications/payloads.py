@@ -42,7 +42,6 @@ def redacted(item: FeedItem) -> FeedItem:
 
 
 def entry_json(entry: FeedEntry, feed: str) -> dict[str, Any]:
-    """An entry as JSON for an external receiver."""
     item = redacted(entry.item)
     at = datetime.fromtimestamp(entry.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     shown: dict[str, Any] = {

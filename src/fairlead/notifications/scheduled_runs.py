@@ -132,7 +132,6 @@ class ScheduledRuns:
             self._active.pop(active.run.session_id, None)
 
     def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
-        """Handle events that were appended to a session's log."""
         active = self._active.get(session)
         if active is not None:
             for event in events:

@@ -15,29 +15,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.session_changes import What
-from fairlead.notifications.api.cognova import AgentRun, CancelAgent, Reminder, RevealSecret, RunAgent, ScheduledAgent
-from fairlead.notifications.api.feed import (
-    Change,
-    FeedEntry,
-    FeedPage,
-    JoinFeed,
-    ReadFeed,
-    ReadFeedPreferences,
-    WriteFeedPreferences,
-    is_visible_to,
-)
-from fairlead.notifications.api.resources import (
-    AddItem,
-    EditItem,
-    GetItem,
-    ListItems,
-    RemoveItem,
-    Resource,
-    ResourceStore,
-    RestoreItem,
-    owned_by,
-)
-from fairlead.notifications.api.targets import AddTarget, Destination, PushKey, RedeemAnswerCode, TryTarget
+from fairlead.notifications.api import cognova, feed, resources, targets
 from fairlead.notifications.change_feed import ChangeFeed, FeedSubscriber
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.outbox import Outbox
@@ -50,7 +28,7 @@ from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.notifications")
 
-T = TypeVar("T", bound=Resource)
+T = TypeVar("T", bound=resources.Resource)
 
 PREFERENCES: Final = "cognova.preferences"
 """The documents with each user's feed preferences."""
@@ -61,7 +39,7 @@ class NotificationService:
 
     def __init__(
         self,
-        store: ResourceStore,
+        store: resources.ResourceStore,
         documents: Documents,
         gateway: Callable[[], Gateway],
         folder: Path,
@@ -113,12 +91,12 @@ class NotificationService:
         """Remove a revoked credential's targets and disable its scheduled agents. A schedule stays stored, and another
         user may enable it again."""
         for target in await self.resources.list(
-            Destination, lambda target: credential in (target.device, target.credential)
+            targets.Destination, lambda target: credential in (target.device, target.credential)
         ):
-            await self.resources.remove(Destination, target.id)
-        for agent in await self.resources.list(ScheduledAgent, lambda agent: agent.credential == credential):
+            await self.resources.remove(targets.Destination, target.id)
+        for agent in await self.resources.list(cognova.ScheduledAgent, lambda agent: agent.credential == credential):
             if agent.enabled:
-                await self.resources.edit(ScheduledAgent, agent.id, {"enabled": False})
+                await self.resources.edit(cognova.ScheduledAgent, agent.id, {"enabled": False})
             self.runs.abandon(agent)
         await self.outbox.codes.revoked(credential)
 
@@ -137,75 +115,75 @@ class NotificationService:
 
     def handlers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
-            JoinFeed: self._join,
-            ReadFeed: self._read,
-            ReadFeedPreferences: lambda who, call: self._documents.get(PREFERENCES, who.user),
-            WriteFeedPreferences: lambda who, call: self._documents.put(PREFERENCES, who.user, call.value),
-            ListItems: self._list,
-            GetItem: lambda who, call: self._own_item(who, call.kind, call.id),
-            AddItem: lambda who, call: self.resources.add(_made_by(who, call.item), call.value),
-            EditItem: self._edit,
-            RemoveItem: self._remove,
-            RestoreItem: self._restore,
-            RevealSecret: lambda who, call: self.resources.reveal(call.key),
-            RunAgent: self._run,
-            CancelAgent: self._cancel,
-            AddTarget: lambda who, call: self.outbox.add(_made_by(who, call.target)),
-            TryTarget: self._try_target,
-            PushKey: lambda who, call: self.outbox.push_key(),
-            RedeemAnswerCode: lambda who, call: self.outbox.codes.redeem(call.code, who.credential),
+            feed.JoinFeed: self._join,
+            feed.ReadFeed: self._read,
+            feed.ReadFeedPreferences: lambda who, call: self._documents.get(PREFERENCES, who.user),
+            feed.WriteFeedPreferences: lambda who, call: self._documents.put(PREFERENCES, who.user, call.value),
+            resources.ListItems: self._list,
+            resources.GetItem: lambda who, call: self._own_item(who, call.kind, call.id),
+            resources.AddItem: lambda who, call: self.resources.add(_made_by(who, call.item), call.value),
+            resources.EditItem: self._edit,
+            resources.RemoveItem: self._remove,
+            resources.RestoreItem: self._restore,
+            cognova.RevealSecret: lambda who, call: self.resources.reveal(call.key),
+            cognova.RunAgent: self._run,
+            cognova.CancelAgent: self._cancel,
+            targets.AddTarget: lambda who, call: self.outbox.add(_made_by(who, call.target)),
+            targets.TryTarget: self._try_target,
+            targets.PushKey: lambda who, call: self.outbox.push_key(),
+            targets.RedeemAnswerCode: lambda who, call: self.outbox.codes.redeem(call.code, who.credential),
         }
 
-    async def _join(self, who: Identity, call: JoinFeed) -> FeedSubscriber:
+    async def _join(self, who: Identity, call: feed.JoinFeed) -> FeedSubscriber:
         return self.feed.join(who, call.codec)
 
-    async def _read(self, who: Identity, call: ReadFeed) -> FeedPage:
+    async def _read(self, who: Identity, call: feed.ReadFeed) -> feed.FeedPage:
         before = self.feed.head + 1 if call.before is None else call.before
-        found: list[FeedEntry] = []
+        found: list[feed.FeedEntry] = []
         while True:
             page = await self.feed.read(max(before - 1 - call.limit, 0), call.limit)
-            visible = [entry for entry in page.entries if entry.seq < before and is_visible_to(who, entry.item)]
+            visible = [entry for entry in page.entries if entry.seq < before and feed.is_visible_to(who, entry.item)]
             found = [*visible, *found][-call.limit :]
             before = max(before - call.limit, 1)
             if len(found) == call.limit or before <= max(page.first, 1):
                 return structs.replace(page, entries=tuple(found))
 
-    async def _list(self, who: Identity, call: ListItems) -> tuple[Resource, ...]:
-        def accept(item: Resource) -> bool:
-            return owned_by(who, item) and call.accept(item)
+    async def _list(self, who: Identity, call: resources.ListItems) -> tuple[resources.Resource, ...]:
+        def accept(item: resources.Resource) -> bool:
+            return resources.owned_by(who, item) and call.accept(item)
 
         return await self.resources.list(call.kind, accept, call.limit, deleted=call.deleted)
 
     async def _own_item(self, who: Identity, kind: type[T], id: str, *, deleted: bool = False) -> T:
         """The item, if it belongs to this user. Raises NotFound, also for another user's item."""
         item = await self.resources.get(kind, id, deleted=deleted)
-        if not owned_by(who, item):
+        if not resources.owned_by(who, item):
             raise NotFound(KINDS[kind].name, id)
         return item
 
-    async def _edit(self, who: Identity, call: EditItem) -> Resource:
+    async def _edit(self, who: Identity, call: resources.EditItem) -> resources.Resource:
         await self._own_item(who, call.kind, call.id)
         changes = call.changes
-        if call.kind is ScheduledAgent and changes.get("enabled"):
+        if call.kind is cognova.ScheduledAgent and changes.get("enabled"):
             changes = {**changes, "credential": who.credential}
         return await self.resources.edit(call.kind, call.id, changes)
 
-    async def _remove(self, who: Identity, call: RemoveItem) -> Resource:
+    async def _remove(self, who: Identity, call: resources.RemoveItem) -> resources.Resource:
         await self._own_item(who, call.kind, call.id)
         return await self.resources.remove(call.kind, call.id)
 
-    async def _restore(self, who: Identity, call: RestoreItem) -> Resource:
+    async def _restore(self, who: Identity, call: resources.RestoreItem) -> resources.Resource:
         await self._own_item(who, call.kind, call.id, deleted=True)
         return await self.resources.restore(call.kind, call.id)
 
-    async def _run(self, who: Identity, call: RunAgent) -> AgentRun:
-        return await self.runs.run(await self._own_item(who, ScheduledAgent, call.id))
+    async def _run(self, who: Identity, call: cognova.RunAgent) -> cognova.AgentRun:
+        return await self.runs.run(await self._own_item(who, cognova.ScheduledAgent, call.id))
 
-    async def _cancel(self, who: Identity, call: CancelAgent) -> int:
-        return await self.runs.cancel(await self._own_item(who, ScheduledAgent, call.id))
+    async def _cancel(self, who: Identity, call: cognova.CancelAgent) -> int:
+        return await self.runs.cancel(await self._own_item(who, cognova.ScheduledAgent, call.id))
 
-    async def _try_target(self, who: Identity, call: TryTarget) -> None:
-        await self._own_item(who, Destination, call.id)
+    async def _try_target(self, who: Identity, call: targets.TryTarget) -> None:
+        await self._own_item(who, targets.Destination, call.id)
         await self.outbox.test(call.id)
 
     # --- triggered inside the gateway
@@ -216,18 +194,18 @@ class NotificationService:
             return ""
         return f"{self._public_url}/app/s/{session}" if session else f"{self._public_url}/"
 
-    def _changed(self, item: Resource) -> None:
+    def _changed(self, item: resources.Resource) -> None:
         self.scheduler.changed(item)
         self.outbox.changed(item)
-        if isinstance(item, ScheduledAgent) and item.deleted_at is not None:
+        if isinstance(item, cognova.ScheduledAgent) and item.deleted_at is not None:
             self.runs.abandon(item)
 
-    async def _ring(self, item: Resource) -> None:
-        if isinstance(item, Reminder):
-            change = Change(resource="reminder", action="complete", id=item.id, name=item.message)
-            await self.resources.amend(Reminder, item.id, {"notified": True}, change)
+    async def _ring(self, item: resources.Resource) -> None:
+        if isinstance(item, cognova.Reminder):
+            change = feed.Change(resource="reminder", action="complete", id=item.id, name=item.message)
+            await self.resources.amend(cognova.Reminder, item.id, {"notified": True}, change)
             log.info("reminder fired", extra={"reminder": item.id})
-        elif isinstance(item, ScheduledAgent):
+        elif isinstance(item, cognova.ScheduledAgent):
             try:
                 await self.runs.run(item)
             except Busy:

@@ -24,19 +24,12 @@ Note = tuple[SessionId, What | ev.Event]
 Describe = Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]
 
 _REPORTED: Final = frozenset(
-    {
-        ev.SessionChanged,
-        ev.TurnStarted,
-        ev.TurnEnded,
-        ev.PermissionRequested,
-        ev.QuestionAsked,
-        ev.PlanProposed,
-        ev.PermissionResolved,
-        ev.PermissionCancelled,
-        ev.AgentExited,
-    }
+    (
+        *(ev.SessionChanged, ev.TurnStarted, ev.TurnEnded, ev.AgentExited, ev.PermissionRequested),
+        *(ev.QuestionAsked, ev.PlanProposed, ev.PermissionResolved, ev.PermissionCancelled),
+    )
 )
-"""The events that `NoticeBuilder.event` handles. A set of types, because every delta is checked against it."""
+"""The events that `NoticeBuilder.for_event` handles. A set of types, because every delta is checked against it."""
 
 
 class SessionBridge:

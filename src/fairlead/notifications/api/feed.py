@@ -1,10 +1,7 @@
 """The change feed: its entries, its service calls, and its encoding on a socket.
 
-Vocabulary
-    change     one of eight actions on a resource; sent to every subscriber
-    notice     an event of a session (it changed, a permission waits, a turn ended); sent to subscribers of its topic
-    feed       changes and notices in one order; each has a position `seq`, which grows by one
-    cursor     `<feed id>:<seq>`: a subscriber's position; a different feed id makes every old position invalid
+Changes of resources go to every subscriber, notices of sessions to the subscribers of their topic. Each has a position
+`seq`, which grows by one. A cursor is `<feed id>:<seq>`; a different feed id makes every old position invalid.
 """
 
 from typing import Any, Final, Literal, Protocol, get_args
@@ -26,16 +23,9 @@ CHANGE_ACTIONS: Final[tuple[ChangeAction, ...]] = get_args(ChangeAction)
 TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
 
 KINDS: Final = (
-    "session.created",
-    "session.changed",
-    "session.working",
-    "session.agent_exited",
-    "session.deleted",
-    "permission.asked",
-    "permission.settled",
-    "turn.completed",
-    "turn.failed",
-    "turn.cancelled",
+    *("session.created", "session.changed", "session.working", "session.agent_exited", "session.deleted"),
+    *("permission.asked", "permission.settled"),
+    *("turn.completed", "turn.failed", "turn.cancelled"),
 )
 """Kinds of notices: `<topic>.<what happened>`."""
 

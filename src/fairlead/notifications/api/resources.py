@@ -90,11 +90,15 @@ class ListItems(ServiceCall, frozen=True):
     deleted: bool = False
 
 
-class GetItem(ServiceCall, frozen=True):
-    """-> the item; NotFound, also for a deleted item"""
+class ItemCall(ServiceCall, frozen=True):
+    """A call about one item."""
 
     kind: type[Resource]
     id: str
+
+
+class GetItem(ItemCall, frozen=True):
+    """-> the item; NotFound, also for a deleted item"""
 
 
 class AddItem(ServiceCall, frozen=True):
@@ -105,23 +109,15 @@ class AddItem(ServiceCall, frozen=True):
     """The plain text of a secret, which is encrypted."""
 
 
-class EditItem(ServiceCall, frozen=True):
+class EditItem(ItemCall, frozen=True):
     """-> the item; NotFound"""
 
-    kind: type[Resource]
-    id: str
     changes: dict[str, Any]
 
 
-class RemoveItem(ServiceCall, frozen=True):
+class RemoveItem(ItemCall, frozen=True):
     """-> the removed item; NotFound"""
 
-    kind: type[Resource]
-    id: str
 
-
-class RestoreItem(ServiceCall, frozen=True):
+class RestoreItem(ItemCall, frozen=True):
     """-> the item; NotFound, Stale if it is not deleted"""
-
-    kind: type[Resource]
-    id: str
