@@ -45,8 +45,8 @@ class Api:
 
     def __init__(self, locate: Locate) -> None:
         self.locate = locate
-        self._place = locate()
-        self._http = self._client(self._place)
+        self._endpoint = locate()
+        self._http = self._client(self._endpoint)
 
     async def __aenter__(self) -> "Api":
         return self
@@ -55,28 +55,28 @@ class Api:
         await self._http.aclose()
 
     @staticmethod
-    def _client(place: GatewayEndpoint) -> httpx.AsyncClient:
+    def _client(endpoint: GatewayEndpoint) -> httpx.AsyncClient:
         return httpx.AsyncClient(
-            base_url=place.url,
-            headers={"authorization": f"Bearer {place.token}"},
+            base_url=endpoint.url,
+            headers={"authorization": f"Bearer {endpoint.token}"},
             # Without TLS there is nothing to verify, and loading the list of certificate authorities is slow.
-            verify=_tls(place) or False,
+            verify=_tls(endpoint) or False,
             timeout=httpx.Timeout(READ_SECONDS, connect=10.0),
             # A proxy in the environment variables is for other hosts, never for this machine.
-            trust_env=not place.local,
+            trust_env=not endpoint.local,
         )
 
     @property
     def local(self) -> bool:
         """Whether the gateway is on this machine, so that it sees the same folders."""
-        return self._place.local
+        return self._endpoint.local
 
     async def refresh(self) -> None:
         """Locate the gateway again: it may have restarted at another address."""
-        place = self.locate()
-        if place != self._place:
+        endpoint = self.locate()
+        if endpoint != self._endpoint:
             await self._http.aclose()
-            self._place, self._http = place, self._client(place)
+            self._endpoint, self._http = endpoint, self._client(endpoint)
 
     async def call(
         self, method: str, path: str, kind: type[T], *, query: dict[str, Any] | None = None, body: Any = None
@@ -86,13 +86,13 @@ class Api:
         try:
             answer = await self._http.request(method, path, params=query, content=content, headers=headers)
         except httpx.TransportError as error:
-            raise unreachable(self._place.url, error) from error
+            raise unreachable(self._endpoint.url, error) from error
         if answer.is_success:
             try:
                 return msgspec.json.decode(answer.content, type=kind)
             except msgspec.DecodeError as error:
-                raise CommandFailed(f"{self._place.url} sent an invalid answer: {error}") from error
-        raise response_error(answer.status_code, answer.content, self._place.url)
+                raise CommandFailed(f"{self._endpoint.url} sent an invalid answer: {error}") from error
+        raise response_error(answer.status_code, answer.content, self._endpoint.url)
 
     async def get(self, path: str, kind: type[T], /, **query: Any) -> T:
         wanted = {name: value for name, value in query.items() if value not in (None, "")}
@@ -155,12 +155,12 @@ class Api:
             after = page.next
 
 
-def _tls(place: GatewayEndpoint) -> ssl.SSLContext | None:
+def _tls(endpoint: GatewayEndpoint) -> ssl.SSLContext | None:
     """Return the TLS context; None without TLS. SSL_CERT_FILE names additional certificate authorities."""
-    if not place.url.startswith("https:"):
+    if not endpoint.url.startswith("https:"):
         return None
     context = httpx.create_ssl_context()
-    if place.own and place.local:
+    if endpoint.own and endpoint.local:
         # The certificate is for the host name that other machines use. The process that listens on this port wrote
         # its address into a folder that only this user can write, and no network lies between.
         context.check_hostname = False
@@ -186,18 +186,18 @@ def response_error(status: int, body: bytes | bytearray | None, url: str) -> Cli
     return from_status(status, error.message + todo, error.code)
 
 
-def open_socket(place: GatewayEndpoint, path: str, *subprotocols: str) -> websocket.connect:
-    secure = _tls(place)
-    rest = place.url.partition("://")[2]
+def open_socket(endpoint: GatewayEndpoint, path: str, *subprotocols: str) -> websocket.connect:
+    secure = _tls(endpoint)
+    rest = endpoint.url.partition("://")[2]
     return websocket.connect(
         f"{'wss' if secure else 'ws'}://{rest}{path}",
-        additional_headers={"Authorization": f"Bearer {place.token}"},
+        additional_headers={"Authorization": f"Bearer {endpoint.token}"},
         subprotocols=[Subprotocol(name) for name in subprotocols] or None,
         ssl=secure,
         max_size=None,
         compression=None,
         close_timeout=1.0,
-        proxy=None if place.local else True,
+        proxy=None if endpoint.local else True,
     )
 
 
@@ -234,7 +234,7 @@ class ReconnectDelays(msgspec.Struct, frozen=True):
 DELAYS = ReconnectDelays()
 
 
-class _Place(msgspec.Struct):
+class _Position(msgspec.Struct):
     seq: int
 
 
@@ -259,7 +259,7 @@ def read_line(raw: bytes, log_id: str) -> EventLine:
         event = ev.decode(raw)
     except msgspec.ValidationError:
         event = None
-    return EventLine(msgspec.json.decode(raw, type=_Place).seq, log_id, raw, event)
+    return EventLine(msgspec.json.decode(raw, type=_Position).seq, log_id, raw, event)
 
 
 class SessionWatch:

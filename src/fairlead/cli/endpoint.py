@@ -111,8 +111,7 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        # A process of another user, or an impossible process id: the attempt to connect will show.
-        return True
+        pass  # a process of another user, or an impossible process id: the attempt to connect will show
     return True
 
 

@@ -198,8 +198,8 @@ def _announce(given: BinaryIO) -> None:
     """Report the session of a CLI that a person started. This runs once per session, so it may be slower."""
     from fairlead.cli.endpoint import EndpointOptions
 
-    place = EndpointOptions(os.environ.get("FAIRLEAD_URL"), os.environ.get("FAIRLEAD_TOKEN")).find()
-    HookGateway(f"{place.url}/v1/hooks", place.token).ask(STARTING, _read(given), 0.0, COURTESY_S)
+    endpoint = EndpointOptions(os.environ.get("FAIRLEAD_URL"), os.environ.get("FAIRLEAD_TOKEN")).find()
+    HookGateway(f"{endpoint.url}/v1/hooks", endpoint.token).ask(STARTING, _read(given), 0.0, COURTESY_S)
 
 
 def _error_message(body: bytes) -> str:

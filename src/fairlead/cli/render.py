@@ -69,17 +69,13 @@ def request_rows(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanPropo
                 yield row((visible(event.reason), "dim"), indent=1)
         case ev.QuestionAsked():
             for question in event.questions:
-                yield from question_rows(question)
+                yield row(("? ", "bold yellow"), (visible(str(question.get("question", ""))), "bold"))
+                for number, (label, about) in enumerate(options(question), start=1):
+                    described = f"  {visible(about)}" if about else ""
+                    yield row((f"{number}. ", "cyan"), (visible(label), ""), (described, "dim"), indent=1)
         case ev.PlanProposed():
             yield row(("? ", "bold yellow"), ("The agent proposes a plan", "bold"))
             yield from (row((line, ""), indent=1) for line in visible(event.plan).split("\n"))
-
-
-def question_rows(question: dict[str, Any]) -> Iterator[RenderedRow]:
-    yield row(("? ", "bold yellow"), (visible(str(question.get("question", ""))), "bold"))
-    for number, option in enumerate(options(question), start=1):
-        described = f"  {visible(option[1])}" if option[1] else ""
-        yield row((f"{number}. ", "cyan"), (visible(option[0]), ""), (described, "dim"), indent=1)
 
 
 def options(question: dict[str, Any]) -> list[tuple[str, str]]:

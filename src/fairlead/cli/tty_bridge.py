@@ -59,9 +59,8 @@ class TtyBridge:
     @contextmanager
     def raw_mode(self) -> Iterator[None]:
         before = termios.tcgetattr(self._in)
-        rows = self.size[1]
         # Move the current screen into the scrollback, where the person can still read it.
-        self.write(b"\r\n" * rows)
+        self.write(b"\r\n" * self.size[1])
         try:
             tty.setraw(self._in)
             yield
@@ -80,20 +79,20 @@ class TtyBridge:
         return self._in
 
 
-async def attach(place: GatewayEndpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
+async def attach(endpoint: GatewayEndpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
     """Attach the terminal until the person leaves or the program has ended. Raises CliError."""
     try:
-        async with open_socket(place, f"/v1/sessions/{session}/terminal") as socket:
+        async with open_socket(endpoint, f"/v1/sessions/{session}/terminal") as socket:
             with terminal.raw_mode():
                 outcome = await _Visit(socket, terminal, view=view).stay()
     except InvalidStatus as error:
-        refused = response_error(error.response.status_code, error.response.body, place.url)
+        refused = response_error(error.response.status_code, error.response.body, endpoint.url)
         if isinstance(refused, Missing):
             todo = f"Move it to a terminal with: fairlead hand-over {session} terminal"
             refused = Missing(f"{refused.message} {todo}", refused.code)
         raise refused from error
     except (OSError, InvalidHandshake, TimeoutError) as error:
-        raise unreachable(place.url, error) from error
+        raise unreachable(endpoint.url, error) from error
     hint(outcome)
 
 

@@ -80,14 +80,11 @@ class ChangeFeed:
         encoded: dict[tuple[str, bool], bytes] = {}
         # A copy: a subscriber whose socket fails leaves during the send.
         for peer in tuple(self.subscribers):
+            frames = b""
             if peer.wants(entry):
-                variant = peer.encoding_key
-                frames = encoded.get(variant)
-                if frames is None:
-                    frames = encoded[variant] = peer.encode(entry)
-                peer.send_entry(entry.seq, frames)
-            else:
-                peer.send_entry(entry.seq, b"")
+                key = peer.encoding_key
+                frames = encoded.get(key) or encoded.setdefault(key, peer.encode(entry))
+            peer.send_entry(entry.seq, frames)
         for listener in self.listeners:
             listener()
 

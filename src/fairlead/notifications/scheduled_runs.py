@@ -132,16 +132,14 @@ class ScheduledRuns:
             self._active.pop(active.run.session_id, None)
 
     def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
-        active = self._active.get(session)
-        if active is not None:
+        if active := self._active.get(session):
             for event in events:
                 if isinstance(event, ev.TurnEnded):
                     self._spawn(self._ended(active, event))
                     return
 
     def deleted(self, session: SessionId) -> None:
-        active = self._active.get(session)
-        if active is not None:
+        if active := self._active.get(session):
             self._spawn(self._finish(active, "cancelled", "Its session was deleted."))
 
     # --- inside
@@ -204,12 +202,9 @@ class ScheduledRuns:
         if view.turn is not None or view.queue:
             return
         page: q.EventPage = await self._gateway().ask(who, q.ReadMessages(session))
-        for line in reversed(page.events):
-            event = ev.decode(bytes(line))
-            if isinstance(event, ev.TurnEnded):
-                await self._ended(active, event)
-                return
-        await self._finish(active, "cancelled", LOST)
+        events = (ev.decode(bytes(line)) for line in reversed(page.events))
+        ended = next((event for event in events if isinstance(event, ev.TurnEnded)), None)
+        await (self._finish(active, "cancelled", LOST) if ended is None else self._ended(active, ended))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

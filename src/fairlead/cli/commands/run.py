@@ -54,7 +54,7 @@ def run(
 
     if session and (cwd or title or agent):
         raise UsageError("--cwd, --title and --agent are for a new session: they cannot be used with --session.")
-    text = _read_prompt() if prompt == "-" else readable(os.fsencode(prompt))
+    text = _read_prompt() if prompt == "-" else os.fsencode(prompt).decode("utf-8", "replace")
     if not text.strip():
         raise UsageError('The prompt is empty. Give one: fairlead run "explain this repository"')
 
@@ -77,15 +77,10 @@ def run(
 def _read_prompt() -> str:
     """Read all of standard input, before the session starts."""
     data = sys.stdin.buffer.read()
-    text = readable(data)
+    text = data.decode("utf-8", "replace")
     if "\N{REPLACEMENT CHARACTER}" in text and "\N{REPLACEMENT CHARACTER}".encode() not in data:
         hint("The input is not UTF-8: the invalid bytes were replaced.")
     return text
-
-
-def readable(data: bytes) -> str:
-    """Decode UTF-8; invalid bytes are replaced."""
-    return data.decode("utf-8", errors="replace")
 
 
 async def _converse(

@@ -15,9 +15,7 @@ from fairlead.model.web.handing import Handing
 from fairlead.model.web.routes import Param, Request, Route, Step, Steps, json_response
 from fairlead.model.web.sockets import CloseSocket, Do, Handshake, SocketRoute, Write
 from fairlead.notifications.api.feed import (
-    CHANGE_ACTIONS,
-    KINDS,
-    RESOURCES,
+    SUBSCRIBABLE,
     TOPICS,
     Change,
     Color,
@@ -38,7 +36,6 @@ _SMALL: Final = 64 << 10
 _PLACES: Final = 10**15
 DEFAULT_TOPICS: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
 """The default topics of a browser's push subscription."""
-KNOWN: Final = frozenset((*TOPICS, *KINDS, *RESOURCES, *(f"{r}.{d}" for r in RESOURCES for d in CHANGE_ACTIONS)))
 
 
 # --- shapes
@@ -148,8 +145,9 @@ def push_key(request: Request) -> Steps:
 
 
 def _topics(given: tuple[str, ...]) -> tuple[str, ...]:
-    if not KNOWN.issuperset(given):
-        raise BadRequest("topics must be kinds of notices, such as turn.failed.", field="topics", known=sorted(KNOWN))
+    if not SUBSCRIBABLE.issuperset(given):
+        known = sorted(SUBSCRIBABLE)
+        raise BadRequest("topics must be kinds of notices, such as turn.failed.", field="topics", known=known)
     return tuple(dict.fromkeys(given))
 
 

@@ -28,6 +28,10 @@ KINDS: Final = (
     *("turn.completed", "turn.failed", "turn.cancelled"),
 )
 """Kinds of notices: `<topic>.<what happened>`."""
+SUBSCRIBABLE: Final = frozenset(
+    (*TOPICS, *KINDS, *RESOURCES, *(f"{resource}.{action}" for resource in RESOURCES for action in CHANGE_ACTIONS))
+)
+"""The names under which a target can subscribe to entries."""
 
 ACTIONS: Final[dict[ChangeAction, tuple[str, Color]]] = {
     "create": ("created", "success"),
