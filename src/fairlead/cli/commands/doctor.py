@@ -18,7 +18,7 @@ def doctor(
     scripts: Annotated[bool, typer.Option("--scripts", help="List the demo agent's scripts instead.")] = False,
     config: ConfigFile = None,
 ) -> None:
-    """Check the set-up: which Claude Code is installed and which links it supports, the data folder, the port.
+    """Check the set-up: Claude Code and its links, the sandbox, the data folder, the port.
 
     Each line is ok, warn or bad, and explains what to do. The exit code is 1 if a line is bad.
     """

@@ -22,7 +22,7 @@ def hook(
         bool, typer.Option("--print-settings", help="Print the hook for Claude Code's settings file.")
     ] = False,
 ) -> None:
-    """Answer a hook of Claude Code: send its input from stdin to the gateway, and write the answer to stdout.
+    """Answer a hook of Claude Code: stdin goes to the gateway, its answer to stdout.
 
     Claude Code runs this command in sessions that the gateway starts in a terminal. If your own settings file contains
     the printed settings, the gateway also shows the sessions that you start by hand, at once.

@@ -36,7 +36,7 @@ async def import_sessions(
         typer.Option("--archive/--no-archive", help="Keep copies of all sessions from now on. Default: ask."),
     ] = None,
 ) -> None:
-    """Import Claude Code's own session files into the gateway, which keeps them and can search them.
+    """Import Claude Code's own session files, to keep and search them.
 
     A damaged file is read as far as possible; the rest is kept unchanged and reported. You can interrupt the command
     and run it again: it imports nothing twice.

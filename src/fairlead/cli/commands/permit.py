@@ -91,8 +91,8 @@ def _waiting(view: "SessionView", request: str | None) -> "list[Asked]":
     if request is not None:
         asked = [event for event in asked if event.request == request]
     if not asked:
-        which = f" with the id {request}" if request else ""
-        raise Missing(f"No request is pending in {session}{which}. Show the session with: fairlead attach {session}")
+        which = f"No pending request has the id {request}" if request else "Nothing needs you right now"
+        raise Missing(f"{which} in {session}. Show the session with: fairlead attach {session}")
     return asked
 
 

@@ -23,9 +23,10 @@ async def trust(
     show: Annotated[bool, typer.Option("--list", help="List the trusted folders.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Stop trusting this folder.")] = False,
 ) -> None:
-    """Show the hooks, MCP servers, environment and allow rules in a project's own settings, then trust them.
+    """Show what a project's own settings would do, then trust them.
 
-    Sessions in a folder that is not trusted run with your settings only. Fairlead asks again if a file changes.
+    The command shows the hooks, MCP servers, environment and allow rules. Sessions in a folder that is not trusted run
+    with your settings only. Fairlead asks again if a file changes.
     """
     from fairlead.clients.native.schemas import TrustBody, TrustList, UntrustedBody
     from fairlead.sessions.api.folders import FolderReport, TrustedFolder
