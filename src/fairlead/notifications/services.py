@@ -9,7 +9,7 @@ from fairlead.system.services import Service, ServiceContext, ServiceFactory
 def notifications(context: ServiceContext) -> Service:
     made = context.get(NotificationService)
     return Service(
-        handlers=made.performers(),
+        handlers=made.handlers(),
         start=made.start,
         stop=made.stop,
         forget_user=made.forget,

@@ -165,7 +165,7 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHarness]:
     sockets = open_sockets(binding)
     performers: dict[type[ServiceCall], ServiceHandler] = {
         **CredentialActions(credentials).handlers(),
-        **room.performers(),
+        **room.handlers(),
     }
     limits = ServerLimits(commands_per_s=1000)
     parts = AppConfig(

@@ -14,15 +14,28 @@ from fairlead.model.formats.frames import text_frame
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.routes import Param, Request, Route, Step, Steps, json_response
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute, Write
-from fairlead.notifications import api as n
+from fairlead.notifications.api.feed import (
+    SUBSCRIBABLE,
+    TOPICS,
+    Change,
+    Color,
+    FeedEntry,
+    FeedPage,
+    FeedPing,
+    FeedRequest,
+    JoinFeed,
+    ReadFeed,
+    Topic,
+    cursor_text,
+    read_cursor,
+)
+from fairlead.notifications.api.resources import EditItem, ListItems, RemoveItem
+from fairlead.notifications.api.targets import AddTarget, AnswerOf, Destination, PushKey, RedeemAnswerCode, TryTarget
 
 _SMALL: Final = 64 << 10
 _PLACES: Final = 10**15
 DEFAULT_TOPICS: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
 """The default topics of a browser's push subscription."""
-KNOWN: Final = frozenset(
-    (*n.TOPICS, *n.KINDS, *n.RESOURCES, *(f"{r}.{d}" for r in n.RESOURCES for d in n.CHANGE_ACTIONS))
-)
 
 
 # --- shapes
@@ -36,7 +49,7 @@ class NoticeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     title: str
     message: str
-    color: n.Color = "info"
+    color: Color = "info"
     session: str = ""
     name: str = ""
     meta: dict[str, Any] = {}
@@ -95,9 +108,9 @@ class Removed(msgspec.Struct, frozen=True):
     removed: bool
 
 
-def notice_view(entry: n.FeedEntry) -> NoticeView:
+def notice_view(entry: FeedEntry) -> NoticeView:
     notice = entry.item
-    if isinstance(notice, n.Change):
+    if isinstance(notice, Change):
         kind, session, name = f"{notice.resource}.{notice.action}", "", notice.name
         if notice.resource == "conversation":
             session = notice.id
@@ -122,22 +135,23 @@ def notice_view(entry: n.FeedEntry) -> NoticeView:
 def feed(request: Request) -> Steps:
     before = request.query_int("before", _PLACES, 1, _PLACES)
     limit = request.query_int("limit", 100, 1, 500)
-    page: n.FeedPage = yield n.ReadFeed(None if before == _PLACES else before, limit)
+    page: FeedPage = yield ReadFeed(None if before == _PLACES else before, limit)
     notices = tuple(notice_view(entry) for entry in page.entries)
-    return json_response(NoticePage(notices=notices, first=page.first, cursor=n.cursor_text(page.feed, page.head)))
+    return json_response(NoticePage(notices=notices, first=page.first, cursor=cursor_text(page.feed, page.head)))
 
 
 def push_key(request: Request) -> Steps:
-    return json_response(PushKeyView((yield n.PushKey())))
+    return json_response(PushKeyView((yield PushKey())))
 
 
 def _topics(given: tuple[str, ...]) -> tuple[str, ...]:
-    if not KNOWN.issuperset(given):
-        raise BadRequest("topics must be kinds of notices, such as turn.failed.", field="topics", known=sorted(KNOWN))
+    if not SUBSCRIBABLE.issuperset(given):
+        known = sorted(SUBSCRIBABLE)
+        raise BadRequest("topics must be kinds of notices, such as turn.failed.", field="topics", known=known)
     return tuple(dict.fromkeys(given))
 
 
-def _push(target: n.Destination, credential: str) -> PushView:
+def _push(target: Destination, credential: str) -> PushView:
     return PushView(
         id=target.id,
         device=target.device,
@@ -147,11 +161,11 @@ def _push(target: n.Destination, credential: str) -> PushView:
     )
 
 
-def _own(credential: str, id: str = "") -> n.ListItems:
-    def accept(target: n.Destination) -> bool:
+def _own(credential: str, id: str = "") -> ListItems:
+    def accept(target: Destination) -> bool:
         return target.kind == "push" and target.device == credential and (not id or target.id == id)
 
-    return n.ListItems(n.Destination, accept)
+    return ListItems(Destination, accept)
 
 
 def subscriptions(request: Request) -> Steps:
@@ -165,9 +179,9 @@ def subscribe(request: Request) -> Steps:
     topics = _topics(body.topics)
     # One per device: a browser that subscribes again has lost its old subscription, or has a new one.
     for old in (yield _own(who.credential)):
-        yield n.RemoveItem(n.Destination, old.id)
-    target, _ = yield n.AddTarget(
-        n.Destination(
+        yield RemoveItem(Destination, old.id)
+    target, _ = yield AddTarget(
+        Destination(
             id=request.fresh,
             kind="push",
             url=body.endpoint,
@@ -181,36 +195,36 @@ def subscribe(request: Request) -> Steps:
     return json_response(_push(target, who.credential), 201)
 
 
-def _mine(request: Request) -> Generator[Step, Any, n.Destination]:
+def _mine(request: Request) -> Generator[Step, Any, Destination]:
     """Return the caller's own subscription with this id. Raises NotFound for one of another device."""
     found = yield _own(request.who.credential, request.params["id"])
     if not found:
         raise NotFound("subscription", request.params["id"])
-    mine: n.Destination = found[0]
+    mine: Destination = found[0]
     return mine
 
 
 def change_topics(request: Request) -> Steps:
     topics = _topics(request.json(TopicsBody).topics)
     target = yield from _mine(request)
-    changed = yield n.EditItem(n.Destination, target.id, {"topics": topics})
+    changed = yield EditItem(Destination, target.id, {"topics": topics})
     return json_response(_push(changed, request.who.credential))
 
 
 def unsubscribe(request: Request) -> Steps:
     target = yield from _mine(request)
-    yield n.RemoveItem(n.Destination, target.id)
+    yield RemoveItem(Destination, target.id)
     return json_response(Removed(True))
 
 
 def try_push(request: Request) -> Steps:
     target = yield from _mine(request)
-    yield n.TryTarget(target.id)
+    yield TryTarget(target.id)
     return json_response(_push(target, request.who.credential))
 
 
 def answer(request: Request) -> Steps:
-    found: n.AnswerOf = yield n.RedeemAnswerCode(request.json(CodeBody).code)
+    found: AnswerOf = yield RedeemAnswerCode(request.json(CodeBody).code)
     reply = yield cmd.AnswerPermission(session=found.session, request=found.request, behavior=found.behavior)
     return json_response(reply)
 
@@ -219,7 +233,7 @@ def answer(request: Request) -> Steps:
 
 
 class _AskFrame(msgspec.Struct, frozen=True):
-    topics: tuple[n.Topic, ...] = n.TOPICS
+    topics: tuple[Topic, ...] = TOPICS
     cursor: str | None = None
 
 
@@ -231,21 +245,21 @@ class NoticeCodec:
 
     key = "native"
 
-    def read(self, data: bytes) -> n.FeedPing | n.FeedRequest | None:
+    def read(self, data: bytes) -> FeedPing | FeedRequest | None:
         try:
             fields = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise BadFrame("The frame is not JSON.") from None
         kind = fields.pop("type", None) if isinstance(fields, dict) else None
         if kind == "ping":
-            return n.FeedPing()
+            return FeedPing()
         if kind != "subscribe":
             raise UnknownType("subscribe and ping are taken here.")
         reject_unknown(fields, _ASK_FIELDS)
         asked = convert(fields, _AskFrame)
-        if asked.cursor is not None and n.read_cursor(asked.cursor) is None:
+        if asked.cursor is not None and read_cursor(asked.cursor) is None:
             raise BadRequest("cursor must be one that a frame had.", field="cursor")
-        return n.FeedRequest(frozenset(asked.topics), asked.cursor)
+        return FeedRequest(frozenset(asked.topics), asked.cursor)
 
     def opened(self, now: int) -> bytes:
         return _frame({"type": "hello", "at": now})
@@ -253,13 +267,13 @@ class NoticeCodec:
     def pong(self, now: int) -> bytes:
         return _frame({"type": "pong", "at": now})
 
-    def subscribed(self, ask: n.FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
+    def subscribed(self, ask: FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
         return _frame({"type": "subscribed", "topics": sorted(ask.topics), "verdict": verdict, "cursor": cursor})
 
     def failed(self, error: FairleadError, now: int) -> bytes:
         return _frame({"type": "error", "code": error.code, "message": error.message})
 
-    def entry(self, entry: n.FeedEntry, cursor: str | None) -> bytes:
+    def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
         place = {} if cursor is None else {"cursor": cursor}
         return _frame({"type": "notice", **msgspec.to_builtins(notice_view(entry)), **place})
 
@@ -271,7 +285,7 @@ class Notices(Handing):
     """Hands the socket to the change feed."""
 
     def __init__(self, opening: Handshake) -> None:
-        super().__init__(n.JoinFeed(CODEC), _SMALL)
+        super().__init__(JoinFeed(CODEC), _SMALL)
 
     def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (CloseSocket(1011, "the feed cannot be read: connect again"),)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fairlead.notifications.api import FeedEntry, FeedItem, FeedPage, StoredResource
+from fairlead.notifications.api.feed import FeedEntry, FeedItem, FeedPage
+from fairlead.notifications.api.resources import StoredResource
 from fairlead.stores.sqlite.readers import Readers
 from fairlead.stores.sqlite.writer import Writer
 
@@ -14,7 +15,7 @@ _decoder = msgspec.json.Decoder(FeedItem)
 
 
 class SqliteResources:
-    """Implements `notifications.api.ResourceStore`."""
+    """Implements `notifications.api.resources.ResourceStore`."""
 
     def __init__(self, readers: Readers, writer: Writer) -> None:
         self._readers = readers

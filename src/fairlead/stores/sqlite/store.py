@@ -31,7 +31,7 @@ from fairlead.model.store import (
     Summary,
 )
 from fairlead.model.usage_stats import UsageStats
-from fairlead.notifications.api import ResourceStore
+from fairlead.notifications.api.resources import ResourceStore
 from fairlead.stores.sqlite import erase as erasing
 from fairlead.stores.sqlite import owners, projections, search, sessions, usage_stats
 from fairlead.stores.sqlite import read as reading
