@@ -17,7 +17,8 @@ from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, arguments, check_sdk_url, environment
 from fairlead.agents.claude.probe import Installed, VersionProbe, find_executable, ways
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
-from fairlead.agents.claude.transcripts import recovery as following
+from fairlead.agents.claude.transcripts import recovery
+from fairlead.agents.claude.transcripts.paths import config_folder, find_transcript, transcript_path
 from fairlead.agents.claude.tui.driver import ClaudeTerminal, no_steering
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import TuiLaunch
@@ -188,10 +189,10 @@ class ClaudeKind:
     async def _prepare(self, launch: Launch) -> _Ready:
         found = await self.installed()
         env = self._environment()
-        config = following.config_folder(env)
+        config = config_folder(env)
         cwd = _real(launch.cwd)
         agent_session = self._conversation(launch, config, cwd)
-        transcript = following.transcript_path(config, cwd, agent_session)
+        transcript = transcript_path(config, cwd, agent_session)
         return _Ready(launch, found, env, cwd, agent_session, transcript)
 
     async def _check_history(self, ready: _Ready) -> None:
@@ -199,13 +200,13 @@ class ClaudeKind:
 
         In a terminal the CLI is ready before it has printed or written anything. With dial-in this check is not
         needed: the CLI prints the error itself, and sends nothing over its socket."""
-        resume, config = ready.launch.resume, following.config_folder(ready.env)
+        resume, config = ready.launch.resume, config_folder(ready.env)
         if not is_uuid(resume):
             return
         for _ in range(WRITING_TRIES):
             if ready.transcript.exists():
                 return
-            if await asyncio.to_thread(following.find_transcript, config, resume) is not None:
+            if await asyncio.to_thread(find_transcript, config, resume) is not None:
                 return
             await self._clock.sleep(WRITING_SECONDS)
         raise AgentNotRunning(f"No conversation found with session ID: {resume}")
@@ -323,16 +324,16 @@ class ClaudeKind:
 
     async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
         config = self._config_of(child)
-        await following.follow(child, config, sink, after, self._clock, self._settings.patience)
+        await recovery.follow(child, config, sink, after, self._clock, self._settings.patience)
 
     async def forget(self, agent_session: str, cwd: str) -> None:
         """Delete the CLI's own files of a session: its transcript and the subagents' files next to it."""
         if is_uuid(agent_session):
-            config = following.config_folder(self._environment())
+            config = config_folder(self._environment())
             await asyncio.to_thread(_remove, config, _real(cwd), agent_session)
 
     async def end(self, child: ProcessInfo) -> None:
-        await following.end(child, self._clock, self._settings.patience)
+        await recovery.end(child, self._clock, self._settings.patience)
 
     def _environment(self) -> dict[str, str]:
         return environment(self._settings.host, home=self._settings.home, passed=self._settings.pass_env)
@@ -343,7 +344,7 @@ class ClaudeKind:
         It has one if it was killed before it wrote anything that can be resumed; it then rejects the id."""
         if launch.resume and not launch.fork:
             return launch.resume
-        if following.transcript_path(config, cwd, launch.session).exists():
+        if transcript_path(config, cwd, launch.session).exists():
             return str(uuid.uuid4())
         return launch.session
 
@@ -373,8 +374,8 @@ class _DialInInvitation:
 
 
 def _remove(config: Path, cwd: str, agent_session: str) -> None:
-    expected = following.transcript_path(config, cwd, agent_session)
-    transcript = expected if expected.exists() else following.find_transcript(config, agent_session) or expected
+    expected = transcript_path(config, cwd, agent_session)
+    transcript = expected if expected.exists() else find_transcript(config, agent_session) or expected
     transcript.unlink(missing_ok=True)
     shutil.rmtree(transcript.with_suffix(""), ignore_errors=True)
 

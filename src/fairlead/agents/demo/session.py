@@ -1,13 +1,10 @@
-"""The state that all parts of a demo agent process share: its session, hooks, MCP servers and background tasks.
+"""The state that all parts of a demo agent process share: its session, MCP servers and background tasks.
 
 Rule: state and small services; turns and control requests are in separate modules.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
-import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +15,7 @@ from fairlead.agents.demo.checkpoints import Checkpoints
 from fairlead.agents.demo.flags import Options
 from fairlead.agents.demo.ids import epoch_ms, new_id
 from fairlead.agents.demo.permissions import Grants
-from fairlead.agents.demo.records import Record, RecordSource, SubagentStats
+from fairlead.agents.demo.records import Record, RecordSource
 from fairlead.agents.demo.transcript import Transcript
 from fairlead.agents.demo.usage import TokenUsage
 from fairlead.agents.demo.wire import HostGone, HostRefused, Wire
@@ -47,7 +44,6 @@ class DemoSession:
 
     id: str
     cwd: str
-    config: Path
     options: Options
     wire: Wire
     transcript: Transcript
@@ -56,7 +52,8 @@ class DemoSession:
     ledger: TokenUsage
     messages: list[Record] = field(default_factory=list)
     """The conversation as the model sees it."""
-    stats: SubagentStats = field(default_factory=SubagentStats)
+    subagents: int = 0
+    """How many subagents were started."""
     todos: list[Record] = field(default_factory=list)
     tasks: dict[str, BackgroundTask] = field(default_factory=dict)
     structured: bool = False
@@ -65,14 +62,13 @@ class DemoSession:
     heartbeat: float = 30.0
     """Seconds between two `tool_progress` records, as measured on the real CLI."""
     retries: int = 2
-    checkpoints: Checkpoints | None = None
-    """Kept only when the host asked for it by CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING, as the real CLI does."""
-    hooks: Hooks = field(init=False)
-    mcp: McpServers = field(init=False)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    hooks: list[Record] = field(default_factory=list)
+    """The host's PreToolUse hooks, as `initialize` registered them."""
+    mcp: "McpServers" = field(init=False)
 
     def __post_init__(self) -> None:
-        self.hooks = Hooks(self)
-        self.mcp = McpServers(self)
+        self.mcp = McpServers(self.wire)
 
     @property
     def speaker(self) -> RecordSource:
@@ -93,6 +89,33 @@ class DemoSession:
     def emit_system(self, subtype: str, **fields: Any) -> None:
         self.emit(records.system(self.id, subtype, **fields))
 
+    def emit_status(self, state: str | None, **fields: Any) -> None:
+        self.emit_system("status", status=state, **fields)
+
+    def emit_init(self, **fields: Any) -> None:
+        """Emit the record that begins a turn."""
+        self.emit_system(
+            "init",
+            cwd=self.cwd,
+            tools=self.tools(),
+            mcp_servers=self.mcp.brief(),
+            model=self.model,
+            permissionMode=self.grants.mode,
+            slash_commands=records.COMMANDS,
+            apiKeySource="none",
+            claude_code_version=records.VERSION,
+            output_style="default",
+            agents=records.AGENTS,
+            skills=[],
+            plugins=[],
+            capabilities=["interrupt_receipt_v1", "msg_lifecycle_v1"],
+            memory_paths={"auto": f"{self.transcript.path.parent}/memory/"},
+            original_cwd=self.cwd,
+            additional_directories=[],
+            fast_mode_state="off",
+            **fields,
+        )
+
     def crash(self) -> NoReturn:
         """End the process at once, as the script demands: no result, no transcript line."""
         self.wire.flush()
@@ -110,91 +133,18 @@ class DemoSession:
     def task_ended(self, task: BackgroundTask, *, killed: bool, summary: str, output: str, **fields: Any) -> None:
         patch = {"status": "killed" if killed else "completed", "end_time": epoch_ms()}
         self.emit_system("task_updated", task_id=task.id, run_id=task.run_id, patch=patch)
-        self.emit_system(
-            "task_notification",
-            task_id=task.id,
-            run_id=task.run_id,
-            tool_use_id=task.tool_use_id,
-            status="stopped" if killed else "completed",
-            output_file=output,
-            summary=summary,
-            **fields,
-        )
+        self.notify_task(task, "stopped" if killed else "completed", output_file=output, summary=summary, **fields)
 
-
-class Hooks:
-    """The hook callbacks that the host registered in `initialize`."""
-
-    def __init__(self, session: DemoSession) -> None:
-        self._session = session
-        self._registered: dict[str, list[Record]] = {}
-        self.prompt_id = ""
-
-    def register(self, hooks: Record) -> None:
-        """Replace all callbacks: a second `initialize` without hooks removes them, as in CLI 2.1.325."""
-        self._registered = {event: matchers for event, matchers in hooks.items() if isinstance(matchers, list)}
-
-    def events(self) -> list[str]:
-        """The events that have a callback."""
-        return sorted(self._registered)
-
-    async def fire(
-        self, event: str, speaker: RecordSource, fields: Record, *, tool: str | None = None, about: str | None = None
-    ) -> list[Record]:
-        """Every callback's answer, in order. An error of the host counts as an empty answer, as in the CLI."""
-        answers = []
-        for matcher in self._registered.get(event, []):
-            if tool is not None and not _matches(matcher.get("matcher"), tool):
-                continue
-            for callback in matcher.get("hookCallbackIds", []):
-                request = {
-                    "subtype": "hook_callback",
-                    "callback_id": callback,
-                    "input": self._input(event, speaker) | fields,
-                    "tool_use_id": about or new_id("hook_"),
-                }
-                try:
-                    answers.append(await self._session.wire.ask(request))
-                except HostRefused:
-                    if matcher.get("onFailure") == "block":
-                        answers.append({"decision": "block", "reason": "the host failed to answer its hook"})
-                        continue
-                    self._session.emit_system(
-                        "informational",
-                        content=f"{event}: the host answered hook callback {callback} with an error.",
-                        level="warning",
-                        tag="hook_callback_failed",
-                    )
-        return answers
-
-    def _input(self, event: str, speaker: RecordSource) -> Record:
-        session = self._session
-        fields: Record = {
-            "session_id": session.id,
-            "transcript_path": str(session.transcript.path),
-            "cwd": session.cwd,
-            "prompt_id": self.prompt_id,
-            "permission_mode": session.grants.mode,
-        }
-        if speaker.agent_id is not None:
-            fields |= {"agent_id": speaker.agent_id, "agent_type": speaker.subagent_type}
-        return fields | {"hook_event_name": event}
-
-
-def _matches(matcher: Any, tool: str) -> bool:
-    if not isinstance(matcher, str) or matcher in ("", "*"):
-        return True
-    try:
-        return re.fullmatch(matcher, tool) is not None
-    except re.error:
-        return False
+    def notify_task(self, task: BackgroundTask, status: str, **fields: Any) -> None:
+        about = {"task_id": task.id, "run_id": task.run_id, "tool_use_id": task.tool_use_id}
+        self.emit_system("task_notification", **about, status=status, **fields)
 
 
 class McpServers:
     """MCP servers inside the host, reached through `mcp_message`."""
 
-    def __init__(self, session: DemoSession) -> None:
-        self._session = session
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
         self._tools: dict[str, list[Record]] = {}
         self._infos: dict[str, Record] = {}
         self._next_id = 0
@@ -223,10 +173,8 @@ class McpServers:
             self._tools[name] = [t for t in listing.get("tools") or [] if isinstance(t, dict)]
 
     async def call(self, tool: str, arguments: Record, tool_use_id: str) -> Record:
-        """The result of `mcp__<server>__<tool>`. Raises KeyError if no server offers it."""
+        """The result of `mcp__<server>__<tool>`, one of `tools`."""
         _, server, name = tool.split("__", 2)
-        if server not in self._tools or all(t.get("name") != name for t in self._tools[server]):
-            raise KeyError(tool)
         meta = {"claudecode/toolUseId": tool_use_id}
         return await self._call(server, "tools/call", {"name": name, "arguments": arguments, "_meta": meta})
 
@@ -265,4 +213,4 @@ class McpServers:
         return result if isinstance(result, dict) else {}
 
     async def _send(self, server: str, message: Record) -> Record:
-        return await self._session.wire.ask({"subtype": "mcp_message", "server_name": server, "message": message})
+        return await self._wire.ask({"subtype": "mcp_message", "server_name": server, "message": message})

@@ -7,14 +7,13 @@ seconds. Its rows are delivered as records of origin `transcript`; damaged rows 
 
 import asyncio
 import os
-import re
-import unicodedata
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from fairlead.agents.claude.transcripts.paths import find_transcript
 from fairlead.agents.claude.transcripts.rows import decode_row
 from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
 from fairlead.agents.claude.wire.records import InvalidRecord
@@ -30,48 +29,6 @@ BLOCK = 256 * 1024
 QUIET_SECONDS = 60.0
 """A CLI that dials in tries to reconnect for ten minutes after its gateway has died, whether it is working or not. If
 it has written nothing for this long, it is assumed to be waiting for us and is stopped."""
-
-_LONGEST_NAME = 200
-
-
-# --- where the file is --------------------------------------------------------------------------------
-
-
-def config_folder(env: Mapping[str, str]) -> Path:
-    """The folder where the CLI keeps its files, by its environment."""
-    return Path(env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME", "/"), ".claude"))
-
-
-def transcript_path(config: Path, cwd: str, agent_session: str) -> Path:
-    """The transcript file of a session that works in `cwd` (with its links resolved)."""
-    folder = unicodedata.normalize("NFC", cwd)
-    name = re.sub(r"[^a-zA-Z0-9]", "-", folder)
-    if len(name) > _LONGEST_NAME:
-        # As in 2.1.120 and 2.1.325; 2.1.37 does not shorten, and writes nothing if the system rejects the long name.
-        name = f"{name[:_LONGEST_NAME]}-{_short_hash(folder)}"
-    return config / "projects" / name / f"{agent_session}.jsonl"
-
-
-def _short_hash(text: str) -> str:
-    """The 32-bit string hash common in JavaScript, over UTF-16 units, in base 36."""
-    data = text.encode("utf-16-le", "surrogatepass")
-    value = 0
-    for index in range(0, len(data), 2):
-        value = (value * 31 + int.from_bytes(data[index : index + 2], "little")) & 0xFFFFFFFF
-    value = abs(value - (1 << 32) if value >= 1 << 31 else value)
-    digits = ""
-    while value or not digits:
-        value, digit = divmod(value, 36)
-        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
-    return digits
-
-
-def find_transcript(config: Path, agent_session: str) -> Path | None:
-    """Find the session's file in any project folder: versions name their folders by different rules."""
-    return next((config / "projects").glob(f"*/{agent_session}.jsonl"), None)
-
-
-# --- following ----------------------------------------------------------------------------------------
 
 
 async def follow(
