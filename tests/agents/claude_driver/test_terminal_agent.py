@@ -10,9 +10,10 @@ import pytest
 
 from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
 from agents.claude_driver.harness import MemorySink
+from fairlead.agents.claude.launch import PreparedLaunch
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
-from fairlead.agents.claude.tui.launcher import TuiLaunch
+from fairlead.agents.claude.tui.launcher import open_terminal
 from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire.markers import typed_prompt
 from fairlead.model.agents import Decision, Exit, Launch, Record
@@ -57,7 +58,7 @@ class House:
         return list(self.terminals.opened[-1][1].argv)
 
     async def open(self, version: Version = NEW, **launch: Any) -> ClaudeTerminal:
-        stage = TuiLaunch(
+        prepared = PreparedLaunch(
             launch=Launch(session=SESSION, cwd="/w", settings=Settings(link="terminal"), **launch),
             version=version,
             command=("claude",),
@@ -67,15 +68,16 @@ class House:
             transcript=self.transcript,
             spill=None,
         )
-        playing = await stage.open(self.terminals, self.hook_server, self.sink, self.clock)
-        starting = asyncio.create_task(playing.start())
+        agent = await open_terminal(prepared, self.terminals, self.hook_server, self.sink, self.clock)
+        starting = asyncio.create_task(agent.start())
         self.starting = starting
         await passing(self.clock, lambda: starting.done() or self.tui.up or self.clock.monotonic() > 0)
         if not self.tui.up:
             self.tui.draw(up=True)
         await passing(self.clock, starting.done)
-        self.agents.append(starting.result())
-        return starting.result()
+        starting.result()
+        self.agents.append(agent)
+        return agent
 
     async def so(self, reached: Any) -> None:
         await passing(self.clock, reached)
@@ -557,7 +559,7 @@ async def test_an_answer_after_the_exit_is_rejected(house: House) -> None:
     agent = await house.open()
     house.tui.end(Exit(code=0))
     await house.so(lambda: house.sink.all("exited"))
-    with pytest.raises(AgentNotRunning, match="hears no answer"):
+    with pytest.raises(AgentNotRunning, match="cannot receive the answer"):
         await agent.answer(RequestId("r1"), Decision("deny"))
 
 

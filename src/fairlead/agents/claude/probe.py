@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fairlead.agents.claude.versions import Version, abilities, parse_version
+from fairlead.agents.claude.versions import Version, abilities, dotted, parse_version
 from fairlead.model.errors import AgentMissing
 from fairlead.system.clock import Clock, within
 from fairlead.system.process import StopTimeouts, spawn
@@ -33,10 +33,6 @@ class Installed(msgspec.Struct, frozen=True):
 
     command: tuple[str, ...]
     version: Version
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(map(str, version))
 
 
 def ways(version: Version) -> dict[str, str]:
@@ -107,8 +103,8 @@ class VersionProbe:
             raise AgentMissing(f"{command[0]} --version should tell a version and said: {shown[:500]}", path=command[0])
         if version < OLDEST:
             raise AgentMissing(
-                f"Claude Code {_dotted(version)} is older than the oldest version that Fairlead supports "
-                f"({_dotted(OLDEST)}). Update it: {command[0]} update, or npm install -g @anthropic-ai/claude-code.",
+                f"Claude Code {dotted(version)} is older than the oldest version that Fairlead supports "
+                f"({dotted(OLDEST)}). Update it: {command[0]} update, or npm install -g @anthropic-ai/claude-code.",
                 path=command[0],
                 version=words,
             )

@@ -64,7 +64,9 @@ class DialInLink:
         self.state = DialInState.IDLE
         self._clock = clock
         self._terms = terms
-        self._child = child
+        self.child = child
+        self.pid = 0 if child is None else child.pid
+        """0 for an agent that a person started."""
         self._ended = ended
         self._outbox = UnconfirmedLines()
         self._inbox: deque[bytes | DialInConnection] = deque()
@@ -99,19 +101,10 @@ class DialInLink:
 
     def expect(self) -> None:
         self._signal(DialInSignal.EXPECTED)
-        if self._child is not None:
-            self._watching = asyncio.create_task(self._watch(self._child))
+        if self.child is not None:
+            self._watching = asyncio.create_task(self._watch(self.child))
 
     # --- the `Link` side
-
-    @property
-    def pid(self) -> int:
-        """0 for an agent that a person started."""
-        return 0 if self._child is None else self._child.pid
-
-    @property
-    def child(self) -> ChildProcess | None:
-        return self._child
 
     @property
     def running(self) -> bool:
@@ -166,15 +159,15 @@ class DialInLink:
         self._signal(DialInSignal.STOPPED)
         if self._socket is not None:
             self._socket.close(self._terms.close_code or PLAIN_CLOSE, "the session is closed")
-        if self._child is None or self._watching is None:
+        if self.child is None or self._watching is None:
             self._signal(DialInSignal.ENDED)
             return Exit()
         patience = self._terms.patience
         # A version that treats every close as a broken connection ends only on a signal.
         hurried = patience if polite else StopTimeouts(close=0.0, terminate=patience.terminate, kill=patience.kill)
-        status = await self._child.end(hurried)
+        status = await self.child.end(hurried)
         await asyncio.shield(self._watching)
-        return Exit(code=status.code, signal=status.signal, stderr=self._child.stderr)
+        return Exit(code=status.code, signal=status.signal, stderr=self.child.stderr)
 
     # --- the side that sockets and posts connect to
 

@@ -12,7 +12,7 @@ import msgspec
 from fairlead.agents.claude.wire.framing import RECORD_LIMIT
 from fairlead.agents.links.dialin import DialInLink
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, FairleadError, NotFound
+from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.routes import ClientProtocol, Request, Route, Steps, json_response
@@ -119,13 +119,9 @@ class _DialInProtocol:
         return (AttachOwner(self._holder),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        raise BadRequest("A socket that was handed over gets its messages elsewhere.")
+        raise BadRequest("The owner of this socket receives its messages.")
 
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+    def _ignore(self, *_: Any) -> Sequence[Do]:
         return ()
 
-    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        return ()
-
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        return ()
+    answered = failed = throttled = _ignore

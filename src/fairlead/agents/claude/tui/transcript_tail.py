@@ -8,12 +8,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+from fairlead.agents.claude.launch import PreparedLaunch
 from fairlead.agents.claude.transcripts.file_reader import last_rows
 from fairlead.agents.claude.transcripts.identity import identify
 from fairlead.agents.claude.transcripts.ordering import REMEMBERED, RowOrdering, SubagentResultBuffer
 from fairlead.agents.claude.transcripts.reader import SessionReader
+from fairlead.agents.claude.versions import abilities
 from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
@@ -62,18 +64,31 @@ class TranscriptTail:
         self._moved = asyncio.Event()
         self._reader = self._open()
 
+    @classmethod
+    def open(cls, prepared: PreparedLaunch, clock: Clock, give: Give) -> Self:
+        """The tail of a process that starts now. Rows that exist in the conversation which it resumes or forks are
+        skipped: they are known already."""
+        ordered = abilities(prepared.version).writes_in_order
+        launch, path = prepared.launch, prepared.transcript
+        rows = cls(launch.session, path, clock, give, ordered=ordered, spill=prepared.spill)
+        if launch.fork:
+            rows.skip_copies(path.with_name(f"{launch.resume}.jsonl"))
+        elif launch.resume:
+            rows.skip_existing()
+        return rows
+
     def _open(self) -> SessionReader:
         return SessionReader(self._session, self.path, spill=lambda: self._spill)
 
     def skip_existing(self) -> None:
-        """Skip the current content of the file: it is known already."""
+        """Skip the current content of the file."""
         if self.path.exists():
             self._reader.to_end()
             if self._order is not None:
                 self._order = RowOrdering(last_rows(self.path, REMEMBERED))
 
     def skip_copies(self, parent: Path) -> None:
-        """Skip copies of the rows of `parent`: they are known already."""
+        """Skip copies of the rows of `parent`."""
         self._copied = _ids(parent)
 
     def move(self, path: Path) -> None:
