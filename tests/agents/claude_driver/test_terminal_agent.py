@@ -91,7 +91,7 @@ class House:
 
     async def hook(self, event: str, **given: Any) -> dict[str, Any]:
         facts = {"session_id": SESSION, "transcript_path": str(self.transcript), "cwd": "/w", **given}
-        post = self.hook_server._posts[SESSION]
+        post = self.hook_server._endpoints[SESSION]
         answer: dict[str, Any] = json.loads(await post.answer_hook(event, f"{event} {len(self.sink.story)}", facts))
         return answer
 
@@ -149,7 +149,7 @@ async def test_a_dialog_at_the_start_is_reported_once_and_no_key_is_pressed(hous
     await house.clock.advance(120)
     assert len(house.marks("shows")) == 1 and house.tui.writes == []
     (shown,) = house.marks("shows")
-    assert shown["kind"] == "dialog" and "trusted" in shown["text"]
+    assert shown["kind"] == "dialog" and "trust this folder" in shown["text"]
     assert " Do you trust the files in this folder?" in shown["lines"]
     house.tui.draw(dialog=())
     await house.so(writing.done)
@@ -202,7 +202,7 @@ async def test_a_prompt_that_is_never_accepted_is_removed_and_reported(house: Ho
     writing = asyncio.create_task(agent.write(prompt("one\ntwo")))
     await house.so(writing.done)
     (failed,) = house.marks("untyped")
-    assert failed["message"] == MESSAGE and "did not take" in failed["text"]
+    assert failed["message"] == MESSAGE and "did not accept" in failed["text"]
     assert house.tui.box == "" and house.tui.writes.count(b"\r") == 3
     assert not agent.is_busy
 
@@ -214,7 +214,7 @@ async def test_a_prompt_that_is_accepted_but_never_written_is_reported(house: Ho
     writing = asyncio.create_task(agent.write(prompt()))
     await house.so(writing.done)
     assert house.tui.submitted == ["hello"] and house.tui.writes.count(b"\r") == 1
-    assert "did not write down" in house.marks("untyped")[0]["text"]
+    assert "did not store the text" in house.marks("untyped")[0]["text"]
 
 
 async def test_a_prompt_queued_by_the_cli_is_waited_for_while_it_works(house: House) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -338,12 +337,12 @@ async def test_a_slow_tool_shows_its_progress(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 429, 529])
 async def test_an_api_error_is_a_success_with_is_error(status: int, tmp_path: Path) -> None:
-    async with demo(tmp_path, env={"CLAUDE_CODE_MAX_RETRIES": "1"}) as host:
+    async with demo(tmp_path) as host:
         result = await host.ask(f"SCRIPT:error {status}")
         assert (result["subtype"], result["is_error"]) == ("success", True)
         assert result["api_error_status"] == status
         assert host.of("assistant")[0]["message"]["model"] == "<synthetic>"
-        assert len(host.of("api_retry")) == (0 if status == 400 else 1)
+        assert len(host.of("api_retry")) == (0 if status == 400 else 2)
         assert len(host.of("rate_limit_event")) == (1 if status == 429 else 0)
         assert await host.end() == 1
 
@@ -481,16 +480,6 @@ async def test_sigterm_ends_the_agent_and_its_command(tmp_path: Path) -> None:
         async with asyncio.timeout(PATIENCE):
             while _alive(int(pid)):
                 await asyncio.sleep(0.01)
-
-
-async def test_sigint_interrupts_the_turn_and_ends(tmp_path: Path) -> None:
-    async with demo(tmp_path, partial=True) as host:
-        await host.prompt("SCRIPT:slow")
-        await host.until(lambda r: r["type"] == "stream_event" and r["event"]["type"] == "content_block_delta")
-        host.process.send_signal(signal.SIGINT)
-        result = await host.result()
-        assert result["terminal_reason"] == "aborted_streaming"
-        assert await host.process.wait() == 1
 
 
 def run(*flags: str) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from fairlead.agents.claude.versions import Version, abilities, dotted
@@ -11,6 +11,9 @@ from fairlead.model.agents import AgentSink, Decision, Exit, Record
 from fairlead.model.errors import AgentFailed, AgentNotRunning
 from fairlead.model.ids import RequestId
 from fairlead.system.clock import Clock
+
+Deliver = Callable[[list[Record]], Awaitable[None]]
+"""Delivers records to the core, in order with all others."""
 
 logger = logging.getLogger("fairlead.agents.claude")
 

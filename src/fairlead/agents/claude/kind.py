@@ -88,7 +88,7 @@ class ClaudeKind:
         self._clock = clock
         self._prober = VersionProbe(clock, settings.sandbox)
         self._tokens = tokens
-        self._doors = DialInRoutes()
+        self._dial_in_routes = DialInRoutes()
         self._terminals = terminals
         self._in_terminals: dict[str, ClaudeTerminal] = {}
         address = settings.gateway.replace("ws", "http", 1)
@@ -235,35 +235,35 @@ class ClaudeKind:
             await agent.stop("its process could not be recorded")
             raise
         await agent.start()
-        self._enter(agent, prepared.agent_session)
+        self._type_into(agent, prepared.agent_session)
         return agent
 
-    def _enter(self, agent: ClaudeTerminal, agent_session: str) -> None:
+    def _type_into(self, agent: ClaudeTerminal, agent_session: str) -> None:
         """Type this conversation's prompts into the terminal from now on, also after a person switches to another
         conversation there."""
         self._in_terminals = {name: other for name, other in self._in_terminals.items() if other.running}
         self._in_terminals[agent_session] = agent
-        agent.moved = lambda conversation: self._enter(agent, conversation)
+        agent.moved = lambda conversation: self._type_into(agent, conversation)
 
     # --- dial-in
 
     def protocol(self) -> ClientProtocol | None:
         if self._hooks is None:
             return None
-        doors = self._doors.protocol()
-        return msgspec.structs.replace(doors, routes=(*doors.routes, *self._hooks.routes()))
+        dial_in = self._dial_in_routes.protocol()
+        return msgspec.structs.replace(dial_in, routes=(*dial_in.routes, *self._hooks.routes()))
 
     def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         """The handlers of the service calls that the routes of `protocol` make."""
-        return {} if self._hooks is None else {**self._doors.performers(), **self._hooks.performers()}
+        return {} if self._hooks is None else {**self._dial_in_routes.performers(), **self._hooks.performers()}
 
     async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "_DialInInvitation":
         """Expect a CLI that a person starts. It is assumed to have the version that is installed here."""
         prepared = await self._prepare(launch)
         url, token = self._dialing(launch.session)
-        link = DialInLink(self._clock, self._terms(prepared), None, lambda: self._shut(launch.session, link))
+        link = DialInLink(self._clock, self._terms(prepared), None, lambda: self._stop_expecting(launch.session, link))
         link.expect()
-        self._doors.open(launch.session, link)
+        self._dial_in_routes.open(launch.session, link)
         line = f"cd {shlex.quote(prepared.cwd)} && {TOKEN_VARIABLE}={token} {shlex.join(_argv(prepared, url))}"
 
         async def drive() -> ClaudeAgent:
@@ -281,10 +281,10 @@ class ClaudeKind:
             cwd=prepared.cwd,
             clock=self._clock,
             terms=self._terms(prepared),
-            ended=lambda: self._shut(session, link),
+            ended=lambda: self._stop_expecting(session, link),
             sandbox=self._settings.sandbox,
         )
-        self._doors.open(session, link)
+        self._dial_in_routes.open(session, link)
         return self._around(prepared, link)
 
     def _dialing(self, session: SessionId) -> tuple[str, str]:
@@ -300,8 +300,8 @@ class ClaudeKind:
     def _around(self, prepared: PreparedLaunch, link: DialInLink) -> ClaudeDialIn:
         return ClaudeDialIn(link, prepared.version, self._clock, prepared.transcript)
 
-    def _shut(self, session: SessionId, link: DialInLink) -> None:
-        if self._doors.close(session, link) and self._tokens is not None:
+    def _stop_expecting(self, session: SessionId, link: DialInLink) -> None:
+        if self._dial_in_routes.close(session, link) and self._tokens is not None:
             self._tokens.revoke(session)
 
     # --- processes and files of earlier runs

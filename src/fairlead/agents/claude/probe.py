@@ -100,7 +100,7 @@ class VersionProbe:
         version = parse_version(words)
         if version is None:
             shown = words or child.stderr.strip()[-500:] or "nothing"
-            raise AgentMissing(f"{command[0]} --version should tell a version and said: {shown[:500]}", path=command[0])
+            raise AgentMissing(f"{command[0]} --version did not print a version but: {shown[:500]}", path=command[0])
         if version < OLDEST:
             raise AgentMissing(
                 f"Claude Code {dotted(version)} is older than the oldest version that Fairlead supports "

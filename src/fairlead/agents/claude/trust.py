@@ -40,11 +40,11 @@ _KNOWN: Final = frozenset({"hooks", "env", "permissions", "$schema"})
 
 
 class _Found(msgspec.Struct):
-    """The report while it is being built."""
+    """The lists of a `FolderReport` while it is being built."""
 
     files: list[str] = []
     hooks: list[dict[str, Any]] = []
-    servers: list[dict[str, Any]] = []
+    mcp_servers: list[dict[str, Any]] = []
     environment: list[str] = []
     permissions: list[str] = []
     other: list[str] = []
@@ -67,16 +67,8 @@ def describe(folder: str, home: str = "") -> FolderReport:
             hidden += 1
     if hidden:
         found.other.append(f"and {hidden} more files")
-    return FolderReport(
-        path=str(root),
-        digest=digest.hexdigest(),
-        files=tuple(found.files),
-        hooks=tuple(found.hooks),
-        mcp_servers=tuple(found.servers),
-        environment=tuple(found.environment),
-        permissions=tuple(found.permissions),
-        other=tuple(found.other),
-    )
+    facts = {name: tuple(items) for name, items in msgspec.structs.asdict(found).items()}
+    return FolderReport(path=str(root), digest=digest.hexdigest(), **facts)
 
 
 def _files(root: Path, home: Path | None) -> Iterator[tuple[str, Path]]:
@@ -192,4 +184,4 @@ def _explain_hook(name: str, event: str, matcher: Any, found: _Found) -> None:
 def _explain_servers(name: str, servers: Any, found: _Found) -> None:
     for server, config in servers.items() if isinstance(servers, dict) else ():
         fields = config if isinstance(config, dict) else {"config": config}
-        found.servers.append({**fields, "file": name, "name": server})
+        found.mcp_servers.append({**fields, "file": name, "name": server})

@@ -21,7 +21,7 @@ from fairlead.agents.demo.permissions import Grants
 from fairlead.agents.demo.records import Record
 from fairlead.agents.demo.session import DemoSession
 from fairlead.agents.demo.transcript import NoConversation, Transcript, load
-from fairlead.agents.demo.turns import Prompt, Turn, compact, lifecycle
+from fairlead.agents.demo.turns import Prompt, Turn, compact
 from fairlead.agents.demo.usage import TokenUsage
 from fairlead.agents.demo.wire import Wire
 
@@ -58,8 +58,7 @@ class DemoAgent:
             self._wire.emit(records.failed_start(session_id, str(error)))
             self._wire.flush()
             return 1
-        self._executor = Executor(self._session, self._notified)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_by_signal)
+        self._executor = Executor(self._session, lambda text, origin: self._enqueue(Prompt(text, origin=origin)))
         self._wire.start()
         failed = False
         while (prompts := await self._next()) is not None:
@@ -101,7 +100,6 @@ class DemoAgent:
             ledger=history.ledger if history is not None else TokenUsage(),
             messages=history.messages if history is not None else [],
             heartbeat=float(self._environ.get("FAIRLEAD_DEMO_HEARTBEAT") or 30),
-            retries=int(self._environ.get("CLAUDE_CODE_MAX_RETRIES") or 2),
         )
 
     # -- input from the host
@@ -128,11 +126,8 @@ class DemoAgent:
         prompt = Prompt(content, uuid if isinstance(uuid, str) else None, came_while_busy=busy)
         if prompt.uuid is not None:
             self._seen.add(prompt.uuid)
-            self._session.emit(lifecycle(self._session, prompt.uuid, "queued"))
+            self._session.emit_lifecycle(prompt.uuid, "queued")
         self._enqueue(prompt)
-
-    def _notified(self, text: str, origin: Record) -> None:
-        self._enqueue(Prompt(text, origin=origin))
 
     def _enqueue(self, prompt: Prompt) -> None:
         self._session.transcript.queued("enqueue", content=prompt.text)
@@ -179,12 +174,6 @@ class DemoAgent:
         self._ended = True
         self._stirred.set()
 
-    def _stop_by_signal(self) -> None:
-        self._ended = True
-        self._waiting.clear()
-        if self._turn is None or not self._turn.interrupt(lambda: None):
-            self._stirred.set()
-
     # -- turns
 
     async def _next(self) -> list[Prompt] | None:
@@ -193,7 +182,10 @@ class DemoAgent:
             if self._ended and not self._session.tasks:
                 return None
             self._stirred.clear()
-            await self._wait()
+            running = [t.work for t in self._session.tasks.values() if t.work is not None]
+            stirred = asyncio.create_task(self._stirred.wait())
+            await asyncio.wait([stirred, *running], return_when=asyncio.FIRST_COMPLETED)
+            stirred.cancel()
         # Messages that arrived while the agent was busy form one turn, as in CLI 2.1.120 and later.
         prompts = [self._waiting.pop(0)]
         if prompts[0].came_while_busy:
@@ -202,12 +194,6 @@ class DemoAgent:
         for _ in prompts:
             self._session.transcript.queued("dequeue")
         return prompts
-
-    async def _wait(self) -> None:
-        running = [t.work for t in self._session.tasks.values() if t.work is not None]
-        stirred = asyncio.create_task(self._stirred.wait())
-        await asyncio.wait([stirred, *running], return_when=asyncio.FIRST_COMPLETED)
-        stirred.cancel()
 
     async def _answer(self, prompts: list[Prompt]) -> bool:
         index = self._turns

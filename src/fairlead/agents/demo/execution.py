@@ -42,14 +42,8 @@ class Executor:
             case "Bash":
                 async with self._watched(call, arguments):
                     return await tools.bash(arguments, session.cwd)
-            case "Read":
-                return tools.read(arguments, session.cwd)
-            case "Write":
-                return tools.write(arguments, session.cwd)
-            case "Edit":
-                return tools.edit(arguments, session.cwd)
-            case "Glob":
-                return tools.glob(arguments, session.cwd)
+            case "Read" | "Write" | "Edit" | "Glob":
+                return tools.ON_FILES[name](arguments, session.cwd)
             case "TodoWrite":
                 return tools.todo_write(arguments, session.todos)
             case "AskUserQuestion":
@@ -124,22 +118,21 @@ class Executor:
     def _background_bash(self, call: Record, arguments: Record) -> Outcome:
         session = self._session
         task = session.new_task("local_bash", str(arguments.get("description") or ""), call["id"])
-        output = session.scratch / f"{task.id}.output"
-        self._begin(task, self._finish_bash(task, arguments, str(output)))
-        reply = f"Command running in background with ID: {task.id}. Output is being written to: {output}."
+        self._begin(task, self._finish_bash(task, arguments))
+        reply = f"Command running in background with ID: {task.id}. Output is being written to: {task.output}."
         return Outcome(reply, tools.bash_detail() | {"backgroundTaskId": task.id}, is_error=False)
 
-    async def _finish_bash(self, task: BackgroundTask, arguments: Record, output: str) -> None:
+    async def _finish_bash(self, task: BackgroundTask, arguments: Record) -> None:
         code = "exit code 0"
         try:
             reply = (await tools.bash(arguments, self._session.cwd)).content
         except ToolFailed as failure:
             reply = str(failure)
             code = reply.split("\n", 1)[0].lower()
-        self._session.scratch.mkdir(parents=True, exist_ok=True)
-        (self._session.scratch / f"{task.id}.output").write_text(str(reply), encoding="utf-8")
+        task.output.parent.mkdir(parents=True, exist_ok=True)
+        task.output.write_text(str(reply), encoding="utf-8")
         summary = f'Background command "{task.description}" completed ({code})'
-        self._ended(task, output, summary, summary, str(reply))
+        self._ended(task, summary, summary, str(reply))
 
     # -- subagents
 
@@ -151,11 +144,11 @@ class Executor:
         # CLI 2.1.325 runs a subagent in the background unless the call says otherwise.
         background = arguments.get("run_in_background") is not False
         task = session.new_task("local_agent", description, call["id"])
-        task.subagent_type = kind
+        task.subagent_type, task.prompt, task.depth = kind, prompt, parent.depth + 1
         speaker = RecordSource(session.id, call["id"], task.id, kind, description, task.run_id)
         transcript = session.transcript.subagent(task.id)
         message = {"role": "user", "content": prompt}
-        transcript.add({"promptId": parent.prompt_id, "type": "user", "message": message})
+        transcript.add({"type": "user", "message": message})
         transcript.meta({"agentType": kind, "description": description, "toolUseId": call["id"]})
         thread = Thread(
             session,
@@ -163,52 +156,36 @@ class Executor:
             transcript,
             [message],
             self.run,
-            prompt_id=parent.prompt_id,
             # The real CLI forwards a subagent's output only if it runs in the background or the host requested it.
             forwards_text=background or session.forwards_subagents,
             waited_for=not background,
-            depth=parent.depth + 1,
+            depth=task.depth,
         )
         session.subagents += 1
-        output = str(session.scratch / f"{task.id}.output")
         if background:
-            self._begin(task, self._finish_agent(task, thread, output), prompt=prompt, depth=thread.depth)
-            return self._launched(task, prompt, output)
-        self._started(task, backgrounded=False, prompt=prompt, depth=thread.depth)
+            self._begin(task, self._finish_agent(task, thread))
+            return _launched(task)
+        self._started(task, backgrounded=False)
         session.emit(records.user(speaker, [{"type": "text", "text": prompt}]))
         try:
             final = await _final_text(thread)
         except asyncio.CancelledError:
-            parent.afterwards.append(lambda: session.task_ended(task, killed=True, summary=description, output=output))
+            parent.afterwards.append(lambda: session.task_ended(task, killed=True, summary=description))
             raise
-        session.task_ended(task, killed=False, summary=final, output=output, usage=_spent(thread))
+        session.task_ended(task, killed=False, summary=final, usage=_spent(thread))
         return _completed(thread, prompt, final)
 
-    async def _finish_agent(self, task: BackgroundTask, thread: Thread, output: str) -> None:
+    async def _finish_agent(self, task: BackgroundTask, thread: Thread) -> None:
         final = await _final_text(thread)
-        self._ended(task, output, f'Agent "{task.description}" finished', final, final, usage=_spent(thread))
-
-    def _launched(self, task: BackgroundTask, prompt: str, output: str) -> Outcome:
-        reply = f"Async agent launched successfully.\nagentId: {task.id}\noutput_file: {output}"
-        detail = {
-            "isAsync": True,
-            "status": "async_launched",
-            "agentId": task.id,
-            "description": task.description,
-            "prompt": prompt,
-            "outputFile": output,
-        }
-        return Outcome([{"type": "text", "text": reply}], detail)
+        self._ended(task, f'Agent "{task.description}" finished', final, final, usage=_spent(thread))
 
     # -- background tasks
 
-    def _begin(
-        self, task: BackgroundTask, work: Coroutine[Any, Any, None], *, prompt: str | None = None, depth: int = 0
-    ) -> None:
+    def _begin(self, task: BackgroundTask, work: Coroutine[Any, Any, None]) -> None:
         session = self._session
         session.tasks[task.id] = task
         session.tasks_changed()
-        self._started(task, backgrounded=True, prompt=prompt, depth=depth)
+        self._started(task, backgrounded=True)
         task.work = asyncio.create_task(self._guarded(task, work))
 
     async def _guarded(self, task: BackgroundTask, work: Coroutine[Any, Any, None]) -> None:
@@ -216,33 +193,25 @@ class Executor:
             await work
         except (asyncio.CancelledError, Refusal):
             # Stopped by stop_task, or by a person's "deny and stop": either way the task is over.
-            self._ended(task, "", task.description, task.description, "", killed=True)
+            self._ended(task, task.description, task.description, "", killed=True)
 
-    def _started(self, task: BackgroundTask, *, backgrounded: bool, prompt: str | None = None, depth: int = 0) -> None:
+    def _started(self, task: BackgroundTask, *, backgrounded: bool) -> None:
         fields = task.as_record() | {"tool_use_id": task.tool_use_id, "is_backgrounded": backgrounded}
-        if prompt is not None:
-            fields |= {"spawn_depth": depth, "prompt": prompt}
+        if task.subagent_type is not None:
+            fields |= {"spawn_depth": task.depth, "prompt": task.prompt}
         self._session.emit_system("task_started", **fields)
 
     def _ended(
-        self,
-        task: BackgroundTask,
-        output: str,
-        headline: str,
-        summary: str,
-        result: str,
-        *,
-        killed: bool = False,
-        **fields: Any,
+        self, task: BackgroundTask, headline: str, summary: str, result: str, *, killed: bool = False, **fields: Any
     ) -> None:
         """Notify the host, and give the model a notification that opens a new turn."""
         session = self._session
-        session.task_ended(task, killed=killed, summary=summary, output=output, **fields)
+        session.task_ended(task, killed=killed, summary=summary, **fields)
         session.tasks.pop(task.id, None)
         session.tasks_changed()
         text = (
             f"<task-notification>\n<task-id>{task.id}</task-id>\n<tool-use-id>{task.tool_use_id}</tool-use-id>\n"
-            f"<output-file>{output}</output-file>\n<status>{'stopped' if killed else 'completed'}</status>\n"
+            f"<output-file>{task.output}</output-file>\n<status>{'stopped' if killed else 'completed'}</status>\n"
             f"<summary>{headline}</summary>\n<result>{result}</result>\n</task-notification>"
         )
         self._notify(text, {"kind": "task-notification", "producer": "session-task", "runId": task.run_id})
@@ -260,6 +229,19 @@ async def _final_text(thread: Thread) -> str:
 
 def _spent(thread: Thread) -> Record:
     return {"total_tokens": thread.tokens, "tool_uses": thread.tool_uses, "duration_ms": 1}
+
+
+def _launched(task: BackgroundTask) -> Outcome:
+    reply = f"Async agent launched successfully.\nagentId: {task.id}\noutput_file: {task.output}"
+    detail = {
+        "isAsync": True,
+        "status": "async_launched",
+        "agentId": task.id,
+        "description": task.description,
+        "prompt": task.prompt,
+        "outputFile": str(task.output),
+    }
+    return Outcome([{"type": "text", "text": reply}], detail)
 
 
 def _completed(thread: Thread, prompt: str, final: str) -> Outcome:

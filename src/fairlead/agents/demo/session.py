@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from fairlead.agents.demo import records, tools
 from fairlead.agents.demo.checkpoints import Checkpoints
 from fairlead.agents.demo.flags import Options
-from fairlead.agents.demo.ids import epoch_ms, new_id
+from fairlead.agents.demo.ids import epoch_ms, new_id, new_uuid
 from fairlead.agents.demo.permissions import Grants
 from fairlead.agents.demo.records import Record, RecordSource
 from fairlead.agents.demo.transcript import Transcript
@@ -30,8 +30,11 @@ class BackgroundTask:
     kind: str
     description: str
     tool_use_id: str
-    work: asyncio.Task[None] | None = None
+    output: Path
     subagent_type: str | None = None
+    prompt: str = ""
+    depth: int = 0
+    work: asyncio.Task[None] | None = None
 
     def as_record(self) -> Record:
         fields = {"task_id": self.id, "run_id": self.run_id, "task_type": self.kind, "description": self.description}
@@ -61,7 +64,6 @@ class DemoSession:
     """A subagent's output is sent to the host, also while the main thread waits for its call."""
     heartbeat: float = 30.0
     """Seconds between two `tool_progress` records, as measured on the real CLI."""
-    retries: int = 2
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     hooks: list[Record] = field(default_factory=list)
     """The host's PreToolUse hooks, as `initialize` registered them."""
@@ -74,11 +76,6 @@ class DemoSession:
     def speaker(self) -> RecordSource:
         return RecordSource(self.id)
 
-    @property
-    def scratch(self) -> Path:
-        """The folder for the output of background tasks."""
-        return self.transcript.path.with_suffix("") / "tasks"
-
     def tools(self) -> list[str]:
         own = [t for t in records.TOOLS if self.options.asks_host or t not in ("AskUserQuestion", "ExitPlanMode")]
         return own + (["StructuredOutput"] if self.structured else []) + self.mcp.tools()
@@ -88,6 +85,10 @@ class DemoSession:
 
     def emit_system(self, subtype: str, **fields: Any) -> None:
         self.emit(records.system(self.id, subtype, **fields))
+
+    def emit_lifecycle(self, prompt_uuid: str, state: str) -> None:
+        about = {"type": "command_lifecycle", "command_uuid": prompt_uuid, "state": state}
+        self.emit({**about, "uuid": new_uuid(), "session_id": self.id})
 
     def emit_status(self, state: str | None, **fields: Any) -> None:
         self.emit_system("status", status=state, **fields)
@@ -127,13 +128,16 @@ class DemoSession:
         self.emit_system("background_tasks_changed", tasks=[t.as_record() for t in self.tasks.values()])
 
     def new_task(self, kind: str, description: str, tool_use_id: str) -> BackgroundTask:
-        prefix = "a" if kind == "local_agent" else "b"
-        return BackgroundTask(new_id(prefix, 16), f"0{new_id('', 8)}-{new_id('', 8)}", kind, description, tool_use_id)
+        task_id = new_id("a" if kind == "local_agent" else "b", 16)
+        run_id = f"0{new_id('', 8)}-{new_id('', 8)}"
+        output = self.transcript.path.with_suffix("") / "tasks" / f"{task_id}.output"
+        return BackgroundTask(task_id, run_id, kind, description, tool_use_id, output)
 
-    def task_ended(self, task: BackgroundTask, *, killed: bool, summary: str, output: str, **fields: Any) -> None:
+    def task_ended(self, task: BackgroundTask, *, killed: bool, summary: str, **fields: Any) -> None:
         patch = {"status": "killed" if killed else "completed", "end_time": epoch_ms()}
         self.emit_system("task_updated", task_id=task.id, run_id=task.run_id, patch=patch)
-        self.notify_task(task, "stopped" if killed else "completed", output_file=output, summary=summary, **fields)
+        status = "stopped" if killed else "completed"
+        self.notify_task(task, status, output_file=str(task.output), summary=summary, **fields)
 
     def notify_task(self, task: BackgroundTask, status: str, **fields: Any) -> None:
         about = {"task_id": task.id, "run_id": task.run_id, "tool_use_id": task.tool_use_id}

@@ -19,6 +19,7 @@ from fairlead.agents.demo.transcript import STEERED, Transcript
 from fairlead.agents.demo.usage import TOKENS_PER_CALL
 
 # The real CLI uses growing delays; a person at a demo should not have to wait.
+_RETRIES = 2
 _RETRY_DELAY = 0.2
 _RETRIED = frozenset({401, 429, 529})
 ERROR_NAMES = {400: "unknown", 401: "authentication_failed", 429: "rate_limit", 529: "server_error"}
@@ -65,7 +66,6 @@ class Thread:
         messages: list[Record],
         run_tool: RunTool,
         *,
-        prompt_id: str,
         forwards_text: bool = True,
         waited_for: bool = False,
         fields: Record | None = None,
@@ -77,7 +77,6 @@ class Thread:
         self.transcript = transcript
         self._run_tool = run_tool
         self.depth = depth
-        self.prompt_id = prompt_id
         self.player = Player(session, speaker, transcript, self._block_done)
         self._forwards_text = forwards_text
         self._waited_for = waited_for
@@ -158,13 +157,13 @@ class Thread:
         if error.status == 429 and attempt == 1:
             limit = {"status": "rejected", "rateLimitType": "five_hour", "isUsingOverage": False}
             session.emit({**records.system(session.id, ""), "type": "rate_limit_event", "rate_limit_info": limit})
-        if error.status not in _RETRIED or attempt > session.retries:
+        if error.status not in _RETRIED or attempt > _RETRIES:
             raise ModelRefused(error)
         delay = _RETRY_DELAY * 2 ** (attempt - 1)
         session.emit_system(
             "api_retry",
             attempt=attempt,
-            max_retries=session.retries,
+            max_retries=_RETRIES,
             retry_delay_ms=int(delay * 1000),
             error_status=error.status,
             error="overloaded" if error.status == 529 else ERROR_NAMES[error.status],
@@ -216,7 +215,7 @@ class Thread:
         self.user_records += 1
         self._messages.append(record["message"])
         fields = {name: record[name] for name in ("type", "message", "uuid", "timestamp")}
-        self.transcript.add({"promptId": self.prompt_id, **fields, **line})
+        self.transcript.add(fields | line)
 
     def _progress(self, call: Record) -> None:
         description = call["input"].get("description") or call["input"].get("file_path") or call["name"]

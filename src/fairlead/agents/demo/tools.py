@@ -161,6 +161,9 @@ def todo_write(arguments: Record, todos: list[Record]) -> Outcome:
     return Outcome("The todos have been changed.", {"oldTodos": before, "newTodos": list(todos)})
 
 
+ON_FILES = {"Read": read, "Write": write, "Edit": edit, "Glob": glob}
+
+
 def absolute(tool: str, arguments: Record, cwd: str) -> Record:
     """The input for the permission request and the run: absolute file paths, defaults filled in."""
     if tool not in ("Read", "Write", "Edit"):

@@ -50,7 +50,6 @@ class Turn:
         self._session = session
         self._prompts = prompts
         self._index = index
-        self._prompt_id = new_uuid()
         self._began = time.monotonic()
         self._work: asyncio.Task[Record] | None = None
         self._heard: Callable[[], None] | None = None
@@ -62,7 +61,6 @@ class Turn:
             session.transcript,
             session.messages,
             executor.run,
-            prompt_id=self._prompt_id,
             fields=self._uuid_fields,
             absorb=absorb,
         )
@@ -136,13 +134,9 @@ class Turn:
         session = self._session
         for prompt in self._prompts:
             uuid = prompt.uuid or new_uuid()
-            message = {"role": "user", "content": prompt.content}
-            line: Record = {"promptId": self._prompt_id, "type": "user", "message": message, "uuid": uuid}
-            line["permissionMode"] = session.grants.mode
+            line: Record = {"type": "user", "message": {"role": "user", "content": prompt.content}, "uuid": uuid}
             if prompt.origin is not None:
-                line |= {"origin": prompt.origin, "promptSource": "system", "turnOrigin": "task_notification"}
-            else:
-                line |= {"promptSource": "sdk", "turnOrigin": "sdk"}
+                line["origin"] = prompt.origin
             session.transcript.add(line)
             session.checkpoints.prompt(uuid)
         # Prompts that waited together form one message to the model.
@@ -155,7 +149,7 @@ class Turn:
     def _lifecycle(self, state: str) -> None:
         for prompt in self._prompts:
             if prompt.uuid is not None:
-                self._session.emit(lifecycle(self._session, prompt.uuid, state))
+                self._session.emit_lifecycle(prompt.uuid, state)
 
     def _api_error(self, refused: ModelRefused) -> Record:
         session, error = self._session, refused.error
@@ -185,11 +179,6 @@ class Turn:
         stop = self._thread.stop_reason
         diagnostic = f"[ede_diagnostic] result_type=user last_content_type=n/a stop_reason={stop or 'null'}"
         return _failure("error_during_execution", reason, diagnostic)
-
-
-def lifecycle(session: DemoSession, command_uuid: str, state: str) -> Record:
-    about = {"type": "command_lifecycle", "command_uuid": command_uuid, "state": state}
-    return {**about, "uuid": new_uuid(), "session_id": session.id}
 
 
 def _emit_result(session: DemoSession, ending: Record, *, calls: int, **fields: Any) -> None:

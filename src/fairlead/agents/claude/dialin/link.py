@@ -9,12 +9,13 @@ import asyncio
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.transcripts.recovery import BLOCK, place_after, whole_rows
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.claude.wire.decode import decode
@@ -40,8 +41,6 @@ KEEP_ALIVE_SECONDS: Final = 300.0
 HYBRID_SECONDS: Final = 0.25
 """Measured: 2.1.37 registers its own control request only when the HTTP response to its post has arrived. An answer to
 the request that arrives earlier is lost, and the turn with it. Posts follow each other every 50 ms."""
-
-Deliver = Callable[[list[Record]], Awaitable[None]]
 
 
 class _Name(msgspec.Struct):

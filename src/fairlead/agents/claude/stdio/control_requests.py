@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.background import BackgroundTasks
+from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.launch import BLOCKS_SINCE, POLICY_HOOK, must_hold
 from fairlead.agents.claude.stdio import tool_hooks
 from fairlead.agents.claude.versions import Version
@@ -53,9 +54,7 @@ class _OpenRequest:
 class ControlRequestHandler:
     """The open requests of one CLI process."""
 
-    def __init__(
-        self, sink: AgentSink, send: Send, deliver: tool_hooks.Deliver, clock: Clock, version: Version
-    ) -> None:
+    def __init__(self, sink: AgentSink, send: Send, deliver: Deliver, clock: Clock, version: Version) -> None:
         self._sink = sink
         self._send = send
         self._deliver = deliver

@@ -93,8 +93,8 @@ class ClaudeAgent(ClaudeDriver):
 
     async def _read_records(self) -> None:
         try:
-            await self._link.receive(self._take)
-            await self._hand_on(self._splitter.end())
+            await self._link.receive(self._feed)
+            await self._handle_lines(self._splitter.end())
         except Exception:
             # The store failed: the agent's output cannot be stored, so the agent must not continue.
             logger.exception("the agent's records could not be stored", extra={"pid": self.pid})
@@ -130,10 +130,10 @@ class ClaudeAgent(ClaudeDriver):
 
     # --- the agent's output ------------------------------------------------------------------------------
 
-    async def _take(self, data: bytes) -> None:
-        await self._hand_on(self._splitter.feed(data))
+    async def _feed(self, data: bytes) -> None:
+        await self._handle_lines(self._splitter.feed(data))
 
-    async def _hand_on(self, lines: Sequence[bytes | Oversize]) -> None:
+    async def _handle_lines(self, lines: Sequence[bytes | Oversize]) -> None:
         if not lines:
             return
         batch: list[Record] = []
@@ -147,10 +147,10 @@ class ClaudeAgent(ClaudeDriver):
                 todo.append(message)
             if self._subagent_files is not None and self._subagent_files.concerns(record.raw):
                 # Deliver the earlier records first: they need not wait for a subagent's file.
-                await self._pass_on(batch, todo)
+                await self._deliver_and_act(batch, todo)
                 batch, todo = [*await self._before(record)], []
             batch.append(record)
-        await self._pass_on(batch, todo)
+        await self._deliver_and_act(batch, todo)
 
     async def _before(self, record: Record) -> Sequence[Record]:
         """Return the subagent's records before this one that the wire leaves out."""
@@ -158,7 +158,7 @@ class ClaudeAgent(ClaudeDriver):
             return ()
         return await self._subagent_files.before(record.raw)
 
-    async def _pass_on(self, batch: list[Record], todo: Sequence[WireRecord]) -> None:
+    async def _deliver_and_act(self, batch: list[Record], todo: Sequence[WireRecord]) -> None:
         if batch:
             await self._deliver(batch)
         for message in todo:

@@ -8,14 +8,15 @@ does not send the end of a background subagent either: it is in the session's ow
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
+from fairlead.agents.claude.background import BackgroundTasks
+from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.interpreter import user_text
 from fairlead.agents.claude.transcripts.file_reader import FileOffset, TranscriptFile, place_at
 from fairlead.agents.claude.transcripts.identity import CONVERSATION, decoded
@@ -28,8 +29,6 @@ from fairlead.agents.claude.wire.records import AssistantRecord, TaskNotificatio
 from fairlead.model.agents import Record
 from fairlead.system.clock import Clock, within
 
-logger = logging.getLogger("fairlead.agents.claude")
-
 LAG_SECONDS: Final = 1.0
 """How long a record waits for its row in the file: ten times the measured delay."""
 LOOK_SECONDS: Final = 0.02
@@ -39,8 +38,6 @@ PREFIX: Final = "agent-"
 
 _HINTS: Final = (b'"parent_tool_use_id":"', b'"agentId"', b'"task_notification"')
 """Every line that this module handles contains one of them."""
-
-Give = Callable[[list[Record]], Awaitable[None]]
 
 
 class _Row(msgspec.Struct):
@@ -147,7 +144,7 @@ class _SubagentFile:
 class SubagentFiles:
     """The subagents' files of one process. `give` receives a background subagent's records as they are written."""
 
-    def __init__(self, transcript: Path, version: Version, clock: Clock, give: Give) -> None:
+    def __init__(self, transcript: Path, version: Version, clock: Clock, give: Deliver) -> None:
         self._transcript = transcript
         self._able = abilities(version)
         self._clock = clock
@@ -155,9 +152,9 @@ class SubagentFiles:
         self._files: dict[Path, _SubagentFile] = {}
         self._lost: set[str] = set()
         self._lock = asyncio.Lock()
-        self._background: dict[str, str] = {}
+        self._following: dict[str, str] = {}
         """The CLI's ids of background subagents, each with the call that started it."""
-        self._following: dict[str, asyncio.Task[None]] = {}
+        self._tasks = BackgroundTasks("a subagent's file could not be followed")
         # When a conversation is resumed, the existing rows were emitted before.
         self._transcript_before = self._end_of_transcript()
         self._before = {path: place_at(path, path.stat().st_size) for path in self._paths()}
@@ -174,9 +171,7 @@ class SubagentFiles:
             return await self._up_to(message.parent_call, message.uuid)
         if isinstance(message, UserRecord) and isinstance(message.result, dict):
             return await self._result(message, message.result)
-        if isinstance(message, TaskNotification):
-            return await self._finish(message.task_id)
-        return []
+        return await self._finish(message.task_id) if isinstance(message, TaskNotification) else []
 
     async def close(self) -> list[Record]:
         """Return the remaining records of background subagents after the process has ended."""
@@ -188,10 +183,9 @@ class SubagentFiles:
                     file.over = True
                     file.fill()
                     records += file.rest(with_task=False)
-        if self._following:
-            for task in self._following.values():
-                task.cancel()
-            await asyncio.wait(self._following.values())
+        for task in self._tasks.running:
+            task.cancel()
+        await self._tasks.wait_finished()
         return records
 
     # --- foreground subagents
@@ -258,14 +252,13 @@ class SubagentFiles:
 
     def _follow(self, agent: str, call: str) -> None:
         if not self._able.forwards_background and agent not in self._following:
-            self._background[agent] = call
-            task = self._following[agent] = asyncio.create_task(self._live(agent, call))
-            task.add_done_callback(_done)
+            self._following[agent] = call
+            self._tasks.start(self._live(agent, call))
 
     def _in_background(self, agent: str) -> _SubagentFile | None:
         file = self._file_of(agent)
         if file is not None:
-            file.call = self._background[agent]
+            file.call = self._following[agent]
         return file
 
     async def _live(self, agent: str, call: str) -> None:
@@ -349,11 +342,6 @@ def _new_rows(file: TranscriptFile) -> Iterable[bytes]:
             item = file.items.popleft()
             file.advance(item)
             yield from (record.raw for record in item.records)
-
-
-def _done(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.error("a subagent's file could not be followed", exc_info=task.exception())
 
 
 def _answered(message: UserRecord) -> str:

@@ -8,12 +8,13 @@ left to the CLI's own rules.
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
 
 from fairlead.agents.claude.background import BackgroundTasks
+from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.launch import ASK_BINDS_SINCE
 from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire import control
@@ -26,8 +27,6 @@ from fairlead.model.policy import Behavior, Verdict
 logger = logging.getLogger("fairlead.agents.claude")
 
 NOT_WANTED: Final = "The user does not want this tool to be used."
-
-Deliver = Callable[[list[Record]], Awaitable[None]]
 
 
 class _PreToolUse(msgspec.Struct):

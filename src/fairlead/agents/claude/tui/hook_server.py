@@ -1,17 +1,9 @@
 """Receives a CLI's hooks over HTTP: its command hooks run `fairlead hook`, which posts here and prints our answer.
 This is how an agent without a control wire (one in a terminal) requests permissions and reports its turns.
 
-How a driver uses it (`hooks` belongs to the agent kind, `tool_hooks.HookPermissions` decides about tools):
-
-    permits = HookPermissions(sink, deliver, version)
-    post = hooks.open(session, {"pre-tool-use": permits.pre_tool_use, "stop": self._stopped})
-    env |= post.variables                       # URL and token: by the environment, never in argv
-    argv.append(f"--settings={post.settings()}")  # one hook for each event that has a handler
-    ...
-    async def answer(self, request, decision): await permits.answer(request, decision)
-    ...
-    await post.close("The agent has ended.")    # before sink.exited: open hooks end, PreToolUse with a denial
-    await permits.settled()
+`HookServer.open` takes a handler for each event. Its endpoint has the environment (URL and token, never in argv) and
+the `--settings` for the CLI. The endpoint is closed before `AgentSink.exited` is called: open hooks end, PreToolUse
+with a denial.
 
 A handler gets the hook's input (`session_id`, `transcript_path`, `cwd`, `hook_event_name`, and the event's own fields)
 and returns a `control.HookAnswer`; an empty answer lets the CLI continue. It may take as long as it likes: the CLI
@@ -122,7 +114,7 @@ class HookServer:
         self._gateway = gateway
         self._clock = clock
         self._certificate = certificate
-        self._posts: dict[SessionId, HookEndpoint] = {}
+        self._endpoints: dict[SessionId, HookEndpoint] = {}
 
     def open(self, session: SessionId, handlers: Mapping[str, Handler]) -> "HookEndpoint":
         """Accept the hooks of this session's agent until the endpoint is closed. ValueError for unknown events."""
@@ -136,12 +128,12 @@ class HookServer:
             CERTIFICATE_VARIABLE: self._certificate,
         }
         post = HookEndpoint(handlers, variables, self._clock, lambda: self._shut(session, post))
-        self._posts[session] = post
+        self._endpoints[session] = post
         return post
 
     def _shut(self, session: SessionId, post: "HookEndpoint") -> None:
-        if self._posts.get(session) is post:  # not if the session's next agent has its endpoint already
-            del self._posts[session]
+        if self._endpoints.get(session) is post:  # not if the session's next agent has its endpoint already
+            del self._endpoints[session]
             self._tokens.revoke(session)
 
     def routes(self) -> tuple[Route, ...]:
@@ -162,7 +154,7 @@ class HookServer:
         return {RunHook: self._run}
 
     async def _run(self, who: Identity, action: RunHook) -> bytes:
-        post = self._posts.get(action.session)
+        post = self._endpoints.get(action.session)
         if post is None:
             raise NotFound("agent with hooks of session", action.session)
         return await post.answer_hook(action.event, action.key, action.given)
@@ -264,7 +256,7 @@ class HookEndpoint:
     async def _ask(self, event: str, given: Mapping[str, Any]) -> bytes:
         handler = self._handlers.get(event)
         if handler is None:
-            return _refusal(event, "Nobody decides about this agent's tools.")
+            return _refusal(event, "This agent has no handler for the hook.")
         try:
             return msgspec.json.encode(await handler(given))
         except Exception:

@@ -58,20 +58,17 @@ class PromptTyper:
 
     def seen(self, view: ScreenState) -> None:
         self.view = view
-        self._stir()
+        self._changed.set()
 
     def written(self, text: str) -> None:
         """Note a prompt that the CLI wrote to its transcript."""
         if self.text and keys.same(self.text, text):
             self._taken.set()
-            self._stir()
+            self._changed.set()
 
     def withdraw(self) -> None:
         """Cancel a prompt that was not entered yet."""
         self._withdrawn.set()
-        self._stir()
-
-    def _stir(self) -> None:
         self._changed.set()
 
     # --- typing --------------------------------------------------------------------------------------------
@@ -84,7 +81,7 @@ class PromptTyper:
         try:
             self.text = keys.clean(text)
             if not self.text.strip():
-                raise TypingFailed("There is nothing in this message that can be typed.")
+                raise TypingFailed("This message contains no text that can be typed.")
             for _ in range(TYPINGS):
                 await self._until_free()
                 for stroke in keys.strokes(keys.guarded(self.text, self._version)):
@@ -92,7 +89,7 @@ class PromptTyper:
                 await self._until_echoed()
                 if await self._enter():
                     return
-            raise TypingFailed("What was typed into the agent's terminal did not stay there.")
+            raise TypingFailed("The text that was typed into the agent's terminal disappeared.")
         except TypingFailed:
             await self.erase()
             raise
@@ -134,7 +131,7 @@ class PromptTyper:
 
     async def _until_echoed(self) -> None:
         if not await self._until(lambda: bool(self.view.text) or self._taken.is_set(), ECHO_SECONDS):
-            raise TypingFailed("The terminal did not show what was typed into it.")
+            raise TypingFailed("The terminal did not show the typed text.")
         while not keys.same(self.view.text, self.text):
             try:
                 await within(self._clock, STEADY_SECONDS, self._next())
@@ -153,7 +150,7 @@ class PromptTyper:
             ):
                 await self._until_row()
                 return True
-        raise TypingFailed("The agent did not take what was typed into its terminal.")
+        raise TypingFailed("The agent did not accept the text that was typed into its terminal.")
 
     async def _until_box(self) -> bool:
         """Wait until our text is in the box: Enter must not go to a dialog, nor to a turn that began meanwhile, which
@@ -180,11 +177,11 @@ class PromptTyper:
                 await within(self._clock, ROW_SECONDS, self._next())
             except TimeoutError:
                 if self.view.state != "working":
-                    raise TypingFailed("The agent did not write down what was typed into its terminal.") from None
+                    raise TypingFailed("The agent did not store the text that was typed into its terminal.") from None
 
     def _check(self) -> None:
         if self._withdrawn.is_set() and not self.entered:
-            raise TypingFailed("It was interrupted before it was typed.")
+            raise TypingFailed("The message was interrupted before it was typed.")
         if not self._terminal.running:
             raise TypingFailed("The agent's terminal has ended.")
 
@@ -216,10 +213,10 @@ def notice_text(view: ScreenState) -> tuple[str, str]:
     """Return (kind, text) of the notice about a screen that blocks typing."""
     how = "Answer it in the terminal: fairlead terminal SESSION."
     if view.state == "typed":
-        return "occupied", "Somebody's words are in the terminal's box: a message waits until they are sent or removed."
+        return "occupied", "The terminal's box contains a person's text: messages wait until it is sent or removed."
     kinds = {
-        "trust": "Claude Code asks whether this folder is to be trusted.",
+        "trust": "Claude Code asks whether to trust this folder.",
         "api_key": "Claude Code asks whether to use the API key of the gateway's environment.",
-        "sign_in": "Claude Code wants to be set up.",
+        "sign_in": "Claude Code asks for its initial setup.",
     }
-    return "dialog", f"{kinds.get(view.kind, 'The terminal shows something that wants an answer.')} {how}"
+    return "dialog", f"{kinds.get(view.kind, 'The terminal shows a dialog that needs an answer.')} {how}"

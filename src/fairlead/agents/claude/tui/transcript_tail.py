@@ -6,10 +6,10 @@ parent's rows, with the same ids: those are skipped.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Self
 
+from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.launch import PreparedLaunch
 from fairlead.agents.claude.transcripts.file_reader import last_rows
 from fairlead.agents.claude.transcripts.identity import identify
@@ -32,8 +32,6 @@ LOOK_SECONDS: Final = 0.05
 EARLY_SECONDS: Final = 3.0
 """How long a row may wait for its parent row."""
 
-Give = Callable[[list[Record]], Awaitable[None]]
-
 
 class TranscriptTail:
     """Calls `give` with the rows in order, one call at a time. `ordered`: the CLI writes them in order."""
@@ -43,7 +41,7 @@ class TranscriptTail:
         session: SessionId,
         path: Path,
         clock: Clock,
-        give: Give,
+        give: Deliver,
         *,
         ordered: bool,
         spill: OversizeSpill | None = None,
@@ -65,7 +63,7 @@ class TranscriptTail:
         self._reader = self._open()
 
     @classmethod
-    def open(cls, prepared: PreparedLaunch, clock: Clock, give: Give) -> Self:
+    def open(cls, prepared: PreparedLaunch, clock: Clock, give: Deliver) -> Self:
         """The tail of a process that starts now. Rows that exist in the conversation which it resumes or forks are
         skipped: they are known already."""
         ordered = abilities(prepared.version).writes_in_order
@@ -108,8 +106,8 @@ class TranscriptTail:
         found = False
         async with self._looking:
             while (rows := await self._read()) is not None:
-                found = await self._hand_on(rows) or found
-            if self._late and (early := self._give_up()):
+                found = await self._deliver_page(rows) or found
+            if self._late and (early := self._flush_waiting()):
                 await self._give(early)
                 found = True
             self._late = False
@@ -121,8 +119,8 @@ class TranscriptTail:
         async with self._looking:
             rows = await self._reader.finish()
             if rows is not None:
-                await self._hand_on(rows)
-            if early := self._give_up():
+                await self._deliver_page(rows)
+            if early := self._flush_waiting():
                 await self._give(early)
             if self._patience is not None:
                 self._patience.cancel()
@@ -155,7 +153,7 @@ class TranscriptTail:
         except NotFound:
             return None
 
-    async def _hand_on(self, rows: TranscriptPage) -> bool:
+    async def _deliver_page(self, rows: TranscriptPage) -> bool:
         records = [record for record in rows.records if not self._is_copy(record)]
         for problem in rows.problems:
             logger.warning("a transcript is damaged", extra={"path": problem.path, "problem": problem.kind})
@@ -174,7 +172,7 @@ class TranscriptTail:
             self._patience = self._clock.call_later(EARLY_SECONDS, self._waited)
         return ready_rows
 
-    def _give_up(self) -> list[Record]:
+    def _flush_waiting(self) -> list[Record]:
         early = [] if self._order is None else self._order.flush()
         return [*self._last_words.flush(), *early]
 
