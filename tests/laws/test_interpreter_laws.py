@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import SESSION, Input, Log, cases, inputs, raw
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.wire.framing import LineSplitter
-from fairlead.agents.claude.wire.markers import interrupt_marker
+from fairlead.agents.claude.wire.markers import InterruptMarker, encode_marker
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import EventId
@@ -203,7 +203,7 @@ class Store:
         ((kind, what),) = given_.items()
         if kind == "interrupt":
             # The core's own event: the marker of an interrupt is stored with it.
-            marker = Record(interrupt_marker(what), "gateway")
+            marker = Record(encode_marker(InterruptMarker(cause=what)), "gateway")
             self.entries.append((0, ev.InterruptRequested(id=EventId(what)), marker))
         record = None if kind in ("exit", "interrupt") else Record(raw(what), msgspec.convert(kind, Origin))
         for seq, event in self.log.told[before:]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.wire.markers import interrupt_marker
+from fairlead.agents.claude.wire.markers import InterruptMarker, encode_marker
 from fairlead.model import events
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import SessionId
@@ -42,7 +42,7 @@ def feed(interpreter: ClaudeInterpreter, given: Input, number: int) -> Interpret
     if kind == "exit":
         return interpreter.exited(what, f"exit-{number}")
     if kind == "interrupt":
-        return interpreter.step(Record(interrupt_marker(what), "gateway"))
+        return interpreter.step(Record(encode_marker(InterruptMarker(cause=what)), "gateway"))
     origin: Origin = msgspec.convert(kind, Origin)
     return interpreter.step(Record(raw(what), origin))
 

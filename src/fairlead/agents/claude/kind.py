@@ -23,7 +23,7 @@ from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import TuiLaunch
 from fairlead.agents.claude.versions import abilities
 from fairlead.agents.claude.wire.encode import user_line
-from fairlead.agents.claude.wire.markers import interrupt_marker, typed_prompt
+from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
 from fairlead.agents.links.api import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.stdio import StdioLink
@@ -149,10 +149,10 @@ class ClaudeKind:
             return Record(user_line(to_wire(tuple(content)), agent_session, message)[:-1], "gateway")
         if typed.is_busy:
             raise no_steering()
-        return Record(typed_prompt(to_wire(tuple(content)), message), "gateway")
+        return Record(encode_marker(TypedPrompt(uuid=message, content=to_wire(tuple(content)))), "gateway")
 
     def interrupt_record(self, cause: str) -> Record:
-        return Record(interrupt_marker(cause), "gateway")
+        return Record(encode_marker(InterruptMarker(cause=cause)), "gateway")
 
     async def launch(
         self, launch: Launch, sink: AgentSink, record_child: ChildRecorder

@@ -21,6 +21,7 @@ from fairlead.agents.claude.wire.records import (
     SystemNotice,
     ToolProgressRecord,
     ToolUseSummary,
+    as_text,
 )
 from fairlead.model.events import (
     AgentReady,
@@ -92,11 +93,7 @@ def init(step: Step, record: Init) -> None:
 def in_terminal(step: Step, marker: TerminalMarker) -> None:
     """Emit AgentReady with the launch parameters: the interactive CLI sends no init record."""
     state = step.state
-    ready: dict[str, Any] = {
-        "agent_session": marker.agent_session,
-        "version": marker.version,
-        "cwd": marker.cwd,
-    }
+    ready: dict[str, Any] = {"agent_session": marker.agent_session, "version": marker.version, "cwd": marker.cwd}
     state.ready, state.mode = ready, marker.mode
     step.emit(AgentReady, mode=marker.mode, **ready)
 
@@ -126,13 +123,8 @@ def on_compact_boundary(step: Step, record: CompactBoundary) -> None:
     """Handle a compact boundary. It comes before or after the status that ends the compaction: both orders occur."""
     facts = record.compact_metadata or record.compactMetadata or record.microcompactMetadata or {}
     tokens = facts.get("pre_tokens", facts.get("preTokens"))
-    trigger = facts.get("trigger")
-    step.emit(
-        Compaction,
-        phase="boundary",
-        trigger=trigger if isinstance(trigger, str) else "",
-        pre_tokens=int(tokens) if isinstance(tokens, int | float) else 0,
-    )
+    count = int(tokens) if isinstance(tokens, int | float) else 0
+    step.emit(Compaction, phase="boundary", trigger=as_text(facts.get("trigger")), pre_tokens=count)
 
 
 # --- outside the conversation ----------------------------------------------------------------------------
@@ -198,7 +190,6 @@ def progress(step: Step, record: ProgressRecord) -> None:
     call = record.toolUseID or ""
     if kind == "bash_progress" and call:
         elapsed = record.data.get("elapsedTimeSeconds")
-        output = record.data.get("output")
         known = step.state.calls.get(call)
         step.emit(
             ToolProgress,
@@ -206,13 +197,13 @@ def progress(step: Step, record: ProgressRecord) -> None:
             call=CallId(call),
             name="" if known is None else known.name,
             elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else 0.0,
-            note=output if isinstance(output, str) else "",
+            note=as_text(record.data.get("output")),
         )
         return
     agent, parent = record.data.get("agentId"), record.parentToolUseID
     if kind == "agent_progress" and isinstance(agent, str) and parent in step.state.subagents:
         subagents.link_agent(step, agent, parent)
-    step.store_if_silent("progress", kind if isinstance(kind, str) else "")
+    step.store_if_silent("progress", as_text(kind))
 
 
 # --- permission requests -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from fairlead.agents.claude.wire.records import (
     TaskProgress,
     TaskStarted,
     TaskUpdated,
+    as_text,
 )
 from fairlead.model.events import Notice, ToolProgress
 from fairlead.model.ids import CallId
@@ -72,8 +73,7 @@ def changed(step: Step, record: BackgroundTasks) -> None:
     named = {task_id: task for task in record.tasks if isinstance(task_id := task.get("task_id"), str)}
     for task_id, facts in named.items():
         task = tasks.setdefault(task_id, OpenTask())
-        about = facts.get("description")
-        task.about = about if isinstance(about, str) and about else task.about
+        task.about = as_text(facts.get("description")) or task.about
         _to_background(step, task)
     trim(tasks, CALLS_OPEN)
     for task_id in [key for key, task in tasks.items() if task.background and key not in named]:

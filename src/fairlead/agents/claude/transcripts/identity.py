@@ -10,6 +10,8 @@ from fairlead.model.formats.json_repair import repair_json
 T = TypeVar("T")
 
 CONVERSATION: Final = frozenset({"user", "assistant"})
+SYNTHETIC: Final = "<synthetic>"
+"""Model name of messages that the CLI wrote itself; it writes some of them to the transcript only."""
 
 
 class RecordIdentity(msgspec.Struct):
@@ -18,6 +20,7 @@ class RecordIdentity(msgspec.Struct):
     type: Any = None
     subtype: Any = None
     uuid: Any = None
+    sessionId: Any = None
     isSidechain: Any = None
     parent_tool_use_id: Any = None
     parentToolUseID: Any = None
@@ -38,11 +41,25 @@ class RecordIdentity(msgspec.Struct):
         return self.isSidechain is not True and not self.parent_tool_use_id
 
 
+class _Message(msgspec.Struct):
+    """The fields of a record's `message` that are used."""
+
+    id: Any = None
+    model: Any = None
+    content: Any = None
+
+
 _named: Final = msgspec.json.Decoder(RecordIdentity)
+_messages: Final = msgspec.json.Decoder(_Message)
 
 
 def identify(raw: bytes) -> RecordIdentity | None:
     return decoded(_named, raw)
+
+
+def decode_message(raw: msgspec.Raw) -> _Message:
+    """Decode the `message` of a record; an empty one if it is missing or not an object."""
+    return (decoded(_messages, bytes(raw)) if bytes(raw) else None) or _Message()
 
 
 def name_of(row: RecordIdentity | None, raw: bytes) -> str:

@@ -11,8 +11,16 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.interpreter.state import THREADS_KEPT, trim
-from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decoded, identify, name_of
-from fairlead.agents.claude.wire.framing import OversizeSpill, oversize_placeholder
+from fairlead.agents.claude.transcripts.identity import (
+    CONVERSATION,
+    SYNTHETIC,
+    RecordIdentity,
+    decode_message,
+    identify,
+    name_of,
+)
+from fairlead.agents.claude.wire.framing import OversizeSpill, spill_record
+from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.agents import Record
 from fairlead.model.transcripts import FOREIGN, MirroredRow
 
@@ -23,16 +31,8 @@ WHOLE_ASIDE: Final = 32 << 10
 the model with every turn (100 kB each), and no client shows them."""
 ROWS_KEPT: Final = 32768
 """Number of rows remembered as already in the log."""
-SYNTHETIC: Final = "<synthetic>"
-"""Model name of messages that the CLI wrote itself; it writes some of them to the transcript only."""
 SHOWN: Final = 256
 """Bytes kept of a spilled row: enough to recognize it."""
-
-
-class _Message(msgspec.Struct):
-    id: Any = None
-    model: Any = None
-    content: Any = None
 
 
 class _WireRecord(msgspec.Struct, frozen=True):
@@ -43,9 +43,6 @@ class _WireRecord(msgspec.Struct, frozen=True):
     content: bytes
     place: int = -1
     call: str = ""
-
-
-_messages: Final = msgspec.json.Decoder(_Message)
 
 
 class WireTranscriptMatcher:
@@ -67,12 +64,12 @@ class WireTranscriptMatcher:
             return
         if row is None or row.type not in CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._on_wire:
             return
-        message = _message(row)
+        message = decode_message(row.message)
         digest = _digest(message.content)
         # Our own lines get no number: the CLI takes up a message sent into a running turn whenever it likes.
         main = record.origin == "agent" and not row.parent_tool_use_id
         self._count += main
-        call = row.parent_tool_use_id if isinstance(row.parent_tool_use_id, str) else ""
+        call = as_text(row.parent_tool_use_id)
         self._on_wire[row.uuid] = _WireRecord(row.type, digest, self._count if main else -1, call)
         trim(self._on_wire, KEPT)
         if isinstance(message.id, str):
@@ -88,7 +85,7 @@ class WireTranscriptMatcher:
             return None
         self._note(name)
         kind = row.type if row is not None and isinstance(row.type, str) else "garbage"
-        subtype = row.subtype if row is not None and isinstance(row.subtype, str) else ""
+        subtype = as_text(row.subtype) if row is not None else ""
         of, differs = self._same(name, row) if row is not None and kind in CONVERSATION else (name, "")
         kept = record if kind in CONVERSATION or len(record.raw) <= WHOLE_ASIDE else self._aside(record)
         return MirroredRow(record=kept, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
@@ -96,7 +93,7 @@ class WireTranscriptMatcher:
     def _inside(self, record: Record, row: RecordIdentity) -> Record:
         """Append the call that a subagent's row belongs to, which the row itself lacks. Its own bytes stay."""
         wire = self._on_wire.get(row.uuid) if isinstance(row.uuid, str) else None
-        agent = row.agentId if isinstance(row.agentId, str) else ""
+        agent = as_text(row.agentId)
         call = (wire.call if wire is not None else "") or self._calls.get(agent, "")
         if not call:
             return record
@@ -111,7 +108,7 @@ class WireTranscriptMatcher:
 
     def _same(self, name: str, row: RecordIdentity) -> tuple[str, str]:
         """Return (name of the matching wire record, what differs); the row's own name if no wire record matches."""
-        message = _message(row)
+        message = decode_message(row.message)
         digest = _digest(message.content)
         wire = self._on_wire.get(name)
         if wire is None:
@@ -135,13 +132,7 @@ class WireTranscriptMatcher:
     def _aside(self, record: Record) -> Record:
         if self._spill is None:
             return record
-        self._spill.write(record.raw)
-        raw = oversize_placeholder(self._spill.done(), len(record.raw), record.raw[:SHOWN])
-        return msgspec.structs.replace(record, raw=raw)
-
-
-def _message(row: RecordIdentity) -> _Message:
-    return (decoded(_messages, bytes(row.message)) if bytes(row.message) else None) or _Message()
+        return msgspec.structs.replace(record, raw=spill_record(record.raw, self._spill, SHOWN))
 
 
 def _digest(content: Any) -> bytes:

@@ -136,12 +136,13 @@ class SubagentResultBuffer:
         facts = side.toolUseResult if side is not None else None
         if not isinstance(facts, dict) or facts.get("status") != "completed":
             return False
-        content = facts.get("content")
-        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-        return any(block.get("text") for block in blocks) and not self._spoke.get(str(facts.get("agentId")), False)
+        says = any(block.get("text") for block in _blocks(facts.get("content")))
+        return says and not self._spoke.get(str(facts.get("agentId")), False)
 
 
 def _says(message: _Message | None) -> bool:
-    content = message.content if message is not None else None
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    return any(block.get("type") == "text" for block in blocks)
+    return message is not None and any(block.get("type") == "text" for block in _blocks(message.content))
+
+
+def _blocks(content: Any) -> list[dict[str, Any]]:
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []

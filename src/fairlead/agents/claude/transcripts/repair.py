@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.formats.json_repair import repair_json
 
 
@@ -34,6 +35,10 @@ class TranscriptLine(msgspec.Struct, frozen=True):
 
     parts: tuple[RepairedRow | Fragment, ...]
     damage: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> tuple[RepairedRow, ...]:
+        return tuple(part for part in self.parts if isinstance(part, RepairedRow))
 
 
 JOINED: Final = "joined"
@@ -116,7 +121,7 @@ def _whole(data: bytes) -> RepairedRow | None:
             return None  # `_search` finds it as well, in smaller steps
         try:
             row = _times.decode(repair_json(data) if mending else data)
-            return RepairedRow(data, row_time(row.timestamp), _text(row.uuid))
+            return RepairedRow(data, row_time(row.timestamp), as_text(row.uuid))
         except msgspec.ValidationError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -146,7 +151,7 @@ def _search(data: bytes) -> list[RepairedRow | Fragment]:
         if _is_row(value):
             _keep(found, text[kept:start])
             found.append(
-                RepairedRow(_bytes(text[start:end]), row_time(value.get("timestamp")), _text(value.get("uuid")))
+                RepairedRow(_bytes(text[start:end]), row_time(value.get("timestamp")), as_text(value.get("uuid")))
             )
             kept = end
     _keep(found, text[kept:])
@@ -164,10 +169,6 @@ def _keep(found: list[RepairedRow | Fragment], text: str) -> None:
     rest = _bytes(text).strip(_BLANK)
     if rest:
         found.append(Fragment(rest))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _bytes(text: str) -> bytes:
