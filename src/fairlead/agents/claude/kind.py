@@ -26,7 +26,7 @@ from fairlead.agents.claude.wire.encode import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
 from fairlead.agents.links.api import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
-from fairlead.agents.links.stdio import StdioLink
+from fairlead.agents.links.stdio import StdioLink, start_child
 from fairlead.model.agents import (
     AgentInfo,
     AgentInvitation,
@@ -44,7 +44,7 @@ from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.system.clock import Clock
-from fairlead.system.process import StopTimeouts
+from fairlead.system.process import ChildProcess, StopTimeouts
 from fairlead.system.sandbox import Sandbox
 from fairlead.system.spill import SpillFiles
 from fairlead.terminals.api import Terminal, Terminals
@@ -167,15 +167,8 @@ class ClaudeKind:
             return await self._in_terminal(ready, sink, record_child)
         if launch.settings.link == "stdio":
             argv = [*ready.found.command, *arguments(launch, ready.found.version, ready.agent_session)]
-            patience = self._settings.patience
-            stdio = StdioLink.open(
-                argv,
-                env=ready.env,
-                cwd=ready.cwd,
-                clock=self._clock,
-                patience=patience,
-                sandbox=self._settings.sandbox,
-            )
+            child = self._start(argv, ready.env, ready.cwd)
+            stdio = StdioLink(child, self._clock, self._settings.patience)
             return await self._drive(ready, stdio, sink, record_child)
         try:
             return await self._drive(ready, self._dialed(ready), sink, record_child)
@@ -290,17 +283,14 @@ class ClaudeKind:
         launch = ready.launch
         url, token = self._dialing(launch.session)
         argv = [*ready.found.command, *arguments(launch, ready.found.version, ready.agent_session, url)]
-        link = DialInLink.open(
-            argv,
-            env={**ready.env, TOKEN_VARIABLE: token},
-            cwd=ready.cwd,
-            clock=self._clock,
-            terms=self._terms(ready),
-            ended=lambda: self._shut(launch.session, link),
-            sandbox=self._settings.sandbox,
-        )
+        child = self._start(argv, {**ready.env, TOKEN_VARIABLE: token}, ready.cwd)
+        link = DialInLink(self._clock, self._terms(ready), child, lambda: self._shut(launch.session, link))
+        link.expect()
         self._doors.open(launch.session, link)
         return self._around(ready, link)
+
+    def _start(self, argv: list[str], env: dict[str, str], cwd: str) -> ChildProcess:
+        return start_child(argv, env=env, cwd=cwd, clock=self._clock, sandbox=self._settings.sandbox)
 
     def _dialing(self, session: SessionId) -> tuple[str, str]:
         if self._tokens is None:

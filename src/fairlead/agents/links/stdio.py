@@ -36,20 +36,6 @@ class StdioLink:
         self._clock = clock
         self._patience = patience
 
-    @classmethod
-    def open(
-        cls,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        cwd: str,
-        clock: Clock,
-        patience: StopTimeouts,
-        sandbox: Sandbox | None = None,
-    ) -> "StdioLink":
-        """Start the agent. Raises AgentMissing, BadRequest."""
-        return cls(start_child(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox), clock, patience)
-
     @property
     def pid(self) -> int:
         return self._child.pid
@@ -68,13 +54,10 @@ class StdioLink:
         return self._child.running
 
     async def receive(self, take: Take) -> None:
-        """Pass the agent's output to `take`, awaiting each batch before reading more; return when the output ends."""
         await self._child.read(take)
 
     async def send(self, data: bytes) -> None:
-        """Return when the operating system has accepted the bytes.
-
-        Raises AgentNotRunning, and AgentTimeout when the agent does not read its input."""
+        """Return when the operating system has accepted the bytes."""
         try:
             await within(self._clock, WRITE_SECONDS, self._child.write(data))
         except PipeClosed:

@@ -17,6 +17,7 @@ from fairlead.agents.claude.interpreter.state import (
     STREAMS_OPEN,
     MessageStream,
     StreamedBlock,
+    put,
     trim,
 )
 from fairlead.agents.claude.interpreter.step import Step
@@ -204,15 +205,13 @@ def streamed(step: Step, record: StreamRecord, thread: str, known: bool = True) 
     if event.type == "message_start":
         step.end_stream(thread)
         name = event.message.id if event.message is not None else None
-        state.streams[thread] = MessageStream(name or step.source)
-        trim(state.streams, STREAMS_OPEN)
+        put(state.streams, thread, MessageStream(name or step.source), STREAMS_OPEN)
         if state.turn is not None and not thread:
             state.turn.final = False
     stream = state.streams.get(thread)
     if stream is not None and event.index is not None:
         if event.type == "content_block_start":
-            stream.pieces[event.index] = _piece(event.content_block or {})
-            trim(stream.pieces, PIECES_OPEN)
+            put(stream.pieces, event.index, _piece(event.content_block or {}), PIECES_OPEN)
         elif event.type == "content_block_delta" and known and _delta(step, stream, event.index, event.delta, thread):
             return
     if stream is not None and event.type == "message_delta":

@@ -25,7 +25,6 @@ from fairlead.agents.claude.interpreter import state as memory
 from fairlead.agents.claude.interpreter.state import RECORDS_SEEN, STREAMED_SEEN, DeferredRecord, InterpreterState
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnEnding, TurnPhase, TurnSignal
-from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.agents.claude.wire import markers
 from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.decode import decode, decode_row
@@ -286,8 +285,7 @@ class ClaudeInterpreter:
     def _result(self, step: Step, message: wire.ResultRecord) -> None:
         state = self._state
         cancelled, error = (state.turn.cancelled, state.turn.error) if state.turn is not None else (False, "")
-        version = parse_version(state.ready.get("version", ""))
-        carries = version is not None and abilities(version).carries_totals
+        carries = step.abilities is not None and step.abilities.carries_totals
         ending, state.base = costs.ending(message, state.base, cancelled, error, carries_totals=carries)
         turns.signal(step, TurnSignal.RESULT, ending)
 

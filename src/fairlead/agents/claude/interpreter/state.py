@@ -49,6 +49,12 @@ def _hash(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
+def put(table: dict[K, V], key: K, value: V, limit: int) -> None:
+    """Set an entry of a table, and keep the table bounded."""
+    table[key] = value
+    trim(table, limit)
+
+
 def trim(table: dict[K, V], limit: int) -> None:
     """Drop the oldest `limit // 2` entries of a table that exceeds its limit."""
     if len(table) > limit:

@@ -17,7 +17,7 @@ from fairlead.agents.claude.interpreter.state import (
     OpenCall,
     OpenSubagent,
     OpenTask,
-    trim,
+    put,
 )
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.wire.records import BaseRecord, UserRecord, as_text
@@ -56,8 +56,7 @@ def resolve_thread(step: Step, row: BaseRecord) -> tuple[str | None, str]:
     if row.agent:
         if row.agent not in state.agents and prompt and not row.parent_row:
             # Link the subagent to its call by the prompt, if only this subagent and one call have it; else it waits.
-            state.roots[row.agent] = prompt
-            trim(state.roots, THREADS_KEPT)
+            put(state.roots, row.agent, prompt, THREADS_KEPT)
             _match(step, prompt)
         call = state.agents.get(row.agent)
         return (call if call is not None and _is_known(step, call) else None), AGENT_KEY + row.agent
@@ -75,8 +74,7 @@ def resolve_thread(step: Step, row: BaseRecord) -> tuple[str | None, str]:
 def link_row(step: Step, row: BaseRecord, thread: str) -> None:
     """Remember the thread of a sidechain row, and release the deferred rows that follow it."""
     if thread and row.in_sidechain and not row.agent and not row.parent_call and row.uuid:
-        step.state.ancestry[row.uuid] = thread
-        trim(step.state.ancestry, ANCESTRY_KEPT)
+        put(step.state.ancestry, row.uuid, thread, ANCESTRY_KEPT)
         replay(step, ROW_KEY + row.uuid, thread)
 
 
@@ -93,9 +91,7 @@ def link_agent(step: Step, agent: str, call: str) -> None:
     state = step.state
     state.roots.pop(agent, None)
     state.prompts.pop(call, None)
-    if state.agents.get(agent) != call:
-        state.agents[agent] = call
-        trim(state.agents, THREADS_KEPT)
+    put(state.agents, agent, call, THREADS_KEPT)
     if _is_known(step, call):
         replay(step, AGENT_KEY + agent, call)
 
@@ -114,9 +110,8 @@ def called(
 ) -> None:
     """Handle a tool call, and start its subagent if it has one. `more`: other fields of the event."""
     state = step.state
-    plan = arguments.get("plan")
-    state.calls[call] = OpenCall(name, thread, plan if name == "ExitPlanMode" and isinstance(plan, str) else "")
-    trim(state.calls, CALLS_OPEN)
+    plan = as_text(arguments.get("plan")) if name == "ExitPlanMode" else ""
+    put(state.calls, call, OpenCall(name, thread, plan), CALLS_OPEN)
     fields: dict[str, Any] = {"call": CallId(call), "name": name, "input": arguments, "block": block, **more}
     step.emit(ToolCalled, part=block, thread=thread, **fields)
     if name in SPAWNING:
@@ -215,17 +210,14 @@ def start(step: Step, call: str, thread: str, facts: dict[str, Any], background:
     state = step.state
     background = background or facts.get("run_in_background") is True
     again = call in state.threads or call in state.ended
-    state.subagents[call] = OpenSubagent(thread, background)
-    trim(state.subagents, CALLS_OPEN)
+    put(state.subagents, call, OpenSubagent(thread, background), CALLS_OPEN)
     state.threads.pop(call, None)
     turn = state.began.get(thread) or (state.turn.id if state.turn is not None else "")
-    if turn:
-        state.began.setdefault(call, turn)
-        trim(state.began, CALLS_OPEN)
+    if turn and call not in state.began:
+        put(state.began, call, turn, CALLS_OPEN)
     prompt = as_text(facts.get("prompt")).strip()
     if prompt and not again and call not in state.agents.values():
-        state.prompts[call] = prompt
-        trim(state.prompts, THREADS_KEPT)
+        put(state.prompts, call, prompt, THREADS_KEPT)
     step.emit(
         SubagentStarted,
         part=call,
@@ -237,8 +229,7 @@ def start(step: Step, call: str, thread: str, facts: dict[str, Any], background:
         prompt=as_text(facts.get("prompt")),
         background=background,
     )
-    linked = [agent for agent, known in state.agents.items() if known == call]
-    for agent in linked:
+    for agent in [agent for agent, known in state.agents.items() if known == call]:
         replay(step, AGENT_KEY + agent, call)
     if call in state.prompts and PROMPT_KEY + prompt in state.orphans:
         del state.prompts[call]
@@ -278,8 +269,7 @@ def finish(step: Step, call: str, status: End, summary: str) -> None:
     """End a subagent and its open calls."""
     state = step.state
     subagent = state.subagents.pop(call)
-    state.threads[call] = subagent.thread
-    trim(state.threads, THREADS_KEPT)
+    put(state.threads, call, subagent.thread, THREADS_KEPT)
     for key in [key for key, task in state.tasks.items() if task.call == call]:
         del state.tasks[key]
     if step.origin != "transcript":

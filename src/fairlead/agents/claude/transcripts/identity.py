@@ -5,6 +5,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.formats.json_repair import repair_json
 
 T = TypeVar("T")
@@ -20,6 +21,7 @@ class RecordIdentity(msgspec.Struct):
     type: Any = None
     subtype: Any = None
     uuid: Any = None
+    parentUuid: Any = None
     sessionId: Any = None
     isSidechain: Any = None
     parent_tool_use_id: Any = None
@@ -30,10 +32,7 @@ class RecordIdentity(msgspec.Struct):
 
     @property
     def is_conversation(self) -> bool:
-        """Whether the record is part of a conversation."""
-        return (
-            self.type in CONVERSATION and isinstance(self.uuid, str) and bool(self.uuid) and self.isReplay is not True
-        )
+        return self.type in CONVERSATION and as_text(self.uuid) != "" and self.isReplay is not True
 
     @property
     def is_main_thread(self) -> bool:
@@ -64,9 +63,7 @@ def decode_message(raw: msgspec.Raw) -> _Message:
 
 def name_of(row: RecordIdentity | None, raw: bytes) -> str:
     """The record's name as in the interpreter: its uuid, or a hash of its bytes."""
-    if row is not None and isinstance(row.uuid, str) and row.uuid:
-        return row.uuid
-    return hashlib.sha256(raw).hexdigest()[:32]
+    return (as_text(row.uuid) if row is not None else "") or hashlib.sha256(raw).hexdigest()[:32]
 
 
 def decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T | None:

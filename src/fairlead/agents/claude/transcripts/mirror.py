@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.interpreter.state import THREADS_KEPT, trim
+from fairlead.agents.claude.interpreter.state import THREADS_KEPT, put
 from fairlead.agents.claude.transcripts.identity import (
     CONVERSATION,
     SYNTHETIC,
@@ -60,7 +60,7 @@ class WireTranscriptMatcher:
     def add_record(self, record: Record) -> None:
         row = identify(record.raw)
         if record.origin == "transcript":
-            self._note(name_of(row, record.raw))
+            put(self._rows, name_of(row, record.raw), None, ROWS_KEPT)
             return
         if row is None or row.type not in CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._on_wire:
             return
@@ -70,11 +70,9 @@ class WireTranscriptMatcher:
         main = record.origin == "agent" and not row.parent_tool_use_id
         self._count += main
         call = as_text(row.parent_tool_use_id)
-        self._on_wire[row.uuid] = _WireRecord(row.type, digest, self._count if main else -1, call)
-        trim(self._on_wire, KEPT)
+        put(self._on_wire, row.uuid, _WireRecord(row.type, digest, self._count if main else -1, call), KEPT)
         if isinstance(message.id, str):
-            self._blocks[message.id, digest] = row.uuid
-            trim(self._blocks, KEPT)
+            put(self._blocks, (message.id, digest), row.uuid, KEPT)
 
     def match_row(self, record: Record) -> MirroredRow | None:
         row = identify(record.raw)
@@ -83,12 +81,13 @@ class WireTranscriptMatcher:
         name = name_of(row, record.raw)
         if name in self._rows:
             return None
-        self._note(name)
+        put(self._rows, name, None, ROWS_KEPT)
         kind = row.type if row is not None and isinstance(row.type, str) else "garbage"
         subtype = as_text(row.subtype) if row is not None else ""
         of, differs = self._same(name, row) if row is not None and kind in CONVERSATION else (name, "")
-        kept = record if kind in CONVERSATION or len(record.raw) <= WHOLE_ASIDE else self._aside(record)
-        return MirroredRow(record=kept, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
+        if self._spill is not None and kind not in CONVERSATION and len(record.raw) > WHOLE_ASIDE:
+            record = msgspec.structs.replace(record, raw=spill_record(record.raw, self._spill, SHOWN))
+        return MirroredRow(record=record, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
 
     def _inside(self, record: Record, row: RecordIdentity) -> Record:
         """Append the call that a subagent's row belongs to, which the row itself lacks. Its own bytes stay."""
@@ -98,8 +97,7 @@ class WireTranscriptMatcher:
         if not call:
             return record
         if agent:
-            self._calls[agent] = call
-            trim(self._calls, THREADS_KEPT)
+            put(self._calls, agent, call, THREADS_KEPT)
         raw = record.raw.rstrip()
         if row.parentToolUseID is not None or not raw.endswith(b"}"):
             return record
@@ -124,15 +122,6 @@ class WireTranscriptMatcher:
             return name, ""
         late, self._last = wire.place < self._last, max(self._last, wire.place)
         return name, "order" if late else ""
-
-    def _note(self, name: str) -> None:
-        self._rows[name] = None
-        trim(self._rows, ROWS_KEPT)
-
-    def _aside(self, record: Record) -> Record:
-        if self._spill is None:
-            return record
-        return msgspec.structs.replace(record, raw=spill_record(record.raw, self._spill, SHOWN))
 
 
 def _digest(content: Any) -> bytes:

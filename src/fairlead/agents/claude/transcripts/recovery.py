@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.transcripts.identity import decoded
-from fairlead.agents.claude.wire.decode import decode_row
+from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
 from fairlead.agents.claude.wire.records import InvalidRecord
 from fairlead.model.agents import AgentSink, Exit, ProcessInfo, Record
@@ -157,15 +157,9 @@ async def _give(lines: list[bytes | Oversize], sink: AgentSink) -> None:
 
 
 def whole_rows(lines: list[bytes | Oversize]) -> list[Record]:
-    return [Record(row, "transcript") for line in lines if (row := _whole(line)) is not None]
-
-
-def _whole(line: bytes | Oversize) -> bytes | None:
-    """The row of a line; None for a torn line or a run of NULs, as a crash leaves them."""
-    if isinstance(line, Oversize):
-        return None
-    row = line.strip(b"\0 \t\r")
-    return None if not row or isinstance(decode_row(row), InvalidRecord) else row
+    """The rows of these lines, without torn lines and runs of NULs, as a crash leaves them."""
+    rows = [line.strip(b"\0 \t\r") for line in lines if isinstance(line, bytes)]
+    return [Record(row, "transcript") for row in rows if row and not isinstance(decode(row), InvalidRecord)]
 
 
 # --- where to begin -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.interpreter.user_text import TOOL_LOADED
-from fairlead.agents.claude.transcripts.identity import CONVERSATION, SYNTHETIC, decode_message, decoded
+from fairlead.agents.claude.transcripts.identity import CONVERSATION, SYNTHETIC, RecordIdentity, decode_message, decoded
 from fairlead.agents.claude.transcripts.repair import read_line, row_time
 from fairlead.agents.claude.wire.records import as_text
 
@@ -27,17 +27,13 @@ _WRAPPERS: Final = "command-name|command-message|command-args|local-command-cave
 _ONLY_WRAPPERS: Final = re.compile(rf"(?:\s*<(?:({_WRAPPERS})>.*?</\1|(?:{_WRAPPERS})\s*/)>)+\s*", re.DOTALL)
 
 
-class _Row(msgspec.Struct):
+class _Row(RecordIdentity):
     """The fields that are used, of any type: a row is never rejected for the type of one."""
 
-    type: Any = None
-    uuid: Any = None
-    sessionId: Any = None
     timestamp: Any = None
     cwd: Any = None
     gitBranch: Any = None
     version: Any = None
-    isSidechain: Any = None
     isMeta: Any = None
     isCompactSummary: Any = None
     toolUseResult: Any = None
@@ -45,7 +41,6 @@ class _Row(msgspec.Struct):
     customTitle: Any = None
     totalCostUSD: Any = None
     forkedFrom: Any = None
-    message: msgspec.Raw = msgspec.Raw()
 
 
 _rows: Final = msgspec.json.Decoder(_Row)

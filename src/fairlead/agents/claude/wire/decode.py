@@ -4,7 +4,6 @@ Rule: decoding never raises. A line that is not a JSON object becomes an `Invali
 or fields of the wrong type becomes an `UnknownRecord`. The caller stores the bytes. Keys may come in any order.
 """
 
-from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -120,11 +119,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 _head: Final = msgspec.json.Decoder(_Head)
 _any: Final = msgspec.json.Decoder()
-
-
-@cache
-def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+_decoders: Final = {kind: msgspec.json.Decoder(kind) for kind in {*_TYPES.values(), *_SYSTEM.values()}}
 
 
 def _class_of(head: _Head) -> type[Any] | None:
@@ -158,7 +153,7 @@ def _decode(raw: bytes) -> WireRecord:
     try:
         kind = _class_of(_head.decode(raw))
         if kind is not None:
-            record: WireRecord = _decoder(kind).decode(raw)
+            record: WireRecord = _decoders[kind].decode(raw)
             return record
     except msgspec.ValidationError:
         pass  # a known type with unexpected fields, or no type at all
