@@ -63,12 +63,11 @@ class DialInLink:
         self.state = DialInState.IDLE
         self._clock = clock
         self._terms = terms
-        self._child = child
+        self.child = child
         self._ended = ended
         self._outbox = UnconfirmedLines()
         self._inbox: deque[bytes | DialInConnection] = deque()
         self._unread = 0
-        self._stdout = bytearray()
         self._socket: _Socket | None = None
         self._arrivals = 0
         self.posts = 0
@@ -80,20 +79,16 @@ class DialInLink:
     def expect(self) -> None:
         """Expect the agent to connect. A child needs no input: it reads from its socket."""
         self._signal(DialInSignal.EXPECTED)
-        if self._child is not None:
-            self._child.close_input()
-            self._watching = asyncio.create_task(self._watch(self._child))
+        if self.child is not None:
+            self.child.close_input()
+            self._watching = asyncio.create_task(self._watch(self.child))
 
     # --- the `Link` side
 
     @property
     def pid(self) -> int:
         """0 for an agent that a person started."""
-        return 0 if self._child is None else self._child.pid
-
-    @property
-    def child(self) -> ChildProcess | None:
-        return self._child
+        return 0 if self.child is None else self.child.pid
 
     @property
     def running(self) -> bool:
@@ -130,7 +125,7 @@ class DialInLink:
 
         Raises AgentNotRunning when the agent will not reconnect."""
         if not self.running:
-            raise AgentNotRunning("The agent reads no more: it has exited or is about to.")
+            raise AgentNotRunning("The agent does not read its input any more: it has exited or is about to.")
         self._outbox.add(data)
         if self._socket is None:
             return False
@@ -148,15 +143,15 @@ class DialInLink:
         self._signal(DialInSignal.STOPPED)
         if self._socket is not None:
             self._socket.close(self._terms.close_code or PLAIN_CLOSE, "the session is closed")
-        if self._child is None or self._watching is None:
+        if self.child is None or self._watching is None:
             self._signal(DialInSignal.ENDED)
             return Exit()
         patience = self._terms.patience
         # A version that treats every close as a broken connection ends only on a signal.
         hurried = patience if polite else StopTimeouts(close=0.0, terminate=patience.terminate, kill=patience.kill)
-        status = await self._child.end(hurried)
+        status = await self.child.end(hurried)
         await asyncio.shield(self._watching)
-        return Exit(code=status.code, signal=status.signal, stderr=self._child.stderr)
+        return Exit(code=status.code, signal=status.signal, stderr=self.child.stderr)
 
     # --- the side that sockets and posts connect to
 
@@ -256,14 +251,16 @@ class DialInLink:
 
         The output is passed on only if the agent never connected."""
 
+        output = bytearray()
+
         async def keep(data: bytes) -> None:
-            self._stdout += data
-            del self._stdout[: -64 * 1024]
+            output.extend(data)
+            del output[: -64 * 1024]
 
         await child.read(keep)
         await child.wait()
-        if self._arrivals == 0 and self._stdout:
-            self._put(bytes(self._stdout))
+        if self._arrivals == 0 and output:
+            self._put(bytes(output))
         with contextlib.suppress(TimeoutError):
             await within(self._clock, SOCKET_END_SECONDS, self._silence())
         self._signal(DialInSignal.ENDED)

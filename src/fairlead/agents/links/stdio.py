@@ -61,7 +61,7 @@ class StdioLink:
         try:
             await within(self._clock, WRITE_SECONDS, self._child.write(data))
         except PipeClosed:
-            raise AgentNotRunning("The agent reads no more: it has exited or is about to.") from None
+            raise AgentNotRunning("The agent does not read its input any more: it has exited or is about to.") from None
         except TimeoutError:
             raise AgentTimeout("The agent does not read its input: interrupt or close the session.") from None
 

@@ -88,8 +88,8 @@ def attach_tokens(step: Step, first: int, usage: Any) -> None:
         for place, event in enumerate(step.events[first:], first)
         if isinstance(event, Block) and event.id.startswith(f"{step.source}/")
     ]
-    shown = [found for found in own if not (isinstance(found[1], ToolCalled) and found[1].name == "Task")]
-    for place, event in (shown or own)[-1:]:
+    visible = [found for found in own if not (isinstance(found[1], ToolCalled) and found[1].name == "Task")]
+    for place, event in (visible or own)[-1:]:
         step.events[place] = msgspec.structs.replace(event, tokens=tokens)
 
 

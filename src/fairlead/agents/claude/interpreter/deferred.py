@@ -87,14 +87,10 @@ def _chain(step: Step, key: str) -> list[str]:
 
 
 def _note(orphan: UnresolvedRecords, events: list[Event], rows: list[str]) -> None:
-    messages = dict.fromkeys(orphan.messages)
-    for event in events:
-        if isinstance(event, Block | UserMessage):
-            messages[event.message] = None
-        if isinstance(event, ToolCalled):
-            orphan.calls.append(event.call)
-    orphan.messages = list(messages)
-    orphan.rows.extend(rows)
+    messages = (event.message for event in events if isinstance(event, Block | UserMessage))
+    orphan.messages = list(dict.fromkeys([*orphan.messages, *messages]))
+    orphan.calls += [event.call for event in events if isinstance(event, ToolCalled)]
+    orphan.rows += rows
 
 
 def _resolve(step: Step, key: str, thread: str) -> None:

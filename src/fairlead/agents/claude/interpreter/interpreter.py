@@ -21,7 +21,6 @@ from fairlead.agents.claude.interpreter import (
     turns,
     user,
 )
-from fairlead.agents.claude.interpreter import state as memory
 from fairlead.agents.claude.interpreter.state import RECORDS_SEEN, STREAMED_SEEN, DeferredRecord, InterpreterState
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnEnding, TurnPhase, TurnSignal
@@ -132,10 +131,10 @@ class ClaudeInterpreter:
         return tuple(task.about or name for name, task in self._state.tasks.items() if task.background)
 
     def snapshot(self) -> bytes:
-        return memory.encode(self._state)
+        return msgspec.msgpack.encode(self._state)
 
     def restore(self, data: bytes) -> None:
-        self._state = memory.decode(data)
+        self._state = msgspec.msgpack.decode(data, type=InterpreterState)
 
     # --- identifying records
 

@@ -197,15 +197,3 @@ class InterpreterState(msgspec.Struct):
     anonymous: int = 0
     expecting: dict[str, str] = {}
     """Stored stream records of the last step that wait for their seq: event id to thread."""
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(InterpreterState)
-
-
-def encode(state: InterpreterState) -> bytes:
-    return _encoder.encode(state)
-
-
-def decode(data: bytes) -> InterpreterState:
-    return _decoder.decode(data)

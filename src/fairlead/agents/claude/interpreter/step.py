@@ -7,7 +7,7 @@ from fairlead.agents.claude.interpreter.state import CALLS_SEEN, DeferredRecord,
 from fairlead.agents.claude.versions import Abilities, abilities, parse_version
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.events import Delta, Event, RecordStored, ToolEnded
-from fairlead.model.ids import CallId, SessionId, SubagentId, TurnId, event_id, subagent_id
+from fairlead.model.ids import CallId, SessionId, TurnId, event_id, subagent_id
 from fairlead.model.store import Origin
 
 Replay = Callable[["Step", DeferredRecord, str], None]
@@ -41,7 +41,7 @@ class Step:
             kind(
                 id=event_id(self.source, str(kind.__struct_config__.tag), part),
                 turn=self._turn(thread),
-                subagent=subagent_of(thread),
+                subagent=subagent_id(thread) if thread else None,
                 **fields,
             )
         )
@@ -95,14 +95,12 @@ class Step:
         for piece in stream.pieces.values():
             begun = piece.kind == "tool_use" and piece.length > 0 and not piece.emitted
             if begun and piece.call not in state.calls and piece.call not in state.ended:
-                state.ended.add(piece.call, CALLS_SEEN)
-                call = CallId(piece.call)
-                how: dict[str, Any] = {"is_error": True, "status": "interrupted"}
-                self.emit(ToolEnded, part=call, thread=thread, call=call, name=piece.name, **how)
+                self.interrupt_call(piece.call, piece.name, thread)
 
-
-def subagent_of(thread: str) -> SubagentId | None:
-    return subagent_id(thread) if thread else None
+    def interrupt_call(self, call: str, name: str, thread: str, *, background: bool = False) -> None:
+        self.state.ended.add(call, CALLS_SEEN)
+        fields: dict[str, Any] = {"is_error": True, "status": "interrupted", "background": background}
+        self.emit(ToolEnded, part=call, thread=thread, call=CallId(call), name=name, **fields)
 
 
 def _of_stream(event: Event) -> bool:

@@ -321,14 +321,4 @@ def _interrupt(step: Step, calls: list[str], everything: bool = False) -> None:
     for key in calls:
         goes_on = not everything and in_background(step, key)
         call = step.state.calls.pop(key)
-        step.state.ended.add(key, CALLS_SEEN)
-        step.emit(
-            ToolEnded,
-            part=key,
-            thread=call.thread,
-            call=CallId(key),
-            name=call.name,
-            is_error=True,
-            status="interrupted",
-            background=goes_on,
-        )
+        step.interrupt_call(key, call.name, call.thread, background=goes_on)

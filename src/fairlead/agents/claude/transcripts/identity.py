@@ -66,13 +66,11 @@ def name_of(row: RecordIdentity | None, raw: bytes) -> str:
     return (as_text(row.uuid) if row is not None else "") or hashlib.sha256(raw).hexdigest()[:32]
 
 
-def decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T | None:
-    """Decode a JSON object; None for anything else. Half an emoji or a stray byte is repaired first."""
-    for mending in (False, True):
-        try:
-            return decoder.decode(repair_json(data) if mending else data)
-        except msgspec.ValidationError:
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-    return None
+def decoded(decoder: "msgspec.json.Decoder[T]", data: bytes, *, mend: bool = True) -> T | None:
+    """Decode a JSON object; None for anything else. With `mend`, half an emoji or a stray byte is repaired first."""
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decoded(decoder, repair_json(data), mend=False) if mend else None

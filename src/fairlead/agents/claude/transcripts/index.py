@@ -112,15 +112,15 @@ def scan_folder(
 ) -> tuple[dict[SessionId, Path], list[FoundTranscript | TranscriptProblem]]:
     """Return (every session of a project and its file, the summaries of files that are new or changed since `known`)"""
     files: dict[SessionId, Path] = {}
-    news: list[FoundTranscript | TranscriptProblem] = []
+    summaries: list[FoundTranscript | TranscriptProblem] = []
     for entry in list_entries(folder, folders=False):
         if isinstance(entry, TranscriptProblem):
-            news.append(entry)
+            summaries.append(entry)
         elif (session := session_of(entry)) is not None:
             files[session] = entry
             try:
                 if known.get(session) != mark_of(entry):
-                    news.append(summarize_file(entry, session))
+                    summaries.append(summarize_file(entry, session))
             except OSError as error:
-                news.append(_unreadable(entry, error))
-    return files, news
+                summaries.append(_unreadable(entry, error))
+    return files, summaries

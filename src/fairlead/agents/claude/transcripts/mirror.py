@@ -26,12 +26,12 @@ from fairlead.model.transcripts import FOREIGN, MirroredRow
 
 KEPT: Final = 8192
 """Wire records that are remembered until their rows arrive; a long turn has some hundreds."""
-WHOLE_ASIDE: Final = 32 << 10
+SPILLED_ABOVE: Final = 32 << 10
 """Rows outside the conversation that are larger than this are spilled to a file: newer versions write their requests to
 the model with every turn (100 kB each), and no client shows them."""
 ROWS_KEPT: Final = 32768
 """Number of rows remembered as already in the log."""
-SHOWN: Final = 256
+HEAD_BYTES: Final = 256
 """Bytes kept of a spilled row: enough to recognize it."""
 
 
@@ -85,8 +85,8 @@ class WireTranscriptMatcher:
         kind = row.type if row is not None and isinstance(row.type, str) else "garbage"
         subtype = as_text(row.subtype) if row is not None else ""
         of, differs = self._same(name, row) if row is not None and kind in CONVERSATION else (name, "")
-        if self._spill is not None and kind not in CONVERSATION and len(record.raw) > WHOLE_ASIDE:
-            record = msgspec.structs.replace(record, raw=spill_record(record.raw, self._spill, SHOWN))
+        if self._spill is not None and kind not in CONVERSATION and len(record.raw) > SPILLED_ABOVE:
+            record = msgspec.structs.replace(record, raw=spill_record(record.raw, self._spill, HEAD_BYTES))
         return MirroredRow(record=record, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
 
     def _inside(self, record: Record, row: RecordIdentity) -> Record:

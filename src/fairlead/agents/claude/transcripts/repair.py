@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.agents.claude.transcripts.identity import decoded
 from fairlead.agents.claude.wire.records import as_text
-from fairlead.model.formats.json_repair import repair_json
 
 
 class RepairedRow(msgspec.Struct, frozen=True):
@@ -116,17 +116,9 @@ def row_time(timestamp: Any) -> int:
 
 def _whole(data: bytes) -> RepairedRow | None:
     """The bytes as one row, if they are an object with a `type`."""
-    for mending in (False, True):
-        if mending and len(data) > _MENDED:
-            return None  # `_search` finds it as well, in smaller steps
-        try:
-            row = _times.decode(repair_json(data) if mending else data)
-            return RepairedRow(data, row_time(row.timestamp), as_text(row.uuid))
-        except msgspec.ValidationError:
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-    return None
+    # Without mending, `_search` finds the row as well, in smaller steps.
+    row = decoded(_times, data, mend=len(data) <= _MENDED)
+    return None if row is None else RepairedRow(data, row_time(row.timestamp), as_text(row.uuid))
 
 
 def _search(data: bytes) -> list[RepairedRow | Fragment]:

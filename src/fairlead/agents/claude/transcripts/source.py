@@ -63,9 +63,11 @@ class ClaudeTranscripts:
                 if isinstance(folder, TranscriptProblem):
                     yield [folder]
                     continue
-                files, news = await asyncio.to_thread(index.scan_folder, folder, known)
+                files, summaries = await asyncio.to_thread(index.scan_folder, folder, known)
                 older = await asyncio.to_thread(_latest, paths, files)
-                fresh = [item for item in news if not isinstance(item, FoundTranscript) or item.session not in older]
+                fresh = [
+                    item for item in summaries if not isinstance(item, FoundTranscript) or item.session not in older
+                ]
                 if fresh:
                     yield fresh
         self._paths = paths

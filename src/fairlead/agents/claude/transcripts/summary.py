@@ -22,7 +22,7 @@ dozen rows, and the rows that name a session are written again near the end."""
 PROMPT_LENGTH: Final = 400
 TITLE_LENGTH: Final = 200
 
-_ASIDE: Final = ("<ide_", "<system-reminder>", "<task-notification>", "[Request interrupted")
+_PROGRAM_TEXT: Final = ("<ide_", "<system-reminder>", "<task-notification>", "[Request interrupted")
 _WRAPPERS: Final = "command-name|command-message|command-args|local-command-caveat|local-command-stdout"
 _ONLY_WRAPPERS: Final = re.compile(rf"(?:\s*<(?:({_WRAPPERS})>.*?</\1|(?:{_WRAPPERS})\s*/)>)+\s*", re.DOTALL)
 
@@ -144,4 +144,4 @@ def prompt_of(content: Any) -> str:
 def is_typed(text: str) -> bool:
     """Whether a person may have typed this text."""
     start = text.strip()
-    return bool(start) and not start.startswith(_ASIDE) and not _ONLY_WRAPPERS.fullmatch(start)
+    return bool(start) and not start.startswith(_PROGRAM_TEXT) and not _ONLY_WRAPPERS.fullmatch(start)

@@ -64,7 +64,7 @@ class TranscriptWatcher:
             reading = asyncio.create_task(folders.read())
             try:
                 while not reading.done():
-                    woken = asyncio.create_task(folders.news.wait())
+                    woken = asyncio.create_task(folders.has_changes.wait())
                     try:
                         await asyncio.wait({woken, reading}, return_when=asyncio.FIRST_COMPLETED)
                     finally:
@@ -101,7 +101,7 @@ class _Folders:
         self._folders: dict[tuple[int, int], Path] = {}
         self._active: set[Path] = set()
         self.changed: set[SessionId] = set()
-        self.news = asyncio.Event()
+        self.has_changes = asyncio.Event()
 
     def __enter__(self) -> "_Folders":
         try:
@@ -118,7 +118,7 @@ class _Folders:
 
     def take(self) -> frozenset[SessionId]:
         portion, self.changed = frozenset(self.changed), set()
-        self.news.clear()
+        self.has_changes.clear()
         return portion
 
     async def read(self) -> None:
@@ -129,7 +129,7 @@ class _Folders:
             elif (handle := self._handlers.get(event.watch)) is not None:
                 handle(event)
             if self.changed:
-                self.news.set()
+                self.has_changes.set()
 
     # --- folders
 
