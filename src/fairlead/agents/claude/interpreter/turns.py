@@ -158,13 +158,3 @@ def ending_without_result(step: Step, reason: str) -> TurnEnding:
             return TurnEnding(status="failed", reason=turn.error)
         return TurnEnding(status="completed")
     return TurnEnding(status="failed", reason=reason)
-
-
-def diagram() -> str:
-    """The table as a mermaid state diagram, for the documentation."""
-    lines = ["stateDiagram-v2", f"    [*] --> {TurnPhase.IDLE}"]
-    for (phase, sign), (after, actions) in TABLE.items():
-        if actions or phase is not after:
-            doing = f" / {', '.join(actions)}" if actions else ""
-            lines.append(f"    {phase} --> {after}: {sign}{doing}")
-    return "\n".join(lines) + "\n"

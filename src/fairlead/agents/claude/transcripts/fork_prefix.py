@@ -21,8 +21,7 @@ LogRecords = AsyncIterator[tuple[int, Record]]
 
 async def shared(path: Path, records: LogRecords) -> Shared | None:
     """Compare a file with the other session's records, each given with the last seq of its events. Raises OSError."""
-    others: set[str] = set()
-    """The names of all records of the log outside the main thread so far."""
+    others: set[str] = set()  # the names of all records of the log outside the main thread so far
 
     async def next_of_log() -> tuple[str, int]:
         """The uuid and the seq of the log's next record of the main thread; empty at the end."""
