@@ -15,7 +15,7 @@ from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import open_terminal
 from fairlead.agents.claude.versions import Version
-from fairlead.agents.claude.wire.markers import typed_prompt
+from fairlead.agents.claude.wire.markers import TypedPrompt, encode_marker
 from fairlead.model.agents import Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest, Conflict
@@ -97,7 +97,7 @@ class House:
 
 
 def prompt(text: str = "hello", message: str = MESSAGE) -> Record:
-    return Record(typed_prompt(text, message), "gateway")
+    return Record(encode_marker(TypedPrompt(uuid=message, content=text)), "gateway")
 
 
 @pytest.fixture
@@ -324,7 +324,9 @@ async def test_only_prompts_are_typed(house: House, raw: bytes) -> None:
 async def test_images_are_not_typed(house: House) -> None:
     agent = await house.open()
     image = {"type": "image", "source": {}}
-    await agent.write(Record(typed_prompt([{"type": "text", "text": "see"}, image], MESSAGE), "gateway"))
+    await agent.write(
+        Record(encode_marker(TypedPrompt(uuid=MESSAGE, content=[{"type": "text", "text": "see"}, image])), "gateway")
+    )
     assert house.tui.writes == [] and not agent.is_busy
 
 

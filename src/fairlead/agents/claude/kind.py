@@ -24,10 +24,10 @@ from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import open_terminal
 from fairlead.agents.claude.versions import abilities, dotted
 from fairlead.agents.claude.wire.encode import user_line
-from fairlead.agents.claude.wire.markers import interrupt_marker, typed_prompt
+from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
 from fairlead.agents.links.api import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
-from fairlead.agents.links.stdio import StdioLink
+from fairlead.agents.links.stdio import StdioLink, start_child
 from fairlead.model.agents import (
     AgentInfo,
     AgentInvitation,
@@ -45,7 +45,7 @@ from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.system.clock import Clock
-from fairlead.system.process import StopTimeouts
+from fairlead.system.process import ChildProcess, StopTimeouts
 from fairlead.system.sandbox import Sandbox
 from fairlead.system.spill import SpillFiles
 from fairlead.terminals.api import Terminal, Terminals
@@ -124,10 +124,10 @@ class ClaudeKind:
         if typed.is_busy:
             # The CLI would put the message into its own queue, which we do not control.
             raise AgentRefused("A running turn in a terminal accepts no messages: wait for its end, or interrupt it.")
-        return Record(typed_prompt(to_wire(tuple(content)), message), "gateway")
+        return Record(encode_marker(TypedPrompt(uuid=message, content=to_wire(tuple(content)))), "gateway")
 
     def interrupt_record(self, cause: str) -> Record:
-        return Record(interrupt_marker(cause), "gateway")
+        return Record(encode_marker(InterruptMarker(cause=cause)), "gateway")
 
     async def launch(
         self, launch: Launch, sink: AgentSink, record_child: ChildRecorder
@@ -141,14 +141,8 @@ class ClaudeKind:
         if launch.settings.link == "terminal":
             return await self._in_terminal(prepared, sink, record_child)
         if launch.settings.link == "stdio":
-            stdio = StdioLink.open(
-                _argv(prepared),
-                env=prepared.env,
-                cwd=prepared.cwd,
-                clock=self._clock,
-                patience=self._settings.patience,
-                sandbox=self._settings.sandbox,
-            )
+            child = self._start(prepared, _argv(prepared), prepared.env)
+            stdio = StdioLink(child, self._clock, self._settings.patience)
             return await self._drive(prepared, stdio, sink, record_child)
         try:
             return await self._drive(prepared, self._dialed(prepared), sink, record_child)
@@ -261,9 +255,7 @@ class ClaudeKind:
         """Expect a CLI that a person starts. It is assumed to have the version that is installed here."""
         prepared = await self._prepare(launch)
         url, token = self._dialing(launch.session)
-        link = DialInLink(self._clock, self._terms(prepared), None, lambda: self._stop_expecting(launch.session, link))
-        link.expect()
-        self._dial_in_routes.open(launch.session, link)
+        link = self._expect(prepared, None)
         line = f"cd {shlex.quote(prepared.cwd)} && {TOKEN_VARIABLE}={token} {shlex.join(_argv(prepared, url))}"
 
         async def drive() -> ClaudeAgent:
@@ -273,19 +265,19 @@ class ClaudeKind:
 
     def _dialed(self, prepared: PreparedLaunch) -> ClaudeDialIn:
         """Start the CLI with the gateway's address and a new token."""
+        url, token = self._dialing(prepared.launch.session)
+        child = self._start(prepared, _argv(prepared, url), {**prepared.env, TOKEN_VARIABLE: token})
+        return self._around(prepared, self._expect(prepared, child))
+
+    def _expect(self, prepared: PreparedLaunch, child: ChildProcess | None) -> DialInLink:
         session = prepared.launch.session
-        url, token = self._dialing(session)
-        link = DialInLink.open(
-            _argv(prepared, url),
-            env={**prepared.env, TOKEN_VARIABLE: token},
-            cwd=prepared.cwd,
-            clock=self._clock,
-            terms=self._terms(prepared),
-            ended=lambda: self._stop_expecting(session, link),
-            sandbox=self._settings.sandbox,
-        )
+        link = DialInLink(self._clock, self._terms(prepared), child, lambda: self._stop_expecting(session, link))
+        link.expect()
         self._dial_in_routes.open(session, link)
-        return self._around(prepared, link)
+        return link
+
+    def _start(self, prepared: PreparedLaunch, argv: list[str], env: Mapping[str, str]) -> ChildProcess:
+        return start_child(argv, env=env, cwd=prepared.cwd, clock=self._clock, sandbox=self._settings.sandbox)
 
     def _dialing(self, session: SessionId) -> tuple[str, str]:
         if self._tokens is None:

@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.versions import Version, abilities
-from fairlead.agents.claude.wire.control import HookMatcher, Initialize, OtherRequest
 from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.model.agents import Launch
 from fairlead.model.commands import Settings
@@ -236,24 +235,20 @@ def environment(host: Mapping[str, str], *, home: str = "", passed: tuple[str, .
     return chosen
 
 
-def initialize(launch: Launch) -> OtherRequest:
-    """The `initialize` request, sent once before the first prompt."""
+def initialize(launch: Launch) -> dict[str, Any]:
+    """The fields of the `initialize` request, sent once before the first prompt."""
     settings = launch.settings
-    servers = tuple(dict.fromkeys(launch.mcp))
-    hook = HookMatcher(hookCallbackIds=(POLICY_HOOK,), timeout=HOOK_SECONDS)
-    asked = Initialize(
-        hooks={"PreToolUse": (hook,)},
-        sdkMcpServers=servers or None,
-        jsonSchema=settings.output_schema,
-        appendSystemPrompt=settings.append_prompt or None,
-        # Without it the CLI does not send a subagent's text. Versions that do not know it (up to 2.1.118) ignore it.
-        forwardSubagentText=True,
-    )
-    fields: dict[str, Any] = msgspec.to_builtins(asked)
-    del fields["subtype"]
     # Newer versions then block the tool if we fail to answer; older ones ignore the field and apply their own rules.
-    fields["hooks"]["PreToolUse"][0]["onFailure"] = "block"
-    return OtherRequest(subtype="initialize", fields=fields)
+    hook = {"hookCallbackIds": [POLICY_HOOK], "timeout": HOOK_SECONDS, "onFailure": "block"}
+    fields = {
+        "hooks": {"PreToolUse": [hook]},
+        "sdkMcpServers": list(dict.fromkeys(launch.mcp)) or None,
+        "jsonSchema": settings.output_schema,
+        "appendSystemPrompt": settings.append_prompt or None,
+        # Without it the CLI does not send a subagent's text. Versions that do not know it (up to 2.1.118) ignore it.
+        "forwardSubagentText": True,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def needs_restart(old: Settings, new: Settings, version: Version) -> bool:

@@ -40,32 +40,16 @@ class StdioLink:
         self._clock = clock
         self._patience = patience
 
-    @classmethod
-    def open(
-        cls,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        cwd: str,
-        clock: Clock,
-        patience: StopTimeouts,
-        sandbox: Sandbox | None = None,
-    ) -> "StdioLink":
-        """Start the agent. Raises AgentMissing, BadRequest."""
-        return cls(start_child(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox), clock, patience)
-
     @property
     def running(self) -> bool:
         return self._child.running
 
     async def send(self, data: bytes) -> None:
-        """Return when the operating system has accepted the bytes.
-
-        Raises AgentNotRunning, and AgentTimeout when the agent does not read its input."""
+        """Return when the operating system has accepted the bytes."""
         try:
             await within(self._clock, WRITE_SECONDS, self._child.write(data))
         except PipeClosed:
-            raise AgentNotRunning("The agent reads no more: it has exited or is about to.") from None
+            raise AgentNotRunning("The agent does not read its input any more: it has exited or is about to.") from None
         except TimeoutError:
             raise AgentTimeout("The agent does not read its input: interrupt or close the session.") from None
 

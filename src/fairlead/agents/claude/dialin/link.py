@@ -21,7 +21,7 @@ from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.encode import keep_alive_line
 from fairlead.agents.claude.wire.framing import LineSplitter
-from fairlead.agents.claude.wire.markers import ConnectionMarker, link_marker
+from fairlead.agents.claude.wire.markers import ConnectionMarker, encode_marker
 from fairlead.agents.claude.wire.records import UserRecord
 from fairlead.agents.links.dialin import DialInConnection, DialInLink
 from fairlead.model.agents import Record
@@ -211,7 +211,7 @@ class ClaudeDialIn:
                 yield batch
 
     async def _emit(self, marker: ConnectionMarker) -> None:
-        await self.deliver([Record(link_marker(marker), "gateway")])
+        await self.deliver([Record(encode_marker(marker), "gateway")])
 
 
 def _read(path: Path, offset: int) -> bytes:

@@ -96,8 +96,8 @@ class ControlRequestHandler:
                 opened.task = self._tasks.start(self._mcp(opened, asked))
                 self._interruptible.add(opened.task)
                 opened.task.add_done_callback(self._interruptible.discard)
-            case control.OtherRequest() | control.Malformed():
-                opened.task = self._tasks.start(self._reply(opened, control.error_line, control.rejection_text(asked)))
+            case control.RejectedRequest():
+                opened.task = self._tasks.start(self._reply(opened, control.error_line, asked.problem))
 
     def cancel(self, request_id: str) -> None:
         """Cancel a request that the CLI has withdrawn. Returns at once."""

@@ -16,7 +16,7 @@ from fairlead.agents.claude.launch import initialize, needs_restart
 from fairlead.agents.claude.stdio.control_requests import ControlRequestHandler
 from fairlead.agents.claude.stdio.subagent_files import SubagentFiles
 from fairlead.agents.claude.versions import Version, abilities
-from fairlead.agents.claude.wire.control import OtherRequest, request_line
+from fairlead.agents.claude.wire.control import request_line
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.encode import cancel_line, environment_line
 from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
@@ -86,8 +86,7 @@ class ClaudeAgent(ClaudeDriver):
         self._ready = True
 
     async def _initialize(self, launch: Launch) -> None:
-        asked = initialize(launch)
-        await self._ask(asked.subtype, asked.fields, None)
+        await self._ask("initialize", initialize(launch), None)
         if launch.settings.thinking is not None:
             await self.set_thinking(launch.settings.thinking)
 
@@ -139,7 +138,7 @@ class ClaudeAgent(ClaudeDriver):
         batch: list[Record] = []
         todo: list[WireRecord] = []
         for line in lines:
-            record = Record(_stand_in(line) if isinstance(line, Oversize) else line)
+            record = Record(oversize_placeholder(line) if isinstance(line, Oversize) else line)
             if _CONTROL in record.raw or not self._ready:
                 message = decode(record.raw)
                 if isinstance(message, ControlRequest) and self._serving.answer_if_duplicate(message):
@@ -169,9 +168,7 @@ class ClaudeAgent(ClaudeDriver):
             case ControlRequest():
                 self._serving.handle(record)
             case ControlResponse():
-                settled = self._pending.settle(record.response)
-                if settled is not None:
-                    self._settle([settled])
+                self._settle(self._pending.settle(record.response))
             case ControlCancel():
                 self._serving.cancel(record.request_id)
             case ResultRecord() if not self._ready:
@@ -230,10 +227,10 @@ class ClaudeAgent(ClaudeDriver):
         request_id = str(uuid.uuid4())
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         seconds = default_timeout(subtype) if timeout is None else timeout
-        pending = self._pending.add(request_id, subtype, answered, self._clock.monotonic(), seconds)
-        timer = self._clock.call_later(seconds, lambda: self._settle(self._pending.expire(pending.deadline)))
+        self._pending.add(request_id, subtype, answered)
+        timer = self._clock.call_later(seconds, lambda: self._settle(self._pending.expire(request_id)))
         try:
-            await self._link.send(request_line(request_id, OtherRequest(subtype=subtype, fields=dict(fields))))
+            await self._link.send(request_line(request_id, subtype, fields))
             try:
                 return await answered
             except (AgentTimeout, asyncio.CancelledError):
@@ -253,7 +250,7 @@ class ClaudeAgent(ClaudeDriver):
 
     def _settle(self, settled: Sequence[Settled[asyncio.Future[Any]]]) -> None:
         for one in settled:
-            waiting = one.pending.token
+            waiting = one.token
             if waiting.done():
                 continue
             if one.error is not None:
@@ -262,8 +259,3 @@ class ClaudeAgent(ClaudeDriver):
                 waiting.set_result(one.answer)
             for request in one.permissions:
                 self._serving.handle(request)
-
-
-def _stand_in(line: Oversize) -> bytes:
-    """The log's placeholder for a line that is too long to store; its `subtype`, also in the event, is the file."""
-    return oversize_placeholder(line.place, line.size, line.head, line.cut)

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from fairlead.agents.claude.transcripts.identity import decoded
 from fairlead.agents.claude.transcripts.paths import find_transcript
-from fairlead.agents.claude.transcripts.rows import decode_row
+from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
 from fairlead.agents.claude.wire.records import InvalidRecord
 from fairlead.model.agents import AgentSink, Exit, ProcessInfo, Record
@@ -113,15 +114,9 @@ async def _give(lines: list[bytes | Oversize], sink: AgentSink) -> None:
 
 
 def whole_rows(lines: list[bytes | Oversize]) -> list[Record]:
-    return [Record(row, "transcript") for line in lines if (row := _whole(line)) is not None]
-
-
-def _whole(line: bytes | Oversize) -> bytes | None:
-    """The row of a line; None for a torn line or a run of NULs, as a crash leaves them."""
-    if isinstance(line, Oversize):
-        return None
-    row = line.strip(b"\0 \t\r")
-    return None if not row or isinstance(decode_row(row), InvalidRecord) else row
+    """The rows of these lines, without torn lines and runs of NULs, as a crash leaves them."""
+    rows = [line.strip(b"\0 \t\r") for line in lines if isinstance(line, bytes)]
+    return [Record(row, "transcript") for row in rows if row and not isinstance(decode(row), InvalidRecord)]
 
 
 # --- where to begin -------------------------------------------------------------------------------------
@@ -163,9 +158,8 @@ def place_after(path: Path, prompt: MessageId | None) -> int:
         for end, line in lines_backwards(file.fileno(), size):
             if not steered and name not in line:
                 continue
-            try:
-                row = _rows.decode(line.strip(b"\0 \t\r"))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            row = decoded(_rows, line.strip(b"\0 \t\r"))
+            if row is None:
                 continue
             if row.uuid == prompt or (steered and _is_prompt(row)):
                 return end
@@ -182,28 +176,23 @@ def place_of(path: Path, prompt: MessageId) -> int | None:
     with file:
         name = prompt.encode()
         for end, line in lines_backwards(file.fileno(), file.seek(0, os.SEEK_END)):
-            if name in line and _uuid_of(line) == prompt:
+            row = decoded(_rows, line.strip(b"\0 \t\r")) if name in line else None
+            if row is not None and row.uuid == prompt:
                 return max(0, end - len(line) - 1)
     return None
-
-
-def _uuid_of(line: bytes) -> str | None:
-    try:
-        return _rows.decode(line.strip(b"\0 \t\r")).uuid
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def _is_prompt(row: _Row) -> bool:
     return row.type == "user" and not (row.isSidechain or row.isMeta or row.toolUseResult)
 
 
-def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file from its last to its first, each with the offset just after its newline."""
+def lines_backwards(fd: int, size: int, block: int = BLOCK, first: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file from its last to its first, each with the offset just after its newline. Nothing is read
+    before the offset `first`: a line that begins before it is left out."""
     pieces: list[bytes] = []  # parts of the line whose start is not read yet, last part first
     end = position = size
-    while position > 0:
-        start = max(0, position - block)
+    while position > first:
+        start = max(first, position - block)
         data = os.pread(fd, position - start, start)
         upto = len(data)
         while (newline := data.rfind(b"\n", 0, upto)) >= 0:
@@ -213,7 +202,8 @@ def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[in
             upto = newline
         pieces.append(data[:upto])
         position = start
-    yield end, b"".join(reversed(pieces))
+    if first == 0:
+        yield end, b"".join(reversed(pieces))
 
 
 # --- ending ---------------------------------------------------------------------------------------------

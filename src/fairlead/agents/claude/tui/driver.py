@@ -17,7 +17,6 @@ from fairlead.agents.claude.background import BackgroundTasks
 from fairlead.agents.claude.base_driver import ClaudeDriver
 from fairlead.agents.claude.launch import ALWAYS_ASKED, ASK_BINDS_SINCE, PreparedLaunch, resumes_by_command
 from fairlead.agents.claude.stdio import tool_hooks
-from fairlead.agents.claude.transcripts.rows import decode_row, in_sidechain
 from fairlead.agents.claude.tui import keys
 from fairlead.agents.claude.tui import screen as screens
 from fairlead.agents.claude.tui.hook_server import HookEndpoint
@@ -25,8 +24,8 @@ from fairlead.agents.claude.tui.prompt_typing import PromptTyper, TypingFailed, 
 from fairlead.agents.claude.tui.screen import ScreenState
 from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.agents.claude.wire.control import HookAnswer
-from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.markers import TerminalMarker, TypedPrompt, screen_marker
+from fairlead.agents.claude.wire.decode import decode, decode_row
+from fairlead.agents.claude.wire.markers import TerminalMarker, TypedPrompt, encode_marker
 from fairlead.agents.claude.wire.records import UserRecord
 from fairlead.model.agents import AgentSink, Exit, Record
 from fairlead.model.commands import Settings
@@ -191,7 +190,7 @@ class ClaudeTerminal(ClaudeDriver):
         await self._deliver(batch)
         for record in batch:
             row = decode_row(record.raw) if b'"user"' in record.raw and record.origin == "transcript" else None
-            if isinstance(row, UserRecord) and not in_sidechain(row) and not row.isMeta:
+            if isinstance(row, UserRecord) and row.isSidechain is not True and not row.isMeta:
                 self._typist.written(plain_text(content_blocks(row.message.content)))
             for call in [call for call in self._calls if call.encode() in record.raw]:
                 del self._calls[call]
@@ -200,7 +199,7 @@ class ClaudeTerminal(ClaudeDriver):
 
     async def _mark(self, marker: TerminalMarker) -> None:
         named = msgspec.structs.replace(marker, cause=str(uuid.uuid4()))
-        await self._deliver([Record(screen_marker(named), "gateway")])
+        await self._deliver([Record(encode_marker(named), "gateway")])
 
     async def _show(self, view: ScreenState) -> None:
         """Emit a notice about a screen that only a person at the terminal can answer.
