@@ -67,7 +67,7 @@ def describe(folder: str, home: str = "") -> FolderReport:
             hidden += 1
     if hidden:
         found.other.append(f"and {hidden} more files")
-    facts = {name: tuple(items) for name, items in msgspec.structs.asdict(found).items()}
+    facts: dict[str, Any] = {name: tuple(items) for name, items in msgspec.structs.asdict(found).items()}
     return FolderReport(path=str(root), digest=digest.hexdigest(), **facts)
 
 

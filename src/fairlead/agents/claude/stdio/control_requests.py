@@ -27,7 +27,7 @@ from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCh
 from fairlead.model.errors import FairleadError, Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock, ends_within
 
 logger = logging.getLogger("fairlead.agents.claude")
 
@@ -139,11 +139,7 @@ class ControlRequestHandler:
         for task in self._interruptible:
             task.cancel()
         begun = set(self._tasks.running)
-        if not begun:
-            return
-        try:
-            await within(self._clock, CLOSING_SECONDS, asyncio.wait(begun))
-        except TimeoutError:
+        if begun and not await ends_within(self._clock, CLOSING_SECONDS, asyncio.wait(begun)):
             logger.error("requests of the agent did not finish in time", extra={"open": len(begun)})
             for task in begun:
                 task.cancel()

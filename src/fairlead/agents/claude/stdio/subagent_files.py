@@ -41,7 +41,7 @@ _HINTS: Final = (b'"parent_tool_use_id":"', b'"agentId"', b'"task_notification"'
 
 
 class _Row(msgspec.Struct):
-    """The fields of a row that go into a record."""
+    """The fields of a row that go into a record. A row that adds something to the CLI's queue has the last two."""
 
     type: Any = None
     uuid: Any = None
@@ -51,19 +51,11 @@ class _Row(msgspec.Struct):
     requestId: Any = None
     timestamp: Any = None
     message: msgspec.Raw = msgspec.Raw()
-
-
-class _Queued(msgspec.Struct):
-    """A row of the session's own file that adds something to the CLI's queue."""
-
-    type: Any = None
     operation: Any = None
     content: Any = None
-    sessionId: Any = None
 
 
 _rows: Final = msgspec.json.Decoder(_Row)
-_queued: Final = msgspec.json.Decoder(_Queued)
 
 
 class _SubagentFile:
@@ -82,9 +74,8 @@ class _SubagentFile:
         self._file = TranscriptFile(path, path.name, place)
 
     def fill(self) -> None:
-        for raw in _new_rows(self._file):
-            row = decoded(_rows, raw)
-            if row is None or not isinstance(row.uuid, str):
+        for row in _new_rows(self._file):
+            if not isinstance(row.uuid, str):
                 continue
             self._parents[row.uuid] = row.parentUuid if isinstance(row.parentUuid, str) else ""
             if row.type in CONVERSATION and row.isMeta is not True:
@@ -330,7 +321,7 @@ class SubagentFiles:
         return self._files.values()
 
 
-def _new_rows(file: TranscriptFile) -> Iterable[bytes]:
+def _new_rows(file: TranscriptFile) -> Iterable[_Row]:
     while True:
         try:
             file.read_more()
@@ -341,7 +332,7 @@ def _new_rows(file: TranscriptFile) -> Iterable[bytes]:
         while file.items:
             item = file.items.popleft()
             file.advance(item)
-            yield from (record.raw for record in item.records)
+            yield from (row for record in item.records if (row := decoded(_rows, record.raw)) is not None)
 
 
 def _answered(message: UserRecord) -> str:
@@ -357,9 +348,8 @@ def _answered(message: UserRecord) -> str:
 
 def _noted(main: TranscriptFile, agent: str, call: str) -> Record | None:
     """The end of a background subagent from the session's file, as a record in the form that newer versions send."""
-    for raw in _new_rows(main):
-        row = decoded(_queued, raw) if b"task-notification" in raw else None
-        if row is None or row.operation != "enqueue" or not isinstance(row.content, str):
+    for row in _new_rows(main):
+        if row.operation != "enqueue" or not isinstance(row.content, str):
             continue
         if user_text.tag(row.content, "task-id") == agent:
             fields = {

@@ -4,7 +4,6 @@ It answers no dialog. Facts from other sources than the transcript (hooks, the s
 """
 
 import asyncio
-import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ from fairlead.model.content import TextBlock, content_blocks, plain_text
 from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest
 from fairlead.model.ids import CallId
 from fairlead.model.policy import Behavior
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock, ends_within
 from fairlead.terminals.api import Terminal
 
 logger = logging.getLogger("fairlead.agents.claude")
@@ -112,8 +111,7 @@ class ClaudeTerminal(ClaudeDriver):
         def up() -> bool:
             return self._typist.view.state != "starting" or not self.terminal.running
 
-        with contextlib.suppress(TimeoutError):
-            await within(self._clock, START_SECONDS, self._until(up))
+        await ends_within(self._clock, START_SECONDS, self._until(up))
         await self._until_drawn()
         if not self.terminal.running:
             raise AgentNotRunning(f"The agent ended before it was ready: {self._last_words() or 'its screen is empty'}")
@@ -124,20 +122,17 @@ class ClaudeTerminal(ClaudeDriver):
         """Wait until the screen is drawn: the first prompt may be drawn again, over text that was typed into it."""
         end = self._clock.monotonic() + DRAWING_SECONDS
         while self.terminal.running and self._clock.monotonic() < end:
-            try:
-                await within(self._clock, STILL_SECONDS, self.terminal.changed(self.terminal.screen.version))
-            except TimeoutError:
+            change = self.terminal.changed(self.terminal.screen.version)
+            if not await ends_within(self._clock, STILL_SECONDS, change):
                 return
 
     async def _take_up(self, conversation: str) -> None:
         if self._typist.view.state == "dialog":
             await self._until(lambda: self._typist.view.state != "dialog")
         await self._typist.command(f"/resume {conversation}")
-        try:
-            await within(self._clock, START_SECONDS, self._resumed.wait())
-        except TimeoutError:
+        if not await ends_within(self._clock, START_SECONDS, self._resumed.wait()):
             text = " ".join(self._last_words().split())
-            raise AgentNotRunning(f"No conversation found, or it could not be resumed: {text}") from None
+            raise AgentNotRunning(f"No conversation found, or it could not be resumed: {text}")
 
     async def _read_records(self) -> None:
         watching = [asyncio.create_task(work) for work in (self._watch(), self._rows.follow(), self._settle())]
@@ -234,11 +229,7 @@ class ClaudeTerminal(ClaudeDriver):
     async def _quiet(self, seconds: float) -> bool:
         """Whether nothing happens for this long, on the screen or in the transcript."""
         self._stirred.clear()
-        try:
-            await within(self._clock, seconds, self._stirred.wait())
-        except TimeoutError:
-            return not await self._rows.look()
-        return False
+        return not await ends_within(self._clock, seconds, self._stirred.wait()) and not await self._rows.look()
 
     async def _over(self, what: str) -> None:
         self.is_busy = self._interrupted = False
@@ -280,8 +271,7 @@ class ClaudeTerminal(ClaudeDriver):
                 if call in self._calls:
                     await self._row.wait()
 
-        with contextlib.suppress(TimeoutError):
-            await within(self._clock, ROW_SECONDS, arrived())
+        await ends_within(self._clock, ROW_SECONDS, arrived())
         self._calls.pop(call, None)
 
     async def stopped(self, given: Mapping[str, Any]) -> HookAnswer:
@@ -368,8 +358,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._stirred.set()
 
     async def _for_a_while(self, reached: Callable[[], bool]) -> None:
-        with contextlib.suppress(TimeoutError):
-            await within(self._clock, ESCAPE_SECONDS, self._until(reached))
+        await ends_within(self._clock, ESCAPE_SECONDS, self._until(reached))
 
     def _is_still(self) -> bool:
         return self._typist.view.state not in ("working", "dialog")

@@ -81,8 +81,9 @@ def command(event: str) -> str:
     return shlex.join(words) + (" || exit 2" if event == "pre-tool-use" else "")
 
 
-def settings_json(url: str, events: Sequence[str], certificate: str = "") -> str:
-    """The CLI's `--settings` with our hooks for these events of `EVENTS`.
+def settings_json(url: str, events: Sequence[str], certificate: str = "", starts: str = "") -> str:
+    """The CLI's `--settings` with our hooks for these events of `EVENTS`. `starts` restricts the hook of session-start
+    to some ways to start.
 
     These settings override the project's. Measured on all three versions: without `disableAllHooks` and `env` here, a
     project's settings can turn our hooks off (`disableAllHooks`), or redirect them to another gateway (`env`)."""
@@ -90,8 +91,8 @@ def settings_json(url: str, events: Sequence[str], certificate: str = "") -> str
     hooks: dict[str, Any] = {}
     for event in events:
         own: dict[str, Any] = {"hooks": [{"type": "command", "command": command(event), "timeout": LONGEST_SECONDS}]}
-        if event in _OF_TOOLS:
-            own["matcher"] = "*"
+        if matcher := "*" if event in _OF_TOOLS else starts if event == "session-start" else "":
+            own["matcher"] = matcher
         hooks[EVENTS[event]] = [own]
     return msgspec.json.encode({"disableAllHooks": False, "env": named, "hooks": hooks}).decode()
 
@@ -201,10 +202,10 @@ class HookEndpoint:
         self._answered: OrderedDict[str, bytes] = OrderedDict()
         self._kept = 0
 
-    def settings(self) -> str:
+    def settings(self, starts: str = "") -> str:
         """The CLI's `--settings`: a hook for each event that has a handler."""
         events = [event for event in EVENTS if event in self._handlers]
-        return settings_json(self.variables[URL_VARIABLE], events, self.variables[CERTIFICATE_VARIABLE])
+        return settings_json(self.variables[URL_VARIABLE], events, self.variables[CERTIFICATE_VARIABLE], starts)
 
     async def answer_hook(self, event: str, key: str, given: Mapping[str, Any]) -> bytes:
         """Answer a hook. `key` is the same when the hook reconnects."""

@@ -8,16 +8,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from fairlead.agents.claude.launch import PreparedLaunch, in_terminal, terminal_environment
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
-from fairlead.agents.claude.tui.hook_server import Handler, HookEndpoint, HookServer
+from fairlead.agents.claude.tui.hook_server import Handler, HookServer
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.model.agents import AgentSink
 from fairlead.system.clock import Clock
 from fairlead.terminals.api import Program, Size, Terminals, session_terminal
 
+HOOKED_STARTS = "clear|resume"
+"""2.1.37 writes an extra file for any other start that is hooked."""
 SIZE = Size(120, 40)
 """Wide enough for its hints; a smaller screen of a person who types there makes it smaller."""
 
@@ -43,7 +43,7 @@ async def open_terminal(
     launch = prepared.launch
     post = hooks.open(launch.session, handlers)
     try:
-        words = in_terminal(launch, prepared.version, prepared.agent_session, _settings(post))
+        words = in_terminal(launch, prepared.version, prepared.agent_session, post.settings(HOOKED_STARTS))
         env = {**terminal_environment(prepared.env, launch, prepared.version), **post.variables}
         program = Program(argv=[*prepared.command, *words], env=env, cwd=prepared.cwd, size=SIZE)
         terminal = await terminals.open(session_terminal(launch.session), program)
@@ -53,12 +53,3 @@ async def open_terminal(
     agent = ClaudeTerminal(prepared, terminal, post, sink, clock)
     made.set_result(agent)
     return agent
-
-
-def _settings(post: HookEndpoint) -> str:
-    """The settings, with SessionStart hooked for `clear` and `resume` only: 2.1.37 writes an extra file for any other
-    start that is hooked."""
-    given = msgspec.json.decode(post.settings())
-    for hook in given["hooks"]["SessionStart"]:
-        hook["matcher"] = "clear|resume"
-    return msgspec.json.encode(given).decode()

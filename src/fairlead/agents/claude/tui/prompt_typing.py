@@ -5,14 +5,13 @@ not show in time, it raises `TypingFailed` with the reason, and removes the text
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fairlead.agents.claude.tui import keys
 from fairlead.agents.claude.tui.screen import ScreenState
 from fairlead.agents.claude.versions import Version
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock, ends_within
 from fairlead.terminals.api import Terminal
 
 ECHO_SECONDS: Final = 10.0
@@ -111,8 +110,7 @@ class PromptTyper:
             before = self.view
             for key in keys.ERASE:
                 await self._terminal.write(key)
-            with contextlib.suppress(TimeoutError):
-                await within(self._clock, 1.0, self._until_other(before))
+            await ends_within(self._clock, 1.0, self._until_other(before))
 
     def _is_ours(self, shown: str) -> bool:
         # Part of the text may be erased already, and a long paste is shown only as a placeholder.
@@ -122,21 +120,17 @@ class PromptTyper:
         shown_view: ScreenState | None = None
         while self.view.state != "prompt":
             self._check()
-            try:
-                await within(self._clock, PATIENCE_SECONDS if shown_view is None else ROW_SECONDS, self._next())
-            except TimeoutError:
-                if self.view.state in ("typed", "dialog", "starting") and self.view != shown_view:
-                    shown_view = self.view
-                    await self._shows(shown_view)
+            if await self._changes(PATIENCE_SECONDS if shown_view is None else ROW_SECONDS):
+                continue
+            if self.view.state in ("typed", "dialog", "starting") and self.view != shown_view:
+                shown_view = self.view
+                await self._shows(shown_view)
 
     async def _until_echoed(self) -> None:
         if not await self._until(lambda: bool(self.view.text) or self._taken.is_set(), ECHO_SECONDS):
             raise TypingFailed("The terminal did not show the typed text.")
-        while not keys.same(self.view.text, self.text):
-            try:
-                await within(self._clock, STEADY_SECONDS, self._next())
-            except TimeoutError:
-                return
+        while not keys.same(self.view.text, self.text) and await self._changes(STEADY_SECONDS):
+            pass
 
     async def _enter(self) -> bool:
         """Press Enter. False if the text has disappeared from the box without being entered."""
@@ -159,11 +153,8 @@ class PromptTyper:
             self._check()
             if self.view.state == "dialog":
                 await self._shows(self.view)
-            try:
-                await within(self._clock, TAKEN_SECONDS, self._next())
-            except TimeoutError:
-                if self.view.state == "prompt":
-                    return False
+            if not await self._changes(TAKEN_SECONDS) and self.view.state == "prompt":
+                return False
             if self._taken.is_set():
                 return False
         self._check()
@@ -173,11 +164,8 @@ class PromptTyper:
         """Wait for the row. While the CLI works, the prompt may be in its own queue; otherwise the row must come."""
         while not self._taken.is_set():
             self._check()
-            try:
-                await within(self._clock, ROW_SECONDS, self._next())
-            except TimeoutError:
-                if self.view.state != "working":
-                    raise TypingFailed("The agent did not store the text that was typed into its terminal.") from None
+            if not await self._changes(ROW_SECONDS) and self.view.state != "working":
+                raise TypingFailed("The agent did not store the text that was typed into its terminal.")
 
     def _check(self) -> None:
         if self._withdrawn.is_set() and not self.entered:
@@ -192,17 +180,17 @@ class PromptTyper:
         self._changed.clear()
         await self._changed.wait()
 
+    async def _changes(self, seconds: float) -> bool:
+        """Return whether anything changes within this time."""
+        return await ends_within(self._clock, seconds, self._next())
+
     async def _until(self, reached: Callable[[], bool], seconds: float) -> bool:
         async def wait() -> None:
             while not reached():
                 self._check()
                 await self._next()
 
-        try:
-            await within(self._clock, seconds, wait())
-        except TimeoutError:
-            return reached()
-        return True
+        return await ends_within(self._clock, seconds, wait()) or reached()
 
     async def _until_other(self, view: ScreenState) -> None:
         while self.view == view and self._terminal.running:
