@@ -49,7 +49,7 @@ async def test_initialize_comes_first_and_once_with_the_policy_hook_for_every_to
         "forwardSubagentText": True,
     }
     assert rig.link.sent[1]["request"] == {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": 4000}
-    with pytest.raises(BadRequest, match="gateway alone"):
+    with pytest.raises(BadRequest, match="Only the gateway"):
         await rig.agent.control("initialize", {})
     assert len(rig.link.sent) == 2
     await rig.end()

@@ -149,7 +149,7 @@ class ClaudeKind:
         except AgentNotRunning as error:
             if abilities(prepared.version).dial_in:
                 raise
-            advice = "This version does not dial in to a gateway of one's own: set the session's link to stdio."
+            advice = "This version does not dial in to other hosts than its vendor's: set the session's link to stdio."
             raise AgentNotRunning(f"{error.message} {advice}", **error.data) from error
 
     async def _prepare(self, launch: Launch) -> PreparedLaunch:
@@ -339,7 +339,7 @@ class _DialInInvitation:
     async def arrival(self) -> ClaudeAgent:
         await self._link.connected()
         if not self._link.running:
-            raise AgentNotRunning("The agent that was to dial in is not expected any more.")
+            raise AgentNotRunning("The gateway does not expect this agent to dial in any more.")
         return await self._drive()
 
     async def cancel(self) -> None:

@@ -50,7 +50,7 @@ def find_executable(configured: str, path: str) -> str:
     if found is None:
         where = f"at {configured}" if configured else "in PATH"
         raise AgentMissing(
-            f"There is no Claude Code {where}. Install it (npm install -g @anthropic-ai/claude-code), name it with "
+            f"Claude Code was not found {where}. Install it (npm install -g @anthropic-ai/claude-code), name it with "
             "--claude PATH, or try --agent demo.",
             path=configured,
         )
@@ -92,7 +92,7 @@ class VersionProbe:
             await within(self._clock, VERSION_SECONDS, child.read(take))
         except TimeoutError:
             raise AgentMissing(
-                f"{command[0]} --version gave no answer within {VERSION_SECONDS:.0f} s.", path=command[0]
+                f"{command[0]} --version did not answer within {VERSION_SECONDS:.0f} s.", path=command[0]
             ) from None
         finally:
             await child.end(_HURRY)

@@ -24,7 +24,7 @@ from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire import control
 from fairlead.agents.claude.wire.records import ControlRequest
 from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck
-from fairlead.model.errors import FairleadError, Stale
+from fairlead.model.errors import FairleadError
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.system.clock import Clock, ends_within
@@ -110,7 +110,7 @@ class ControlRequestHandler:
         """Answer a request with the decision of a person or the policy. Raises Stale if it is not open (any more)."""
         opened = self._open.get(request)
         if opened is None or opened.ask is None:
-            raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
+            raise tool_hooks.not_open(request)
         if not opened.held:
             await self._reply(opened, control.answer_line, _permission_answer(decision, opened.ask))
             return

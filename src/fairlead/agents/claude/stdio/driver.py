@@ -201,7 +201,7 @@ class ClaudeAgent(ClaudeDriver):
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         if subtype == "initialize":
-            raise BadRequest("The gateway alone initializes an agent: a second time would replace its policy hook.")
+            raise BadRequest("Only the gateway initializes an agent: a second request would replace its policy hook.")
         return await self._ask(subtype, fields, timeout)
 
     async def set_mode(self, mode: str) -> None:

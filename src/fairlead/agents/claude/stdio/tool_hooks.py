@@ -113,6 +113,10 @@ def _decided(
     return control.HookAnswer(hookSpecificOutput=output)
 
 
+def not_open(request: RequestId) -> Stale:
+    return Stale(f"The permission request {request[:80]} is not open any more.", request=request[:80])
+
+
 class HookPermissions:
     """The permissions of an agent without a control protocol: we hold its PreToolUse hook while a person is asked."""
 
@@ -148,7 +152,7 @@ class HookPermissions:
         """Answer a held hook with the decision of a person or the policy. Raises Stale if it is not open (any more)."""
         answer = self._held.get(request)
         if answer is None or answer.done():
-            raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
+            raise not_open(request)
         answer.set_result(from_decision(decision))
 
     async def wait_finished(self) -> None:

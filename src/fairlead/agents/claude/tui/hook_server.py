@@ -168,7 +168,7 @@ def _hook(request: Request) -> Steps:
     given = request.json(dict[str, Any])
     name = given.get("tool_use_id") if event in _OF_TOOLS else request.head.first(DELIVERY)
     if not isinstance(name, str) or not name:
-        raise BadRequest(f"A hook of a tool needs its tool_use_id, another the header {DELIVERY}.")
+        raise BadRequest(f"A tool's hook needs its tool_use_id; other hooks need the header {DELIVERY}.")
     # The key includes the body: a different question that reuses the name of an answered one is a new question.
     key = f"{event} {name} {hashlib.sha256(request.body).hexdigest()}"
     answer = yield RunHook(session_id(request.params["session"]), event, key, given)
