@@ -27,7 +27,7 @@ from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import encode_line
 from fairlead.agents.claude.wire.records import AssistantRecord, TaskNotification, UserRecord
 from fairlead.model.agents import Record
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock, ends_within
 
 LAG_SECONDS: Final = 1.0
 """How long a record waits for its row in the file: ten times the measured delay."""
@@ -168,11 +168,10 @@ class SubagentFiles:
         """Return the remaining records of background subagents after the process has ended."""
         records: list[Record] = []
         async with self._lock:
-            for agent in self._following:
-                file = self._in_background(agent)
+            for agent, call in self._following.items():
+                file = self._file_of(agent, call)
                 if file is not None and not file.over:
                     file.over = True
-                    file.fill()
                     records += file.rest(with_task=False)
         for task in self._tasks.running:
             task.cancel()
@@ -182,14 +181,15 @@ class SubagentFiles:
     # --- foreground subagents
 
     async def _up_to(self, call: str, uuid: str) -> list[Record]:
-        def there() -> _SubagentFile | None:
+        def found() -> _SubagentFile | None:
             for file in self._candidates(call):
                 file.fill()
                 if file.has(uuid):
                     return file
             return None
 
-        file = await self._wait(call, there)
+        await self._wait(call, lambda: found() is not None)
+        file = found()
         if file is None:
             return []
         file.call = call
@@ -210,34 +210,23 @@ class SubagentFiles:
     async def _drain(self, agent: str, call: str, *, spoke: bool) -> list[Record]:
         """Take all remaining rows of a subagent; if it produced text (`spoke`), wait until the text is in the file."""
 
-        def there() -> _SubagentFile | None:
-            file = self._file_of(agent)
-            if file is not None:
-                file.fill()
-            return file if file is not None and (file.has_text() or not spoke) else None
+        def there() -> bool:
+            file = self._file_of(agent, call)
+            return file is not None and (file.has_text() or not spoke)
 
         await self._wait(call, there)
-        file = self._file_of(agent)
-        if file is None:
-            return []
-        file.call = call
-        return file.rest()
+        file = self._file_of(agent, call)
+        return [] if file is None else file.rest()
 
-    async def _wait(self, call: str, there: Callable[[], _SubagentFile | None]) -> _SubagentFile | None:
-        """Wait for `there` to return a file; None if it did not in time. Never wait again for a call that timed out."""
+    async def _wait(self, call: str, there: Callable[[], bool]) -> None:
+        """Wait until `there` is true, for a limited time. Never wait again for a call that timed out."""
 
-        async def arrived() -> _SubagentFile:
-            while (file := there()) is None:
+        async def arrived() -> None:
+            while not there():
                 await self._clock.sleep(LOOK_SECONDS)
-            return file
 
-        found = there()
-        if found is None and call not in self._lost:
-            try:
-                found = await within(self._clock, LAG_SECONDS, arrived())
-            except TimeoutError:
-                self._lost.add(call)
-        return found
+        if not there() and call not in self._lost and not await ends_within(self._clock, LAG_SECONDS, arrived()):
+            self._lost.add(call)
 
     # --- background subagents
 
@@ -246,22 +235,15 @@ class SubagentFiles:
             self._following[agent] = call
             self._tasks.start(self._live(agent, call))
 
-    def _in_background(self, agent: str) -> _SubagentFile | None:
-        file = self._file_of(agent)
-        if file is not None:
-            file.call = self._following[agent]
-        return file
-
     async def _live(self, agent: str, call: str) -> None:
         # Read from the start of the process: on a busy machine the end may be written before this task first polls.
         main = None if self._able.reports_tasks else TranscriptFile(self._transcript, "", self._transcript_before)
         while True:
             async with self._lock:
-                file = self._in_background(agent)
+                file = self._file_of(agent, call)
                 if file is not None:
                     if file.over:
                         return
-                    file.fill()
                     records = file.rest(with_task=False)
                     noted = None if main is None else _noted(main, agent, call)
                     if noted is not None:
@@ -282,7 +264,7 @@ class SubagentFiles:
         if agent not in self._following:
             return []
         async with self._lock:
-            file = self._in_background(agent)
+            file = self._file_of(agent, self._following[agent])
             if file is None or file.over:
                 return []
             file.over = True
@@ -292,9 +274,9 @@ class SubagentFiles:
     async def _wait_final_text(self, file: _SubagentFile) -> None:
         """Wait for the final text: it may be written after the subagent's end is reported."""
 
-        def there() -> _SubagentFile | None:
+        def there() -> bool:
             file.fill()
-            return file if file.has_final_text() else None
+            return file.has_final_text()
 
         await self._wait(file.call, there)
 
@@ -306,13 +288,17 @@ class SubagentFiles:
         except OSError:
             return []
 
-    def _file_of(self, agent: str) -> _SubagentFile | None:
-        return next((file for file in self._all() if file.agent == agent), None)
+    def _file_of(self, agent: str, call: str) -> _SubagentFile | None:
+        """The file of the subagent that this call started or resumed, with its new rows."""
+        file = next((file for file in self._all() if file.agent == agent), None)
+        if file is not None:
+            file.call = call
+            file.fill()
+        return file
 
     def _candidates(self, call: str) -> list[_SubagentFile]:
         """The file of this call, then the others: a file's call may not be known yet, or another call may resume it."""
-        mine = [file for file in self._all() if file.call == call]
-        return mine + [file for file in self._files.values() if file.call != call]
+        return sorted(self._all(), key=lambda file: file.call != call)
 
     def _all(self) -> Iterable[_SubagentFile]:
         for path in self._paths():
