@@ -75,7 +75,7 @@ class ClaudeDriver(ABC):
         except AgentFailed as error:
             await self._end()
             ended = await self._life
-            raise AgentNotRunning(self._why(error, ended), code=ended.code, signal=ended.signal) from error
+            raise AgentNotRunning(self._explain_failure(error, ended), code=ended.code, signal=ended.signal) from error
         except BaseException:
             await self._end()
             raise
@@ -90,7 +90,7 @@ class ClaudeDriver(ABC):
             logger.exception("the agent's exit could not be stored", extra={"pid": self.pid})
         return ended
 
-    def _why(self, error: AgentFailed, ended: Exit) -> str:
+    def _explain_failure(self, error: AgentFailed, ended: Exit) -> str:
         """Explain why the agent did not start."""
         return error.message
 

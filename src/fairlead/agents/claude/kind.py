@@ -145,7 +145,7 @@ class ClaudeKind:
             stdio = StdioLink(child, self._clock, self._settings.patience)
             return await self._drive(prepared, stdio, sink, record_child)
         try:
-            return await self._drive(prepared, self._dialed(prepared), sink, record_child)
+            return await self._drive(prepared, self._start_dial_in(prepared), sink, record_child)
         except AgentNotRunning as error:
             if abilities(prepared.version).dial_in:
                 raise
@@ -254,24 +254,25 @@ class ClaudeKind:
     async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "_DialInInvitation":
         """Expect a CLI that a person starts. It is assumed to have the version that is installed here."""
         prepared = await self._prepare(launch)
-        url, token = self._dialing(launch.session)
+        url, token = self._open_access(launch.session)
         link = self._expect(prepared, None)
         line = f"cd {shlex.quote(prepared.cwd)} && {TOKEN_VARIABLE}={token} {shlex.join(_argv(prepared, url))}"
 
         async def drive() -> ClaudeAgent:
-            return await self._drive(prepared, self._around(prepared, link), sink, record_child)
+            return await self._drive(prepared, self._wrap_link(prepared, link), sink, record_child)
 
         return _DialInInvitation(AgentInvitation(url=url, token=token, command=line), link, drive)
 
-    def _dialed(self, prepared: PreparedLaunch) -> ClaudeDialIn:
+    def _start_dial_in(self, prepared: PreparedLaunch) -> ClaudeDialIn:
         """Start the CLI with the gateway's address and a new token."""
-        url, token = self._dialing(prepared.launch.session)
+        url, token = self._open_access(prepared.launch.session)
         child = self._start(prepared, _argv(prepared, url), {**prepared.env, TOKEN_VARIABLE: token})
-        return self._around(prepared, self._expect(prepared, child))
+        return self._wrap_link(prepared, self._expect(prepared, child))
 
     def _expect(self, prepared: PreparedLaunch, child: ChildProcess | None) -> DialInLink:
-        session = prepared.launch.session
-        link = DialInLink(self._clock, self._terms(prepared), child, lambda: self._stop_expecting(session, link))
+        session, known = prepared.launch.session, abilities(prepared.version)
+        limits = DialInLimits(tries_s=known.reconnect_s, close_code=known.close_code, patience=self._settings.patience)
+        link = DialInLink(self._clock, limits, child, lambda: self._stop_expecting(session, link))
         link.expect()
         self._dial_in_routes.open(session, link)
         return link
@@ -279,17 +280,13 @@ class ClaudeKind:
     def _start(self, prepared: PreparedLaunch, argv: list[str], env: Mapping[str, str]) -> ChildProcess:
         return start_child(argv, env=env, cwd=prepared.cwd, clock=self._clock, sandbox=self._settings.sandbox)
 
-    def _dialing(self, session: SessionId) -> tuple[str, str]:
+    def _open_access(self, session: SessionId) -> tuple[str, str]:
         if self._tokens is None:
             raise BadRequest(f"The agent {self.name} does not dial in: set the session's link to stdio.")
         url = check_sdk_url(self._settings.gateway + SOCKET.format(session=session))
         return url, self._tokens.issue(session)
 
-    def _terms(self, prepared: PreparedLaunch) -> DialInLimits:
-        known = abilities(prepared.version)
-        return DialInLimits(tries_s=known.reconnect_s, close_code=known.close_code, patience=self._settings.patience)
-
-    def _around(self, prepared: PreparedLaunch, link: DialInLink) -> ClaudeDialIn:
+    def _wrap_link(self, prepared: PreparedLaunch, link: DialInLink) -> ClaudeDialIn:
         return ClaudeDialIn(link, prepared.version, self._clock, prepared.transcript)
 
     def _stop_expecting(self, session: SessionId, link: DialInLink) -> None:

@@ -153,12 +153,12 @@ class DemoAgent:
                         self._session.emit_status(None, permissionMode=self._session.grants.mode)
 
     def _interrupt(self, request_id: str) -> None:
-        def heard() -> None:
+        def acknowledge() -> None:
             queued = [p.uuid for p in self._waiting if p.uuid is not None]
             self._wire.reply(request_id, {"still_queued": queued})
 
-        if self._turn is None or not self._turn.interrupt(heard):
-            heard()
+        if self._turn is None or not self._turn.interrupt(acknowledge):
+            acknowledge()
 
     def _cancel(self, uuid: str) -> bool:
         kept = [p for p in self._waiting if p.uuid != uuid]

@@ -5,27 +5,24 @@ then waits in `Player.unfinished`, because the host must first receive the answe
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any
 
 import msgspec
 
 from fairlead.agents.demo import records, usage
+from fairlead.agents.demo.blocks import add_delta, complete, stream_block
 from fairlead.agents.demo.ids import new_id
 from fairlead.agents.demo.records import Record, RecordSource
 from fairlead.agents.demo.scripts import (
-    ApiError,
     Block,
+    ContentBlock,
     Crash,
     CutStream,
-    ScriptText,
     ScriptThinking,
     SlowText,
-    ToolUse,
     UnknownRecords,
-    chunks,
 )
 from fairlead.agents.demo.session import DemoSession
 from fairlead.agents.demo.transcript import Transcript
@@ -34,7 +31,6 @@ from fairlead.agents.demo.transcript import Transcript
 _DELTA_DELAY = 0.005
 # Lines of a burst between two yields to the event loop.
 _BURST_BATCH = 200
-_SIGNATURE = "c2NyaXB0ZWQ="
 _DISPLAY = {"thinking_display": "updates"}
 
 
@@ -116,7 +112,8 @@ class Player:
         if isinstance(block, UnknownRecords):
             self._emit_unknown(message)
             return
-        opening, deltas, delay = _stream(block)
+        assert isinstance(block, ContentBlock), block
+        opening, deltas, delay = stream_block(block)
         event = {"type": "content_block_start", "index": message.index, "content_block": dict(opening)}
         self._event(message, event, **(_DISPLAY if isinstance(block, ScriptThinking) else {}))
         message.open = opening
@@ -125,9 +122,9 @@ class Player:
         else:
             for delta in deltas:
                 self._delta(message, opening, delta)
-                if delay:
-                    await asyncio.sleep(delay)
-        played.content.append(_complete(message.open or opening))
+                if delay != 0.0:
+                    await asyncio.sleep(_DELTA_DELAY if delay is None else delay)
+        played.content.append(complete(message.open or opening))
         self._finish_block(message, played.content[-1])
 
     def _delta(self, message: _Message, block: Record, delta: Record) -> None:
@@ -136,9 +133,7 @@ class Player:
             message.thought += len(delta["thinking"]) // 3 or 1
             self._session.emit_system("thinking_tokens", estimated_tokens=message.thought, estimated_tokens_delta=1)
             fields = _DISPLAY
-        for name, piece in delta.items():
-            if name != "type":
-                block[name] = block.get(name, "") + piece
+        add_delta(block, delta)
         self._event(message, {"type": "content_block_delta", "index": message.index, "delta": delta}, **fields)
 
     async def _burst(self, message: _Message, block: SlowText) -> None:
@@ -213,7 +208,7 @@ class Player:
         message = self.unfinished
         if message is None:
             return []
-        block = _complete(message.open) if message.open is not None else {}
+        block = complete(message.open) if message.open is not None else {}
         if block.get("text"):
             self._session.emit(self._record(message, block, aborted=True))
         self._write(message, None, usage.STARTED, isAbortedMidStream=True)
@@ -229,32 +224,3 @@ class Player:
         delta = {"stop_reason": None, "stop_sequence": None}
         self._event(message, {"type": "message_delta", "delta": delta, "usage": usage.STARTED})
         self._abandon(message, message.index + 1)
-
-
-def _stream(block: Block) -> tuple[Record, Iterable[Record], float]:
-    """A content block before its first delta, its deltas, and the seconds after each."""
-    match block:
-        case ScriptText(text, count):
-            deltas: Iterable[Record] = [{"type": "text_delta", "text": part} for part in chunks(text, count)]
-            return {"type": "text", "text": ""}, deltas, _DELTA_DELAY
-        case SlowText(text, count, delay):
-            return {"type": "text", "text": ""}, repeat({"type": "text_delta", "text": text}, count), delay
-        case ScriptThinking(text, count):
-            thoughts = [{"type": "thinking_delta", "thinking": part} for part in chunks(text, count)]
-            deltas = [*thoughts, {"type": "signature_delta", "signature": _SIGNATURE}]
-            return {"type": "thinking", "thinking": "", "signature": ""}, deltas, _DELTA_DELAY
-        case ToolUse(name, arguments):
-            parts = chunks(msgspec.json.encode(arguments).decode(), 4)
-            deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
-            return {"type": "tool_use", "id": new_id("toolu_"), "name": name, "input": {}}, deltas, 0.0
-        case ApiError() | CutStream() | Crash() | UnknownRecords():
-            raise AssertionError(f"{block} is not content")
-
-
-def _complete(block: Record) -> Record:
-    """An open block as content, a tool's input parsed."""
-    block = dict(block)
-    typed = block.pop("partial_json", None)
-    if typed is not None:
-        block["input"] = msgspec.json.decode(typed)
-    return block

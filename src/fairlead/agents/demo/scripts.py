@@ -72,7 +72,8 @@ class UnknownRecords:
     """The demo agent emits records of unknown types; a model API cannot emit records."""
 
 
-Block = ScriptText | SlowText | ScriptThinking | ToolUse | ApiError | CutStream | Crash | UnknownRecords
+ContentBlock = ScriptText | SlowText | ScriptThinking | ToolUse
+Block = ContentBlock | ApiError | CutStream | Crash | UnknownRecords
 
 
 @dataclass(frozen=True, slots=True)

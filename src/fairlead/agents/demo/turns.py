@@ -52,7 +52,7 @@ class Turn:
         self._index = index
         self._began = time.monotonic()
         self._work: asyncio.Task[Record] | None = None
-        self._heard: Callable[[], None] | None = None
+        self._acknowledge: Callable[[], None] | None = None
         uuids = [p.uuid for p in prompts if p.uuid]
         self._uuid_fields: Record = {"user_message_uuid": uuids[-1], "user_message_uuids": uuids} if uuids else {}
         self._thread = Thread(
@@ -65,11 +65,11 @@ class Turn:
             absorb=absorb,
         )
 
-    def interrupt(self, heard: Callable[[], None]) -> bool:
-        """Stop the work; `heard` is called before the turn emits its end. False if it has ended already."""
-        if self._work is None or self._work.done() or self._heard is not None:
+    def interrupt(self, acknowledge: Callable[[], None]) -> bool:
+        """Stop the work; `acknowledge` is called before the turn emits its end. False if it has ended already."""
+        if self._work is None or self._work.done() or self._acknowledge is not None:
             return False
-        self._heard = heard
+        self._acknowledge = acknowledge
         self._work.cancel()
         return True
 
@@ -80,13 +80,13 @@ class Turn:
         try:
             ending = await self._work
         except asyncio.CancelledError:
-            if self._heard is None:
+            if self._acknowledge is None:
                 raise
-            self._heard()
+            self._acknowledge()
             ending = self._interrupted()
-            self._heard = None
-        if self._heard is not None:  # the work ended by itself at the same moment
-            self._heard()
+            self._acknowledge = None
+        if self._acknowledge is not None:  # the work ended by itself at the same moment
+            self._acknowledge()
         extra = dict(self._uuid_fields)
         if ending["subtype"] == "success" and not ending["is_error"]:
             extra = {"ttft_ms": 1, "ttft_stream_ms": 1, "time_to_request_ms": 1, **extra}

@@ -106,7 +106,7 @@ class ClaudeAgent(ClaudeDriver):
         await self._serving.close()
         return ended
 
-    def _why(self, error: AgentFailed, ended: Exit) -> str:
+    def _explain_failure(self, error: AgentFailed, ended: Exit) -> str:
         """Return the agent's own text from a result or stderr, if any, and how it ended."""
         words = "; ".join(self._complaints) or ended.stderr.strip()[-2000:]
         if isinstance(error, AgentNotRunning):

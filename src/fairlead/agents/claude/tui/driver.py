@@ -78,7 +78,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._resume_by_command = launch.resume if resumes_by_command(prepared.version) else ""
         self._forked = launch.resume if launch.fork else ""
         """The conversation that was forked: 2.1.37 reports its id when it starts."""
-        self._typist = PromptTyper(terminal, clock, prepared.version, self._show)
+        self._typer = PromptTyper(terminal, clock, prepared.version, self._show)
         self._shown: tuple[str, list[str]] | None = None
         self._stirred = asyncio.Event()
         self._row = asyncio.Event()
@@ -109,14 +109,14 @@ class ClaudeTerminal(ClaudeDriver):
 
     async def _until_up(self) -> None:
         def up() -> bool:
-            return self._typist.view.state != "starting" or not self.terminal.running
+            return self._typer.view.state != "starting" or not self.terminal.running
 
         await ends_within(self._clock, START_SECONDS, self._until(up))
         await self._until_drawn()
         if not self.terminal.running:
-            raise AgentNotRunning(f"The agent ended before it was ready: {self._last_words() or 'its screen is empty'}")
-        if self._typist.view.state == "starting":
-            await self._show(self._typist.view)
+            raise AgentNotRunning(f"The agent ended before it was ready: {self._last_lines() or 'its screen is empty'}")
+        if self._typer.view.state == "starting":
+            await self._show(self._typer.view)
 
     async def _until_drawn(self) -> None:
         """Wait until the screen is drawn: the first prompt may be drawn again, over text that was typed into it."""
@@ -127,11 +127,11 @@ class ClaudeTerminal(ClaudeDriver):
                 return
 
     async def _take_up(self, conversation: str) -> None:
-        if self._typist.view.state == "dialog":
-            await self._until(lambda: self._typist.view.state != "dialog")
-        await self._typist.command(f"/resume {conversation}")
+        if self._typer.view.state == "dialog":
+            await self._until(lambda: self._typer.view.state != "dialog")
+        await self._typer.command(f"/resume {conversation}")
         if not await ends_within(self._clock, START_SECONDS, self._resumed.wait()):
-            text = " ".join(self._last_words().split())
+            text = " ".join(self._last_lines().split())
             raise AgentNotRunning(f"No conversation found, or it could not be resumed: {text}")
 
     async def _read_records(self) -> None:
@@ -150,18 +150,18 @@ class ClaudeTerminal(ClaudeDriver):
             await asyncio.wait(watching)
 
     async def _finish(self, ended: Exit) -> Exit:
-        self._typist.seen(self._typist.view)
+        self._typer.seen(self._typer.view)
         self._row.set()
         await self._rows.finish()
         await self._permissions.wait_finished()
         await self._tasks.wait_finished()
-        return msgspec.structs.replace(ended, stderr=self._last_words()) if ended.code else ended
+        return msgspec.structs.replace(ended, stderr=self._last_lines()) if ended.code else ended
 
     async def _end(self) -> Exit:
         await self._post.close("The gateway ends this agent.")
         return await self.terminal.stop()
 
-    def _last_words(self) -> str:
+    def _last_lines(self) -> str:
         lines = [line.strip() for line in self.terminal.screen.lines if line.strip()]
         return "\n".join(lines[-LAST_LINES:])
 
@@ -173,10 +173,10 @@ class ClaudeTerminal(ClaudeDriver):
             screen = await self.terminal.changed(version)
             version = screen.version
             view = screens.read(screen)
-            if view != self._typist.view:
+            if view != self._typer.view:
                 if view.state != "dialog":
                     self._shown = None
-                self._typist.seen(view)
+                self._typer.seen(view)
                 self._stirred.set()
             self._rows.nudge()
 
@@ -186,7 +186,7 @@ class ClaudeTerminal(ClaudeDriver):
         for record in batch:
             row = decode_row(record.raw) if b'"user"' in record.raw and record.origin == "transcript" else None
             if isinstance(row, UserRecord) and row.isSidechain is not True and not row.isMeta:
-                self._typist.written(plain_text(content_blocks(row.message.content)))
+                self._typer.written(plain_text(content_blocks(row.message.content)))
             for call in [call for call in self._calls if call.encode() in record.raw]:
                 del self._calls[call]
         self._row.set()
@@ -211,27 +211,27 @@ class ClaudeTerminal(ClaudeDriver):
         """End a turn when the agent is back at its prompt with nothing more to come. Emits notices about dialogs."""
         while True:
             await self._stirred.wait()
-            if not await self._quiet(IDLE_SECONDS):
+            if not await self._stays_quiet(IDLE_SECONDS):
                 continue
-            if self._typist.view.state == "dialog":
-                await self._show(self._typist.view)
-            if not self._rests():
+            if self._typer.view.state == "dialog":
+                await self._show(self._typer.view)
+            if not self._is_at_rest():
                 continue
-            if self._interrupted and self._typist.view.state == "typed":
-                await self._typist.erase()  # an interrupt before the first output puts the prompt back into the box
-            await self._over("idle")
-            if await self._quiet(LEFT_SECONDS) and self._rests():
-                await self._over("left")
+            if self._interrupted and self._typer.view.state == "typed":
+                await self._typer.erase()  # an interrupt before the first output puts the prompt back into the box
+            await self._end_turn("idle")
+            if await self._stays_quiet(LEFT_SECONDS) and self._is_at_rest():
+                await self._end_turn("left")
 
-    def _rests(self) -> bool:
-        return not self._typist.typing and self._typist.view.state in ("prompt", "typed")
+    def _is_at_rest(self) -> bool:
+        return not self._typer.typing and self._typer.view.state in ("prompt", "typed")
 
-    async def _quiet(self, seconds: float) -> bool:
+    async def _stays_quiet(self, seconds: float) -> bool:
         """Whether nothing happens for this long, on the screen or in the transcript."""
         self._stirred.clear()
         return not await ends_within(self._clock, seconds, self._stirred.wait()) and not await self._rows.look()
 
-    async def _over(self, what: str) -> None:
+    async def _end_turn(self, what: str) -> None:
         self.is_busy = self._interrupted = False
         await self._mark(TerminalMarker(what=what))
 
@@ -328,7 +328,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._prompts += 1
         self._stirred.set()
         try:
-            await self._typist.prompt(plain_text(content))
+            await self._typer.prompt(plain_text(content))
         except TypingFailed as error:
             self.is_busy = False
             await self._mark(TerminalMarker(what="untyped", message=prompt.uuid, text=str(error)))
@@ -338,8 +338,8 @@ class ClaudeTerminal(ClaudeDriver):
         if not self.terminal.running:
             raise AgentNotRunning("The agent has exited.")
         self._interrupted = True
-        if self._typist.typing and not self._typist.entered:
-            self._typist.withdraw()
+        if self._typer.typing and not self._typer.entered:
+            self._typer.withdraw()
         else:
             self._tasks.start(self._escape())
 
@@ -361,7 +361,7 @@ class ClaudeTerminal(ClaudeDriver):
         await ends_within(self._clock, ESCAPE_SECONDS, self._until(reached))
 
     def _is_still(self) -> bool:
-        return self._typist.view.state not in ("working", "dialog")
+        return self._typer.view.state not in ("working", "dialog")
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         raise AgentRefused(OTHER_LINK, subtype=subtype)

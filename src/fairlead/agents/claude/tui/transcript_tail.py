@@ -48,7 +48,7 @@ class TranscriptTail:
     ) -> None:
         self.path = path
         self._order = None if ordered else RowOrdering()
-        self._last_words = SubagentResultBuffer()
+        self._results = SubagentResultBuffer()
         self._patience: Timer | None = None
         self._session = session
         self._clock = clock
@@ -166,17 +166,17 @@ class TranscriptTail:
         order = self._order
         if order is not None:
             records = [ready for record in records for ready in order.put(record)]
-        ready_rows = [ready for record in records for ready in self._last_words.put(record)]
-        waits = self._last_words.is_waiting or (order is not None and order.is_waiting)
+        ready_rows = [ready for record in records for ready in self._results.put(record)]
+        waits = self._results.is_waiting or (order is not None and order.is_waiting)
         if waits and self._patience is None:
-            self._patience = self._clock.call_later(EARLY_SECONDS, self._waited)
+            self._patience = self._clock.call_later(EARLY_SECONDS, self._stop_waiting)
         return ready_rows
 
     def _flush_waiting(self) -> list[Record]:
         early = [] if self._order is None else self._order.flush()
-        return [*self._last_words.flush(), *early]
+        return [*self._results.flush(), *early]
 
-    def _waited(self) -> None:
+    def _stop_waiting(self) -> None:
         self._patience = None
         self._late = True
         self.nudge()
