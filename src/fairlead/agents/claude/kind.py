@@ -289,7 +289,7 @@ class ClaudeKind:
         self._doors.open(launch.session, link)
         return self._around(ready, link)
 
-    def _start(self, argv: list[str], env: dict[str, str], cwd: str) -> ChildProcess:
+    def _start(self, argv: list[str], env: Mapping[str, str], cwd: str) -> ChildProcess:
         return start_child(argv, env=env, cwd=cwd, clock=self._clock, sandbox=self._settings.sandbox)
 
     def _dialing(self, session: SessionId) -> tuple[str, str]:
