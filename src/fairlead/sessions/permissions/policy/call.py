@@ -1,6 +1,7 @@
 """A tool call, the context of its verdict, and the facts about it that every check needs. Pure."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -103,6 +104,11 @@ class CallFacts(msgspec.Struct, frozen=True):
     targets: tuple[tuple[str, ...], ...] = ()
     host: str | None = None
     port: int | None = None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Every place that any path of a file tool can mean."""
+        return tuple(chain.from_iterable(self.paths))
 
 
 def facts_of(call: ToolCall, context: PolicyContext) -> CallFacts:

@@ -4,34 +4,26 @@ The texts must agree with the matching in `rules` and `rule_matching`.
 """
 
 from fairlead.model.policy import Rule
+from fairlead.sessions.permissions.policy import tools
 from fairlead.sessions.permissions.policy.call import PolicyContext
 from fairlead.sessions.permissions.policy.paths import BadPath, absolute, tidy
-from fairlead.sessions.permissions.policy.tools import (
-    EDIT_TOOLS,
-    FETCH_TOOL,
-    NAMED_BY,
-    PATH_TOOLS,
-    READ_TOOLS,
-    SHELL_TOOL,
-    canonical,
-)
 from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, shell_pattern
 
 
 def covers(rule: Rule, context: PolicyContext) -> str:
     """Describe the calls that an allow rule covers."""
-    tool = canonical(rule.tool)
-    if tool == SHELL_TOOL:
+    tool = tools.canonical(rule.tool)
+    if tool == tools.SHELL_TOOL:
         return _commands(rule.content)
-    if tool in PATH_TOOLS:
+    if tool in tools.PATH_TOOLS:
         return f"{_doing(tool)} {_places(rule.content, context)}"
     if rule.content is None:
         return _every(tool)
-    if tool == FETCH_TOOL and rule.content.startswith("domain:"):
+    if tool == tools.FETCH_TOOL and rule.content.startswith("domain:"):
         domain = rule.content.removeprefix("domain:")
         below = domain.startswith("*.")
         return f"Fetching any page of {'names below ' + domain[2:] if below else domain}"
-    if tool in NAMED_BY:
+    if tool in tools.NAMED_BY:
         return f"Every call of {tool} that is for {rule.content}"
     return f"Nothing: what {rule.content} means to {tool} is not known here"
 
@@ -48,13 +40,8 @@ def _commands(content: str | None) -> str:
 
 
 def _doing(tool: str) -> str:
-    if tool == "Edit":
-        return "Changing, by any editing tool,"
-    if tool == "Read":
-        return "Reading, by any reading tool,"
-    if tool in EDIT_TOOLS:
-        return f"Changing by {tool}"
-    return f"Reading by {tool}" if tool in READ_TOOLS else tool
+    families = {"Edit": "Changing, by any editing tool,", "Read": "Reading, by any reading tool,"}
+    return families.get(tool) or f"{'Changing' if tool in tools.EDIT_TOOLS else 'Reading'} by {tool}"
 
 
 def _places(content: str | None, context: PolicyContext) -> str:
@@ -71,9 +58,7 @@ def _places(content: str | None, context: PolicyContext) -> str:
 
 def _every(tool: str) -> str:
     if tool.startswith("mcp__"):
-        server = tool.removesuffix("__*")
-        name = server.removeprefix("mcp__")
-        if "__" not in name:
-            return f"Every tool of the MCP server {name}"
-        return f"Every call of {name.partition('__')[2]}, a tool of the MCP server {name.partition('__')[0]}"
+        server, one_tool, name = tool.removesuffix("__*").removeprefix("mcp__").partition("__")
+        every = f"call of {name}, a tool" if one_tool else "tool"
+        return f"Every {every} of the MCP server {server}"
     return f"Every call of {tool}, whatever it is given"

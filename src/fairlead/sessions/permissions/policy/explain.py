@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from fairlead.model.errors import FairleadError
-from fairlead.model.policy import BadRule, Behavior, Rule, format_rule
+from fairlead.model.policy import BadRule, Behavior, format_rule
 from fairlead.model.queries import CommandPart, FileChange, RuleScope
-from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
+from fairlead.sessions.permissions.policy.call import PolicyContext, ToolCall, facts_of
 from fairlead.sessions.permissions.policy.describe_rule import covers
 from fairlead.sessions.permissions.policy.remember import check_rule
 from fairlead.sessions.permissions.policy.rules import find_allowing_rules
@@ -57,15 +57,11 @@ def file_change(tool: str, given: Mapping[str, Any], path: str, text: str | None
             path=path, before=text or "", after=after, whole=text is not None, new=text == "", outside=outside
         )
     edits = _edits(tool, given)
-    after_whole = None if text is None else _applied(text, edits)
-    if text is not None and after_whole is not None:
-        return FileChange(path=path, before=text, after=after_whole, whole=True, outside=outside)
-    return FileChange(
-        path=path,
-        before="\n".join(old for old, _, _ in edits),
-        after="\n".join(new for _, new, _ in edits),
-        outside=outside,
-    )
+    whole = None if text is None else _applied(text, edits)
+    if text is not None and whole is not None:
+        return FileChange(path=path, before=text, after=whole, whole=True, outside=outside)
+    before, after = ("\n".join(edit[side] for edit in edits) for side in (0, 1))
+    return FileChange(path=path, before=before, after=after, outside=outside)
 
 
 def _edits(tool: str, given: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
@@ -110,10 +106,7 @@ def rule_scope(text: str, call: ToolCall, context: PolicyContext, *, admin: bool
     except FairleadError as error:
         problem = str(error.data["problem"]) if isinstance(error, BadRule) else error.message
         return RuleScope(rule=text[:500], covers="", problem=problem)
-    return RuleScope(rule=format_rule(rule), covers=covers(rule, context), enough=_enough(rule, call, context))
-
-
-def _enough(rule: Rule, call: ToolCall, context: PolicyContext) -> bool:
-    facts: CallFacts = facts_of(call, context)
+    facts = facts_of(call, context)
     trial = msgspec.structs.replace(context, rules=(*context.rules, rule))
-    return facts.malformed is None and find_allowing_rules(call, facts, trial)[0] is not None
+    enough = facts.malformed is None and find_allowing_rules(call, facts, trial)[0] is not None
+    return RuleScope(rule=format_rule(rule), covers=covers(rule, context), enough=enough)

@@ -7,27 +7,21 @@ from fairlead.sessions.permissions.policy.tools import names
 
 # Names anywhere in a path.
 _NAMES = names(
-    ".git .hg .svn .claude .mcp.json .claude.json "
-    ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_history .profile .zshrc .zshenv "
-    ".zprofile .zlogin "
-    ".zlogout .zsh_plugins .kshrc .cshrc .tcshrc .login .logout .inputrc .oh-my-zsh .antigenrc .xonshrc "
-    ".ssh .gnupg .gitconfig .git-credentials .gitmodules .hgrc .netrc .pgpass .aws .azure .gcloud .kube .docker "
-    ".husky .githooks .envrc .direnvrc .pre-commit-config.yaml lefthook.yml .lefthook.yml .overcommit.yml "
-    ".npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .pip .condarc .gemrc .bundle .sbtopts .mavenrc .bazelrc "
-    ".curlrc "
-    ".wgetrc .vscode .idea .devcontainer .vimrc .gvimrc .vim .nvimrc .exrc .emacs .emacs.d .spacemacs .nanorc "
-    ".tmux.conf "
-    ".screenrc .xinitrc .xprofile .xsession .xsessionrc .xresources .pam_environment .gdbinit .lldbinit "
-    ".irbrc .pryrc .rprofile .pythonrc .pdbrc .psqlrc .sqliterc .mailcap .forward .procmailrc .crontab crontab "
-    "crontabs .asdfrc .tool-versions mise.toml .mise.toml .terraformrc .ackrc .lesskey .less .lessfilter "
-    ".rhosts .shosts "
-    ".k5login .vnc .mozilla .thunderbird"
+    ".git .hg .svn .claude .mcp.json .claude.json .bashrc .bash_profile .bash_login .bash_logout .bash_aliases "
+    ".bash_history .profile .zshrc .zshenv .zprofile .zlogin .zlogout .zsh_plugins .kshrc .cshrc .tcshrc .login "
+    ".logout .inputrc .oh-my-zsh .antigenrc .xonshrc .ssh .gnupg .gitconfig .git-credentials .gitmodules .hgrc .netrc "
+    ".pgpass .aws .azure .gcloud .kube .docker .husky .githooks .envrc .direnvrc .pre-commit-config.yaml lefthook.yml "
+    ".lefthook.yml .overcommit.yml .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .pip .condarc .gemrc .bundle "
+    ".sbtopts .mavenrc .bazelrc .curlrc .wgetrc .vscode .idea .devcontainer .vimrc .gvimrc .vim .nvimrc .exrc .emacs "
+    ".emacs.d .spacemacs .nanorc .tmux.conf .screenrc .xinitrc .xprofile .xsession .xsessionrc .xresources "
+    ".pam_environment .gdbinit .lldbinit .irbrc .pryrc .rprofile .pythonrc .pdbrc .psqlrc .sqliterc .mailcap .forward "
+    ".procmailrc .crontab crontab crontabs .asdfrc .tool-versions mise.toml .mise.toml .terraformrc .ackrc .lesskey "
+    ".less .lessfilter .rhosts .shosts .k5login .vnc .mozilla .thunderbird"
 )
 # Names after another name.
 _PAIRS = {
     ".config": names(
-        "fairlead systemd autostart fish git nvim vim environment.d plasma-workspace gh hub pip npm yarn "
-        "nushell kitty "
+        "fairlead systemd autostart fish git nvim vim environment.d plasma-workspace gh hub pip npm yarn nushell kitty "
         "alacritty wezterm tmux direnv mise zsh sway i3 hypr powershell containers helm code cursor zed ranger mpv lf"
     ),
     ".local": names("bin"),

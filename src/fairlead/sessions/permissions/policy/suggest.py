@@ -30,9 +30,8 @@ def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
 
 def _usable(rules: list[Rule], call: ToolCall, facts: CallFacts, context: PolicyContext) -> list[Rule]:
     try:
-        for rule in rules:
-            if check_rule(format_rule(rule), Behavior.ALLOW, context) != rule:
-                return []
+        if [check_rule(format_rule(rule), Behavior.ALLOW, context) for rule in rules] != rules:
+            return []
     except FairleadError:
         return []
     trial = msgspec.structs.replace(context, rules=tuple(rules))

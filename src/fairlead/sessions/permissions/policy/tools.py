@@ -28,6 +28,9 @@ EDIT_TOOLS = {
 
 PATH_TOOLS = {**READ_TOOLS, **EDIT_TOOLS}
 
+# A rule for one of these covers all tools of its family.
+FAMILIES = {"Edit": EDIT_TOOLS, "Read": READ_TOOLS}
+
 FETCH_TOOL = "WebFetch"
 
 # They touch only the agent's own lists, and processes that were allowed when they started. A subagent (Task) does

@@ -8,7 +8,8 @@ readings or is None.
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
+from operator import mul
 
 import msgspec
 
@@ -18,6 +19,9 @@ MOST_VALUES = 256
 _MOST_NAMES = 5_000  # folder entries examined for the globs of one word
 _MOST_DEPTH = 12  # levels of folders that `**` descends
 
+# The parts of a word outside of quotes and between double quotes; a `sign` may be special to the shell.
+_OUTSIDE = re.compile(r"\\(?P<escaped>[\s\S]?)|'(?P<literal>[^']*)'|(?P<quote>\")|(?P<dollar>\$)|(?P<sign>[^`()<>'])")
+_IN_QUOTES = re.compile(r"\\(?P<escaped>[$`\"\\\n])|(?P<quote>\")|(?P<dollar>\$(?=[^ \"/.,:;%+=)]))|(?P<literal>[^`])")
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])([\w./:,@+-]*))?\}")
 _PART = re.compile(r"\[|:[A-Za-z#&]")
 _ANSI_C = re.compile(r"\$'((?:\\[\s\S]|[^'\\])*)'")
@@ -86,41 +90,32 @@ class _Reader:
         self.parts: list[list[list[WordPart]]] = []  # the alternatives of each part
 
     def read(self) -> list[list[WordPart]]:
-        raw = self.raw
+        raw, quoted = self.raw, False
         if raw.startswith("="):
             raise _Unknown  # zsh: the path of a command
         if raw.startswith("~"):
             self.tilde()
         while self.at < len(raw):
-            char = raw[self.at]
-            if char == "\\":
-                if raw[self.at + 1 : self.at + 2] not in ("", "\n"):
-                    self.add(raw[self.at + 1])
-                self.at += 2
-            elif char == "'":
-                end = raw.find("'", self.at + 1)
-                if end < 0:
-                    raise _Unknown
-                self.add(raw[self.at + 1 : end])
-                self.at = end + 1
-            elif char == '"':
-                self.double_quoted()
-            elif char == "$":
-                self.dollar(quoted=False)
-            elif char in "`()<>":
+            found = (_IN_QUOTES if quoted else _OUTSIDE).match(raw, self.at)
+            if found is None:
                 raise _Unknown
+            kind = found.lastgroup or ""
+            text = found[kind]
+            if kind == "dollar":
+                self.dollar(quoted=quoted)
+                continue
+            self.at = found.end()
+            if kind == "quote":
+                quoted = not quoted
+            elif kind != "sign":
+                self.add(text.replace("\n", "") if kind == "escaped" else text)
+            elif self.assigned and text == ":" and raw[self.at : self.at + 1] == "~":
+                self.add(text)
+                self.tilde()
             else:
-                self.at += 1
-                if self.assigned and char == ":" and raw[self.at : self.at + 1] == "~":
-                    self.add(char)
-                    self.tilde()
-                else:
-                    self.parts.append([[WordPart(char, sign=True)]])
-        total = 1
-        for alternatives in self.parts:
-            total *= len(alternatives)
-            if total > MOST_VALUES:
-                raise _Unknown
+                self.parts.append([[WordPart(text, sign=True)]])
+        if quoted or any(total > MOST_VALUES for total in accumulate(map(len, self.parts), mul)):
+            raise _Unknown
         return [[piece for part in choice for piece in part] for choice in product(*self.parts)]
 
     def add(self, *texts: str) -> None:
@@ -132,25 +127,6 @@ class _Reader:
             raise _Unknown
         self.add(*(self.shell.folders if found[1] else (self.shell.home or "",)))
         self.at = found.end()
-
-    def double_quoted(self) -> None:
-        raw = self.raw
-        self.at += 1
-        while self.at < len(raw) and raw[self.at] != '"':
-            char = raw[self.at]
-            if char == "`":
-                raise _Unknown
-            if char == "$" and self.at + 1 < len(raw) and raw[self.at + 1] not in ' "/.,:;%+=)':
-                self.dollar(quoted=True)
-                continue
-            if char == "\\" and raw[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
-                self.at += 1
-                char = raw[self.at].replace("\n", "")
-            self.add(char)
-            self.at += 1
-        if self.at >= len(raw):
-            raise _Unknown
-        self.at += 1
 
     def dollar(self, *, quoted: bool) -> None:
         text = None if quoted else _ANSI_C.match(self.raw, self.at)
@@ -342,16 +318,15 @@ def _matches(
         if budget[0] < 0:
             raise _Unknown
         for name in names:
-            hidden = name.startswith(".")
-            if part is None:
+            hidden, below, shown = name.startswith("."), f"{here}/{name}", _joined(text, name)
+            if part is not None:
+                if part.fullmatch(name) and (not hidden or part.pattern.startswith("\\.")):
+                    todo.append((below, shown, index + 1, depth))
+            elif not hidden:
+                todo.append((below, shown, index, depth + 1))
                 # A `**` at the end matches names too; a name that is not a folder has no entries.
-                if not hidden:
-                    last = index + 1 == len(parts)
-                    todo.append((f"{here}/{name}", _joined(text, name), index, depth + 1))
-                    if last:
-                        todo.append((f"{here}/{name}", _joined(text, name), index + 1, depth))
-            elif part.fullmatch(name) and (not hidden or part.pattern.startswith("\\.")):
-                todo.append((f"{here}/{name}", _joined(text, name), index + 1, depth))
+                if index + 1 == len(parts):
+                    todo.append((below, shown, index + 1, depth))
     return out
 
 

@@ -115,5 +115,9 @@ class ShellAnalysis(msgspec.Struct, frozen=True):
     loop_variables: tuple[LoopVariable, ...] = ()
 
     @property
+    def all_assignments(self) -> tuple[Assignment, ...]:
+        return (*self.assignments, *(each for command in self.commands for each in command.assignments))
+
+    @property
     def knowable(self) -> bool:
         return not any(problem.kind in UNKNOWABLE for problem in self.problems)

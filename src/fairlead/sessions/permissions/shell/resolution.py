@@ -16,7 +16,7 @@ import msgspec
 from fairlead.sessions.permissions.policy.paths import BadPath, Entries, Resolve, absolute, readings, tidy
 from fairlead.sessions.permissions.policy.tools import names
 from fairlead.sessions.permissions.shell.expansion import MOST_VALUES, ExpansionContext, expand
-from fairlead.sessions.permissions.shell.line import Redirection, ShellAnalysis, SimpleCommand, Word
+from fairlead.sessions.permissions.shell.line import ShellAnalysis, SimpleCommand, Word
 from fairlead.sessions.permissions.shell.wrappers import FOUND_WORD, UNKNOWN_WORD, base_name
 
 _MOST_FOLLOWED = 512  # paths per line whose links are followed
@@ -62,7 +62,6 @@ class _Follower:
     def __init__(self, folders: tuple[str, ...], home: str | None, resolve: Resolve, entries: Entries) -> None:
         self.home = home
         self.resolve = resolve
-        self.entries = entries
         self.lost: str | None = None
         self.left = _MOST_FOLLOWED
         self.shell = ExpansionContext(folders, home, {}, entries)
@@ -89,8 +88,7 @@ class _Follower:
             return ()
 
     def variables(self, analysis: ShellAnalysis) -> None:
-        given = [*analysis.assignments, *(each for command in analysis.commands for each in command.assignments)]
-        pairs = [(each.name, each.value.raw.partition("=")[2]) for each in given]
+        pairs = [(each.name, each.value.raw.partition("=")[2]) for each in analysis.all_assignments]
         if not pairs and not analysis.loop_variables:
             return
         found: dict[str, tuple[str, ...] | None] = {}
@@ -192,10 +190,3 @@ def candidates(value: str) -> Iterator[str]:
 def _literal(path: str) -> str:
     """Return the path with a literal `~`: it was expanded already, or was quoted."""
     return "./" + path if path.startswith("~") else path
-
-
-def redirections_with_targets(
-    analysis: ShellAnalysis, followed: ResolvedLine
-) -> Iterator[tuple[Redirection, Argument]]:
-    """Yield the redirections, each with its resolved target."""
-    yield from zip(analysis.redirections, followed.targets, strict=True)

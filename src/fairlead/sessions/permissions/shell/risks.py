@@ -9,23 +9,16 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext
-from fairlead.sessions.permissions.policy.fence import ABOVE, closed_folders, names_number
+from fairlead.sessions.permissions.policy.fence import ABOVE, COMMON_PORTS, closed_folders, names_number
 from fairlead.sessions.permissions.policy.paths import in_processes, inside, inside_any
 from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.policy.tools import names
 from fairlead.sessions.permissions.shell import program_options
 from fairlead.sessions.permissions.shell.line import SimpleCommand
-from fairlead.sessions.permissions.shell.resolution import (
-    MOVES,
-    PLAIN,
-    Argument,
-    ResolvedLine,
-    redirections_with_targets,
-)
+from fairlead.sessions.permissions.shell.resolution import MOVES, PLAIN, Argument, ResolvedLine
 from fairlead.sessions.permissions.shell.wrappers import SHELLS, WRAPPERS, base_name
 
 _DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-_COMMON_PORTS = (80, 443)
 
 # Which programs descend into folders: always, with these options, or never. For other programs it is not known.
 _RECURSIVE = names("find du rg ag ack fd fdfind tree tar zip rsync scp 7z cpio")
@@ -122,7 +115,7 @@ def _options(arguments: Sequence[Argument], count: float) -> str | None:
 def _port(command: SimpleCommand, arguments: Sequence[Argument], context: PolicyContext) -> str | None:
     """Check for a number that may be one of the gateway's ports, in a program that may open connections."""
     name = base_name(command.name or "")
-    ports = [port for port in context.fences.ports if port not in _COMMON_PORTS]
+    ports = [port for port in context.fences.ports if port not in COMMON_PORTS]
     if name in program_options.READERS or name in PLAIN or name in _LOOKING or not ports:
         return None
     for argument in arguments[1:]:
@@ -134,12 +127,8 @@ def _port(command: SimpleCommand, arguments: Sequence[Argument], context: Policy
 
 def _protected(command: SimpleCommand, arguments: Sequence[Argument], count: float) -> str | None:
     name = base_name(command.name or "")
-    if (
-        program_options.reader_name([word.value for word in command.words]) is not None
-        or name in PLAIN | MOVES | _LOOKING
-    ):
-        return None
-    if name in WRAPPERS or name in SHELLS:
+    reader = program_options.reader_name([word.value for word in command.words])
+    if reader is not None or name in PLAIN | MOVES | _LOOKING | SHELLS or name in WRAPPERS:
         return None
     for at, argument in enumerate(arguments):
         if at >= max(count, 1) and any(is_protected(place) for place in argument.places):
@@ -175,7 +164,7 @@ def _is_device(argument: Argument) -> bool:
 
 def _redirections(facts: CallFacts, followed: ResolvedLine, may_write: MayWrite) -> str | None:
     assert facts.shell is not None
-    for redirection, argument in redirections_with_targets(facts.shell, followed):
+    for redirection, argument in zip(facts.shell.redirections, followed.targets, strict=True):
         raw = redirection.target.raw[:80]
         if argument.values is None or (argument.values and not argument.places):
             return f"where {raw!r} leads is not known"

@@ -186,10 +186,9 @@ def may_be_refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
 
 def path_words(analysis: ShellAnalysis) -> list[Word]:
     """Return every word that could name a file: arguments, values of options and assignments, redirection targets."""
-    assignments = [*analysis.assignments, *(a for command in analysis.commands for a in command.assignments)]
     words = [redirection.target for redirection in analysis.redirections]
     words.extend(word for command in analysis.commands for word in command.words)
-    for word in (*words, *(assignment.value for assignment in assignments)):
+    for word in (*words, *(assignment.value for assignment in analysis.all_assignments)):
         name, equals, value = word.lead.partition("=")
         if equals and value and "/" not in name:
             words.append(Word(value, value if word.value is not None else None, value, value.startswith("~")))
