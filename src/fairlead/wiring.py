@@ -30,7 +30,7 @@ from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
 from fairlead.model.policy import Behavior, Rule, parse_rule
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall, ServiceHandler
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.model.web.session_changes import What
 from fairlead.notifications.address_policy import networks
@@ -40,7 +40,7 @@ from fairlead.plugins.manager import PluginManager, PluginSettings, plugin_envir
 from fairlead.server import limits as serving
 from fairlead.server.app import App, AppConfig
 from fairlead.server.discovery import discover, projections_of
-from fairlead.server.dispatch import RemovalCleanup, ServiceHandler, trust_handlers
+from fairlead.server.dispatch import RemovalCleanup, trust_handlers
 from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets, urls
 from fairlead.server.logging import Redactor, configure_logging
@@ -253,10 +253,10 @@ class RunningGateway:
             **FolderBrowser(services.policy.roots, gateway.resolve_folder).performers(),
             **self._workspace(services.policy.roots, gateway.resolve_folder, fences.folders).performers(),
             **notices.performers(),
-            **plugins.performers(),
+            **plugins.handlers(),
             **page_handlers(plugins),
             **shell.handlers(),
-            **uploads.performers(),
+            **uploads.handlers(),
         }
         performers = owning.guarded(performers)
         for kind in kinds.values():

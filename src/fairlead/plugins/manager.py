@@ -7,17 +7,17 @@ until a person has approved it.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.requests import Response, ServiceHandlers
 from fairlead.plugins import api as act
 from fairlead.plugins.api import PluginFolder, PluginSocket, PluginView
 from fairlead.plugins.catalog import PluginFiles, scan
@@ -86,7 +86,7 @@ class PluginManager:
         self._changing = asyncio.Lock()
         self._stopped = False
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {
             act.ListPlugins: self.list,
             act.EnablePlugin: self.enable,

@@ -20,7 +20,7 @@ from fairlead.auth.origins import AllowedOrigins
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge, TooMany
 from fairlead.model.gateway import Gateway
-from fairlead.model.web.requests import Head, parse_query
+from fairlead.model.web.requests import Head, ServiceHandlers, parse_query
 from fairlead.model.web.routes import (
     Answer,
     ChangeStream,
@@ -36,7 +36,7 @@ from fairlead.model.web.routes import (
 from fairlead.model.web.session_changes import ChangeListenerHandle
 from fairlead.model.web.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
 from fairlead.server.access import AccessControl
-from fairlead.server.dispatch import Dispatcher, ServiceHandlers
+from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, open_per_credential
 from fairlead.server.multipart import FormBody

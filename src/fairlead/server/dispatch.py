@@ -1,7 +1,7 @@
 """Executes the steps of routes and socket protocols: commands and queries by the core, service calls by handlers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, TypeVar
 
 from fairlead.auth.api import accounts
@@ -11,13 +11,10 @@ from fairlead.model.auth import Identity
 from fairlead.model.gateway import Gateway
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import ServiceCall, Step
+from fairlead.model.web.requests import ServiceCall, ServiceHandlers, Step
 from fairlead.sessions.api.folders import Admin, InspectFolder, ListTrusted, TrustFolder, UntrustFolder
 
 T = TypeVar("T")
-
-ServiceHandler = Callable[[Identity, Any], Awaitable[Any]]
-ServiceHandlers = Mapping[type[ServiceCall], ServiceHandler]
 
 NO_HANDLERS: Final[ServiceHandlers] = {}
 

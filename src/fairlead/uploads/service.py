@@ -13,13 +13,13 @@ import shutil
 import stat
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
-from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.requests import Response, ServiceHandlers
 from fairlead.uploads.api import (
     BLOCK_BYTES,
     FILE_BYTES,
@@ -61,7 +61,7 @@ class Uploads:
         self._most_bytes = most_bytes
         self._under_way: Counter[str] = Counter()
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {OpenIntake: self._open, ClaimUploads: self._take, ReadUpload: self._read}
 
     async def start(self) -> None:

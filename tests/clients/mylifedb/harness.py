@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,9 @@ from websockets.exceptions import ConnectionClosed
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.clients.mylifedb import PROTOCOL
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall, ServiceHandler, ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
-from fairlead.server.dispatch import ServiceHandler
 from fairlead.server.limits import ServerLimits
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets
 from fairlead.server.runner import ServerRunner
@@ -166,7 +165,7 @@ class MyLifeDbGateway:
 async def open_house(
     folder: Path,
     limits: ServerLimits | None = None,
-    performers: Mapping[type[ServiceCall], ServiceHandler] | None = None,
+    performers: ServiceHandlers | None = None,
     protocol: ClientProtocol = PROTOCOL,
     rig: CoreHarness | None = None,
 ) -> AsyncIterator[MyLifeDbGateway]:
