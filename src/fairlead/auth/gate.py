@@ -89,7 +89,7 @@ _BAD_CREDENTIAL: Final = AccessRefused(401, "bad_credential", "The credential is
 _SIGN_IN: Final = AccessRefused(
     401, "no_credential", "Sign in: a name and its password, or any name and a token.", basic=True
 )
-_NOT_SIGNED_IN: Final = AccessRefused(401, "bad_credential", "The name and the password do not fit.", basic=True)
+_NOT_SIGNED_IN: Final = AccessRefused(401, "bad_credential", "The name and the password do not match.", basic=True)
 _EXPIRED: Final = AccessRefused(401, "expired_credential", "The token has expired: sign in again.")
 _AGENTS_ONLY: Final = AccessRefused(403, "not_allowed", "This is open to the session's own agent alone.")
 

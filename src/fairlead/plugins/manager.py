@@ -221,7 +221,7 @@ class PluginManager:
         try:
             await stop_orphan(Process(left.pid, left.started), left.group, self._clock, PATIENCE)
         except TimeoutError:
-            log.error("a plugin would not end", extra={"plugin": name, "pid": left.pid})
+            log.error("plugin did not end", extra={"plugin": name, "pid": left.pid})
         await self.forget(name)
 
     async def _plan(self, name: str) -> LaunchPlan:

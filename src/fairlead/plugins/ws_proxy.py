@@ -147,7 +147,7 @@ class WebSocketProxy:
         except ConnectionClosed as closed:
             self._hang_up(closed)
         except Exception:
-            log.exception("a plugin's socket is lost")
+            log.exception("plugin socket failed unexpectedly")
             self._hang_up(None)
         finally:
             speaking.cancel()

@@ -41,7 +41,7 @@ FOLDER: Final = "uploads"
 """In the data folder."""
 MOST_FILES: Final = 1000
 MOST_BYTES: Final = 1 << 30
-"""Limits per user: a hundred forms with as many files as they may have."""
+"""Limits per user: the files of a hundred full forms, and the bytes of ten forms of the largest files."""
 AT_ONCE: Final = 4
 """Forms of one user that may be read at the same time."""
 
@@ -113,11 +113,10 @@ class Uploads:
     async def _take(self, who: Identity, action: ClaimUploads) -> tuple[ClaimedUpload, ...]:
         folder = self._of(who)
         uploads = owned_uploads(str(folder), action.uploads)
-        if len(uploads) < len(action.uploads):
-            left_out = len(action.uploads) - len(uploads)
-            log.warning(
-                "attachments left out", extra={"who": who.name, "credential": who.credential, "files": left_out}
-            )
+        left_out = len(action.uploads) - len(uploads)
+        if left_out:
+            about = {"who": who.name, "credential": who.credential, "files": left_out}
+            log.warning("attachments left out", extra=about)
         return await asyncio.to_thread(lambda: tuple(_taken(uploads)))
 
     async def _read(self, who: Identity, action: ReadUpload) -> Response:

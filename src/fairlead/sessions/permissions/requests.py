@@ -179,7 +179,7 @@ class PermissionRequests:
             if agent is not None:
                 await agent.answer(resolved.request, decide.decision_of(resolved))
                 return
-        await self._cancel(resolved.request, "agent died before it heard")
+        await self._cancel(resolved.request, "the agent ended before it received the answer")
 
     async def cancel(self, request: RequestId, reason: str) -> None:
         """Cancel a request, unless it is resolved already."""

@@ -96,6 +96,6 @@ def _by_allowance(call: ToolCall, facts: CallFacts, context: PolicyContext) -> V
         if context.inside(facts.places):
             return Verdict(Behavior.ALLOW, "it only reads inside the session's folders")
         if reads_attached(facts, context):
-            return Verdict(Behavior.ALLOW, "it only reads a file that somebody attached")
+            return Verdict(Behavior.ALLOW, "it only reads an attached file")
         missing = "it reads outside the session's folders"
     return _asking(Verdict(Behavior.ASK, missing), context)

@@ -60,7 +60,7 @@ def file_change(tool: str, given: Mapping[str, Any], path: str, text: str | None
     whole = None if text is None else _applied(text, edits)
     if text is not None and whole is not None:
         return FileChange(path=path, before=text, after=whole, whole=True, outside=outside)
-    before, after = ("\n".join(edit[side] for edit in edits) for side in (0, 1))
+    before, after = "\n".join(old for old, _, _ in edits), "\n".join(new for _, new, _ in edits)
     return FileChange(path=path, before=before, after=after, outside=outside)
 
 

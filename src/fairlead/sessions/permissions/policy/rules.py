@@ -180,4 +180,4 @@ def _why_not_written(places: tuple[str, ...], context: PolicyContext, *, whole: 
         writes = rule.behavior is Behavior.ALLOW and tools.canonical(rule.tool) in ("Edit", "Write")
         if writes and (rule.content is None or _all_covered(rule.content, places, context)):
             return None
-    return "a rule for a command is none for the files that its output goes to"
+    return "a rule for a command does not cover the files that its output goes to"

@@ -211,7 +211,9 @@ class _Reader:
         before = self.source[start - 1] if start else 0x20
         after = self.source[end] if end < len(self.source) else 0x20
         if before not in DELIMITERS | {0x60} or after not in DELIMITERS | {0x60}:
-            self.out.problem(ProblemKind.LEXING, f"{self.text(start, end)[:80]!r} runs together with what is beside it")
+            self.out.problem(
+                ProblemKind.LEXING, f"{self.text(start, end)[:80]!r} runs together with the text next to it"
+            )
 
     def expansions(self, node: Node, depth: int) -> Iterator[Node]:
         if node.type in grammar.EXPANSIONS:
@@ -308,7 +310,7 @@ class _Reader:
             else:
                 self.not_vouched(child, depth)
         if not self.heredoc_is_plain(parts, last, tabs=node.children[0].type == "<<-"):
-            self.out.problem(ProblemKind.LEXING, "what belongs to the here-document is not plain")
+            self.out.problem(ProblemKind.LEXING, "the extent of the here-document is not plain")
             if "heredoc_body" in parts:
                 self.look_through(parts["heredoc_body"], depth)
 

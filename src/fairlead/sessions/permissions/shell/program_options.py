@@ -322,4 +322,4 @@ def _sed_doubt(words: Sequence[Sequence[str]], named: int) -> str | None:
                 scripts.append((at, value[2:]))
         expected = any(re.fullmatch(r"-\w*e|--expression", value) for value in values)
     bad = next((script for at, script in scripts if at >= named and _SED_SCRIPT.fullmatch(script) is None), None)
-    return None if bad is None else f"what sed does with {bad[:80]!r} is not vouched for by a rule"
+    return None if bad is None else f"a rule for sed does not cover the script {bad[:80]!r}"

@@ -153,7 +153,7 @@ def _repository(
             if ".git" in found:
                 break
             if found >= _BARE_REPOSITORY:
-                return f"{here[:80]!r} looks like a repository whose settings nobody has seen"
+                return f"{here[:80]!r} looks like a repository with unknown settings"
             here = here.rpartition("/")[0] or "/"
     return None
 

@@ -147,7 +147,7 @@ def coverage(analysis: ShellAnalysis, patterns: Sequence[ShellPattern]) -> Cover
         if not _vouched(problem, reaches):
             return Coverage(problem.text)
     if not used:
-        return Coverage("no rule speaks about it")
+        return Coverage("no rule covers it")
     return Coverage(None, tuple(dict.fromkeys(used)), tuple(reaches))
 
 
