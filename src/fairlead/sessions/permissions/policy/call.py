@@ -2,23 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from posixpath import join
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from fairlead.model.policy import PermissionMode, Rule
-from fairlead.sessions.permissions.policy.paths import (
-    BadPath,
-    Entries,
-    Resolve,
-    in_processes,
-    inside_any,
-    readings,
-    spellings,
-    static_part,
-    tidy,
-)
+from fairlead.sessions.permissions.policy import paths
 from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PATH_TOOLS, SEARCH_TOOLS, SHELL_TOOL, canonical
 from fairlead.sessions.permissions.shell.line import ShellAnalysis
 from fairlead.sessions.permissions.shell.parser import analyse
@@ -60,9 +51,9 @@ class PolicyContext(msgspec.Struct, frozen=True):
     mode: PermissionMode
     rules: tuple[Rule, ...]
     fences: Fences
-    resolve: Resolve
+    resolve: paths.Resolve
     home: str | None = None
-    entries: Entries = _no_entries
+    entries: paths.Entries = _no_entries
     moved: str = ""
 
     @property
@@ -72,18 +63,18 @@ class PolicyContext(msgspec.Struct, frozen=True):
 
     def places(self, path: str) -> tuple[str, ...]:
         """Return every real place that a path of a tool call can mean in any version of the CLI. Raises BadPath."""
-        texts = spellings(path)
-        found = (readings(each, folder, self.home, self.resolve) for folder in self.folders for each in texts)
+        texts = paths.spellings(path)
+        found = (paths.readings(each, folder, self.home, self.resolve) for folder in self.folders for each in texts)
         return tuple(dict.fromkeys(place for places in found for place in places))
 
     def resolve_literal(self, path: str) -> tuple[str, ...]:
         """Return the real places of a path from us or from a person, which needs no other spellings. Raises BadPath."""
-        return readings(path, self.cwd, self.home, self.resolve)
+        return paths.readings(path, self.cwd, self.home, self.resolve)
 
     def inside(self, places: tuple[str, ...]) -> bool:
         """Return whether all of these places are inside the session's folders. A place in /proc never is."""
         folders = [place for folder in (*self.roots, self.cwd) for place in self.resolve_literal(folder)]
-        return all(inside_any(place, folders) and not in_processes(place) for place in places)
+        return all(paths.inside_any(place, folders) and not paths.in_processes(place) for place in places)
 
 
 class CallFacts(msgspec.Struct, frozen=True):
@@ -156,26 +147,25 @@ def _fetch_facts(tool: str, url: Any) -> CallFacts:
 
 
 def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> CallFacts:
-    paths: list[Any] = [given.get(PATH_TOOLS[tool])]
-    if paths == [None] and tool in SEARCH_TOOLS:
-        paths = ["."]
+    named: list[Any] = [given.get(PATH_TOOLS[tool])]
+    if named == [None] and tool in SEARCH_TOOLS:
+        named = ["."]
     if tool == "Glob":
-        paths.append(given.get("pattern"))
-    if not all(isinstance(path, str) for path in paths):
+        named.append(given.get("pattern"))
+    if not all(isinstance(path, str) for path in named):
         return CallFacts(tool, malformed="it names no path")
-    folders = spellings(paths[0])
+    folders = paths.spellings(named[0])
     texts = list(folders)
     if tool == "Glob":
         # The pattern itself may lead out of its starting folder.
-        for pattern in spellings(paths[1]):
-            texts += [static_part(pattern)] if pattern[:1] == "/" else [f"{folder}/{pattern}" for folder in folders]
+        for pattern in paths.spellings(named[1]):
+            rooted = pattern.startswith("/")
+            texts += [paths.static_part(pattern)] if rooted else [f"{folder}/{pattern}" for folder in folders]
     try:
         places = tuple(context.places(text) for text in dict.fromkeys(texts) if text)
-    except BadPath:
+    except paths.BadPath:
         return CallFacts(tool, malformed="its path cannot be resolved")
-    if not places or not all(paths):
+    if not places or not all(named):
         return CallFacts(tool, malformed="its path cannot be resolved")
-    written = dict.fromkeys(
-        tidy(f"{folder}/{text}" if text[0] != "/" else text) for folder in context.folders for text in texts if text
-    )
+    written = dict.fromkeys(paths.tidy(join(folder, text)) for folder in context.folders for text in texts if text)
     return CallFacts(tool, written=tuple(written), paths=places)

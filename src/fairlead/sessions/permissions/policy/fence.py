@@ -14,16 +14,8 @@ from string import ascii_letters, digits
 from typing import Any
 from urllib.parse import unquote
 
+from fairlead.sessions.permissions.policy import paths
 from fairlead.sessions.permissions.policy.call import CallFacts, Fences, PolicyContext, ToolCall
-from fairlead.sessions.permissions.policy.paths import (
-    BadPath,
-    absolute,
-    in_processes,
-    inside,
-    inside_any,
-    pattern_covers,
-    tidy,
-)
 from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PROSE, READ_TOOL, SEARCH_TOOLS
 from fairlead.sessions.permissions.shell.line import ShellAnalysis, Word
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine
@@ -51,7 +43,7 @@ def fence_refusal(call: ToolCall, facts: CallFacts, context: PolicyContext) -> s
     if reads_attached(facts, context):
         return None
     folders = closed_folders(context)
-    if any(inside_any(place, folders) for place in facts.places):
+    if any(paths.inside_any(place, folders) for place in facts.places):
         return FOLDER
     if isinstance(call.input, Mapping):
         for text in _strings(call.input):
@@ -75,10 +67,10 @@ def fence_doubt(facts: CallFacts, context: PolicyContext) -> str | None:
     """Explain why only a person may allow the paths of a file tool; None when there is no such reason."""
     folders = closed_folders(context) if facts.tool in SEARCH_TOOLS else ()
     # A search that starts above a closed folder would read it.
-    if any(inside(folder, place) for folder in folders for place in facts.places):
+    if any(paths.inside(folder, place) for folder in folders for place in facts.places):
         return ABOVE
     # The meaning of a path through /proc depends on the process that opens it.
-    return PROCESSES if any(in_processes(place) for place in facts.places) else None
+    return PROCESSES if any(paths.in_processes(place) for place in facts.places) else None
 
 
 def is_gateway_host(host: str, fences: Fences) -> bool:
@@ -115,8 +107,8 @@ def closed_folders(context: PolicyContext) -> tuple[str, ...]:
     """Return the closed folders as written, and their real places."""
     folders: list[str] = []
     for folder in context.fences.folders:
-        folders.append(tidy(folder))
-        with suppress(BadPath):
+        folders.append(paths.tidy(folder))
+        with suppress(paths.BadPath):
             folders.extend(context.resolve_literal(folder))
     return tuple(dict.fromkeys(folders))
 
@@ -129,8 +121,8 @@ def _names_folder(text: str, context: PolicyContext, folders: tuple[str, ...]) -
     if not path or ("/" not in path and not path.startswith("~")) or "\n" in path:
         return False
     try:
-        return any(inside_any(place, folders) for each in {text, path} for place in context.places(each))
-    except BadPath:
+        return any(paths.inside_any(place, folders) for each in {text, path} for place in context.places(each))
+    except paths.BadPath:
         return False
 
 
@@ -159,14 +151,14 @@ def _shell_fenced(analysis: ShellAnalysis, followed: ResolvedLine, context: Poli
     places = chain(followed.folders, *(argument.places for argument in followed.arguments()))
     fenced = (
         any(_mentions(plain, spelling) for folder in folders for spelling in _spellings(folder, context.home))
-        or any(inside_any(place, folders) for place in places)
+        or any(paths.inside_any(place, folders) for place in places)
         or any(_globs_into(word, context, folders) for word in words if word.value is None)
     )
     return FOLDER if fenced else None
 
 
 def _spellings(folder: str, home: str | None) -> list[str]:
-    if home is None or not inside(folder, home) or folder == home:
+    if home is None or not paths.inside(folder, home) or folder == home:
         return [folder]
     rest = folder[len(home.rstrip("/")) :]
     return [folder, "~" + rest, "$HOME" + rest, "${HOME}" + rest, '"$HOME"' + rest]
@@ -179,10 +171,11 @@ def _mentions(text: str, folder: str) -> bool:
 def _globs_into(word: Word, context: PolicyContext, folders: tuple[str, ...]) -> bool:
     """Return whether a glob matches a closed folder, or something in it."""
     try:
-        parts = tidy(absolute(word.raw, context.cwd, context.home)).split("/")
-    except BadPath:
+        parts = paths.tidy(paths.absolute(word.raw, context.cwd, context.home)).split("/")
+    except paths.BadPath:
         return False
-    return any(pattern_covers("/".join(parts[: folder.count("/") + 1]), folder, below=False) for folder in folders)
+    starts = ("/".join(parts[: folder.count("/") + 1]) for folder in folders)
+    return any(paths.pattern_covers(start, folder, below=False) for start, folder in zip(starts, folders, strict=True))
 
 
 # A port in the syntax of programs: a number, or lists, ranges and choices of numbers (`[7430-7440]`, `{80,443}`).

@@ -1,4 +1,4 @@
-"""Lexer for words by the quoting rules of the shell, as a check of the grammar. Pure functions on text.
+"""Lexer for words and here-documents by the rules of the shell, as a check of the grammar. Pure functions on text.
 
 The grammar determines where a word begins and ends; `read_word` reads it again by POSIX quoting and returns None for a
 word that does not end where the grammar ended it. So a line is trusted only where both agree.
@@ -7,6 +7,8 @@ word that does not end where the grammar ended it. So a line is trusted only whe
 import re
 import unicodedata
 from collections.abc import Sequence
+
+import msgspec
 
 from fairlead.sessions.permissions.shell.line import Word
 
@@ -26,6 +28,8 @@ _SAFE_EXPANSION = re.compile(
     r"|\$\{[A-Za-z_][A-Za-z0-9_]*(?::?[-+]|%%?|##?)[\w./*?:,+@-]*\}"
 )
 _SAFE_ARITHMETIC = re.compile(r"\$\(\([0-9\s+*/%-]*\)\)")
+_DELIMITER = re.compile(rb"'([A-Za-z0-9_]+)'|\"([A-Za-z0-9_]+)\"|\\([A-Za-z0-9_]+)|([A-Za-z0-9_]+)")
+_EXPANDS = re.compile(rb"`|\$[({\[]|\\\n")
 
 
 def forbidden_character(text: str) -> str | None:
@@ -76,3 +80,39 @@ def read_word(text: str, holes: Sequence[tuple[int, int]] = ()) -> Word | None:
     if quoted:
         return None
     return Word(text, value, value, text[0] == "~") if lead is None else Word(text, None, lead, text[0] == "~")
+
+
+# Here-documents: where the shell ends one, and whether its text is literal. On bytes.
+
+
+class Delimiter(msgspec.Struct, frozen=True):
+    """The word after `<<`. If it is quoted, the document is literal text."""
+
+    name: bytes
+    quoted: bool
+
+
+def read_delimiter(text: bytes) -> Delimiter | None:
+    """Parse the delimiter; None if it is not written in one of the plain forms."""
+    found = _DELIMITER.fullmatch(text)
+    if found is None:
+        return None
+    return Delimiter(found[found.lastindex or 0], quoted=found[4] is None)
+
+
+def find_end(source: bytes, start: int, delimiter: Delimiter, *, tabs: bool) -> tuple[int, int] | None:
+    """Return where the closing line begins and ends: the first line from `start` on that equals the delimiter."""
+    at = start
+    while at <= len(source):
+        stop = source.find(b"\n", at)
+        stop = len(source) if stop < 0 else stop
+        line = source[at:stop]
+        if (line.lstrip(b"\t") if tabs else line) == delimiter.name:
+            return at, stop
+        at = stop + 1
+    return None
+
+
+def expands(body: bytes) -> bool:
+    """Return whether an unquoted document does more than insert the values of variables."""
+    return _EXPANDS.search(body) is not None

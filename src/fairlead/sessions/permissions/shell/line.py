@@ -22,16 +22,7 @@ class ProblemKind(StrEnum):
     DISGUISE = "disguise"
 
 
-UNKNOWABLE = frozenset(
-    {
-        ProblemKind.TOO_LONG,
-        ProblemKind.CONTROL,
-        ProblemKind.PARSE,
-        ProblemKind.LEXING,
-        ProblemKind.NESTING,
-        ProblemKind.DYNAMIC_COMMAND,
-    }
-)
+UNKNOWABLE = frozenset(map(ProblemKind, ("too_long", "control", "parse", "lexing", "nesting", "dynamic_command")))
 """With one of these, not even a rule with exactly this text allows the line: the shell may run something else."""
 
 OPEN = frozenset({ProblemKind.ASSIGNMENT, ProblemKind.DISGUISE})

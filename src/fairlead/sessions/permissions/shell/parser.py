@@ -13,10 +13,8 @@ from itertools import pairwise
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from fairlead.sessions.permissions.shell import grammar
+from fairlead.sessions.permissions.shell import grammar, lexer
 from fairlead.sessions.permissions.shell.effects import LineEffects
-from fairlead.sessions.permissions.shell.heredocs import expands, find_end, read_delimiter
-from fairlead.sessions.permissions.shell.lexer import DELIMITERS, forbidden_character, is_safe_expansion, read_word
 from fairlead.sessions.permissions.shell.line import (
     Assignment,
     LoopVariable,
@@ -39,7 +37,7 @@ def analyse(command: str) -> ShellAnalysis:
 def _analyse(command: str, level: int) -> ShellAnalysis:
     if len(command) > grammar.MAX_BYTES or len(source := command.encode(errors="surrogatepass")) > grammar.MAX_BYTES:
         return _refused(command, ProblemKind.TOO_LONG, f"the line is longer than {grammar.MAX_BYTES} bytes")
-    bad = forbidden_character(command)
+    bad = lexer.forbidden_character(command)
     if bad is not None:
         return _refused(command, ProblemKind.CONTROL, f"the line contains the character U+{ord(bad):04X}")
     if len(grammar.SIGN.findall(command)) > grammar.MAX_SIGNS:
@@ -179,7 +177,7 @@ class _Reader:
                 self.out.problem(ProblemKind.LEXING, "a command goes on after the end of its line")
 
     def comment(self, node: Node) -> None:
-        if node.start_byte and self.source[node.start_byte - 1] not in DELIMITERS:
+        if node.start_byte and self.source[node.start_byte - 1] not in lexer.DELIMITERS:
             self.out.problem(ProblemKind.LEXING, "a comment begins inside a word")
         self.mark(node)
 
@@ -200,7 +198,7 @@ class _Reader:
             at = hole.end_byte
         self.mark_range(at, end)
         raw = self.text(start, end)
-        word = read_word(raw, places)
+        word = lexer.read_word(raw, places)
         if word is None:
             self.out.problem(ProblemKind.LEXING, f"{raw[:80]!r} is not plainly one word")
             return Word(raw, None, "")
@@ -210,7 +208,7 @@ class _Reader:
         """Check that a word begins and ends at a delimiter of the shell, not only where the grammar cut it."""
         before = self.source[start - 1] if start else 0x20
         after = self.source[end] if end < len(self.source) else 0x20
-        if before not in DELIMITERS | {0x60} or after not in DELIMITERS | {0x60}:
+        if before not in lexer.DELIMITERS | {0x60} or after not in lexer.DELIMITERS | {0x60}:
             self.out.problem(
                 ProblemKind.LEXING, f"{self.text(start, end)[:80]!r} runs together with the text next to it"
             )
@@ -231,7 +229,7 @@ class _Reader:
                 self.not_vouched(node, depth)
             else:
                 self.body(node, depth)
-        elif is_safe_expansion(raw):
+        elif lexer.is_safe_expansion(raw):
             self.mark(node)
         else:
             self.not_vouched(node, depth)
@@ -317,16 +315,16 @@ class _Reader:
     def heredoc_is_plain(self, parts: dict[str, Node], last: int, *, tabs: bool) -> bool:
         """Return whether grammar and shell agree about the here-document, and its text runs no command."""
         start, end, body = (parts.get(f"heredoc_{name}") for name in ("start", "end", "body"))
-        delimiter = read_delimiter(start.text or b"") if start is not None else None
+        delimiter = lexer.read_delimiter(start.text or b"") if start is not None else None
         if start is None or end is None or delimiter is None:
             return False
         line_end = self.source.find(b"\n", start.end_byte)
-        closing = find_end(self.source, line_end + 1, delimiter, tabs=tabs) if line_end >= last else None
+        closing = lexer.find_end(self.source, line_end + 1, delimiter, tabs=tabs) if line_end >= last else None
         if closing is None or closing[0] > end.start_byte or closing[1] != end.end_byte:
             return False
         # The grammar leaves parts of an unquoted body unmarked.
         self.mark_range(line_end, closing[0])
-        return delimiter.quoted or body is None or not expands(self.source[line_end : closing[0]])
+        return delimiter.quoted or body is None or not lexer.expands(self.source[line_end : closing[0]])
 
     # Tests
 

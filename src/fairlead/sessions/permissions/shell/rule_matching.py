@@ -10,7 +10,7 @@ from math import inf
 
 import msgspec
 
-from fairlead.sessions.permissions.shell.line import OPEN, UNKNOWABLE, ParseProblem, ShellAnalysis, SimpleCommand, Word
+from fairlead.sessions.permissions.shell.line import OPEN, UNKNOWABLE, ShellAnalysis, SimpleCommand, Word
 from fairlead.sessions.permissions.shell.parser import analyse
 from fairlead.sessions.permissions.shell.wrappers import base_name
 
@@ -135,37 +135,23 @@ def coverage(analysis: ShellAnalysis, patterns: Sequence[ShellPattern]) -> Cover
     reaches: list[float] = []
     used: list[int] = []
     for command in analysis.commands:
-        best, by = _best_reach(command, patterns)
+        own = [pattern.reach(command) for pattern in patterns]
+        best = max(own, default=0.0)
+        if best > 0:
+            used.append(own.index(best))
         if command.within is not None:
             best = max(best, reaches[command.within] - command.named + 1)
         reaches.append(best)
         if best < command.least:
             return Coverage(f"no rule allows {command.raw[:120]!r}")
-        if by is not None:
-            used.append(by)
     for problem in analysis.problems:
-        if not _vouched(problem, reaches):
+        exact = problem.command is not None and reaches[problem.command] == inf
+        # A rule for exactly this command accepts the problem, unless the shell may run something else.
+        if problem.kind in UNKNOWABLE or not exact:
             return Coverage(problem.text)
     if not used:
         return Coverage("no rule covers it")
     return Coverage(None, tuple(dict.fromkeys(used)), tuple(reaches))
-
-
-def _best_reach(command: SimpleCommand, patterns: Sequence[ShellPattern]) -> tuple[float, int | None]:
-    best, by = 0.0, None
-    for index, pattern in enumerate(patterns):
-        reach = pattern.reach(command)
-        if reach > best:
-            best, by = reach, index
-    return best, by
-
-
-def _vouched(problem: ParseProblem, reaches: Sequence[float]) -> bool:
-    """Return whether a rule for exactly this command accepts the problem.
-
-    It does, unless the text differs from the command that would run.
-    """
-    return problem.kind not in UNKNOWABLE and problem.command is not None and reaches[problem.command] == inf
 
 
 def refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
