@@ -607,8 +607,8 @@ def _fences(folders: Sequence[Path], uploads: Uploads, house: AllowedOrigins, do
     """Return the folders and ports that no tool may touch, whatever the rules allow. The folders include the programs
     that the gateway starts by itself."""
     kept = tuple(os.path.realpath(folder) for folder in folders)
-    ports = tuple(door.port for door in doors)
-    return Fences(folders=kept, port=min(house.ports), doors=ports, attached=str(uploads.folder))
+    ports = (min(house.ports), *(door.port for door in doors))
+    return Fences(folders=kept, ports=ports, attached=str(uploads.folder))
 
 
 def _doors(config: Config) -> list[Door]:

@@ -11,10 +11,9 @@ import msgspec
 from fairlead.model.policy import PermissionMode, Rule
 from fairlead.sessions.permissions.policy import paths
 from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PATH_TOOLS, SEARCH_TOOLS, SHELL_TOOL, canonical
-from fairlead.sessions.permissions.shell.line import ShellAnalysis
+from fairlead.sessions.permissions.shell.expansion import ExpansionContext
 from fairlead.sessions.permissions.shell.parser import analyse
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine, resolve_line
-from fairlead.sessions.permissions.shell.rule_matching import path_words
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -28,14 +27,9 @@ class Fences(msgspec.Struct, frozen=True):
     """The gateway's own folders and ports, which no tool may touch. A fence, not a wall."""
 
     folders: tuple[str, ...] = ()
-    port: int | None = None
+    ports: tuple[int, ...] = ()
     hosts: frozenset[str] = frozenset()  # host names of the gateway, other than those of the loopback
-    doors: tuple[int, ...] = ()  # the extra ports
     attached: str = ""  # inside one of the folders: the files that people sent to agents, in one subfolder per user
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        return self.doors if self.port is None else (self.port, *self.doors)
 
 
 def _no_entries(folder: str) -> Sequence[str]:
@@ -81,18 +75,14 @@ class CallFacts(msgspec.Struct, frozen=True):
     """The facts about a call. `malformed`: why its input is not valid for the tool.
 
     `paths` holds, for each path of a file tool, every place that it can mean; `written` holds the paths as written.
-    For a shell line, `followed` holds the possible values of its words, `words` the places of every word that could
-    name a file, `targets` the places of the files that it writes by redirection.
+    `shell` is the line of a shell tool, with the possible values of its words and the places that they can mean.
     """
 
     tool: str
     malformed: str | None = None
-    shell: ShellAnalysis | None = None
-    followed: ResolvedLine | None = None
+    shell: ResolvedLine | None = None
     written: tuple[str, ...] = ()
     paths: tuple[tuple[str, ...], ...] = ()
-    words: tuple[tuple[str, ...], ...] = ()
-    targets: tuple[tuple[str, ...], ...] = ()
     host: str | None = None
     port: int | None = None
 
@@ -111,27 +101,13 @@ def facts_of(call: ToolCall, context: PolicyContext) -> CallFacts:
         command = call.input.get("command")
         if not isinstance(command, str) or not command.strip():
             return CallFacts(tool, malformed="it has no command")
-        return _shell_facts(tool, analyse(command), context)
+        shell = ExpansionContext(context.folders, context.home, {}, context.entries)
+        return CallFacts(tool, shell=resolve_line(analyse(command), shell, context.resolve))
     if tool == FETCH_TOOL:
         return _fetch_facts(tool, call.input.get("url"))
     if tool in PATH_TOOLS:
         return _path_facts(tool, call.input, context)
     return CallFacts(tool)
-
-
-def _shell_facts(tool: str, line: ShellAnalysis, context: PolicyContext) -> CallFacts:
-    in_commands = {word for command in line.commands for word in command.words}
-    in_commands.update(redirection.target for redirection in line.redirections)
-    others = [word for word in path_words(line) if word not in in_commands]
-    followed = resolve_line(line, others, context.folders, context.home, context.resolve, context.entries)
-    pairs = zip(line.redirections, followed.targets, strict=True)
-    return CallFacts(
-        tool,
-        shell=line,
-        followed=followed,
-        words=tuple(argument.places for argument in followed.arguments() if argument.places),
-        targets=tuple(argument.places for redirection, argument in pairs if redirection.writes and argument.places),
-    )
 
 
 def _fetch_facts(tool: str, url: Any) -> CallFacts:

@@ -38,7 +38,7 @@ def lay_out(call: ToolCall, context: PolicyContext) -> Layout:
     if facts.malformed is not None:
         return Layout(doubts=(facts.malformed,))
     if facts.shell is not None:
-        line = facts.shell
+        line = facts.shell.analysis
         return Layout(
             commands=tuple(CommandPart(text=one.raw, hidden=one.within is not None) for one in line.commands),
             writes=tuple(one.target.raw for one in line.redirections if one.writes),

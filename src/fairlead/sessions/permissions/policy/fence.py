@@ -17,9 +17,8 @@ from urllib.parse import unquote
 from fairlead.sessions.permissions.policy import paths
 from fairlead.sessions.permissions.policy.call import CallFacts, Fences, PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PROSE, READ_TOOL, SEARCH_TOOLS
-from fairlead.sessions.permissions.shell.line import ShellAnalysis, Word
-from fairlead.sessions.permissions.shell.resolution import ResolvedLine
-from fairlead.sessions.permissions.shell.rule_matching import path_words
+from fairlead.sessions.permissions.shell.line import Word
+from fairlead.sessions.permissions.shell.resolution import ResolvedLine, path_words
 
 _MAX_STRINGS = 1000
 _MAX_DEPTH = 8
@@ -37,7 +36,7 @@ def fence_refusal(call: ToolCall, facts: CallFacts, context: PolicyContext) -> s
     """Explain why the fence refuses this call; None when it does not."""
     fences = context.fences
     if facts.shell is not None:
-        return None if facts.followed is None else _shell_fenced(facts.shell, facts.followed, context)
+        return _shell_fenced(facts.shell, context)
     if facts.tool == FETCH_TOOL and facts.host is not None and facts.port in fences.ports:
         return PORT if facts.port not in COMMON_PORTS or is_gateway_host(facts.host, fences) else None
     if reads_attached(facts, context):
@@ -141,10 +140,10 @@ def _strings(value: Any) -> Iterator[str]:
             stack.extend((each, level + 1) for each in item[:_MAX_STRINGS])
 
 
-def _shell_fenced(analysis: ShellAnalysis, followed: ResolvedLine, context: PolicyContext) -> str | None:
-    words = list(dict.fromkeys(path_words(analysis)))
+def _shell_fenced(followed: ResolvedLine, context: PolicyContext) -> str | None:
+    words = list(dict.fromkeys(path_words(followed.analysis)))
     values = [value for argument in followed.arguments() for value in argument.values or ()]
-    plain = "\n".join((analysis.raw, *(word.lead for word in words), *values))
+    plain = "\n".join((followed.analysis.raw, *(word.lead for word in words), *values))
     if _names_port(plain, context.fences) or _dials_port(followed, plain, context.fences):
         return PORT
     folders = closed_folders(context)

@@ -17,6 +17,7 @@ from fairlead.sessions.permissions.policy import tools
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.paths import BadPath, absolute, pattern_covers, static_part, tidy
 from fairlead.sessions.permissions.policy.protected import is_protected
+from fairlead.sessions.permissions.shell.resolution import ResolvedLine
 from fairlead.sessions.permissions.shell.risks import line_risk
 from fairlead.sessions.permissions.shell.rule_matching import (
     ANYTHING,
@@ -52,7 +53,7 @@ def applies_to(rule: Rule, tool: str) -> bool:
 def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext) -> RuleMatch:
     """Return whether a deny or ask rule matches a call."""
     if facts.shell is not None and tools.canonical(rule.tool) in tools.PATH_TOOLS and rule.content is not None:
-        return _path_rule_on_shell(rule, rule.content, facts, context)
+        return _path_rule_on_shell(rule, rule.content, facts.shell, context)
     if not applies_to(rule, facts.tool):
         return RuleMatch.NO
     if rule.content is None:
@@ -63,9 +64,9 @@ def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext
         if rule.content == ANYTHING:
             return RuleMatch.YES
         pattern = shell_pattern(rule.content)
-        if refused_by(facts.shell, pattern):
+        if refused_by(facts.shell.analysis, pattern):
             return RuleMatch.YES
-        return RuleMatch.MAYBE if may_be_refused_by(facts.shell, pattern) else RuleMatch.NO
+        return RuleMatch.MAYBE if may_be_refused_by(facts.shell.analysis, pattern) else RuleMatch.NO
     if facts.tool in tools.PATH_TOOLS:
         patterns = _patterns(rule.content, context, as_written=True)
         return _yes(_covers(patterns, (*facts.written, *facts.places)))
@@ -88,9 +89,9 @@ def find_allowing_rules(call: ToolCall, facts: CallFacts, context: PolicyContext
             return format_rule(rule), ""
     if facts.shell is not None:
         contents = [rule.content for rule in rules if rule.content is not None]
-        covered = coverage(facts.shell, [shell_pattern(content) for content in contents])
+        covered = coverage(facts.shell.analysis, [shell_pattern(content) for content in contents])
         missing = covered.missing or line_risk(
-            facts, context, covered.named, lambda places: _why_not_written(places, context, whole=covered.whole)
+            facts.shell, context, covered.named, lambda places: _why_not_written(places, context, whole=covered.whole)
         )
         if missing is not None:
             return None, missing
@@ -140,7 +141,7 @@ def _covers(patterns: tuple[str, ...], places: tuple[str, ...]) -> bool:
     return any(pattern_covers(pattern, place, below=True) for pattern in patterns for place in places)
 
 
-def _path_rule_on_shell(rule: Rule, content: str, facts: CallFacts, context: PolicyContext) -> RuleMatch:
+def _path_rule_on_shell(rule: Rule, content: str, line: ResolvedLine, context: PolicyContext) -> RuleMatch:
     """Match a refusing path rule with a shell line.
 
     A redirection into the path matches a rule for edits. A word that names the path matches a rule for reading, and may
@@ -148,11 +149,12 @@ def _path_rule_on_shell(rule: Rule, content: str, facts: CallFacts, context: Pol
     """
     patterns = _patterns(content, context, as_written=True)
     editing = tools.canonical(rule.tool) in tools.EDIT_TOOLS
-    if editing and any(_covers(patterns, places) for places in facts.targets):
+    targets = zip(line.analysis.redirections, line.targets, strict=True)
+    if editing and any(_covers(patterns, target.places) for redirection, target in targets if redirection.writes):
         return RuleMatch.YES
-    if any(_covers(patterns, places) for places in facts.words):
+    if any(_covers(patterns, argument.places) for argument in line.arguments()):
         return RuleMatch.MAYBE if editing else RuleMatch.YES
-    return RuleMatch.MAYBE if facts.followed is not None and facts.followed.incomplete is not None else RuleMatch.NO
+    return RuleMatch.NO if line.incomplete is None else RuleMatch.MAYBE
 
 
 def _all_covered(content: str, places: tuple[str, ...], context: PolicyContext) -> bool:

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from math import inf
 
-from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext
+from fairlead.sessions.permissions.policy.call import PolicyContext
 from fairlead.sessions.permissions.policy.fence import ABOVE, COMMON_PORTS, closed_folders, names_number
 from fairlead.sessions.permissions.policy.paths import in_processes, inside, inside_any
 from fairlead.sessions.permissions.policy.protected import is_protected
@@ -44,15 +44,14 @@ MayWrite = Callable[[tuple[str, ...]], str | None]
 """Returns why a file at these places may not be written, or None."""
 
 
-def line_risk(facts: CallFacts, context: PolicyContext, named: Sequence[float], may_write: MayWrite) -> str | None:
+def line_risk(
+    followed: ResolvedLine, context: PolicyContext, named: Sequence[float], may_write: MayWrite
+) -> str | None:
     """Return the first reason to ask. `named`: for each command how many of its words a rule names."""
-    line, followed = facts.shell, facts.followed
-    if line is None or followed is None:
-        return None
     if followed.incomplete is not None:
         return followed.incomplete
     closed = closed_folders(context)
-    for command, arguments, count in zip(line.commands, followed.commands, named, strict=True):
+    for command, arguments, count in zip(followed.analysis.commands, followed.commands, named, strict=True):
         reason = (
             _unknown(command, arguments)
             or _above(command, arguments, followed, closed)
@@ -66,7 +65,7 @@ def line_risk(facts: CallFacts, context: PolicyContext, named: Sequence[float], 
     for argument in followed.arguments():
         if any(in_processes(place) for place in argument.places) and not _is_device(argument):
             return f"{argument.word.raw[:80]!r} belongs to running processes"
-    return _redirections(facts, followed, may_write)
+    return _redirections(followed, may_write)
 
 
 def _unknown(command: SimpleCommand, arguments: Sequence[Argument]) -> str | None:
@@ -162,9 +161,8 @@ def _is_device(argument: Argument) -> bool:
     return argument.values is not None and all(value in _DEVICES for value in argument.values)
 
 
-def _redirections(facts: CallFacts, followed: ResolvedLine, may_write: MayWrite) -> str | None:
-    assert facts.shell is not None
-    for redirection, argument in zip(facts.shell.redirections, followed.targets, strict=True):
+def _redirections(followed: ResolvedLine, may_write: MayWrite) -> str | None:
+    for redirection, argument in zip(followed.analysis.redirections, followed.targets, strict=True):
         raw = redirection.target.raw[:80]
         if argument.values is None or (argument.values and not argument.places):
             return f"where {raw!r} leads is not known"

@@ -168,14 +168,3 @@ def may_be_refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
     if any(problem.kind not in OPEN for problem in analysis.problems):
         return True
     return any(pattern.may_refuse(command) for command in analysis.commands)
-
-
-def path_words(analysis: ShellAnalysis) -> list[Word]:
-    """Return every word that could name a file: arguments, values of options and assignments, redirection targets."""
-    words = [redirection.target for redirection in analysis.redirections]
-    words.extend(word for command in analysis.commands for word in command.words)
-    for word in (*words, *(assignment.value for assignment in analysis.all_assignments)):
-        name, equals, value = word.lead.partition("=")
-        if equals and value and "/" not in name:
-            words.append(Word(value, value if word.value is not None else None, value, value.startswith("~")))
-    return words
