@@ -39,11 +39,9 @@ _PAIRS = {
 def is_protected(place: str) -> bool:
     """Return whether a place is, or is inside, something that makes programs run commands. Case does not matter."""
     parts = [part for part in place.casefold().split("/") if part]
-    for at, part in enumerate(parts):
-        if part in _NAMES:
-            return True
-        if at and part in _PAIRS.get(parts[at - 1], ()):
-            return True
-        if at > 1 and part in _PAIRS.get(f"{parts[at - 2]}/{parts[at - 1]}", ()):
-            return True
-    return False
+    return any(
+        part in _NAMES
+        or part in _PAIRS.get("/".join(parts[max(at - 1, 0) : at]), ())
+        or part in _PAIRS.get("/".join(parts[max(at - 2, 0) : at]), ())
+        for at, part in enumerate(parts)
+    )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise, product
 from operator import mul
+from posixpath import join
 
 import msgspec
 
@@ -304,7 +305,7 @@ def _matches(
             continue
         part = parts[index]
         if isinstance(part, str):
-            todo.append((f"{here}/{part}", _joined(text, part), index + 1, depth))
+            todo.append((f"{here}/{part}", join(text, part), index + 1, depth))
             continue
         if part is None:
             todo.append((here, text, index + 1, depth))
@@ -318,7 +319,7 @@ def _matches(
         if budget[0] < 0:
             raise _Unknown
         for name in names:
-            hidden, below, shown = name.startswith("."), f"{here}/{name}", _joined(text, name)
+            hidden, below, shown = name.startswith("."), f"{here}/{name}", join(text, name)
             if part is not None:
                 if part.fullmatch(name) and (not hidden or part.pattern.startswith("\\.")):
                     todo.append((below, shown, index + 1, depth))
@@ -328,7 +329,3 @@ def _matches(
                 if index + 1 == len(parts):
                     todo.append((below, shown, index + 1, depth))
     return out
-
-
-def _joined(text: str, name: str) -> str:
-    return f"{text}{name}" if not text or text.endswith("/") else f"{text}/{name}"

@@ -34,12 +34,8 @@ _EXPANDS = re.compile(rb"`|\$[({\[]|\\\n")
 
 def forbidden_character(text: str) -> str | None:
     """Return the first character that no honest command needs: a control, invisible formatting, a lone surrogate."""
-    for char in text:
-        if char in "\t\n" or " " <= char <= "~":
-            continue
-        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-            return char
-    return None
+    unusual = (char for char in text if char not in "\t\n" and not " " <= char <= "~")
+    return next((char for char in unusual if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")), None)
 
 
 def is_safe_expansion(text: str) -> bool:
@@ -102,15 +98,9 @@ def read_delimiter(text: bytes) -> Delimiter | None:
 
 def find_end(source: bytes, start: int, delimiter: Delimiter, *, tabs: bool) -> tuple[int, int] | None:
     """Return where the closing line begins and ends: the first line from `start` on that equals the delimiter."""
-    at = start
-    while at <= len(source):
-        stop = source.find(b"\n", at)
-        stop = len(source) if stop < 0 else stop
-        line = source[at:stop]
-        if (line.lstrip(b"\t") if tabs else line) == delimiter.name:
-            return at, stop
-        at = stop + 1
-    return None
+    line = re.compile(rb"^%s%s$" % (rb"\t*" if tabs else b"", delimiter.name), re.MULTILINE)
+    found = line.search(source, start)
+    return None if found is None else found.span()
 
 
 def expands(body: bytes) -> bool:
