@@ -108,15 +108,7 @@ class Credentials:
         """Accept the token from the environment as an admin's, as long as this process lives."""
         if not _HEADER_SAFE.fullmatch(token):
             raise BadRequest("FAIRLEAD_TOKEN must consist of printable ASCII characters without spaces.")
-        self._given = CredentialRecord(
-            id=ENVIRONMENT_TOKEN_ID,
-            kind="token",
-            name="admin",
-            user=OWNER,
-            scopes=("admin",),
-            digest=digest(token),
-            created=self._clock.now_ms(),
-        )
+        self._given = self._record(ENVIRONMENT_TOKEN_ID, token, "token", "admin", OWNER, ("admin",))
 
     # --- lookups: without waiting, and a failed one reveals no reason
 
@@ -164,19 +156,19 @@ class Credentials:
         self.users.check(user)
         while True:
             key, secret = mint(self._random)
-            record = CredentialRecord(
-                id=key,
-                kind=kind,
-                name=title,
-                user=user,
-                scopes=scopes,
-                digest=digest(secret),
-                created=self._clock.now_ms(),
-            )
+            record = self._record(key, secret, kind, title, user, scopes)
             if await self._documents.add(SPACE, key, msgspec.to_builtins(record)):
                 self._records[key] = record
                 log.info("credential made", extra={"credential": key, "kind": kind, "user": user, "scopes": scopes})
                 return NewCredential(secret=secret, credential=record.view())
+
+    def _record(
+        self, key: str, secret: str, kind: CredentialKind, name: str, user: str, scopes: tuple[Scope, ...]
+    ) -> CredentialRecord:
+        now = self._clock.now_ms()
+        return CredentialRecord(
+            id=key, kind=kind, name=name, user=user, scopes=scopes, digest=digest(secret), created=now
+        )
 
     def find_by_secret(self, secret: str) -> CredentialRecord | None:
         """Return the record of this token, valid or not. Used for the file with the first admin token."""
