@@ -61,9 +61,6 @@ class BasicSignIn:
             task.add_done_callback(lambda done: self._checking.pop(digest, None))
         await asyncio.shield(task)
 
-    def __len__(self) -> int:
-        return len(self._checked)
-
     async def _check(self, digest: bytes, name: str, password: str, peer: str) -> None:
         salt, right = salt_of(self._users.get(name)), False
         with suppress(WrongPassword):

@@ -66,9 +66,6 @@ class LoginThrottle:
             self._put(key, max(0.0, self._level(key) - 1))
         _keep(self._known, keys[0], None)
 
-    def __len__(self) -> int:
-        return len(self._failures)
-
     async def _wait(self, here: str) -> None:
         self._lines[here] += 1
         try:

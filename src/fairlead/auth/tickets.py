@@ -50,6 +50,3 @@ class Tickets:
         """Drop all tickets of a revoked credential."""
         for key in [key for key, (owner, _) in self._open.items() if owner == credential]:
             del self._open[key]
-
-    def __len__(self) -> int:
-        return len(self._open)

@@ -1,6 +1,6 @@
 """A tool call, the context of its verdict, and the facts about it that every check needs. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
 from posixpath import join
 from typing import Any
@@ -32,10 +32,6 @@ class Fences(msgspec.Struct, frozen=True):
     attached: str = ""  # inside one of the folders: the files that people sent to agents, in one subfolder per user
 
 
-def _no_entries(folder: str) -> Sequence[str]:
-    return ()
-
-
 class PolicyContext(msgspec.Struct, frozen=True):
     """The context of a verdict. `cwd`, `roots` and the fences' folders are absolute; `resolve` follows links, `entries`
     lists a folder. `moved`: the agent's current folder, if it is not `cwd`: its relative paths may refer to either."""
@@ -46,8 +42,8 @@ class PolicyContext(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
     fences: Fences
     resolve: paths.Resolve
-    home: str | None = None
-    entries: paths.Entries = _no_entries
+    home: str | None
+    entries: paths.Entries
     moved: str = ""
 
     @property

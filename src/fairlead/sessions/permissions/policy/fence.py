@@ -24,6 +24,7 @@ _MAX_STRINGS = 1000
 _MAX_DEPTH = 8
 _MAX_HOST = 300  # a host name has at most 253 characters
 _HOST_CHARACTERS = ascii_letters + digits + "_.-"
+_LOCAL_NAMES = ("", "localhost", "ip6-localhost", "ip6-loopback")
 COMMON_PORTS = (80, 443)
 
 FOLDER = "the gateway's own folder is closed to tools"
@@ -75,11 +76,7 @@ def fence_doubt(facts: CallFacts, context: PolicyContext) -> str | None:
 def is_gateway_host(host: str, fences: Fences) -> bool:
     """Return whether a host name or address, in any spelling, means this machine."""
     name = host.strip("[]").rstrip(".").lower()
-    if (
-        name in ("", "localhost", "ip6-localhost", "ip6-loopback")
-        or name.endswith(".localhost")
-        or name in fences.hosts
-    ):
+    if name in _LOCAL_NAMES or name.endswith(".localhost") or name in fences.hosts:
         return True
     address = _address(name)
     return address is not None and (address.is_loopback or address.is_unspecified)

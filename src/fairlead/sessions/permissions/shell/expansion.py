@@ -319,13 +319,13 @@ def _matches(
         if budget[0] < 0:
             raise _Unknown
         for name in names:
-            hidden, below, shown = name.startswith("."), f"{here}/{name}", join(text, name)
+            hidden, below, written = name.startswith("."), f"{here}/{name}", join(text, name)
             if part is not None:
                 if part.fullmatch(name) and (not hidden or part.pattern.startswith("\\.")):
-                    todo.append((below, shown, index + 1, depth))
+                    todo.append((below, written, index + 1, depth))
             elif not hidden:
-                todo.append((below, shown, index, depth + 1))
+                todo.append((below, written, index, depth + 1))
                 # A `**` at the end matches names too; a name that is not a folder has no entries.
                 if index + 1 == len(parts):
-                    todo.append((below, shown, index + 1, depth))
+                    todo.append((below, written, index + 1, depth))
     return out

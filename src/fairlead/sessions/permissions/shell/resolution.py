@@ -9,6 +9,7 @@ explains why the resolution is incomplete, for example because the line exceeds 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import product
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -71,12 +72,11 @@ class _Follower:
         if word == FOUND_WORD:
             return Argument(word, ())
         values = None if word == UNKNOWN_WORD else expand(word.raw, self.shell)
-        places: dict[str, None] = {}
-        for value in values or ():
-            for path in candidates(value):
-                for folder in folders:
-                    places |= dict.fromkeys(self.places(path, folder))
-        return Argument(word, values, tuple(places))
+        return Argument(word, values, tuple(self.all_places(values or (), folders)))
+
+    def all_places(self, values: Sequence[str], folders: Sequence[str]) -> dict[str, None]:
+        pairs = product((path for value in values for path in candidates(value)), folders)
+        return dict.fromkeys(place for path, folder in pairs for place in self.places(path, folder))
 
     def places(self, path: str, folder: str) -> tuple[str, ...]:
         self.left -= 1
@@ -137,10 +137,7 @@ class _Follower:
         for word in command.words[1:]:
             # Options that set the folder in which the program resolves its other words.
             if previous in _FOLDER_OPTIONS or word.raw.startswith("-C") or word.lead.split("=")[0] in _FOLDER_OPTIONS:
-                for value in expand(word.raw, self.shell) or ():
-                    for path in candidates(value):
-                        found = (each for folder in self.shell.folders for each in self.places(path, folder))
-                        folders |= dict.fromkeys(found)
+                folders |= self.all_places(expand(word.raw, self.shell) or (), self.shell.folders)
             previous = word.value or ""
         return tuple(self.argument(word, tuple(folders)[: 2 * _MOST_FOLDERS]) for word in command.words)
 
