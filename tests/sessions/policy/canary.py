@@ -163,6 +163,8 @@ def words(world: World) -> Iterator[tuple[str, bool]]:
         f"~+/../{TOKEN}", "~+/tok", f"$PWD/../{TOKEN}", f'"$PWD"/../{TOKEN}', "$PWD/docs/canary.txt",
         "${PWD}/docs/canary.txt", '"${PWD}/tok"', "docs/canary.txt", "doc?/canary.txt", "doc*/canary.txt",
         "[d]ocs/canary.txt", "[a-z]ocs/canary.txt", "[!x]ocs/canary.txt", "[[:alpha:]]ocs/canary.txt",
+        "[!]x]ocs/canary.txt", "[^]x]ocs/canary.txt", "[]d]ocs/canary.txt", "[d\\]x]ocs/canary.txt",
+        "[d']'x]ocs/canary.txt", '[d"]"x]ocs/canary.txt', "[!\\]]ocs/canary.txt", "doc['!]'s]/canary.txt",
         "d{ocs,x}/canary.txt", "{docs,x}/canary.txt", "doc{q..t}/canary.txt", "docs/can{a,b}ry.txt", "docs/*",
         "d*s/c*", "*/canary.txt", "./docs/./canary.txt", "docs//canary.txt", "docs/../fairlead/canary.txt",
         "sub/../docs/canary.txt", "sub/only/canary.txt", "sub/*/canary.txt", "s?b/on[l]y/can*", "sub/only/../../.."

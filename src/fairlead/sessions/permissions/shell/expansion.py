@@ -276,14 +276,18 @@ def _pattern(group: Sequence[WordPart]) -> re.Pattern[str]:
                 del out[-1:]
             return re.compile("".join(out) + ".*", re.DOTALL)
         elif piece.sign and piece.text == "[":
-            # Match any one character, which is wider than the set. The set ends at the first `]` that is not its
-            # first character.
-            first = at + 2 if at + 1 < len(group) and group[at + 1].text in "!^]" else at + 1
-            end = next((i for i in range(max(first, at + 2), len(group)) if group[i].text == "]"), None)
-            if end is None or "[" in "".join(each.text for each in group[at + 1 : end]):
+            # Match any one character, which is wider than the set. The set ends at the first unquoted `]` after its
+            # first character; with a quoted `]` in it, match every name with this beginning.
+            rest = group[at + 1 :]
+            first = 1 if rest and rest[0].text in "!^" else 0
+            end = next((i for i in range(first + 1, len(rest)) if rest[i].sign and rest[i].text == "]"), None)
+            members = rest[:end]
+            if any("]" in each.text for each in members if not each.sign) or (first and not rest[0].sign):
+                return re.compile("".join(out) + ".*", re.DOTALL)
+            if end is None or "[" in "".join(each.text for each in members):
                 raise _Unknown
             out.append(".")
-            at = end
+            at += end + 1
         else:
             out.append(re.escape(piece.text))
         at += 1
