@@ -24,10 +24,12 @@ _MOST_DEPTH = 12  # levels of folders that `**` descends
 _OUTSIDE = re.compile(r"\\(?P<escaped>[\s\S]?)|'(?P<literal>[^']*)'|(?P<quote>\")|(?P<dollar>\$)|(?P<sign>[^`()<>'])")
 _IN_QUOTES = re.compile(r"\\(?P<escaped>[$`\"\\\n])|(?P<quote>\")|(?P<dollar>\$(?=[^ \"/.,:;%+=)]))|(?P<literal>[^`])")
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])([\w./:,@+-]*))?\}")
-_PART = re.compile(r"\[|:[A-Za-z#&]")
+# After the name of a variable: zsh takes a part of the value or a longer name, bash expands braces first.
+_PART = re.compile(r"\[|:[A-Za-z#&]|[^\x00-\x7f]")
 _ANSI_C = re.compile(r"\$'((?:\\[\s\S]|[^'\\])*)'")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([\s\S]))")
 _CONTROL_CHARS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+_BRACED = re.compile(r"[{,}]")
 _PATTERN = "*?[^#~"
 _SPECIAL = re.compile(r"[\s*?\[\]]")
 _SEQUENCE = re.compile(r"(-?\d{1,4})\.\.(-?\d{1,4})|([A-Za-z])\.\.([A-Za-z])")
@@ -71,6 +73,9 @@ def expand(raw: str, shell: ExpansionContext, *, assigned: bool = False) -> tupl
         out: dict[str, None] = {}
         for pieces in _Reader(raw, shell, assigned).read():
             for spread in [pieces] if assigned else _braces(pieces):
+                start = next((piece for piece in spread if piece.text), WordPart(""))
+                if not assigned and start.sign and start.text in "~=":
+                    return None  # it has come to the beginning, where it has a meaning
                 texts = ["".join(piece.text for piece in spread)] if assigned else _globbed(spread, shell)
                 out |= dict.fromkeys(texts)
                 if len(out) > MOST_VALUES:
@@ -109,7 +114,9 @@ class _Reader:
             if kind == "quote":
                 quoted = not quoted
             elif kind != "sign":
-                self.add(text.replace("\n", "") if kind == "escaped" else text)
+                if kind == "escaped" and text == "\n":
+                    raise _Unknown  # it joins its neighbours before anything else is expanded: `$x` and `y` to `$xy`
+                self.add(text)
             elif self.assigned and text == ":" and raw[self.at : self.at + 1] == "~":
                 self.add(text)
                 self.tilde()
@@ -137,7 +144,10 @@ class _Reader:
             return
         found = _VARIABLE.match(self.raw, self.at)
         if found is None or (found[1] and _PART.match(self.raw, found.end())):
-            raise _Unknown  # with a suffix such as `[1]` or `:h` zsh inserts only a part of the value
+            raise _Unknown
+        braced = not quoted and not self.assigned and "{" in self.raw and _BRACED.match(self.raw, found.end())
+        if found[1] and braced:
+            raise _Unknown  # bash expands braces first: `$x{a,b}` to `$xa` and `$xb`
         self.at = found.end()
         values = self.shell.value(found[1] or found[2])
         if values is None:
@@ -164,6 +174,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _braces(pieces: list[WordPart]) -> list[list[WordPart]]:
     """Expand `a{b,c}d` to `abd` and `acd`. Bounded."""
+    signs = [piece.text for piece in pieces if piece.sign]
     out: list[list[WordPart]] = []
     todo = [pieces]
     while todo:
@@ -171,6 +182,8 @@ def _braces(pieces: list[WordPart]) -> list[list[WordPart]]:
         found = _first_brace(word)
         if found is None:
             out.append(word)
+        elif signs.count("{") != signs.count("}"):
+            raise _Unknown  # zsh expands none of them
         else:
             start, end, choices = found
             todo.extend([*word[:start], *choice, *word[end + 1 :]] for choice in choices)
@@ -198,6 +211,8 @@ def _first_brace(word: Sequence[WordPart]) -> tuple[int, int, list[list[WordPart
                 text = "".join(each.text for each in word[start + 1 : end])
                 if ".." in text:
                     return start, end, [[WordPart(each)] for each in _sequence(text)]
+                if any(each.sign and each.text == "," for each in word[end:]):
+                    raise _Unknown  # bash goes on to the next brace: `{a}b,c}` is `a}b` and `c`
                 break
     return None
 
