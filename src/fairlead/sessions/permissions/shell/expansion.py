@@ -29,6 +29,7 @@ _PART = re.compile(r"\[|:[A-Za-z#&]|[^\x00-\x7f]")
 _ANSI_C = re.compile(r"\$'((?:\\[\s\S]|[^'\\])*)'")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([\s\S]))")
 _CONTROL_CHARS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _BRACED = re.compile(r"[{,}]")
 _PATTERN = "*?[^#~"
 _SPECIAL = re.compile(r"[\s*?\[\]]")
@@ -92,6 +93,8 @@ class _Reader:
         self.raw = raw
         self.shell = shell
         self.assigned = assigned
+        # bash expands a `~` in arguments that look like assignments too, zsh does not.
+        self.before_tilde = {":"} if assigned else {"=", ":"} if _ASSIGNMENT.match(raw) else set()
         self.at = 0
         self.parts: list[list[list[WordPart]]] = []  # the alternatives of each part
 
@@ -117,7 +120,7 @@ class _Reader:
                 if kind == "escaped" and text == "\n":
                     raise _Unknown  # it joins its neighbours before anything else is expanded: `$x` and `y` to `$xy`
                 self.add(text)
-            elif self.assigned and text == ":" and raw[self.at : self.at + 1] == "~":
+            elif text in self.before_tilde and raw[self.at : self.at + 1] == "~":
                 self.add(text)
                 self.tilde()
             else:
@@ -134,6 +137,8 @@ class _Reader:
         if found is None or (not found[1] and self.shell.home is None):
             raise _Unknown
         self.add(*(self.shell.folders if found[1] else (self.shell.home or "",)))
+        if self.at and not self.assigned:
+            self.parts[-1].append([WordPart(sign, sign=True) for sign in found[0]])
         self.at = found.end()
 
     def dollar(self, *, quoted: bool) -> None:
