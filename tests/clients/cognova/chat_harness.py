@@ -12,6 +12,7 @@ from clients.chat_client import ChatPeer, Frame
 from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.cognova import chat, conversations
 from fairlead.clients.cognova.history import MessageProjection
+from fairlead.clients.cognova.rest import with_errors
 from fairlead.model.ids import SessionId
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
@@ -21,7 +22,7 @@ from sessions.harness import CoreHarness, FakeAgent
 CHAT = ClientProtocol(
     name="cognova",
     prefix="/cognova",
-    routes=conversations.ROUTES,
+    routes=tuple(map(with_errors, conversations.ROUTES)),
     sockets=(chat.SOCKET,),
     views=(MessageProjection(),),
 )

@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, BadId, FairleadError, NotFound, OutsideRoots
-from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.frames import json_frame
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.sockets import Effect, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
@@ -110,7 +110,7 @@ class ShellCodec:
         if len(self._announced_urls) >= MAX_ANNOUNCED_URLS:
             self._announced_urls.clear()
         self._announced_urls.add(found)
-        return _frame({"type": "auth_url", "url": found.url, "autoOpen": found.open})
+        return json_frame({"type": "auth_url", "url": found.url, "autoOpen": found.open})
 
     def ended(self, exit: Exit) -> bytes:
         signal = exit.signal or 0
@@ -204,15 +204,11 @@ def _visible(text: str) -> str:
 
 
 def _error(message: str) -> bytes:
-    return _frame({"type": "error", "message": message}) + _output(_red(message))
+    return json_frame({"type": "error", "message": message}) + _output(_red(message))
 
 
 def _output(text: str) -> bytes:
-    return _frame({"type": "output", "data": text})
-
-
-def _frame(fields: dict[str, Any]) -> bytes:
-    return text_frame(msgspec.json.encode(fields))
+    return json_frame({"type": "output", "data": text})
 
 
 SOCKET: Final = SocketRoute(
@@ -220,7 +216,6 @@ SOCKET: Final = SocketRoute(
     access="terminal",
     name="claudecodeui.shell",
     open=ShellConversation,
-    about="Terminals: a shell, a configured program, or a session of ours on a screen.",
     token_query="token",
     accounts=True,
     query_first=True,

@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock
 from fairlead.model.errors import BadRequest
+from fairlead.model.formats.numbered_frames import LARGEST_NUMBER
 from fairlead.model.ids import SessionId, is_uuid
 
 BAD_FORMAT: Final = "Invalid message format"
@@ -24,8 +25,6 @@ BAD_ANSWER: Final = "requestId and allow are required"
 
 TITLE_LENGTH: Final = 100
 IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-MOST_SEQ: Final = 2**53
-"""Larger integers are not exact in JavaScript."""
 
 
 class SendMessage(msgspec.Struct, frozen=True):
@@ -170,7 +169,7 @@ def _is_base64(data: Any) -> bool:
 def _join(message: Mapping[str, Any]) -> SubscribeTo:
     conversation = _conversation(message)
     last, log_id = message.get("lastSeq"), message.get("logId")
-    if last is not None and (not isinstance(last, int) or isinstance(last, bool) or not 0 <= last <= MOST_SEQ):
+    if last is not None and (not isinstance(last, int) or isinstance(last, bool) or not 0 <= last <= LARGEST_NUMBER):
         raise BadFrame(BAD_PLACE, conversation)
     return SubscribeTo(conversation, last, log_id if isinstance(log_id, str) else "")
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.cognova.chat_frames import number
-from fairlead.clients.cognova.results import result_text
+from fairlead.clients.cognova.chat_frames import result_text
 from fairlead.model import events as ev
 from fairlead.model.content import Content, OtherBlock, ToolResultBlock
+from fairlead.model.formats.numbered_frames import number
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry

@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
-from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.frames import json_frame
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute
@@ -21,10 +21,6 @@ CONNECTED: Final = "Notification bus connected"
 FAILED: Final = (1011, "the feed cannot be read: connect again")
 MESSAGE_LIMIT: Final = 64 << 10
 """Maximum bytes of a client's frame: the longest valid one has a few hundred."""
-
-
-def frame(value: dict[str, Any]) -> bytes:
-    return text_frame(msgspec.json.encode(value))
 
 
 def change_frame(change: Change, at: int) -> dict[str, Any]:
@@ -57,18 +53,18 @@ class NotificationCodec:
         return _asked(message) if message.get("type") == "subscribe" else None
 
     def opened(self, now: int) -> bytes:
-        return frame({"type": "connected", "message": CONNECTED, "timestamp": iso_timestamp(now)})
+        return json_frame({"type": "connected", "message": CONNECTED, "timestamp": iso_timestamp(now)})
 
     def pong(self, now: int) -> bytes:
-        return frame({"type": "pong", "timestamp": iso_timestamp(now)})
+        return json_frame({"type": "pong", "timestamp": iso_timestamp(now)})
 
     def subscribed(self, ask: FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
         topics = [topic for topic in TOPICS if topic in ask.topics]
         fields = {"type": "subscribed", "topics": topics, "verdict": verdict, "cursor": cursor}
-        return frame(fields | {"timestamp": iso_timestamp(now)})
+        return json_frame(fields | {"timestamp": iso_timestamp(now)})
 
     def failed(self, error: FairleadError, now: int) -> bytes:
-        return frame({"type": "error", "message": error.message, "timestamp": iso_timestamp(now)})
+        return json_frame({"type": "error", "message": error.message, "timestamp": iso_timestamp(now)})
 
     def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
         item = entry.item
@@ -87,7 +83,7 @@ class NotificationCodec:
                 "meta": item.meta or {},
                 "timestamp": iso_timestamp(entry.at),
             }
-        return frame(value if cursor is None else value | {"cursor": cursor})
+        return json_frame(value if cursor is None else value | {"cursor": cursor})
 
 
 def _asked(message: dict[str, Any]) -> FeedRequest:
@@ -120,7 +116,6 @@ SOCKET: Final = SocketRoute(
     access="view",
     name="cognova.notifications",
     open=Notifications,
-    about="Every change of a resource, as it happens; notices of sessions to those who subscribe.",
     token_query="token",
     token_header=TOKEN_HEADER,
     message_limit=MESSAGE_LIMIT,

@@ -7,12 +7,17 @@ from typing import Any
 
 import msgspec
 
+_json = msgspec.json.Encoder()
 _msgpack = msgspec.msgpack.Encoder()
 
 
 def text_frame(payload: bytes) -> bytes:
     """One unmasked text message; `payload` is UTF-8 and is not checked, every caller has just encoded it."""
     return build_frame(0x81, payload)
+
+
+def json_frame(message: Any) -> bytes:
+    return text_frame(_json.encode(message))
 
 
 def binary_frame(payload: bytes) -> bytes:

@@ -1,9 +1,13 @@
-"""REST for external targets: webhooks, ntfy topics and the push services of browsers. Pure."""
+"""REST for notifications: which changes a user wants to see, and the external targets: webhooks, ntfy topics and the
+push services of browsers. Pure."""
 
 from typing import Any, Final
 
-from fairlead.clients.cognova.body_fields import BodyFields, item_json, not_found_message, route
-from fairlead.clients.cognova.rest import data, with_errors
+import msgspec
+
+from fairlead.clients.cognova.body_fields import BodyFields, item_json
+from fairlead.clients.cognova.resource_calls import ResourceCalls
+from fairlead.clients.cognova.rest import data, new_routes
 from fairlead.model.errors import BadRequest
 from fairlead.model.web.routes import Request, Steps
 from fairlead.notifications.api import (
@@ -11,22 +15,68 @@ from fairlead.notifications.api import (
     RESOURCES,
     TOPICS,
     AddTarget,
+    ChangeAction,
     Destination,
     GetItem,
-    ListItems,
     PushKey,
+    ReadFeedPreferences,
     RemoveItem,
     TryTarget,
+    WriteFeedPreferences,
 )
 from fairlead.notifications.api import KINDS as NOTICES
 
-NO_TARGET: Final = "Target not found"
 KINDS: Final = ("webhook", "ntfy")
 USUAL: Final = ("permission.asked", "turn", "reminder.complete", "agent.complete", "agent.fail", "agent.cancel")
 """The default topics, for a person who is away."""
 KNOWN: Final = frozenset(
     (*TOPICS, *NOTICES, *RESOURCES, *(f"{resource}.{action}" for resource in RESOURCES for action in CHANGE_ACTIONS))
 )
+ON: Final = frozenset({"task", "reminder", "agent", "memory", "project", "secret"})
+"""Resources whose changes a client shows by default."""
+
+ROUTES: Final = new_routes()
+
+
+# --- preferences
+
+
+class Preference(msgspec.Struct, forbid_unknown_fields=True):
+    enabled: bool
+    subtypes: dict[ChangeAction, bool] = {}
+
+
+def preferences(kept: Any) -> dict[str, Any]:
+    """A user's preferences, merged over the defaults."""
+    found = kept.get("notifications", {}) if isinstance(kept, dict) else {}
+    return {"notifications": {name: found.get(name, {"enabled": name in ON}) for name in RESOURCES}}
+
+
+@ROUTES.get("/api/settings", "view", "settings.get")
+def get_settings(request: Request) -> Steps:
+    return data(preferences((yield ReadFeedPreferences())))
+
+
+@ROUTES.put("/api/settings", "chat", "settings.put")
+def put_settings(request: Request) -> Steps:
+    given_preferences = BodyFields(request).body.get("notifications")
+    if not isinstance(given_preferences, dict):
+        raise BadRequest("notifications is required", field="notifications")
+    for name, one in given_preferences.items():
+        if name not in RESOURCES:
+            raise BadRequest(f"There is no resource {name[:40]}", field="notifications")
+        try:
+            msgspec.convert(one, Preference)
+        except msgspec.ValidationError:
+            text = f"notifications.{name} must have enabled and may have subtypes, by action"
+            raise BadRequest(text, field=name) from None
+    kept = preferences((yield ReadFeedPreferences()))
+    kept["notifications"] |= given_preferences
+    yield WriteFeedPreferences(kept)
+    return data(kept)
+
+
+# --- targets
 
 
 def _topics(fields: BodyFields) -> tuple[str, ...]:
@@ -42,12 +92,11 @@ def _topics(fields: BodyFields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(topics))
 
 
-@with_errors
-def list_targets(request: Request) -> Steps:
-    return data([item_json(target) for target in (yield ListItems(Destination))])
+TARGETS: Final = ResourceCalls(Destination)
+TARGETS.declare(ROUTES, "/api/targets", "list", "remove", access="admin")
 
 
-@with_errors
+@ROUTES.post("/api/targets", "admin", "targets.add")
 def add_target(request: Request) -> Steps:
     fields = BodyFields(request)
     kind: Any = fields.choice("kind", KINDS)
@@ -62,24 +111,18 @@ def add_target(request: Request) -> Steps:
     return data(item_json(target) | ({} if secret or not shown_once else {"secret": shown_once}))
 
 
-@not_found_message(NO_TARGET)
-def remove_target(request: Request) -> Steps:
-    yield RemoveItem(Destination, request.params["id"])
-    return data({"success": True})
-
-
-@not_found_message(NO_TARGET)
+@ROUTES.post("/api/targets/{id}/test", "admin", "targets.test")
 def try_target(request: Request) -> Steps:
     yield TryTarget(request.params["id"])
     return data({"success": True})
 
 
-@with_errors
+@ROUTES.get("/api/push/key", "view", "push.key")
 def push_key(request: Request) -> Steps:
     return data({"publicKey": (yield PushKey())})
 
 
-@with_errors
+@ROUTES.post("/api/push/subscriptions", "chat", "push.subscribe")
 def subscribe(request: Request) -> Steps:
     """Add a push subscription; the body is the browser's `PushSubscription` as JSON."""
     fields = BodyFields(request)
@@ -94,21 +137,10 @@ def subscribe(request: Request) -> Steps:
     return data(item_json(target))
 
 
-@not_found_message(NO_TARGET)
+@ROUTES.delete("/api/push/subscriptions/{id}", "chat", "push.unsubscribe")
 def unsubscribe(request: Request) -> Steps:
     target: Destination = yield GetItem(Destination, request.params["id"])
     if target.kind != "push":
         raise BadRequest("This is no subscription of a browser.")
     yield RemoveItem(Destination, target.id)
     return data({"success": True})
-
-
-ROUTES: Final = (
-    route("GET", "/api/targets", "admin", list_targets, "Where notices go outside; no secrets."),
-    route("POST", "/api/targets", "admin", add_target, "A webhook or an ntfy topic."),
-    route("DELETE", "/api/targets/{id}", "admin", remove_target, "Send nothing there any more."),
-    route("POST", "/api/targets/{id}/test", "admin", try_target, "Send a test there, now."),
-    route("GET", "/api/push/key", "view", push_key, "The key that a browser needs to subscribe."),
-    route("POST", "/api/push/subscriptions", "chat", subscribe, "A browser's push subscription."),
-    route("DELETE", "/api/push/subscriptions/{id}", "chat", unsubscribe, "Take it back."),
-)
