@@ -9,7 +9,7 @@ import msgspec
 
 from clients.mylifedb.view_offline import ViewRecorder, unframed
 from fairlead.auth.api.session_keys import SessionKey
-from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
+from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.clients.cognova.chat_frames import ENCODER as COGNOVA
 from fairlead.clients.direct.view import DirectEncoder
@@ -21,6 +21,7 @@ from fairlead.clients.mylifedb.variants import MyLifeDbEncoder as MyLifeDbVarian
 from fairlead.clients.native.codec import CODECS
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
+from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.gateway import Cursor, FrameEncoder
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page, ProjectionRow

@@ -23,7 +23,7 @@ from sessions.harness import ANN, CoreHarness, FakeAgent
 CHAT = ClientProtocol(
     name="claudecodeui",
     prefix="/claudecodeui",
-    routes=history_pages.ROUTES,
+    routes=tuple(history_pages.ROUTES),
     sockets=(conversation.SOCKET,),
     views=(HistoryProjection(),),
 )

@@ -11,9 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.claudecodeui.chat import rows
-from fairlead.clients.claudecodeui.chat.frames import AFTER, RenderContext, context_tokens, number, request_fields
+from fairlead.clients.claudecodeui.chat.frames import AFTER, RenderContext, context_tokens, request_fields
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model import events as ev
+from fairlead.model.formats.numbered_frames import number
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry

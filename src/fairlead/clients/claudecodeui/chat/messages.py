@@ -10,13 +10,12 @@ import msgspec
 
 from fairlead.clients.claudecodeui.chat.attachments import named_uploads
 from fairlead.model.errors import BadRequest, FairleadError
+from fairlead.model.formats.numbered_frames import LARGEST_NUMBER
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.policy import PermissionMode
 from fairlead.uploads.api import FILES, Upload
 
 INVALID: Final = "Invalid websocket payload"
-MOST_SEQ: Final = 2**53
-"""Larger integers are not exact in JavaScript."""
 MOST_SESSIONS: Final = 200
 """Maximum number of sessions in one subscribe; each of them is read."""
 
@@ -223,7 +222,7 @@ def _one(item: Any) -> SubscribeTo | None:
     name, last = item.get("sessionId"), item.get("lastSeq")
     if not isinstance(name, str) or not name.strip():
         return None
-    if not isinstance(last, int | float) or isinstance(last, bool) or not 0 <= last <= MOST_SEQ:
+    if not isinstance(last, int | float) or isinstance(last, bool) or not 0 <= last <= LARGEST_NUMBER:
         last = 0
     stream = item.get("stream")
     return SubscribeTo(SessionId(name.strip().lower()), int(last), stream if isinstance(stream, bool) else None)
