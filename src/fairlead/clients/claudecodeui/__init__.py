@@ -1,6 +1,6 @@
 """The claudecodeui protocol: chat, shell, plugins, REST. Reference: docs/reference/claudecodeui.md.
 
-Each module declares its routes and sockets; they are collected here, one line each. Code outside this package imports
+Each module declares its routes and sockets; they are collected here. Code outside this package imports
 only from here.
 """
 
@@ -36,11 +36,7 @@ _ROUTES: Final = (
     *plugins.ROUTES,
     *workspace.ROUTES,
 )
-_SOCKETS: Final = (
-    conversation.SOCKET,
-    shell.SOCKET,
-    plugins.SOCKET,
-)
+_SOCKETS: Final = (conversation.SOCKET, shell.SOCKET, plugins.SOCKET)
 
 PROTOCOL: Final = ClientProtocol(
     name="claudecodeui",

@@ -87,7 +87,9 @@ class ChatConversation:
     def _ask(self, session: SessionId, asked: Asked) -> Sequence[Effect]:
         unfinished = self._unfinished.get(session, 0)
         if unfinished >= WAITING:
-            return (Write(error_frame(f"{WAITING} messages of yours wait already: wait for the agent.", session)),)
+            return (
+                Write(error_frame(f"{WAITING} of your messages are waiting already: wait for the agent.", session)),
+            )
         self._unfinished[session] = unfinished + 1
         return (RunFlow(self._handle(session, asked), session),)
 

@@ -93,19 +93,15 @@ def read(data: bytes) -> ClientMessage | None:
             return None
 
 
-def conversation_id(given: Any) -> SessionId:
+def _conversation(message: Mapping[str, Any]) -> SessionId:
+    given = message.get("conversationId")
     if not isinstance(given, str) or not is_uuid(given.lower()):
         raise BadFrame(BAD_ID)
     return SessionId(given.lower())
 
 
-def _conversation(message: Mapping[str, Any]) -> SessionId:
-    return conversation_id(message.get("conversationId"))
-
-
 def _send(message: Mapping[str, Any]) -> SendMessage:
-    given = message.get("conversationId")
-    conversation = None if given is None or given == "" else conversation_id(given)
+    conversation = None if message.get("conversationId") in (None, "") else _conversation(message)
     about, text = conversation or "", message.get("message")
     if not isinstance(text, str):
         raise BadFrame(NO_MESSAGE, about)

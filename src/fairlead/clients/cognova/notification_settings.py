@@ -141,6 +141,6 @@ def subscribe(request: Request) -> Steps:
 def unsubscribe(request: Request) -> Steps:
     target: Destination = yield GetItem(Destination, request.params["id"])
     if target.kind != "push":
-        raise BadRequest("This is no subscription of a browser.")
+        raise BadRequest("This target is not a browser's push subscription.")
     yield RemoveItem(Destination, target.id)
     return data({"success": True})

@@ -7,11 +7,9 @@ A client that sends nothing gets exactly the protocol's original frames. A clien
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-import msgspec
-
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
-from fairlead.model.formats.frames import json_frame
+from fairlead.model.formats.frames import decode_message, json_frame
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute
@@ -42,15 +40,13 @@ class NotificationCodec:
     key = "cognova"
 
     def read(self, data: bytes) -> FeedPing | FeedRequest | None:
-        try:
-            message = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-        if not isinstance(message, dict):
-            return None
-        if message.get("type") == "ping":
-            return FeedPing()
-        return _asked(message) if message.get("type") == "subscribe" else None
+        match decode_message(data):
+            case {"type": "ping"}:
+                return FeedPing()
+            case {"type": "subscribe"} as message:
+                return _asked(message)
+            case _:
+                return None
 
     def opened(self, now: int) -> bytes:
         return json_frame({"type": "connected", "message": CONNECTED, "timestamp": iso_timestamp(now)})
@@ -71,18 +67,10 @@ class NotificationCodec:
         if isinstance(item, Change):
             value = change_frame(item, entry.at)
         else:
-            value = {
-                "type": "notice",
-                "topic": item.topic,
-                "kind": item.kind,
-                "sessionId": item.session,
-                "sessionName": item.name,
-                "title": item.title,
-                "message": item.message,
-                "color": item.color,
-                "meta": item.meta or {},
-                "timestamp": iso_timestamp(entry.at),
-            }
+            session = {"sessionId": item.session, "sessionName": item.name}
+            text = {"title": item.title, "message": item.message, "color": item.color, "meta": item.meta or {}}
+            value = {"type": "notice", "topic": item.topic, "kind": item.kind, **session, **text}
+            value["timestamp"] = iso_timestamp(entry.at)
         return json_frame(value if cursor is None else value | {"cursor": cursor})
 
 

@@ -12,7 +12,7 @@ import msgspec
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, FairleadError
-from fairlead.model.formats.frames import json_frame
+from fairlead.model.formats.frames import decode_message, json_frame
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.sockets import Effect, Handshake, SocketRoute, Write
 from fairlead.terminals.api import JoinShell, Size, TerminalOutput, TerminalReply, TypedKeys
@@ -41,14 +41,10 @@ class ShellCodec:
         self._size: Size | None = None
 
     def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
-        try:
-            message = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return _NOTHING
-        match message:
+        match decode_message(data):
             case {"type": "input", "data": str(keys)}:
                 return TypedKeys(keys.encode())
-            case {"type": "resize"}:
+            case {"type": "resize"} as message:
                 return _size(message)
             case {"type": "ping"}:
                 return TerminalReply(json_frame({"type": "pong"}))

@@ -1,4 +1,4 @@
-"""Builds WebSocket frames for encoders, whose bytes go to the socket of every subscription unchanged.
+"""Builds WebSocket frames for encoders, whose bytes go to the socket of every subscription unchanged; decodes messages.
 
 Client protocols may not import the server's driver, so the functions that they need are in the model.
 """
@@ -18,6 +18,14 @@ def text_frame(payload: bytes) -> bytes:
 
 def json_frame(message: Any) -> bytes:
     return text_frame(_json.encode(message))
+
+
+def decode_message(data: bytes) -> Any:
+    """A client's message as JSON; None if it is not JSON."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def binary_frame(payload: bytes) -> bytes:

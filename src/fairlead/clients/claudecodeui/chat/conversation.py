@@ -116,7 +116,7 @@ class ChatConversation:
             return (Write(self._subscribed(session, HistoryMemory())),)
         attachment = self._attachments.setdefault(session, Attachment())
         if attachment.unfinished >= WAITING:
-            text = f"{WAITING} messages of yours wait already: wait for the agent."
+            text = f"{WAITING} of your messages are waiting already: wait for the agent."
             return (Write(self._error(ChatError("INTERNAL_ERROR", text, session))),)
         attachment.unfinished += 1
         return (RunFlow(self._handle(session, asked, attachment), session),)
@@ -129,7 +129,7 @@ class ChatConversation:
                 if isinstance(asked, SubscribeTo):
                     yield Write(self._subscribed(session, HistoryMemory()))
                 else:
-                    yield Write(self._error(messages.not_found(session)))
+                    yield Write(self._error(messages.session_error("SESSION_NOT_FOUND", session)))
                 return
             if memory is None:
                 return
@@ -214,7 +214,7 @@ class ChatConversation:
     def _confirm(self, session: SessionId, asked: SubscribeTo, attachment: Attachment, memory: HistoryMemory) -> Flow:
         reply = self._subscribed(session, memory)
         if asked.last and not _reaches(asked, memory):
-            reply += self._error(messages.replay_gap(session))
+            reply += self._error(messages.session_error("REPLAY_GAP", session))
         yield Write(reply)
         if memory.processing or attachment.last == memory.last:
             return
@@ -248,7 +248,7 @@ class ChatConversation:
         try:
             yield prompt(asked, uploads)
         except Busy:
-            yield Write(self._error(messages.in_progress(session)))
+            yield Write(self._error(messages.session_error("RUN_IN_PROGRESS", session)))
             return
         if asked.message:
             # The message has an id of the client's, so its acceptance can be confirmed.
@@ -273,7 +273,7 @@ class ChatConversation:
                 memory = (yield from self._attach(session, asked, attachment)) or memory
             else:
                 return
-        yield Write(self._error(messages.no_run(session)))
+        yield Write(self._error(messages.session_error("NO_ACTIVE_RUN", session)))
 
     # --- a permission
 

@@ -73,10 +73,10 @@ def models(request: Request) -> Steps:
 
 @ROUTES.get("/api/providers/capabilities", "view", "capabilities")
 def capabilities(request: Request) -> Steps:
-    around: SessionChoices = yield ReadSessionChoices()
+    choices: SessionChoices = yield ReadSessionChoices()
     own = {
         "provider": PROVIDER,
-        "permissionModes": [mode for mode in OFFERED if mode in around.modes],
+        "permissionModes": [mode for mode in OFFERED if mode in choices.modes],
         "defaultPermissionMode": PermissionMode.DEFAULT,
         "supportsEffort": True,
         "supportsImages": False,
@@ -155,7 +155,9 @@ def auth_status(request: Request) -> Steps:
     yield from ()
     own = request.params["provider"] == PROVIDER
     fields = {"installed": own, "authenticated": own, "email": None, "method": "gateway" if own else None}
-    return ok({"provider": request.params["provider"], **fields, "error": None if own else "This agent is not there."})
+    return ok(
+        {"provider": request.params["provider"], **fields, "error": None if own else "This agent is not available."}
+    )
 
 
 @ROUTES.get(f"{AGENT}/mcp/servers", "view", "mcp")

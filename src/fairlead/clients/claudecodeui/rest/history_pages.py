@@ -40,10 +40,10 @@ def messages(request: Request) -> Steps:
     try:
         # A session opens before its long transcript is fully read; reading starts at the file's beginning.
         if limit and not offset and not (yield q.WaitLoaded(session, wait=False)):
-            glance: q.TranscriptPreview = yield q.PreviewTranscript(session, max(PREVIEW_ROWS, 4 * limit))
-            rows = last_rows(session, glance)
+            preview: q.TranscriptPreview = yield q.PreviewTranscript(session, max(PREVIEW_ROWS, 4 * limit))
+            rows = last_rows(session, preview)
             if len(rows) >= limit:
-                tokens = last_context_tokens(glance)
+                tokens = last_context_tokens(preview)
                 return _page(rows[-limit:], len(rows) + 1, more=True, offset=0, limit=limit, tokens=tokens)
         yield q.WaitLoaded(session)
         head: RowPage = yield q.ReadRows(session, NAME, limit=1)

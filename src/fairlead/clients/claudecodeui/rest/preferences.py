@@ -11,7 +11,7 @@ from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.sessions.api.preferences import ReadPreferences, SavePreferences
 
 CLIENT: Final = "claudecodeui"
-NOT_LATER: Final = "Messages cannot be sent later here: send it now."
+NOT_LATER: Final = "Scheduled messages are not supported: send the message now."
 _SETTINGS: Final = "/api/user/preferences"
 _DRAFTS: Final = "/api/user/drafts"
 _LATER: Final = "/api/scheduled-messages"

@@ -66,19 +66,23 @@ def _by_folder() -> Generator[Step, Any, tuple[Sessions, Mapping[str, FolderMark
     for summary in (yield from q.every_session()):
         if summary.cwd:
             found.setdefault(summary.cwd, []).append(summary)
-    around: SessionChoices = yield ReadSessionChoices()
-    for folder in (*around.folders, *around.roots):
+    choices: SessionChoices = yield ReadSessionChoices()
+    for folder in (*choices.folders, *choices.roots):
         found.setdefault(folder, [])
-    return found, around.marks
+    return found, choices.marks
+
+
+def _project_of(project: str) -> Generator[Step, Any, tuple[str, list[Summary], FolderMarks]]:
+    """Steps: the folder of a project's id, its sessions and the user's marks of it. Raises NotFound."""
+    found, marks = yield from _by_folder()
+    for path, sessions in found.items():
+        if project_id(path) == project:
+            return path, sessions, marks.get(path, UNMARKED)
+    raise NotFound("project", project)
 
 
 def folder_of(project: str) -> Generator[Step, Any, str]:
-    """Steps: the folder of a project's id. Raises NotFound."""
-    found, _ = yield from _by_folder()
-    for path in found:
-        if project_id(path) == project:
-            return path
-    raise NotFound("project", project)
+    return (yield from _project_of(project))[0]
 
 
 @ROUTES.get(PATH, "view", "projects")
@@ -99,14 +103,13 @@ def projects(request: Request) -> Steps:
 def sessions(request: Request) -> Steps:
     """A further page of one project's sessions."""
     limit, offset = bounds(request, SESSIONS, MOST)
-    wanted = request.params["project"]
-    found, _ = yield from _by_folder()
-    for path, own in found.items():
-        if project_id(path) == wanted:
-            page = [_session(one) for one in own[offset : offset + limit]]
-            meta = {"hasMore": offset + limit < len(own), "total": len(own)}
-            return json_response({"sessions": page, "sessionMeta": meta})
-    return refused(404, "PROJECT_NOT_FOUND", "There is no such project.")
+    try:
+        _, own, _ = yield from _project_of(request.params["project"])
+    except NotFound:
+        return refused(404, "PROJECT_NOT_FOUND", "There is no such project.")
+    page = [_session(one) for one in own[offset : offset + limit]]
+    meta = {"hasMore": offset + limit < len(own), "total": len(own)}
+    return json_response({"sessions": page, "sessionMeta": meta})
 
 
 @ROUTES.post(f"{PATH}/create-project", "chat", "projects.create", body_limit=SMALL)
@@ -132,9 +135,8 @@ def archived(request: Request) -> Steps:
 
 def _marked(request: Request, change: Callable[[FolderMarks], FolderMarks]) -> Generator[Step, Any, FolderMarks]:
     """Steps: change the calling user's marks of the project in the path, and return them."""
-    folder = yield from folder_of(request.params["project"])
-    around: SessionChoices = yield ReadSessionChoices()
-    marks = change(around.marks.get(folder, UNMARKED))
+    folder, _, before = yield from _project_of(request.params["project"])
+    marks = change(before)
     yield MarkFolder(folder, marks)
     return marks
 

@@ -16,7 +16,7 @@ from fairlead.sessions.api.folders import FolderPage, ListFolders
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 
 NO_REPOSITORY: Final = "This folder is not in a git repository."
-READ_ONLY: Final = "Here files and changes are shown and not changed: ask the agent, or use the shell."
+READ_ONLY: Final = "Files and changes are read-only here: ask the agent, or use the shell."
 SAVED: Final = (
     ("content-disposition", "attachment"),
     ("x-content-type-options", "nosniff"),
