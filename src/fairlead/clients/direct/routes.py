@@ -19,8 +19,9 @@ from fairlead.model.errors import BadRequest, Busy, FairleadError
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.queries import ReadProjection
 from fairlead.model.web.requests import Step
-from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 
+routes = Routes()
 MOST: Final = 100
 """The maximum number of events in one request."""
 
@@ -35,7 +36,9 @@ class PostAnswers(msgspec.Struct, frozen=True):
     responses: list[dict[str, Any]]
 
 
+@routes.post("/v1/sessions/{session}/events", access="chat", name="direct-send", body=Events, answer=PostAnswers)
 def send(request: Request) -> Steps:
+    """Send messages in the CLI's own input format. The response has the answers to control requests."""
     session = session_id(request.params["session"])
     given = request.json(Events)
     if len(given.events) > MOST:
@@ -77,17 +80,3 @@ def _ask(session: SessionId, asked: ControlQuestion) -> Generator[Step, Any, dic
     except FairleadError as error:
         return refusal(asked.request, error.message)
     return success(asked.request, answered_with(asked, reply))
-
-
-ROUTES: Final = (
-    Route(
-        method="POST",
-        path="/v1/sessions/{session}/events",
-        access="chat",
-        name="direct-send",
-        handle=send,
-        about="Messages of the CLI's own input, as on the direct socket; the answer has those to control requests.",
-        body=Events,
-        answer=PostAnswers,
-    ),
-)

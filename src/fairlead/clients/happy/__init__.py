@@ -2,15 +2,15 @@
 
 from typing import Final
 
+from fairlead.clients.happy import routes
 from fairlead.clients.happy.conversation import HappyConversation, check_session
 from fairlead.clients.happy.mapper import HappyProjection
-from fairlead.clients.happy.routes import ROUTES
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.model.web.sockets import SocketRoute
 
 PROTOCOL: Final = ClientProtocol(
     name="happy",
-    routes=ROUTES,
+    routes=tuple(routes.routes),
     sockets=(
         SocketRoute(
             path="/v1/sessions/{session}/envelopes",

@@ -15,7 +15,7 @@ PROTOCOL: Final = ClientProtocol(
     name="mylifedb",
     prefix="/mylifedb",
     root_paths=("/api/claude",),
-    routes=(*startup.ROUTES, *rest.ROUTES, notifications.ROUTE),
+    routes=(*startup.routes, *rest.routes, *notifications.routes),
     sockets=(
         SocketRoute(
             path=f"{rest.ONE}/subscribe",

@@ -18,7 +18,7 @@ from fairlead.model.formats.frames import binary_frame, text_frame
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.requests import Step
-from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.model.web.sockets import Check, CloseSocket, Effect, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
     JoinShell,
@@ -32,6 +32,7 @@ from fairlead.terminals.api import (
     session_terminal,
 )
 
+routes = Routes()
 TERMINAL: Final = f"{PATH}/terminal"
 MESSAGE_LIMIT: Final = 1 << 20
 NO_TERMINAL: Final = 4404
@@ -129,7 +130,9 @@ def _check(opening: Handshake) -> Check:
     return None
 
 
+@routes.get(TERMINAL, access="terminal", name="terminal.show", answer=TerminalView)
 def show(request: Request) -> Steps:
+    """The screen of a session's terminal, if its agent runs on one."""
     return json_response((yield from _show_terminal(session_of(request))))
 
 
@@ -146,18 +149,6 @@ def _object(data: bytes) -> dict[str, Any]:
 def _frame(fields: dict[str, Any]) -> bytes:
     return text_frame(msgspec.json.encode(fields))
 
-
-ROUTES: Final = (
-    Route(
-        method="GET",
-        path=TERMINAL,
-        access="terminal",
-        name="terminal.show",
-        handle=show,
-        about="What is on the terminal of a session whose agent lives on one.",
-        answer=TerminalView,
-    ),
-)
 
 SOCKETS: Final = (
     SocketRoute(
