@@ -104,35 +104,9 @@ class HappyReducer:
                     self._service(event, f"Hook {event.name}: {event.output}")
             case ev.ErrorRaised():
                 self._service(event, event.message)
-            case (
-                ev.SessionOpened()
-                | ev.SessionResumed()
-                | ev.SessionForked()
-                | ev.SessionChanged()
-                | ev.SessionClosed()
-                | ev.AgentStarted()
-                | ev.AgentReady()
-                | ev.AgentExited()
-                | ev.SubagentResolved()
-                | ev.HandoverRequested()
-                | ev.HandoverSettled()
-                | ev.TextDelta()
-                | ev.ThinkingDelta()
-                | ev.InputDelta()
-                | ev.ToolProgress()
-                | ev.ModeChanged()
-                | ev.ModelChanged()
-                | ev.ThinkingChanged()
-                | ev.Compaction()
-                | ev.RateLimit()
-                | ev.MessageQueued()
-                | ev.MessageDequeued()
-                | ev.MessageCancelled()
-                | ev.MessageMoved()
-                | ev.InterruptRequested()
-                | ev.Rewound()
-                | ev.RecordStored()
-            ):
+            case ev.LifecycleEvent() | ev.DeltaEvent() | ev.SettingEvent() | ev.HousekeepingEvent() | ev.QueueEvent():
+                pass
+            case ev.SubagentResolved() | ev.ToolProgress() | ev.InterruptRequested() | ev.Rewound() | ev.RecordStored():
                 pass
             case _:
                 assert_never(event)

@@ -232,23 +232,9 @@ def _aside(event: ev.Event) -> str:
             return f"What is marked as unresolved above was said by the subagent of {event.call}"
         case ev.ErrorRaised():
             return f"Error: {event.message}"
-        case (
-            ev.SessionOpened()
-            | ev.SessionResumed()
-            | ev.AgentStarted()
-            | ev.AgentReady()
-            | ev.HandoverRequested()
-            | ev.TurnStarted()
-            | ev.ThinkingDelta()
-            | ev.InputDelta()
-            | ev.ToolProgress()
-            | ev.RateLimit()
-            | ev.HookProgress()
-            | ev.MessageQueued()
-            | ev.MessageDequeued()
-            | ev.MessageMoved()
-            | ev.RecordStored()
-        ):
+        case ev.LifecycleEvent() | ev.DeltaEvent() | ev.HousekeepingEvent() | ev.QueueEvent():
+            return ""
+        case ev.TurnStarted() | ev.ToolProgress() | ev.RecordStored():
             return ""
         case (
             ev.UserMessage()
