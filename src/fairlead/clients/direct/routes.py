@@ -16,7 +16,7 @@ from fairlead.clients.direct.conversation import (
 from fairlead.clients.direct.messages import ControlQuestion, SentCommand, read_message
 from fairlead.clients.direct.view import NAME, decode_catch_up
 from fairlead.model.errors import BadRequest, Busy, FairleadError
-from fairlead.model.ids import SessionId, session_id
+from fairlead.model.ids import SessionId
 from fairlead.model.queries import ReadProjection
 from fairlead.model.web.requests import Step
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
@@ -39,7 +39,7 @@ class PostAnswers(msgspec.Struct, frozen=True):
 @routes.post("/v1/sessions/{session}/events", access="chat", name="direct-send", body=Events, answer=PostAnswers)
 def send(request: Request) -> Steps:
     """Send messages in the CLI's own input format. The response has the answers to control requests."""
-    session = session_id(request.params["session"])
+    session = request.session
     given = request.json(Events)
     if len(given.events) > MOST:
         raise BadRequest(f"At most {MOST} events are taken at once.", limit=MOST)

@@ -14,7 +14,7 @@ from fairlead.model import events as ev
 from fairlead.model.commands import Reply, Send
 from fairlead.model.content import ImageBlock
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.ids import SessionId, session_id
+from fairlead.model.ids import SessionId
 from fairlead.model.queries import EventPage, FindRow, GetSession, ReadEvents, ReadRows
 from fairlead.model.store import RowPage
 from fairlead.model.web.routes import Param, Request, Response, Routes, Steps, json_response
@@ -75,10 +75,6 @@ class KeyInUse(msgspec.Struct, frozen=True):
     scheme: Scheme | None
 
 
-def _session(request: Request) -> SessionId:
-    return session_id(request.params["session"])
-
-
 @routes.get(
     _MESSAGES,
     access="view",
@@ -92,7 +88,7 @@ def _session(request: Request) -> SessionId:
 )
 def read(request: Request) -> Steps:
     """Envelopes by seq: those after one, ascending, or those before one, descending."""
-    session = _session(request)
+    session = request.session
     if "after_seq" in request.query and "before_seq" in request.query:
         raise BadRequest("Give after_seq or before_seq, not both.", field="before_seq")
     limit = request.query_int("limit", PAGE, 1, PAGE_LIMIT)
@@ -117,7 +113,7 @@ def read(request: Request) -> Steps:
 @routes.post(_MESSAGES, access="chat", name="happy.post", body=PostMessages, answer=AcceptedMessages)
 def post(request: Request) -> Steps:
     """Send a user's messages. A localId that was posted before gets the same answer and sends nothing."""
-    session = _session(request)
+    session = request.session
     given = request.json(PostMessages).messages
     if not 1 <= len(given) <= POST_LIMIT:
         raise BadRequest(f"1 to {POST_LIMIT} messages are taken at once.", limit=POST_LIMIT)
@@ -142,7 +138,7 @@ def _time(session: SessionId, seq: int) -> Any:
 @routes.get("/v3/sessions/{session}/files/{ref}", access="view", name="happy.file", signed=True)
 def image(request: Request) -> Steps:
     """The image that a file envelope's ref names; encrypted if the session has a key."""
-    session = _session(request)
+    session = request.session
     message, dot, number = request.params["ref"].partition(".")
     if not dot or not number.isascii() or not number.isdigit() or len(number) > 4:
         raise NotFound("file", request.params["ref"][:80])
@@ -170,7 +166,7 @@ def image(request: Request) -> Steps:
 @routes.put(_KEY, access="admin", name="happy.set_key", body=NewKey, answer=KeyInUse)
 def set_key(request: Request) -> Steps:
     """Encrypt this session's envelopes with this key from now on."""
-    session = _session(request)
+    session = request.session
     given = request.json(NewKey)
     try:
         key = base64.b64decode(given.key, validate=True)
@@ -186,7 +182,7 @@ def set_key(request: Request) -> Steps:
 @routes.delete(_KEY, access="admin", name="happy.drop_key", answer=KeyInUse)
 def drop_key(request: Request) -> Steps:
     """Stop encrypting this session's envelopes."""
-    session = _session(request)
+    session = request.session
     yield GetSession(session)
     yield DropKey(session)
     return json_response(KeyInUse(None))

@@ -89,10 +89,6 @@ def _body(request: Request, kind: type[T]) -> T | None:
         return None
 
 
-def _session(request: Request) -> SessionId:
-    return session_id(request.params["session"])
-
-
 # --- sessions as JSON
 
 
@@ -258,7 +254,7 @@ def _shown(session: SessionId) -> Steps:
 @with_error_text("Failed to get session")
 def get(request: Request) -> Steps:
     """One session."""
-    view: q.SessionView = yield q.GetSession(_session(request))
+    view: q.SessionView = yield q.GetSession(request.session)
     shown: TurnsRead = yield GetReadState((view.summary.session,))
     seen = view.summary.session in shown.watched
     state = session_state(view.summary, shown.turns.get(view.summary.session), seen=seen)
@@ -270,7 +266,7 @@ def get(request: Request) -> Steps:
 @with_error_text("Failed to update session")
 def patch(request: Request) -> Steps:
     """Rename a session."""
-    session = _session(request)
+    session = request.session
     body = _body(request, TitleBody)
     if body is None:
         return json_response({"error": BAD_BODY}, 400)
@@ -282,7 +278,7 @@ def patch(request: Request) -> Steps:
 @with_error_text("Failed to delete session")
 def delete(request: Request) -> Steps:
     """Delete the session's log."""
-    yield cmd.Delete(session=_session(request))
+    yield cmd.Delete(session=request.session)
     return json_response({"success": True})
 
 
@@ -290,7 +286,7 @@ def delete(request: Request) -> Steps:
 @with_error_text("Failed to deactivate session")
 def deactivate(request: Request) -> Steps:
     """End the agent's process."""
-    yield cmd.Close(session=_session(request))
+    yield cmd.Close(session=request.session)
     return json_response({"success": True})
 
 
@@ -298,7 +294,7 @@ def deactivate(request: Request) -> Steps:
 @with_error_text("Failed to archive session")
 def archive(request: Request) -> Steps:
     """Remove a session from the lists."""
-    yield cmd.ArchiveSession(session=_session(request))
+    yield cmd.ArchiveSession(session=request.session)
     return json_response({"success": True})
 
 
@@ -306,7 +302,7 @@ def archive(request: Request) -> Steps:
 @with_error_text("Failed to unarchive session")
 def unarchive(request: Request) -> Steps:
     """Put a session back into the lists."""
-    yield cmd.ArchiveSession(session=_session(request), archived=False)
+    yield cmd.ArchiveSession(session=request.session, archived=False)
     return json_response({"success": True})
 
 
@@ -322,7 +318,7 @@ def unarchive(request: Request) -> Steps:
 @with_error_text("Failed to read messages")
 def messages(request: Request) -> Steps:
     """One page of the records, counted from 0."""
-    session, version = _session(request), read_version(request.query.get("records", ""))
+    session, version = request.session, read_version(request.query.get("records", ""))
     text = request.query.get("page")
     if text is None:
         return json_response({"error": "page parameter is required"}, 400)
@@ -355,7 +351,7 @@ def history(request: Request) -> Steps:
     """All records at once, up to 32 MiB, as in MyLifeDB's first version.
 
     Longer histories need the pages or the socket."""
-    session, version = _session(request), read_version(request.query.get("records", ""))
+    session, version = request.session, read_version(request.query.get("records", ""))
     yield q.WaitLoaded(session)
     found: list[msgspec.Raw] = []
     size = after = 0
@@ -374,7 +370,7 @@ def history(request: Request) -> Steps:
 @with_error_text("Failed to send message")
 def post_message(request: Request) -> Steps:
     """Send a message."""
-    session = _session(request)
+    session = request.session
     body = _body(request, MessageBody)
     if body is None or not body.content:
         return json_response({"error": BAD_BODY}, 400)

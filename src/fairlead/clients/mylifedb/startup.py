@@ -8,7 +8,6 @@ from typing import Any, Final
 from fairlead.clients.mylifedb.rest import ONE, with_error_text
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
-from fairlead.model.ids import session_id
 from fairlead.model.web.requests import Response
 from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
 from fairlead.sessions.api.folders import FolderPage, ListFolders
@@ -84,7 +83,7 @@ def tree(request: Request) -> Steps:
 @with_error_text("Failed to share session")
 def share(request: Request) -> Steps:
     """Rejected: this server has no public links."""
-    yield q.GetSession(session_id(request.params["session"]))
+    yield q.GetSession(request.session)
     return json_response({"error": NO_LINKS}, 403)
 
 
@@ -92,5 +91,5 @@ def share(request: Request) -> Steps:
 @with_error_text("Failed to unshare session")
 def unshare(request: Request) -> Steps:
     """Success: this server shares nothing by public links."""
-    yield q.GetSession(session_id(request.params["session"]))
+    yield q.GetSession(request.session)
     return json_response({"success": True})

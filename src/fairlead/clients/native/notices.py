@@ -6,11 +6,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fairlead.clients.native import schemas as b
-from fairlead.clients.native.decode import convert, reject_unknown
-from fairlead.clients.native.errors import BadFrame, UnknownType
+from fairlead.clients.native.codec import json_frame, read_json
+from fairlead.clients.native.decode import convert
+from fairlead.clients.native.errors import UnknownType
 from fairlead.model import commands as cmd
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
-from fairlead.model.formats.frames import text_frame
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.routes import Param, Request, Routes, Step, Steps, json_response
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute, Write
@@ -250,45 +250,38 @@ class _AskFrame(msgspec.Struct, frozen=True):
     cursor: str | None = None
 
 
-_ASK_FIELDS: Final = frozenset(_AskFrame.__struct_fields__)
-
-
 class NoticeCodec:
     """Implements `notifications.api.FeedCodec`; all sockets share one instance."""
 
     key = "native"
 
     def read(self, data: bytes) -> n.FeedPing | n.FeedRequest | None:
-        try:
-            fields = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise BadFrame("The frame is not JSON.") from None
+        fields = read_json(data)
         kind = fields.pop("type", None) if isinstance(fields, dict) else None
         if kind == "ping":
             return n.FeedPing()
         if kind != "subscribe":
             raise UnknownType("subscribe and ping are taken here.")
-        reject_unknown(fields, _ASK_FIELDS)
         asked = convert(fields, _AskFrame)
         if asked.cursor is not None and n.read_cursor(asked.cursor) is None:
             raise BadRequest("cursor must be one that a frame had.", field="cursor")
         return n.FeedRequest(frozenset(asked.topics), asked.cursor)
 
     def opened(self, now: int) -> bytes:
-        return _frame({"type": "hello", "at": now})
+        return json_frame({"type": "hello", "at": now})
 
     def pong(self, now: int) -> bytes:
-        return _frame({"type": "pong", "at": now})
+        return json_frame({"type": "pong", "at": now})
 
     def subscribed(self, ask: n.FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
-        return _frame({"type": "subscribed", "topics": sorted(ask.topics), "verdict": verdict, "cursor": cursor})
+        return json_frame({"type": "subscribed", "topics": sorted(ask.topics), "verdict": verdict, "cursor": cursor})
 
     def failed(self, error: FairleadError, now: int) -> bytes:
-        return _frame({"type": "error", "code": error.code, "message": error.message})
+        return json_frame({"type": "error", "code": error.code, "message": error.message})
 
     def entry(self, entry: n.FeedEntry, cursor: str | None) -> bytes:
         place = {} if cursor is None else {"cursor": cursor}
-        return _frame({"type": "notice", **msgspec.to_builtins(notice_view(entry)), **place})
+        return json_frame({"type": "notice", **msgspec.to_builtins(notice_view(entry)), **place})
 
 
 CODEC: Final = NoticeCodec()
@@ -305,10 +298,6 @@ class Notices(Handing):
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         return (Write(CODEC.failed(error, 0)),)
-
-
-def _frame(fields: dict[str, Any]) -> bytes:
-    return text_frame(msgspec.json.encode(fields))
 
 
 SOCKETS: Final = (

@@ -1,7 +1,7 @@
 """REST for the message queue, permissions, usage and search."""
 
 from fairlead.clients.native import schemas as b
-from fairlead.clients.native.sessions import PATH, idempotency_key, session_of
+from fairlead.clients.native.sessions import PATH, idempotency_key
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import BadRequest
@@ -14,7 +14,7 @@ routes = Routes()
 @routes.get(f"{PATH}/queue", access="view", name="queue.list", answer=b.Queue)
 def queue(request: Request) -> Steps:
     """Messages that wait for their turn."""
-    return json_response(b.Queue((yield q.ReadQueue(session_of(request)))))
+    return json_response(b.Queue((yield q.ReadQueue(request.session))))
 
 
 @routes.patch(f"{PATH}/queue/{{message}}", access="chat", name="queue.move", body=b.MoveQueued, answer=cmd.Reply)
@@ -24,14 +24,14 @@ def move(request: Request) -> Steps:
     if body.position < 0:
         raise BadRequest("position counts from 0.", field="position")
     message = MessageId(request.params["message"])
-    return json_response((yield cmd.MoveMessage(session=session_of(request), message=message, position=body.position)))
+    return json_response((yield cmd.MoveMessage(session=request.session, message=message, position=body.position)))
 
 
 @routes.delete(f"{PATH}/queue/{{message}}", access="chat", name="queue.cancel", answer=cmd.Reply)
 def cancel(request: Request) -> Steps:
     """Cancel a waiting message."""
     message = MessageId(request.params["message"])
-    return json_response((yield cmd.CancelMessage(session=session_of(request), message=message)))
+    return json_response((yield cmd.CancelMessage(session=request.session, message=message)))
 
 
 @routes.get(
@@ -49,7 +49,7 @@ def cancel(request: Request) -> Steps:
     answer=b.Permissions,
 )
 def permissions(request: Request) -> Steps:
-    session = session_of(request) if "session" in request.params else None
+    session = request.session if "session" in request.params else None
     return json_response(b.Permissions((yield q.ListPermissions(session))))
 
 
@@ -98,7 +98,7 @@ def answer(request: Request) -> Steps:
     answer=q.UsageView,
 )
 def usage(request: Request) -> Steps:
-    session = session_of(request) if "session" in request.params else None
+    session = request.session if "session" in request.params else None
     return json_response((yield q.ReadUsage(session)))
 
 

@@ -13,7 +13,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.agents import AgentInvitation
 from fairlead.model.errors import BadRequest
-from fairlead.model.ids import MessageId, SessionId, session_id
+from fairlead.model.ids import MessageId, session_id
 from fairlead.model.store import SessionFilter, SessionPage
 from fairlead.model.web.routes import LogStream, Param, Request, Response, Routes, Steps, json_response
 
@@ -21,23 +21,19 @@ routes = Routes()
 PATH: Final = "/v1/sessions/{session}"
 PAGE_LIMIT: Final = 1000
 _LAST_SEQ: Final = 10**15
+_BOOL: Final = ("true", "false")
 _LIMIT = Param("limit", int, f"At most this many, up to {PAGE_LIMIT}.")
-
-
-def session_of(request: Request) -> SessionId:
-    return session_id(request.params["session"])
 
 
 def idempotency_key(request: Request) -> str:
     return check_key(request.head.first("idempotency-key"))
 
 
-def _first_key(key: str) -> str:
-    """Derive a separate key for the first message, so that a repeated call repeats neither command."""
-    return f"{key}/first" if key else ""
-
-
-# --- sessions ---------------------------------------------------------------------------------------
+def _choice(request: Request, name: str, options: tuple[str, ...], default: str) -> str:
+    given = request.query.get(name, default)
+    if given not in options:
+        raise BadRequest(f"{name} must be {', '.join(options[:-1])} or {options[-1]}.", field=name)
+    return given
 
 
 @routes.post("/v1/sessions", access="chat", name="sessions.create", body=b.CreateSession, answer=cmd.Reply, status=201)
@@ -57,7 +53,9 @@ def create(request: Request) -> Steps:
     )
     if first_message is None:
         return json_response(made, 201)
-    sent: cmd.Reply = yield cmd.Send(session=made.session, key=_first_key(key), content=first_message)
+    # The first message has a key of its own, so that a repeated call repeats neither command.
+    first_key = f"{key}/first" if key else ""
+    sent: cmd.Reply = yield cmd.Send(session=made.session, key=first_key, content=first_message)
     return json_response(msgspec.structs.replace(sent, repeated=made.repeated and sent.repeated), 201)
 
 
@@ -78,12 +76,8 @@ def create(request: Request) -> Steps:
 )
 def list_sessions(request: Request) -> Steps:
     """Sessions, newest first, page by page."""
-    archived = request.query.get("archived", "false")
-    if archived not in ("true", "false", "any"):
-        raise BadRequest("archived must be true, false or any.", field="archived")
-    transcripts = request.query.get("transcripts", "true")
-    if transcripts not in ("true", "false"):
-        raise BadRequest("transcripts must be true or false.", field="transcripts")
+    archived = _choice(request, "archived", ("true", "false", "any"), "false")
+    transcripts = _choice(request, "transcripts", _BOOL, "true")
     page = yield q.ListSessions(
         SessionFilter(
             words=request.query.get("q", ""),
@@ -101,14 +95,14 @@ def list_sessions(request: Request) -> Steps:
 @routes.get(PATH, access="view", name="sessions.get", answer=q.SessionView)
 def get(request: Request) -> Steps:
     """One session in its current state, with the cursor to subscribe from."""
-    return json_response((yield q.GetSession(session_of(request))))
+    return json_response((yield q.GetSession(request.session)))
 
 
 @routes.patch(PATH, access="chat", name="sessions.patch", body=b.PatchSession, answer=cmd.Reply)
 def patch(request: Request) -> Steps:
     """Rename or archive a session."""
     body = request.json(b.PatchSession)
-    session = session_of(request)
+    session = request.session
     if body.title is None and body.archived is None:
         raise BadRequest("Say what to change: title, archived.")
     reply: Any = None
@@ -128,10 +122,8 @@ def patch(request: Request) -> Steps:
 )
 def delete(request: Request) -> Steps:
     """Delete the log. The agent's own file stays unless files=true, which needs the scope admin."""
-    files = request.query.get("files", "false")
-    if files not in ("true", "false"):
-        raise BadRequest("files must be true or false.", field="files")
-    return json_response((yield cmd.Delete(session=session_of(request), files=files == "true")))
+    files = _choice(request, "files", _BOOL, "false") == "true"
+    return json_response((yield cmd.Delete(session=request.session, files=files)))
 
 
 @routes.post(f"{PATH}/fork", access="chat", name="sessions.fork", body=b.ForkSession, answer=cmd.Reply, status=201)
@@ -140,39 +132,35 @@ def fork(request: Request) -> Steps:
     body = request.json(b.ForkSession)
     at = None if body.at is None else MessageId(body.at)
     child = session_id(body.child or request.fresh)
-    reply = yield cmd.Fork(
-        session=session_of(request), key=idempotency_key(request), child=child, at=at, title=body.title
-    )
+    reply = yield cmd.Fork(session=request.session, key=idempotency_key(request), child=child, at=at, title=body.title)
     return json_response(reply, 201)
 
 
 @routes.post(f"{PATH}/interrupt", access="chat", name="sessions.interrupt", answer=cmd.Reply)
 def interrupt(request: Request) -> Steps:
     """Stop the running turn."""
-    return json_response((yield cmd.Interrupt(session=session_of(request), key=idempotency_key(request))))
+    return json_response((yield cmd.Interrupt(session=request.session, key=idempotency_key(request))))
 
 
 @routes.post(f"{PATH}/share", access="chat", name="sessions.share", body=b.ShareBody, answer=cmd.Reply)
 def share(request: Request) -> Steps:
     """Share the session with a user or with everybody, or stop sharing it. Only its owner or an admin may do this."""
     body = request.json(b.ShareBody)
-    command = cmd.ShareSession(
-        session=session_of(request), user=body.user, everybody=body.everybody, remove=body.remove
-    )
+    command = cmd.ShareSession(session=request.session, user=body.user, everybody=body.everybody, remove=body.remove)
     return json_response((yield command))
 
 
 @routes.post(f"{PATH}/close", access="chat", name="sessions.close", answer=cmd.Reply)
 def close(request: Request) -> Steps:
     """Stop the agent's process. The next message resumes the session."""
-    return json_response((yield cmd.Close(session=session_of(request))))
+    return json_response((yield cmd.Close(session=request.session)))
 
 
 @routes.post(f"{PATH}/rewind", access="chat", name="sessions.rewind", body=b.RewindSession, answer=cmd.Reply)
 def rewind(request: Request) -> Steps:
     """Restore files to their state before a message."""
     body = request.json(b.RewindSession)
-    reply = yield cmd.Rewind(session=session_of(request), message=MessageId(body.message), dry_run=body.dry_run)
+    reply = yield cmd.Rewind(session=request.session, message=MessageId(body.message), dry_run=body.dry_run)
     return json_response(reply)
 
 
@@ -180,13 +168,13 @@ def rewind(request: Request) -> Steps:
 def control(request: Request) -> Steps:
     """Send a request of the agent's own control protocol."""
     body = request.json(b.ControlAgent)
-    return json_response((yield cmd.Control(session=session_of(request), subtype=body.subtype, fields=body.fields)))
+    return json_response((yield cmd.Control(session=request.session, subtype=body.subtype, fields=body.fields)))
 
 
 @routes.post(f"{PATH}/dial-in", access="admin", name="sessions.dial-in", answer=AgentInvitation)
 def dial_in(request: Request) -> Steps:
     """Expect an agent that a person starts. The answer has the command, with a token that is shown only once."""
-    reply: cmd.Reply = yield cmd.DialIn(session=session_of(request))
+    reply: cmd.Reply = yield cmd.DialIn(session=request.session)
     return json_response(reply.data)
 
 
@@ -195,16 +183,14 @@ def hand_over(request: Request) -> Steps:
     """Continue over another link, with the history, now or when the turn is over."""
     body = request.json(b.HandOverSession)
     key = idempotency_key(request)
-    reply = yield cmd.StartHandover(
-        session=session_of(request), key=key, link=body.link, when=body.when, wait=body.wait
-    )
+    reply = yield cmd.StartHandover(session=request.session, key=key, link=body.link, when=body.when, wait=body.wait)
     return json_response(reply)
 
 
 @routes.delete(f"{PATH}/hand-over", access="chat", name="sessions.hand-over.withdraw", answer=cmd.Reply)
 def withdraw_hand_over(request: Request) -> Steps:
     """Withdraw a pending hand-over."""
-    return json_response((yield cmd.WithdrawHandover(session=session_of(request), key=idempotency_key(request))))
+    return json_response((yield cmd.WithdrawHandover(session=request.session, key=idempotency_key(request))))
 
 
 @routes.post(
@@ -213,7 +199,7 @@ def withdraw_hand_over(request: Request) -> Steps:
 def environment(request: Request) -> Steps:
     """Set environment variables of the running agent. The setting session_env lists the allowed names."""
     body = request.json(b.SetEnvironment)
-    return json_response((yield cmd.SetVariables(session=session_of(request), variables=body.variables)))
+    return json_response((yield cmd.SetVariables(session=request.session, variables=body.variables)))
 
 
 @routes.patch(f"{PATH}/settings", access="chat", name="sessions.settings", body=b.PatchSettings, answer=cmd.Reply)
@@ -222,7 +208,7 @@ def settings(request: Request) -> Steps:
 
     The three settings that a running agent accepts have their own commands; the others need a restart."""
     body = request.json(b.PatchSettings)
-    session = session_of(request)
+    session = request.session
     changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
     if not changes:
         raise BadRequest("Say what to change, for instance mode or model.")
@@ -240,9 +226,6 @@ def settings(request: Request) -> Steps:
     return json_response(reply)
 
 
-# --- messages and events ----------------------------------------------------------------------------
-
-
 @routes.get(
     f"{PATH}/messages",
     access="view",
@@ -254,7 +237,7 @@ def messages(request: Request) -> Steps:
     """Messages, page by page from the end."""
     before = request.query_int("before", 0, 1, _LAST_SEQ) or None
     limit = request.query_int("limit", 100, 1, PAGE_LIMIT)
-    return json_response((yield q.ReadMessages(session_of(request), before, limit)))
+    return json_response((yield q.ReadMessages(request.session, before, limit)))
 
 
 @routes.post(f"{PATH}/messages", access="chat", name="messages.post", body=b.PostMessage, answer=cmd.Reply)
@@ -264,7 +247,7 @@ def post_message(request: Request) -> Steps:
     blocks = content(body.text, body.content)
     kind: type[cmd.Send | cmd.Steer] = cmd.Steer if body.steer else cmd.Send
     reply = yield kind(
-        session=session_of(request), key=idempotency_key(request), content=blocks, message=message_id(body.id)
+        session=request.session, key=idempotency_key(request), content=blocks, message=message_id(body.id)
     )
     return json_response(reply)
 
@@ -282,12 +265,10 @@ def post_message(request: Request) -> Steps:
 )
 def events(request: Request) -> Steps:
     """The log forward from a seq, deltas included."""
-    form = request.query.get("format", "json")
-    if form not in ("json", "jsonl"):
-        raise BadRequest("format must be json or jsonl.", field="format")
+    form = _choice(request, "format", ("json", "jsonl"), "json")
     after = request.query_int("after", 0, 0, _LAST_SEQ)
     limit = request.query_int("limit", 500, 1, PAGE_LIMIT)
-    page: q.EventPage = yield q.ReadEvents(session_of(request), after, limit)
+    page: q.EventPage = yield q.ReadEvents(request.session, after, limit)
     if form == "json":
         return json_response(page)
     place = (("fairlead-log-id", page.log_id), ("fairlead-head", str(page.head)))
@@ -305,20 +286,14 @@ def events(request: Request) -> Steps:
 )
 def export(request: Request) -> Steps:
     """The whole log: one event per line, or one HTML file to read."""
-    session = session_of(request)
-    form = request.query.get("format", "jsonl")
+    session = request.session
     view: q.SessionView = yield q.GetSession(session)
+    form = _choice(request, "format", ("jsonl", "html"), "jsonl")
+    file = ("content-disposition", f'attachment; filename="{session}.{form}"')
     if form == "jsonl":
-        renderer, kind = JsonlRenderer(session), "application/x-ndjson"
-        return LogStream(session=session, renderer=renderer, content_type=kind, headers=_file(session, "jsonl"))
-    if form == "html":
-        page, kind = HtmlRenderer(view.summary), "text/html; charset=utf-8"
-        # The page contains the same policy, for when it is saved to a file; the sandbox applies while we serve it.
-        fence = (("content-security-policy", f"{POLICY}; frame-ancestors 'none'; sandbox"),)
-        headers = (*_file(session, "html"), *fence)
-        return LogStream(session=session, renderer=page, content_type=kind, headers=headers)
-    raise BadRequest("format must be jsonl or html.", field="format")
-
-
-def _file(session: SessionId, suffix: str) -> tuple[tuple[str, str], ...]:
-    return (("content-disposition", f'attachment; filename="{session}.{suffix}"'),)
+        renderer = JsonlRenderer(session)
+        return LogStream(session=session, renderer=renderer, content_type="application/x-ndjson", headers=(file,))
+    # The page contains the same policy, for when it is saved to a file; the sandbox applies while we serve it.
+    fence = ("content-security-policy", f"{POLICY}; frame-ancestors 'none'; sandbox")
+    page, kind = HtmlRenderer(view.summary), "text/html; charset=utf-8"
+    return LogStream(session=session, renderer=page, content_type=kind, headers=(file, fence))

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from fairlead.clients.native import schemas as b
-from fairlead.clients.native.sessions import PATH, session_of
+from fairlead.clients.native.sessions import PATH
 from fairlead.model import queries as q
 from fairlead.model.ids import session_id
 from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
@@ -49,7 +49,7 @@ class ArchiveBody(b.Body, frozen=True, kw_only=True):
 )
 def preview(request: Request) -> Steps:
     """The end of the session's transcript. The session is not opened, so this is quick for any length."""
-    return json_response((yield q.PreviewTranscript(session_of(request), request.query_int("limit", 100, 1, 1000))))
+    return json_response((yield q.PreviewTranscript(request.session, request.query_int("limit", 100, 1, 1000))))
 
 
 @routes.post(
