@@ -15,8 +15,8 @@ from fairlead.clients.cognova.chat_frames import ENCODER as COGNOVA
 from fairlead.clients.direct.view import DirectEncoder
 from fairlead.clients.happy.encryption import unseal
 from fairlead.clients.happy.mapper import HappyReducer
-from fairlead.clients.happy.messages import EncryptedEncoder, PlainEncoder
-from fairlead.clients.mylifedb.fold import MyLifeDbProjection, MyLifeDbReducer
+from fairlead.clients.happy.messages import HappyEncoder
+from fairlead.clients.mylifedb.fold import MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder as MyLifeDbVariant
 from fairlead.clients.native.codec import CODECS
 from fairlead.model.auth import Identity
@@ -245,7 +245,7 @@ class MyLifeDbWatcher(Watcher):
 
     @classmethod
     def scene_of(cls, recorder: ViewRecorder) -> Scene:
-        return ViewScene(recorder, MyLifeDbProjection().fold(SESSION))
+        return ViewScene(recorder, MyLifeDbReducer(SESSION))
 
     def variant(self) -> FrameEncoder:
         return MyLifeDbVariant(packed=self.packed, state=True)
@@ -271,7 +271,7 @@ class HappyWatcher(Watcher):
         return ViewScene(recorder, HappyReducer(SESSION))
 
     def variant(self) -> FrameEncoder:
-        return PlainEncoder()
+        return HappyEncoder(None)
 
     def take(self, payload: bytes) -> None:
         message = msgspec.json.decode(payload)
@@ -284,7 +284,7 @@ class HappyWatcher(Watcher):
 class EncryptedHappyWatcher(HappyWatcher):
     def variant(self) -> FrameEncoder:
         # As the conversation creates it, from a key that it has read.
-        return EncryptedEncoder(SessionKey(KEY.scheme, bytes(KEY.key)))
+        return HappyEncoder(SessionKey(KEY.scheme, bytes(KEY.key)))
 
     def take(self, payload: bytes) -> None:
         row = msgspec.json.decode(payload)

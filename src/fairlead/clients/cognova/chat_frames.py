@@ -110,42 +110,11 @@ def frames_of(event: ev.Event, sent: int = 0) -> Sequence[Frame]:
         case ev.PermissionCancelled():
             settled = {"allow": False, "by": "", "reason": event.reason}
             return ({"type": "chat:permission_resolved", "requestId": event.request, **settled},)
-        case (
-            ev.TextDelta()
-            | ev.Text()
-            | ev.ErrorRaised()
-            | ev.PermissionResolved()
-            | ev.SessionOpened()
-            | ev.SessionResumed()
-            | ev.SessionForked()
-            | ev.SessionChanged()
-            | ev.SessionClosed()
-            | ev.AgentStarted()
-            | ev.AgentReady()
-            | ev.AgentExited()
-            | ev.HandoverRequested()
-            | ev.HandoverSettled()
-            | ev.UserMessage()
-            | ev.ThinkingDelta()
-            | ev.Thinking()
-            | ev.ToolProgress()
-            | ev.SubagentEnded()
-            | ev.SubagentResolved()
-            | ev.ModeChanged()
-            | ev.ModelChanged()
-            | ev.ThinkingChanged()
-            | ev.Compaction()
-            | ev.RateLimit()
-            | ev.HookProgress()
-            | ev.Notice()
-            | ev.MessageQueued()
-            | ev.MessageDequeued()
-            | ev.MessageCancelled()
-            | ev.MessageMoved()
-            | ev.InterruptRequested()
-            | ev.Rewound()
-            | ev.RecordStored()
-        ):
+        case ev.LifecycleEvent() | ev.DeltaEvent() | ev.SettingEvent() | ev.HousekeepingEvent() | ev.QueueEvent():
+            return ()
+        case ev.UserMessage() | ev.Text() | ev.Thinking() | ev.ToolProgress() | ev.SubagentEvent() | ev.ErrorRaised():
+            return ()
+        case ev.PermissionResolved() | ev.InterruptRequested() | ev.Rewound() | ev.RecordStored():
             return ()
         case _:
             assert_never(event)

@@ -9,7 +9,7 @@ it stays pure: the server executes the steps.
     @routes.post("/v1/sessions/{session}/interrupt", access="chat", name="sessions.interrupt", answer=Reply)
     def interrupt(request: Request) -> Steps:
         "Stop the running turn."
-        reply = yield Interrupt(session=session_id(request.params["session"]))
+        reply = yield Interrupt(session=request.session)
         return json_response(reply)
 """
 
@@ -21,7 +21,7 @@ import msgspec
 
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import BadRequest
-from fairlead.model.ids import SessionId
+from fairlead.model.ids import SessionId, session_id
 from fairlead.model.store import Entry
 from fairlead.model.views import Projection
 from fairlead.model.web.requests import Head, Refused, Response, ServiceCall, Step, check_token_header, parse_query
@@ -53,6 +53,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, str] = {}
     query: dict[str, str] = {}
     body: bytes = b""
+
+    @property
+    def session(self) -> SessionId:
+        """The session that the path names. Raises BadId."""
+        return session_id(self.params["session"])
 
     def json(self, kind: type[T]) -> T:
         """The body as `kind`; an empty body is an empty object. BadRequest describes a fault."""
