@@ -17,7 +17,7 @@ from fairlead.clients.cognova import (
     tasks,
     terminal,
 )
-from fairlead.clients.cognova.history import MessageProjection
+from fairlead.clients.cognova.history import PROJECTION
 from fairlead.clients.cognova.rest import with_errors
 from fairlead.model.web.routes import ClientProtocol
 
@@ -36,6 +36,6 @@ PROTOCOL: Final = ClientProtocol(
     prefix="/cognova",
     routes=tuple(map(with_errors, _ROUTES)),
     sockets=(chat.SOCKET, notifications.SOCKET, *terminal.SOCKETS),
-    views=(MessageProjection(),),
+    views=(PROJECTION,),
     door_login="basic",
 )

@@ -16,7 +16,7 @@ from fairlead.model.formats.numbered_frames import number
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.views import Made
+from fairlead.model.views import Made, MemoryReducer, ReducerProjection
 
 NAME: Final = "cognova.1"
 
@@ -60,18 +60,15 @@ class MessageCount(msgspec.Struct):
     answering: bool = False
 
 
-_decoder: Final = msgspec.msgpack.Decoder(MessageCount)
-
-
 def decode_count(data: bytes) -> MessageCount:
-    return _decoder.decode(data)
+    return msgspec.msgpack.decode(data, type=MessageCount)
 
 
-class MessageReducer:
+class MessageReducer(MemoryReducer[MessageCount]):
     """Implements `model.views.Reducer`: it makes no rows, only a count."""
 
     def __init__(self) -> None:
-        self._memory = MessageCount()
+        super().__init__(MessageCount())
 
     def step(self, entry: Entry) -> Sequence[Made]:
         memory = self._memory
@@ -92,20 +89,8 @@ class MessageReducer:
                     pass
         return ()
 
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._memory)
 
-    def restore(self, data: bytes) -> None:
-        self._memory = decode_count(data)
-
-
-class MessageProjection:
-    """Implements `model.views.Projection`."""
-
-    name = NAME
-
-    def fold(self, session: SessionId) -> MessageReducer:
-        return MessageReducer()
+PROJECTION: Final = ReducerProjection(NAME, lambda session: MessageReducer())
 
 
 # --- the messages --------------------------------------------------------------------------------------

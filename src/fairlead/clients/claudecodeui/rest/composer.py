@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead.clients.claudecodeui.chat.history import NAME, read_memory
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER
-from fairlead.clients.claudecodeui.rest.responses import SMALL, always, named_session, ok, refused
+from fairlead.clients.claudecodeui.rest.responses import SMALL, always, ok, refused
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import FairleadError, NotFound
@@ -89,7 +89,7 @@ def capabilities(request: Request) -> Steps:
 def active_model(request: Request) -> Steps:
     """A session's model. `source` shows whether it was chosen for this session."""
     _check_provider(request)
-    view: q.SessionView = yield q.GetSession(named_session(request))
+    view: q.SessionView = yield q.GetSession(request.session)
     chosen, effort = str(view.settings.get("model", "")), str(view.settings.get("effort", ""))
     fields = {"provider": PROVIDER, "model": chosen or DEFAULT, "effort": effort or None}
     return ok({**fields, "source": "session" if chosen else DEFAULT})
@@ -101,7 +101,7 @@ def set_model(request: Request) -> Steps:
     model = request.json(ModelBody).model.strip()
     if not model:
         return refused(400, "MODEL_REQUIRED", "model is required.")
-    yield cmd.SetModel(session=named_session(request), model="" if model == DEFAULT else model)
+    yield cmd.SetModel(session=request.session, model="" if model == DEFAULT else model)
     return ok({"provider": PROVIDER, "model": model, "source": "session"})
 
 
@@ -111,7 +111,7 @@ def set_effort(request: Request) -> Steps:
     effort = request.json(EffortBody).effort.strip()
     if effort not in (DEFAULT, *EFFORTS):
         return refused(400, "INVALID_EFFORT", f"effort is one of {', '.join((DEFAULT, *EFFORTS))}.")
-    session = named_session(request)
+    session = request.session
     view: q.SessionView = yield q.GetSession(session)
     settings = msgspec.convert({**view.settings, "effort": "" if effort == DEFAULT else effort}, cmd.Settings)
     yield cmd.Configure(session=session, settings=settings)

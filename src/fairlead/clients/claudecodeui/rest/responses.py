@@ -12,7 +12,6 @@ from msgspec import structs
 
 from fairlead.auth.api.accounts import RenewToken, SignedIn, TooManyAttempts
 from fairlead.model.errors import BadId, FairleadError, NotFound
-from fairlead.model.ids import SessionId, session_id
 from fairlead.model.web.requests import Response
 from fairlead.model.web.routes import Handler, Request, Route, Steps, json_response
 from fairlead.model.web.sockets import SocketRoute
@@ -37,15 +36,6 @@ def refused(status: int, code: str, message: str) -> Response:
 
 def not_found(session: str) -> Response:
     return refused(404, "SESSION_NOT_FOUND", f'Session "{session}" was not found.')
-
-
-def named_session(request: Request) -> SessionId:
-    """The session in the path. Raises BadId for a malformed id."""
-    return session_id(request.params["session"])
-
-
-def flag(request: Request, name: str) -> bool:
-    return request.query.get(name, "").lower() in ("1", "true", "yes")
 
 
 def bounds(request: Request, usual: int, most: int) -> tuple[int, int]:

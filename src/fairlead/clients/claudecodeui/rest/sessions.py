@@ -11,13 +11,13 @@ from fairlead.clients.claudecodeui.chat.frames import token_budget
 from fairlead.clients.claudecodeui.chat.history import NAME, read_memory
 from fairlead.clients.claudecodeui.rest.history_pages import PREVIEW_ROWS, last_context_tokens
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, UNTITLED, Fields, project_fields, session_fields
-from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, flag, named_session, ok, refused
+from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, ok, refused
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.formats.timestamps import iso_timestamp
-from fairlead.model.ids import SessionId, session_id
+from fairlead.model.ids import session_id
 from fairlead.model.store import Summary
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
 
@@ -63,7 +63,7 @@ def create(request: Request) -> Steps:
 
 @ROUTES.get(ONE, "view", "sessions.get")
 def details(request: Request) -> Steps:
-    view: q.SessionView = yield q.GetSession(named_session(request))
+    view: q.SessionView = yield q.GetSession(request.session)
     summary = view.summary
     project = {**project_fields(summary.cwd), "isArchived": False} if summary.cwd else None
     return ok({**session_json(summary), "createdAt": iso_timestamp(summary.created), "project": project})
@@ -129,7 +129,7 @@ def session_json(summary: Summary) -> Fields:
 @ROUTES.get(f"{ONE}/provider-id", "view", "sessions.provider_id")
 def provider_id(request: Request) -> Steps:
     """The agent's own session id: the only call whose purpose is that id."""
-    view: q.SessionView = yield q.GetSession(named_session(request))
+    view: q.SessionView = yield q.GetSession(request.session)
     native = view.summary.agent_session
     if not native:
         return refused(409, "PROVIDER_SESSION_NOT_READY", "The agent has not begun this session yet: send a message.")
@@ -148,7 +148,7 @@ def token_usage_1_36(request: Request) -> Steps:
 
 def _tokens(request: Request) -> Any:
     """Steps: the content of the chat's last `token_budget`."""
-    session = named_session(request)
+    session = request.session
     if (yield q.WaitLoaded(session, wait=False)):
         tokens = read_memory((yield q.ReadProjection(session, NAME))).tokens
     else:
@@ -162,7 +162,7 @@ def rename(request: Request) -> Steps:
     title = request.json(SessionName).summary.strip()
     if not title or len(title) > TITLE:
         return refused(400, "INVALID_SUMMARY", f"summary has 1 to {TITLE} characters.")
-    reply: cmd.Reply = yield cmd.Rename(session=named_session(request), title=title)
+    reply: cmd.Reply = yield cmd.Rename(session=request.session, title=title)
     view: q.SessionView = yield q.GetSession(reply.session)
     return ok({"sessionId": reply.session, "summary": view.summary.title})
 
@@ -170,13 +170,13 @@ def rename(request: Request) -> Steps:
 @ROUTES.delete(ONE, "chat", "sessions.delete")
 def delete(request: Request) -> Steps:
     """Archive a session, or delete it permanently with `force`. The agent's own file stays in either case."""
-    session: SessionId = named_session(request)
-    force = flag(request, "force")
-    reply: cmd.Reply = yield cmd.Delete(session=session) if force else cmd.ArchiveSession(session=session)
+    force = request.query.get("force", "").lower() in ("1", "true", "yes")
+    command = cmd.Delete if force else cmd.ArchiveSession
+    reply: cmd.Reply = yield command(session=request.session)
     return ok({"sessionId": reply.session, "action": "deleted" if force else "archived"})
 
 
 @ROUTES.post(f"{ONE}/restore", "chat", "sessions.restore", body_limit=SMALL)
 def restore(request: Request) -> Steps:
-    reply: cmd.Reply = yield cmd.ArchiveSession(session=named_session(request), archived=False)
+    reply: cmd.Reply = yield cmd.ArchiveSession(session=request.session, archived=False)
     return ok({"sessionId": reply.session, "isArchived": False})
