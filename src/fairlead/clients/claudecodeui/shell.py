@@ -119,15 +119,9 @@ class ShellCodec:
         return b"" if isinstance(error, AgentNotRunning) else _error(error.message)
 
     def refused(self, error: FairleadError) -> bytes:
-        match error:
-            case OutsideRoots():
-                return _error(INVALID_PATH)
-            case NotFound() if error.data.get("what") == "folder":
-                return _error(INVALID_PATH)
-            case BadId():
-                return _error(INVALID_SESSION)
-            case _:
-                return _error(error.message)
+        if isinstance(error, OutsideRoots) or (isinstance(error, NotFound) and error.data.get("what") == "folder"):
+            return _error(INVALID_PATH)
+        return _error(INVALID_SESSION if isinstance(error, BadId) else error.message)
 
 
 class ShellConversation(Handing):
@@ -212,8 +206,5 @@ SOCKET: Final = SocketRoute(
     access="terminal",
     name="claudecodeui.shell",
     open=ShellConversation,
-    token_query="token",
-    accounts=True,
-    query_first=True,
     message_limit=MESSAGE_LIMIT,
 )

@@ -19,15 +19,15 @@ ROUTES: Final = Routes("claudecodeui.")
 
 @ROUTES.post("/api/assets/files", "chat", "assets.upload", form=True)
 def upload(request: Request) -> Steps:
-    return (yield from _taken(FORM))
+    return (yield from _accept(FORM))
 
 
 @ROUTES.post("/api/assets/images", "chat", "assets.pictures", form=True)
 def upload_images(request: Request) -> Steps:
-    return (yield from _taken(IMAGES))
+    return (yield from _accept(IMAGES))
 
 
-def _taken(form: FileForm) -> Steps:
+def _accept(form: FileForm) -> Steps:
     try:
         uploads: tuple[Upload, ...] = yield AcceptForm(form)
     except FairleadError as error:
