@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead.auth.api.session_keys import Scheme, SessionKey
 from fairlead.clients.happy.mapper import HappyReducer
-from fairlead.clients.happy.messages import EncryptedEncoder, PlainEncoder
+from fairlead.clients.happy.messages import HappyEncoder
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, MessageId, SessionId, TurnId, subagent_id
 from fairlead.model.store import Entry
@@ -87,10 +87,10 @@ def measure(quick: bool) -> Figures:
     costs = {
         "JSON read and written, no more": bare,
         "an event mapped": min(_per_entry(log, HappyReducer(SESSION).step, 1) for _ in range(rounds)),
-        "an envelope for the socket": _per_entry(placed, lambda row: PlainEncoder().encode(SESSION, row), rounds),
+        "an envelope for the socket": _per_entry(placed, lambda row: HappyEncoder(None).encode(SESSION, row), rounds),
     }
     for scheme in get_args(Scheme):
-        sealed = EncryptedEncoder(SessionKey(scheme, key))
+        sealed = HappyEncoder(SessionKey(scheme, key))
         costs[f"an envelope sealed ({scheme})"] = _per_entry(placed, partial(sealed.encode, SESSION), rounds)
     long = HappyReducer(SESSION)
     part = len(log) // 10

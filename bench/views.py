@@ -22,7 +22,7 @@ from typing import Any
 from fairlead.clients.cognova.chat_frames import ChatEncoder
 from fairlead.clients.direct.view import DirectEncoder
 from fairlead.clients.happy.mapper import VIEW
-from fairlead.clients.happy.messages import PlainEncoder
+from fairlead.clients.happy.messages import HappyEncoder
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder as MyLifeDbVariant
 from fairlead.clients.native.codec import JsonCodec
 from fairlead.config import Config
@@ -83,7 +83,7 @@ SHOWN: dict[str, tuple[FrameEncoder, str]] = {
     "direct": (DirectEncoder(), ""),
     "cognova": (ChatEncoder(), ""),
     "mylifedb": (MyLifeDbVariant(), "mylifedb"),
-    "happy": (PlainEncoder(), VIEW),
+    "happy": (HappyEncoder(None), VIEW),
 }
 
 

@@ -5,16 +5,17 @@ from typing import Any
 import msgspec
 
 from fairlead.auth.api.session_keys import SessionKey
-from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
+from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.clients.cognova.chat_frames import ENCODER as COGNOVA
 from fairlead.clients.direct.view import DirectEncoder
 from fairlead.clients.happy.encryption import unseal
 from fairlead.clients.happy.mapper import HappyReducer
-from fairlead.clients.happy.messages import EncryptedEncoder, PlainEncoder
-from fairlead.clients.mylifedb.fold import MyLifeDbProjection
+from fairlead.clients.happy.messages import HappyEncoder
+from fairlead.clients.mylifedb.fold import MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.clients.native.codec import CODECS
+from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.gateway import Cursor, FrameEncoder
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 from fairlead.testing.claudecodeui_client import Shown as CcuiShown
@@ -96,7 +97,7 @@ class MyLifeDbReplay(ReplayClient):
 
     @classmethod
     def scene_of(cls, recorded: RecordedLog) -> Scene:
-        return ViewScene(recorded, MyLifeDbProjection().fold(SESSION))
+        return ViewScene(recorded, MyLifeDbReducer(SESSION))
 
     def encoder(self) -> FrameEncoder:
         return MyLifeDbEncoder(packed=self.packed, state=True)
@@ -122,7 +123,7 @@ class HappyReplay(ReplayClient):
         return ViewScene(recorded, HappyReducer(SESSION))
 
     def encoder(self) -> FrameEncoder:
-        return PlainEncoder()
+        return HappyEncoder(None)
 
     def take(self, payload: bytes) -> None:
         message = msgspec.json.decode(payload)
@@ -135,7 +136,7 @@ class HappyReplay(ReplayClient):
 class EncryptedHappyReplay(HappyReplay):
     def encoder(self) -> FrameEncoder:
         # As the conversation creates it, from a key that it has read.
-        return EncryptedEncoder(SessionKey(KEY.scheme, bytes(KEY.key)))
+        return HappyEncoder(SessionKey(KEY.scheme, bytes(KEY.key)))
 
     def take(self, payload: bytes) -> None:
         row = msgspec.json.decode(payload)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import cases, inputs
 from clients.mylifedb.test_mylifedb_golden import NAMES, lines
 from clients.mylifedb.view_offline import Frame, ViewRecorder
-from fairlead.clients.mylifedb.fold import MyLifeDbProjection
+from fairlead.clients.mylifedb.fold import MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.views import NewRow
 from fairlead.testing.mylifedb_client import MyLifeDbClient
@@ -117,7 +117,7 @@ def test_generated_sessions(data: st.DataObject) -> None:
 def test_a_log_that_is_folded_later_gives_the_same_rows(case: str) -> None:
     """Its deltas are gone by then."""
     showing = ViewRecorder().run(inputs(case))
-    fold = MyLifeDbProjection().fold(showing.fold._session)
+    fold = MyLifeDbReducer(showing.fold._session)
     rows = [
         made.key
         for entry in showing.entries

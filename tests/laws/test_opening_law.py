@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from agents.claude_transcripts.transcript_files import SESSION, Row, Writer, three_subagents
 from fairlead.clients.happy.mapper import VIEW as HAPPY
-from fairlead.clients.happy.mapper import HappyProjection
+from fairlead.clients.happy.mapper import HappyReducer
 from fairlead.clients.mylifedb.fold import NAME as MYLIFEDB
-from fairlead.clients.mylifedb.fold import MyLifeDbProjection, read_memory
+from fairlead.clients.mylifedb.fold import MyLifeDbReducer, read_memory
 from fairlead.model.queries import ReadProjection, ReadRows
+from fairlead.model.views import ReducerProjection
 from sessions.harness import ANN
 from sessions.test_transcripts import running
 from sessions.transcript_harness import FOUND
@@ -66,7 +67,10 @@ def transcripts(draw: st.DrawFn) -> list[Row]:
 
 async def opened(folder: Path, rows: list[Row]) -> None:
     async with running(folder, watch=False) as rig:
-        rig.views = {MYLIFEDB: MyLifeDbProjection(), HAPPY: HappyProjection()}
+        rig.views = {
+            MYLIFEDB: ReducerProjection(MYLIFEDB, MyLifeDbReducer),
+            HAPPY: ReducerProjection(HAPPY, HappyReducer),
+        }
         path = rig.home.write(rows)
         os.utime(path, ns=(BEGIN * 1_000_000, BEGIN * 1_000_000))
         await rig.start()

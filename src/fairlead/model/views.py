@@ -7,8 +7,8 @@ stored with the rows, so that a reconnect continues from there and never from th
 can be made again from the log: rows may not depend on deltas, which a log that is read later no longer has.
 """
 
-from collections.abc import Sequence
-from typing import Final, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -58,12 +58,35 @@ class Resumable(Protocol):
         ...
 
 
+M = TypeVar("M", bound=msgspec.Struct)
+
+
+class MemoryReducer(Generic[M]):
+    """Base of a reducer whose whole state is one struct, `_memory`."""
+
+    def __init__(self, memory: M) -> None:
+        self._memory = memory
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._memory)
+
+    def restore(self, data: bytes) -> None:
+        self._memory = msgspec.msgpack.decode(data, type=type(self._memory))
+
+
 class Projection(Protocol):
     """`name` names the table; a projection that would make different rows from the same log needs another name."""
 
     @property
     def name(self) -> str: ...
     def fold(self, session: SessionId) -> Reducer: ...
+
+
+class ReducerProjection(msgspec.Struct, frozen=True):
+    """A projection whose reducer needs only the session."""
+
+    name: str
+    fold: Callable[[SessionId], Reducer]
 
 
 ROW: Final = "row"
@@ -85,10 +108,12 @@ __all__ = [
     "PASSING",
     "ROW",
     "Made",
+    "MemoryReducer",
     "NewRow",
     "Projection",
     "ProjectionRow",
     "Reducer",
+    "ReducerProjection",
     "ReplaceRow",
     "Resumable",
     "RowPage",

@@ -73,10 +73,10 @@ def test_a_client_that_reconnects_holds_the_same_state_as_one_that_stayed(case: 
     whole = folded(live(entries))
     step = max(1, len(entries) // 12)
     for cut in range(0, len(entries) + 1, step):
-        fold = DirectReducer()
+        fold = DirectReducer(SESSION)
         for entry in entries[:cut]:
             assert fold.step(entry) == ()
-        again = DirectReducer()
+        again = DirectReducer(SESSION)
         again.restore(fold.snapshot())
         state = decode_catch_up(again.snapshot())
         assert state.seq == (entries[cut - 1].seq if cut else 0)
@@ -89,7 +89,7 @@ def test_a_client_that_reconnects_holds_the_same_state_as_one_that_stayed(case: 
 def test_a_joining_client_receives_the_last_init_and_the_pending_requests(version: str) -> None:
     entries = log_of(f"{version}-perm_allow_bash")
     asked = next(place for place, entry in enumerate(entries) if entry.kind == "permission.asked")
-    fold = DirectReducer()
+    fold = DirectReducer(SESSION)
     for entry in entries[: asked + 1]:
         fold.step(entry)
     client = folded(decode_catch_up(fold.snapshot()).frames())

@@ -7,7 +7,7 @@ import pytest
 from agents.claude.golden_claude import cases, inputs
 from clients.happy.envelopes import MappedSession, assistant, call, kinds, over, prompt, result, text, user
 from clients.mylifedb.view_offline import SESSION, ViewRecorder
-from fairlead.clients.mylifedb.fold import MyLifeDbProjection
+from fairlead.clients.mylifedb.fold import MyLifeDbReducer
 from fairlead.model.ids import SessionId
 
 OTHER = SessionId("22222222-2222-4222-8222-222222222222")
@@ -48,9 +48,8 @@ def test_each_subagent_has_a_separate_chain_that_the_main_chain_never_enters() -
 @pytest.mark.rules("S001-130", "S001-131")
 def test_a_new_process_goes_on_with_the_sessions_chain_and_another_session_begins_its_own() -> None:
     """Both run at once in one view: neither continues from the other's records."""
-    view = MyLifeDbProjection()
     showing, other = ViewRecorder(), ViewRecorder()
-    showing.fold, other.fold = view.fold(SESSION), view.fold(OTHER)
+    showing.fold, other.fold = MyLifeDbReducer(SESSION), MyLifeDbReducer(OTHER)
     showing.run([prompt("go", named(1)), assistant(text("x"), uuid=named(2)), over(uuid=named(3)), {"exit": ""}])
     other.run([prompt("elsewhere", named(5))])
     showing.run([prompt("again", named(4))])

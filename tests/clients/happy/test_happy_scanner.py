@@ -10,10 +10,11 @@ import pytest
 
 from agents.claude_transcripts.transcript_files import OTHER, SESSION, Writer
 from clients.happy.envelopes import Envelope, made
-from fairlead.clients.happy.mapper import VIEW, HappyProjection
+from fairlead.clients.happy.mapper import VIEW, HappyReducer
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import ReadRows
 from fairlead.model.store import RowPage
+from fairlead.model.views import ReducerProjection
 from fairlead.sessions.api.transcripts import AnnounceSession
 from sessions.harness import ANN
 from sessions.transcript_harness import FOUND, TranscriptHarness
@@ -23,7 +24,7 @@ from sessions.transcript_harness import FOUND, TranscriptHarness
 async def rig(tmp_path: Path) -> AsyncIterator[TranscriptHarness]:
     """Run without a file watcher: every emitted session was announced."""
     rig = TranscriptHarness(tmp_path, watch=False)
-    rig.views[VIEW] = HappyProjection()
+    rig.views[VIEW] = ReducerProjection(VIEW, HappyReducer)
     await rig.start()
     yield rig
     await rig.stop()

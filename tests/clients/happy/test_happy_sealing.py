@@ -18,7 +18,7 @@ from nacl.secret import SecretBox
 
 from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.happy.encryption import derive, seal, seal_file, unseal
-from fairlead.clients.happy.messages import EncryptedEncoder
+from fairlead.clients.happy.messages import HappyEncoder
 from fairlead.model.errors import BadRequest
 
 VECTORS = json.loads(Path(__file__).with_name("sealed.json").read_text())
@@ -100,4 +100,4 @@ def test_a_files_key_is_derived_along_its_path() -> None:
 def test_a_key_is_never_written_out() -> None:
     key = SessionKey("legacy", b"k" * 32)
     assert "kkkk" not in repr(key) + str(key) + f"{key}" + repr([key])
-    assert "kkkk" not in repr(EncryptedEncoder(key))
+    assert "kkkk" not in repr(HappyEncoder(key))

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import raw
 from clients.mylifedb.test_mylifedb_golden import NAMES, lines, shown
 from clients.mylifedb.view_offline import SESSION, ViewRecorder, unframed
-from fairlead.clients.mylifedb import streaming
-from fairlead.clients.mylifedb.fold import MyLifeDbProjection
+from fairlead.clients.mylifedb import counting, records, streaming
+from fairlead.clients.mylifedb.fold import STREAM, MyLifeDbMemory, MyLifeDbReducer, read_memory
 from fairlead.clients.mylifedb.pages import PAGE_BYTES, PAGE_ROWS, Pages
 from fairlead.clients.mylifedb.records import complete_wire_record
 from fairlead.clients.mylifedb.streaming import StreamState
 from fairlead.clients.mylifedb.strip_payloads import stripped
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.store import Entry, Origin
-from fairlead.model.views import NewRow
+from fairlead.model.views import NewRow, Transient
 from fairlead.testing.mylifedb_client import build_tree
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -184,7 +184,7 @@ def test_big_numbers_do_not_stop_messagepack() -> None:
 
 @pytest.mark.parametrize("bad", [b"\xff\xfe", b"[1]", b"", b'{"a":', b"null"])
 def test_a_line_that_is_not_a_record_is_not_shown(bad: bytes) -> None:
-    fold = MyLifeDbProjection().fold(SESSION)
+    fold = MyLifeDbReducer(SESSION)
     event = b'{"type":"record","id":"x/0/record","record":"garbage","known":false}'
     assert list(fold.step(Entry(1, 0, 1, "record", event, "agent", bad))) == []
 
@@ -200,7 +200,7 @@ EVENT = b'{"type":"record","id":"x/0/record","record":"user"}'
 @pytest.mark.parametrize("origin", ["agent", "transcript", "gateway"])
 def test_half_an_emoji_loses_no_record(origin: Origin, variant: MyLifeDbEncoder) -> None:
     """A tool's output may be cut in the middle of an emoji; JavaScript reads the result, other parsers do not."""
-    fold = MyLifeDbProjection().fold(SESSION)
+    fold = MyLifeDbReducer(SESSION)
     (row,) = fold.step(Entry(1, 0, 1, "record", EVENT, origin, HALF))
     assert isinstance(row, NewRow) and row.key == "u1"
     (payload,) = unframed(variant.encode(SESSION, Entry(1, 0, 1, "row", row.data)))
@@ -212,7 +212,7 @@ def test_half_an_emoji_loses_no_record(origin: Origin, variant: MyLifeDbEncoder)
 
 @pytest.mark.parametrize("origin", ["agent", "transcript"])
 def test_a_record_nested_too_deeply_stops_nothing(origin: Origin) -> None:
-    fold = MyLifeDbProjection().fold(SESSION)
+    fold = MyLifeDbReducer(SESSION)
     for made in fold.step(Entry(1, 0, 1, "record", EVENT, origin, DEEP)):
         assert isinstance(made, NewRow)
         for variant in (MyLifeDbEncoder(), MyLifeDbEncoder(packed=True), MyLifeDbEncoder(strip=True)):
@@ -220,9 +220,27 @@ def test_a_record_nested_too_deeply_stops_nothing(origin: Origin) -> None:
 
 
 def test_stray_bytes_become_text() -> None:
-    fold = MyLifeDbProjection().fold(SESSION)
+    fold = MyLifeDbReducer(SESSION)
     (row,) = fold.step(Entry(1, 0, 1, "record", EVENT, "transcript", b'{"type":"x","uuid":"u","a":"\xff"}'))
     assert isinstance(row, NewRow) and json.loads(row.data.decode())["a"] == "\ufffd"
+
+
+def test_the_record_of_a_delta_is_decoded_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its entry's kind says that it is a stream event: no projection decodes it to find that out."""
+    monkeypatch.setattr(records, "fields_of", lambda data: pytest.fail("decoded again"))
+    monkeypatch.setattr(counting, "_is_message", lambda data: pytest.fail("decoded again"))
+    delta = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}'
+    entry = Entry(1, 0, 1, "text.delta", b"", "agent", b'{"type":"stream_event","event":%s}' % delta)
+    fold = MyLifeDbReducer(SESSION)
+    assert list(fold.step(entry)) == [Transient(STREAM + (entry.raw or b""))]
+    assert [piece.text for piece in read_memory(fold.snapshot()).stream.pieces] == ["hi"]
+    assert counting.CountReducer(SESSION).step(entry) == ()
+
+
+def test_a_memory_that_an_older_version_stored_is_still_loaded() -> None:
+    stored = {**msgspec.to_builtins(MyLifeDbMemory(ended=7, shown_state="working")), "ends": 3}
+    memory = read_memory(msgspec.msgpack.encode(stored))
+    assert (memory.ended, memory.shown_state) == (7, "working")
 
 
 # --- pages
@@ -371,7 +389,7 @@ KINDS = st.sampled_from(["user", "assistant", "system", "result", "stream_event"
     )
 )
 def test_no_record_stops_the_view(given: list[tuple[dict[str, Any], str, Origin]]) -> None:
-    fold = MyLifeDbProjection().fold(SESSION)
+    fold = MyLifeDbReducer(SESSION)
     for number, (fields, kind, origin) in enumerate(given, 1):
         line = json.dumps({"type": kind, **fields}).encode()
         for made in fold.step(Entry(number, number - 1, number, "record", EVENT, origin, line)):
@@ -379,7 +397,7 @@ def test_no_record_stops_the_view(given: list[tuple[dict[str, Any], str, Origin]
                 if isinstance(made, NewRow):
                     assert isinstance(json.loads(made.data), dict)
                     variant.encode(SESSION, Entry(1, 0, 1, "row", made.data))
-        again = MyLifeDbProjection().fold(SESSION)
+        again = MyLifeDbReducer(SESSION)
         again.restore(fold.snapshot())
         assert again.snapshot() == fold.snapshot()
         fold.running(fresh=False)

@@ -11,7 +11,7 @@ from clients.mylifedb.harness import MyLifeDbGateway
 from clients.mylifedb.test_mylifedb_socket import talked
 from clients.mylifedb.view_offline import ViewRecorder
 from fairlead.clients.mylifedb import rest
-from fairlead.clients.mylifedb.counting import CountProjection, read_counted
+from fairlead.clients.mylifedb.counting import CountReducer, read_counted
 from fairlead.clients.mylifedb.rest import session_state, title_of
 from fairlead.clients.mylifedb.startup import NO_LINKS
 from fairlead.model import commands as cmd
@@ -288,7 +288,7 @@ async def test_the_messages_of_a_session_are_counted_and_not_its_turns(house: My
 def test_the_transcripts_copy_of_a_record_is_counted_once() -> None:
     case = Path(__file__).parents[2] / "golden" / "mylifedb" / "copies" / "in.jsonl"
     showing = ViewRecorder().run(json.loads(line) for line in case.read_text().splitlines())
-    fold = CountProjection().fold(SESSION)
+    fold = CountReducer(SESSION)
     for entry in showing.entries:
         fold.step(entry)
     shown = [frame for frame in showing.history() if frame["type"] in ("user", "assistant")]

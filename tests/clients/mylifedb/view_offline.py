@@ -13,7 +13,7 @@ import msgspec
 from agents.claude.golden_claude import Input, feed, raw
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.wire.markers import InterruptMarker, encode_marker
-from fairlead.clients.mylifedb.fold import MyLifeDbProjection, MyLifeDbReducer
+from fairlead.clients.mylifedb.fold import MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model import events as ev
 from fairlead.model.ids import EventId, SessionId
@@ -45,7 +45,7 @@ class ViewRecorder:
 
     def __init__(self, variant: MyLifeDbEncoder | None = None) -> None:
         self.variant = variant or MyLifeDbEncoder(state=True)
-        self.fold: MyLifeDbReducer = MyLifeDbProjection().fold(SESSION)
+        self.fold = MyLifeDbReducer(SESSION)
         self.interpreter = ClaudeInterpreter(SESSION)
         self.entries: list[Entry] = []
         self.gone: dict[int, int] = {}
@@ -129,8 +129,8 @@ class ViewRecorder:
 
     def resumed(self, after: int, place: int, *, anew: bool = True) -> list[Frame]:
         """Rows after an ordinal, for a client that is level after `place` entries, and the running message then."""
-        rows, _, memory = self.places[place - 1] if place else (0, 0, MyLifeDbProjection().fold(SESSION).snapshot())
-        fold = MyLifeDbProjection().fold(SESSION)
+        rows, _, memory = self.places[place - 1] if place else (0, 0, MyLifeDbReducer(SESSION).snapshot())
+        fold = MyLifeDbReducer(SESSION)
         fold.restore(memory)
         frames = [frame for row in self.rows[after:rows] for frame in self._shown(row_entry(row))]
         for passing in fold.running(fresh=anew):

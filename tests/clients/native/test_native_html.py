@@ -237,7 +237,7 @@ def test_a_subagent_is_shown_inside_the_call_that_started_it() -> None:
 def test_unresolved_output_is_named_once_its_subagent_is_known() -> None:
     """Output that was already written stays where it is; a line names the subagent that it belongs to."""
     resolved = ev.SubagentResolved(id=EventId("r"), child=SubagentId("c1"), call=CallId("toolu_1"))
-    assert "unresolved above was said by the subagent of toolu_1" in page(text("deep"), resolved)
+    assert "The unresolved output above is from the subagent of toolu_1" in page(text("deep"), resolved)
 
 
 def test_the_end_of_a_turn_closes_its_calls_and_the_page_continues() -> None:

@@ -2,15 +2,16 @@
 
 from typing import Final
 
+from fairlead.clients.direct import routes
 from fairlead.clients.direct.conversation import DirectConversation, check_session
-from fairlead.clients.direct.routes import ROUTES
-from fairlead.clients.direct.view import DirectProjection
+from fairlead.clients.direct.view import NAME, DirectReducer
+from fairlead.model.views import ReducerProjection
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.model.web.sockets import SocketRoute
 
 PROTOCOL: Final = ClientProtocol(
     name="direct",
-    routes=ROUTES,
+    routes=tuple(routes.routes),
     sockets=(
         SocketRoute(
             path="/v1/sessions/ws/{session}/subscribe",
@@ -22,5 +23,5 @@ PROTOCOL: Final = ClientProtocol(
             about="The agent's own records as it wrote them; in: user messages, permissions, control requests.",
         ),
     ),
-    views=(DirectProjection(),),
+    views=(ReducerProjection(NAME, DirectReducer),),
 )

@@ -5,7 +5,7 @@ are answered under its own ids, to this client only. If anything else is rejecte
 record of the subtype `gateway_error`, which clients of the CLI ignore if they do not know it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +17,7 @@ from fairlead.model.errors import Busy, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
 from fairlead.model.queries import GetSession, ReadProjection
+from fairlead.model.web.requests import Step
 from fairlead.model.web.sockets import Check, CloseSocket, Effect, Flow, Handshake, RunFlow, Subscribe, Write
 
 ENCODER: Final = DirectEncoder()
@@ -42,7 +43,7 @@ class DirectConversation:
 
     def received(self, data: bytes, text: bool) -> Sequence[Effect]:
         return [
-            Write(self._own_answer(message))
+            Write(line(own_answer(message, self._init)))
             if isinstance(message, ControlQuestion) and message.command is None
             else RunFlow(self._perform(message), self._session, ahead=True)
             for message in read(self._session, data)
@@ -52,7 +53,7 @@ class DirectConversation:
         return (CloseSocket(GONE, error.message[:120]),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
-        return [effect for message in read(self._session, data) for effect in self._rejected(message, error)]
+        return [Write(line(record)) for message in read(self._session, data) for record in rejected(message, error)]
 
     def _join(self) -> Flow:
         joined = decode_catch_up((yield ReadProjection(self._session, NAME)))
@@ -62,45 +63,37 @@ class DirectConversation:
             yield Write(joined.frames())
 
     def _perform(self, message: ClientMessage) -> Flow:
-        assert message.command is not None
+        for record in (yield from perform(message)):
+            yield Write(line(record))
+
+
+def perform(message: ClientMessage) -> Generator[Step, Any, list[dict[str, Any]]]:
+    """Execute a message's command; return the records that answer it."""
+    assert message.command is not None
+    try:
         try:
-            try:
-                reply: Reply = yield message.command
-            except Busy:
-                if not isinstance(message, SentCommand) or message.other is None:
-                    raise
-                reply = yield message.other
-        except FairleadError as error:
-            yield from self._rejected(message, error)
-        else:
-            if isinstance(message, ControlQuestion):
-                yield Write(line(success(message.request, answered_with(message, reply))))
-
-    def _rejected(self, message: ClientMessage, error: FairleadError) -> Sequence[Effect]:
-        if isinstance(message, ControlQuestion):
-            return (Write(line(refusal(message.request, error.message))),)
-        return () if is_already_settled(message, error) else (Write(line(error_record(message, error))),)
-
-    def _own_answer(self, asked: ControlQuestion) -> bytes:
-        if asked.error:
-            return line(refusal(asked.request, asked.error))
-        return line(success(asked.request, initialize_response(self._init)))
+            reply: Reply = yield message.command
+        except Busy:
+            if not isinstance(message, SentCommand) or message.other is None:
+                raise
+            reply = yield message.other
+    except FairleadError as error:
+        return rejected(message, error)
+    return [success(message.request, answered_with(message, reply))] if isinstance(message, ControlQuestion) else []
 
 
-def is_already_settled(sent: SentCommand, error: FairleadError) -> bool:
-    """Return whether the command answered a request that was already settled. Such answers are ignored, as the CLI
-    does."""
-    return isinstance(sent.command, AnswerPermission) and isinstance(error, Stale | NotFound)
+def own_answer(asked: ControlQuestion, init: bytes) -> dict[str, Any]:
+    """Answer a request without a command."""
+    return refusal(asked.request, asked.error) if asked.error else success(asked.request, initialize_response(init))
 
 
-def error_record(sent: SentCommand, error: FairleadError) -> dict[str, Any]:
-    return {
-        "type": "system",
-        "subtype": "gateway_error",
-        "code": error.code,
-        "message": error.message,
-        "about": sent.about,
-    }
+def rejected(message: ClientMessage, error: FairleadError) -> list[dict[str, Any]]:
+    if isinstance(message, ControlQuestion):
+        return [refusal(message.request, error.message)]
+    if isinstance(message.command, AnswerPermission) and isinstance(error, Stale | NotFound):
+        return []  # the request was already settled: such an answer is ignored, as the CLI does
+    record = {"type": "system", "subtype": "gateway_error", "code": error.code, "message": error.message}
+    return [{**record, "about": message.about}]
 
 
 def success(request: str, response: Any) -> dict[str, Any]:
@@ -126,18 +119,10 @@ class _Init(msgspec.Struct):
 def initialize_response(init: bytes) -> dict[str, Any]:
     """Build the gateway's answer to `initialize`. The request is never forwarded, since it would replace what the
     gateway itself registered."""
-    known = _Init()
-    if init:
-        try:
-            known = msgspec.json.decode(init, type=_Init)
-        except msgspec.DecodeError:
-            known = _Init()
+    try:
+        known = msgspec.json.decode(init or b"{}", type=_Init)
+    except msgspec.DecodeError:
+        known = _Init()
     commands = [{"name": name, "description": "", "argumentHint": ""} for name in known.slash_commands]
-    styles = sorted({"default", known.output_style})
-    return {
-        "commands": commands,
-        "output_style": known.output_style,
-        "available_output_styles": styles,
-        "models": [],
-        "account": {},
-    }
+    styles = {"output_style": known.output_style, "available_output_styles": sorted({"default", known.output_style})}
+    return {"commands": commands, **styles, "models": [], "account": {}}

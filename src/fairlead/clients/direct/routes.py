@@ -1,26 +1,17 @@
 """Sending by HTTP, for a client that receives over its socket: `{"events": [...]}`, each as on the socket. Pure."""
 
-from collections.abc import Generator
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.direct.conversation import (
-    answered_with,
-    error_record,
-    initialize_response,
-    is_already_settled,
-    refusal,
-    success,
-)
-from fairlead.clients.direct.messages import ControlQuestion, SentCommand, read_message
+from fairlead.clients.direct.conversation import own_answer, perform
+from fairlead.clients.direct.messages import ControlQuestion, read_message
 from fairlead.clients.direct.view import NAME, decode_catch_up
-from fairlead.model.errors import BadRequest, Busy, FairleadError
-from fairlead.model.ids import SessionId, session_id
+from fairlead.model.errors import BadRequest
 from fairlead.model.queries import ReadProjection
-from fairlead.model.web.requests import Step
-from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 
+routes = Routes()
 MOST: Final = 100
 """The maximum number of events in one request."""
 
@@ -35,59 +26,19 @@ class PostAnswers(msgspec.Struct, frozen=True):
     responses: list[dict[str, Any]]
 
 
+@routes.post("/v1/sessions/{session}/events", access="chat", name="direct-send", body=Events, answer=PostAnswers)
 def send(request: Request) -> Steps:
-    session = session_id(request.params["session"])
+    """Send messages in the CLI's own input format. The response has the answers to control requests."""
+    session = request.session
     given = request.json(Events)
     if len(given.events) > MOST:
         raise BadRequest(f"At most {MOST} events are taken at once.", limit=MOST)
     responses: list[dict[str, Any]] = []
     for message in given.events:
         for parsed in read_message(session, message):
-            match parsed:
-                case SentCommand():
-                    responses.extend((yield from _perform(parsed)))
-                case ControlQuestion():
-                    responses.append((yield from _ask(session, parsed)))
-                case _:
-                    assert_never(parsed)
+            if isinstance(parsed, ControlQuestion) and parsed.command is None:
+                init = b"" if parsed.error else decode_catch_up((yield ReadProjection(session, NAME))).init
+                responses.append(own_answer(parsed, init))
+            else:
+                responses.extend((yield from perform(parsed)))
     return json_response(PostAnswers(responses))
-
-
-def _perform(sent: SentCommand) -> Generator[Step, Any, list[dict[str, Any]]]:
-    try:
-        try:
-            yield sent.command
-        except Busy:
-            if sent.other is None:
-                raise
-            yield sent.other
-    except FairleadError as error:
-        return [] if is_already_settled(sent, error) else [error_record(sent, error)]
-    return []
-
-
-def _ask(session: SessionId, asked: ControlQuestion) -> Generator[Step, Any, dict[str, Any]]:
-    if asked.error:
-        return refusal(asked.request, asked.error)
-    if asked.command is None:
-        memory = yield ReadProjection(session, NAME)
-        return success(asked.request, initialize_response(decode_catch_up(memory).init))
-    try:
-        reply = yield asked.command
-    except FairleadError as error:
-        return refusal(asked.request, error.message)
-    return success(asked.request, answered_with(asked, reply))
-
-
-ROUTES: Final = (
-    Route(
-        method="POST",
-        path="/v1/sessions/{session}/events",
-        access="chat",
-        name="direct-send",
-        handle=send,
-        about="Messages of the CLI's own input, as on the direct socket; the answer has those to control requests.",
-        body=Events,
-        answer=PostAnswers,
-    ),
-)

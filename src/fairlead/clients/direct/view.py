@@ -12,7 +12,7 @@ from fairlead.model import events as ev
 from fairlead.model.formats.frames import text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.views import Made
+from fairlead.model.views import Made, MemoryReducer
 
 NAME: Final = "direct"
 
@@ -22,13 +22,11 @@ _SETTLED: Final = ("permission.resolved", "permission.cancelled")
 _encoder = msgspec.json.Encoder()
 
 
-class _Settled(msgspec.Struct):
+class _Request(msgspec.Struct):
+    """The fields of a request, or of its end, that are used here. `asked`: clients had been asked."""
+
     request: str
     asked: bool = True
-
-
-class _Asking(msgspec.Struct):
-    request: str
 
 
 class _Head(msgspec.Struct):
@@ -36,8 +34,7 @@ class _Head(msgspec.Struct):
     subtype: str = ""
 
 
-_settled = msgspec.json.Decoder(_Settled)
-_asking = msgspec.json.Decoder(_Asking)
+_request = msgspec.json.Decoder(_Request)
 _head = msgspec.json.Decoder(_Head)
 
 
@@ -61,7 +58,7 @@ class DirectEncoder(msgspec.Struct, frozen=True):
         if raw is not None:
             return text_frame(raw + b"\n")
         if entry.kind in _SETTLED:
-            settled = _settled.decode(entry.event)
+            settled = _request.decode(entry.event)
             if settled.asked:
                 return line({"type": "control_cancel_request", "request_id": settled.request})
         return b""
@@ -81,36 +78,27 @@ class DirectCatchUp(msgspec.Struct):
         return b"".join(text_frame(raw + b"\n") for raw in (self.init, *self.pending.values()) if raw)
 
 
-_joining = msgspec.msgpack.Decoder(DirectCatchUp)
-
-
 def decode_catch_up(data: bytes) -> DirectCatchUp:
-    return _joining.decode(data)
+    return msgspec.msgpack.decode(data, type=DirectCatchUp)
 
 
-class DirectReducer:
+class DirectReducer(MemoryReducer[DirectCatchUp]):
     """Implements `model.views.Reducer`: it makes no rows, it only keeps state."""
 
-    def __init__(self) -> None:
-        self._state = DirectCatchUp()
+    def __init__(self, session: SessionId) -> None:
+        super().__init__(DirectCatchUp())
 
     def step(self, entry: Entry) -> Sequence[Made]:
-        state = self._state
+        state = self._memory
         state.seq = entry.seq
         raw = agent_line(entry)
         if entry.kind in _ASKING and raw is not None:
-            state.pending[_asking.decode(entry.event).request] = raw
+            state.pending[_request.decode(entry.event).request] = raw
         elif entry.kind in _SETTLED:
-            state.pending.pop(_settled.decode(entry.event).request, None)
+            state.pending.pop(_request.decode(entry.event).request, None)
         elif raw is not None and b'"init"' in raw and _is_init(raw):
             state.init = raw
         return ()
-
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    def restore(self, data: bytes) -> None:
-        self._state = decode_catch_up(data)
 
 
 def _is_init(raw: bytes) -> bool:
@@ -119,12 +107,3 @@ def _is_init(raw: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return (head.type, head.subtype) == ("system", "init")
-
-
-class DirectProjection:
-    """Implements `model.views.Projection`."""
-
-    name = NAME
-
-    def fold(self, session: SessionId) -> DirectReducer:
-        return DirectReducer()

@@ -2,15 +2,16 @@
 
 from typing import Final
 
+from fairlead.clients.happy import routes
 from fairlead.clients.happy.conversation import HappyConversation, check_session
-from fairlead.clients.happy.mapper import HappyProjection
-from fairlead.clients.happy.routes import ROUTES
+from fairlead.clients.happy.mapper import VIEW, HappyReducer
+from fairlead.model.views import ReducerProjection
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.model.web.sockets import SocketRoute
 
 PROTOCOL: Final = ClientProtocol(
     name="happy",
-    routes=ROUTES,
+    routes=tuple(routes.routes),
     sockets=(
         SocketRoute(
             path="/v1/sessions/{session}/envelopes",
@@ -22,5 +23,5 @@ PROTOCOL: Final = ClientProtocol(
             about="A session's envelopes from a seq on, then live.",
         ),
     ),
-    views=(HappyProjection(),),
+    views=(ReducerProjection(VIEW, HappyReducer),),
 )

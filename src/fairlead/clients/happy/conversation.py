@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.auth.api.session_keys import ReadKey, SessionKey
 from fairlead.clients.happy.mapper import VIEW
-from fairlead.clients.happy.messages import EncryptedEncoder, PlainEncoder
+from fairlead.clients.happy.messages import HappyEncoder
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.formats.frames import text_frame
 from fairlead.model.gateway import Cursor
@@ -31,7 +31,6 @@ from fairlead.model.web.sockets import (
 )
 
 GONE: Final = 4004
-_OPEN: Final = PlainEncoder()
 
 
 def parse_after_seq(opening: Handshake) -> int:
@@ -67,9 +66,8 @@ class HappyConversation(SilentProtocol):
 
     def _follow(self) -> Flow:
         key: SessionKey | None = yield ReadKey(self._session)
-        encoder = _OPEN if key is None else EncryptedEncoder(key)
         cursor = Cursor(self._after, self._log_id)
-        subscribed: Subscribed = yield Subscribe(self._session, cursor, encoder, VIEW, lost=self.failed)
+        subscribed: Subscribed = yield Subscribe(self._session, cursor, HappyEncoder(key), VIEW, lost=self.failed)
         reply = {
             "type": "resumed",
             "verdict": subscribed.verdict,

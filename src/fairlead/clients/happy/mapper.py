@@ -17,7 +17,7 @@ from fairlead.model import events as ev
 from fairlead.model.content import ImageBlock, TextBlock, plain_text
 from fairlead.model.ids import SessionId, event_id, is_uuid, subagent_id, turn_id
 from fairlead.model.store import Entry
-from fairlead.model.views import Made, NewRow
+from fairlead.model.views import Made, MemoryReducer, NewRow
 
 VIEW: Final = "happy.2"
 """Increment the number when the same log would give different rows."""
@@ -27,21 +27,12 @@ SERVICE_NOTICES: Final = frozenset({"local_command", "command", "unresolved", "l
 The agent's other system records give no envelope."""
 
 
-class HappyProjection:
-    """Implements `model.views.Projection`."""
-
-    name = VIEW
-
-    def fold(self, session: SessionId) -> "HappyReducer":
-        return HappyReducer(session)
-
-
-class HappyReducer:
+class HappyReducer(MemoryReducer[MapperMemory]):
     """Implements `model.views.Reducer` for one session."""
 
     def __init__(self, session: SessionId) -> None:
+        super().__init__(MapperMemory())
         self._session = session
-        self._memory = MapperMemory()
         self._made: list[Made] = []
 
     def step(self, entry: Entry) -> Sequence[Made]:
@@ -51,12 +42,6 @@ class HappyReducer:
         if self._memory.turn and not self._memory.base:
             self._close(event, "completed")
         return self._made
-
-    def snapshot(self) -> bytes:
-        return mem.encode(self._memory)
-
-    def restore(self, data: bytes) -> None:
-        self._memory = mem.decode(data)
 
     # --- by kind
 
@@ -85,11 +70,11 @@ class HappyReducer:
                 self._subagent_ended(event)
             case ev.PermissionRequested():
                 about = f"{event.tool}: {event.title}" if event.title else event.tool
-                self._asked(event, event.tool, f"Waiting for permission: {about}")
+                self._asked(event, f"Waiting for permission: {about}")
             case ev.QuestionAsked():
-                self._asked(event, "AskUserQuestion", "Waiting for an answer to a question.")
+                self._asked(event, "Waiting for an answer to a question.")
             case ev.PlanProposed():
-                self._asked(event, "ExitPlanMode", "Waiting for the plan to be approved.")
+                self._asked(event, "Waiting for the plan to be approved.")
             case ev.PermissionResolved():
                 verb = "Allowed" if event.behavior == "allow" else "Denied"
                 by = f" by {event.by}" if event.by else ""
@@ -104,35 +89,9 @@ class HappyReducer:
                     self._service(event, f"Hook {event.name}: {event.output}")
             case ev.ErrorRaised():
                 self._service(event, event.message)
-            case (
-                ev.SessionOpened()
-                | ev.SessionResumed()
-                | ev.SessionForked()
-                | ev.SessionChanged()
-                | ev.SessionClosed()
-                | ev.AgentStarted()
-                | ev.AgentReady()
-                | ev.AgentExited()
-                | ev.SubagentResolved()
-                | ev.HandoverRequested()
-                | ev.HandoverSettled()
-                | ev.TextDelta()
-                | ev.ThinkingDelta()
-                | ev.InputDelta()
-                | ev.ToolProgress()
-                | ev.ModeChanged()
-                | ev.ModelChanged()
-                | ev.ThinkingChanged()
-                | ev.Compaction()
-                | ev.RateLimit()
-                | ev.MessageQueued()
-                | ev.MessageDequeued()
-                | ev.MessageCancelled()
-                | ev.MessageMoved()
-                | ev.InterruptRequested()
-                | ev.Rewound()
-                | ev.RecordStored()
-            ):
+            case ev.LifecycleEvent() | ev.DeltaEvent() | ev.SettingEvent() | ev.HousekeepingEvent() | ev.QueueEvent():
+                pass
+            case ev.SubagentResolved() | ev.ToolProgress() | ev.InterruptRequested() | ev.Rewound() | ev.RecordStored():
                 pass
             case _:
                 assert_never(event)
@@ -317,10 +276,10 @@ class HappyReducer:
 
     # --- permission requests
 
-    def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed, tool: str, text: str) -> None:
-        self._memory.asked[event.request] = MappedRequest(tool, event.call, event.subagent)
+    def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed, text: str) -> None:
+        self._memory.asked[event.request] = MappedRequest(event.tool, event.call, event.subagent)
         mem.trim(self._memory.asked, mem.ASKED_OPEN)
-        facts = {"request": event.request, "call": event.call, "tool": tool, "state": "asked"}
+        facts = {"request": event.request, "call": event.call, "tool": event.tool, "state": "asked"}
         self._service(event, text, event.subagent, permission=facts)
 
     def _settled(self, event: ev.Event, request: str, state: str, text: str) -> None:

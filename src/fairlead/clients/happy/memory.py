@@ -64,18 +64,6 @@ class MapperMemory(msgspec.Struct):
     """The context window of each model, from the latest results."""
 
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(MapperMemory)
-
-
-def encode(memory: MapperMemory) -> bytes:
-    return _encoder.encode(memory)
-
-
-def decode(data: bytes) -> MapperMemory:
-    return _decoder.decode(data)
-
-
 def trim(table: dict[K, V], limit: int) -> None:
     """Drop the oldest entries (half of `limit`) of a table that exceeds its limit."""
     if len(table) > limit:

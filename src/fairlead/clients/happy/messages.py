@@ -57,22 +57,14 @@ def page_message(row: ProjectionRow, key: SessionKey | None) -> msgspec.Raw:
     return msgspec.Raw(_encoder.encode(message_fields))
 
 
-class PlainEncoder(msgspec.Struct, frozen=True):
-    """Implements `model.gateway.FrameEncoder`: the rows without encryption."""
+class HappyEncoder(msgspec.Struct, frozen=True):
+    """Implements `model.gateway.FrameEncoder`: the rows, encrypted if the session has a key."""
+
+    key: SessionKey | None
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        return text_frame(wire_message(entry.event, entry.seq))
-
-    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
-        return b""
-
-
-class EncryptedEncoder(msgspec.Struct, frozen=True):
-    """Encodes the same rows encrypted, for a session with a key."""
-
-    key: SessionKey
-
-    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        if self.key is None:
+            return text_frame(wire_message(entry.event, entry.seq))
         return text_frame(bytes(page_message(ProjectionRow(entry.seq, entry.seq, entry.at, entry.event), self.key)))
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:

@@ -14,11 +14,14 @@ from fairlead.model import events as ev
 from fairlead.model.commands import Reply, Send
 from fairlead.model.content import ImageBlock
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.ids import SessionId, session_id
+from fairlead.model.ids import SessionId
 from fairlead.model.queries import EventPage, FindRow, GetSession, ReadEvents, ReadRows
 from fairlead.model.store import RowPage
-from fairlead.model.web.routes import Param, Request, Response, Route, Steps, json_response
+from fairlead.model.web.routes import Param, Request, Response, Routes, Steps, json_response
 
+routes = Routes()
+_MESSAGES: Final = "/v3/sessions/{session}/messages"
+_KEY: Final = "/v3/sessions/{session}/key"
 PAGE: Final = 100
 PAGE_LIMIT: Final = 500
 POST_LIMIT: Final = 100
@@ -72,12 +75,20 @@ class KeyInUse(msgspec.Struct, frozen=True):
     scheme: Scheme | None
 
 
-def _session(request: Request) -> SessionId:
-    return session_id(request.params["session"])
-
-
+@routes.get(
+    _MESSAGES,
+    access="view",
+    name="happy.messages",
+    answer=Messages,
+    query=(
+        Param("after_seq", int, "The last known seq; 0 (the default) for all."),
+        Param("before_seq", int, "The first known seq; not together with after_seq."),
+        Param("limit", int, f"At most this many, up to {PAGE_LIMIT}; {PAGE} by default."),
+    ),
+)
 def read(request: Request) -> Steps:
-    session = _session(request)
+    """Envelopes by seq: those after one, ascending, or those before one, descending."""
+    session = request.session
     if "after_seq" in request.query and "before_seq" in request.query:
         raise BadRequest("Give after_seq or before_seq, not both.", field="before_seq")
     limit = request.query_int("limit", PAGE, 1, PAGE_LIMIT)
@@ -99,8 +110,10 @@ def read(request: Request) -> Steps:
     )
 
 
+@routes.post(_MESSAGES, access="chat", name="happy.post", body=PostMessages, answer=AcceptedMessages)
 def post(request: Request) -> Steps:
-    session = _session(request)
+    """Send a user's messages. A localId that was posted before gets the same answer and sends nothing."""
+    session = request.session
     given = request.json(PostMessages).messages
     if not 1 <= len(given) <= POST_LIMIT:
         raise BadRequest(f"1 to {POST_LIMIT} messages are taken at once.", limit=POST_LIMIT)
@@ -122,8 +135,10 @@ def _time(session: SessionId, seq: int) -> Any:
     return ev.decode(page.events[0]).at if page.events else 0
 
 
+@routes.get("/v3/sessions/{session}/files/{ref}", access="view", name="happy.file", signed=True)
 def image(request: Request) -> Steps:
-    session = _session(request)
+    """The image that a file envelope's ref names; encrypted if the session has a key."""
+    session = request.session
     message, dot, number = request.params["ref"].partition(".")
     if not dot or not number.isascii() or not number.isdigit() or len(number) > 4:
         raise NotFound("file", request.params["ref"][:80])
@@ -148,8 +163,10 @@ def image(request: Request) -> Steps:
     return Response(body=data, content_type=kind if kind in _IMAGES else "application/octet-stream")
 
 
+@routes.put(_KEY, access="admin", name="happy.set_key", body=NewKey, answer=KeyInUse)
 def set_key(request: Request) -> Steps:
-    session = _session(request)
+    """Encrypt this session's envelopes with this key from now on."""
+    session = request.session
     given = request.json(NewKey)
     try:
         key = base64.b64decode(given.key, validate=True)
@@ -162,67 +179,10 @@ def set_key(request: Request) -> Steps:
     return json_response(KeyInUse(given.scheme))
 
 
+@routes.delete(_KEY, access="admin", name="happy.drop_key", answer=KeyInUse)
 def drop_key(request: Request) -> Steps:
-    session = _session(request)
+    """Stop encrypting this session's envelopes."""
+    session = request.session
     yield GetSession(session)
     yield DropKey(session)
     return json_response(KeyInUse(None))
-
-
-_MESSAGES: Final = "/v3/sessions/{session}/messages"
-_KEY: Final = "/v3/sessions/{session}/key"
-
-ROUTES: Final = (
-    Route(
-        method="GET",
-        path=_MESSAGES,
-        access="view",
-        name="happy.messages",
-        handle=read,
-        about="Envelopes by seq: those after one, ascending, or those before one, descending.",
-        answer=Messages,
-        query=(
-            Param("after_seq", int, "The last one known; 0, the default, for all."),
-            Param("before_seq", int, "The first one known; not beside after_seq."),
-            Param("limit", int, f"At most so many, up to {PAGE_LIMIT}; {PAGE} by default."),
-        ),
-    ),
-    Route(
-        method="POST",
-        path=_MESSAGES,
-        access="chat",
-        name="happy.post",
-        handle=post,
-        about="A user's messages. A localId that was posted before is answered again and sends nothing.",
-        body=PostMessages,
-        answer=AcceptedMessages,
-    ),
-    Route(
-        method="GET",
-        path="/v3/sessions/{session}/files/{ref}",
-        access="view",
-        name="happy.file",
-        handle=image,
-        about="The image that a file envelope's ref names; sealed where the session has a key.",
-        signed=True,
-    ),
-    Route(
-        method="PUT",
-        path=_KEY,
-        access="admin",
-        name="happy.set_key",
-        handle=set_key,
-        about="From now on this session's envelopes are told sealed with this key.",
-        body=NewKey,
-        answer=KeyInUse,
-    ),
-    Route(
-        method="DELETE",
-        path=_KEY,
-        access="admin",
-        name="happy.drop_key",
-        handle=drop_key,
-        about="Envelopes are told open again.",
-        answer=KeyInUse,
-    ),
-)

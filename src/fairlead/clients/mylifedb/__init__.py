@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from fairlead.clients.mylifedb import notifications, rest, startup, terminal
+from fairlead.clients.mylifedb import counting, fold, notifications, rest, startup, terminal
 from fairlead.clients.mylifedb.conversation import MyLifeDbConversation, check_session
-from fairlead.clients.mylifedb.counting import CountProjection
-from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.kinds import check_options
 from fairlead.clients.mylifedb.variants import MSGPACK
+from fairlead.model.views import ReducerProjection
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.model.web.sockets import SocketRoute
 
@@ -15,7 +14,7 @@ PROTOCOL: Final = ClientProtocol(
     name="mylifedb",
     prefix="/mylifedb",
     root_paths=("/api/claude",),
-    routes=(*startup.ROUTES, *rest.ROUTES, notifications.ROUTE),
+    routes=(*startup.routes, *rest.routes, *notifications.routes),
     sockets=(
         SocketRoute(
             path=f"{rest.ONE}/subscribe",
@@ -30,7 +29,10 @@ PROTOCOL: Final = ClientProtocol(
         ),
         terminal.SOCKET,
     ),
-    views=(MyLifeDbProjection(), CountProjection()),
+    views=(
+        ReducerProjection(fold.NAME, fold.MyLifeDbReducer),
+        ReducerProjection(counting.NAME, counting.CountReducer),
+    ),
     door_options=("pages", "records"),
     check_options=check_options,
     door_login="basic",

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.clients.mylifedb.streaming import DELTAS
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.views import Made
+from fairlead.model.views import Made, MemoryReducer
 
 NAME: Final = "mylifedb.count"
 _KINDS: Final = frozenset({"user", "assistant"})
@@ -31,38 +32,21 @@ class MessageCounter(msgspec.Struct):
     messages: int = 0
 
 
-_decoder: Final = msgspec.msgpack.Decoder(MessageCounter)
-
-
 def read_counted(data: bytes) -> MessageCounter:
-    return _decoder.decode(data)
+    return msgspec.msgpack.decode(data, type=MessageCounter)
 
 
-class CountReducer:
+class CountReducer(MemoryReducer[MessageCounter]):
     """Implements `model.views.Reducer`."""
 
-    def __init__(self) -> None:
-        self._memory = MessageCounter()
+    def __init__(self, session: SessionId) -> None:
+        super().__init__(MessageCounter())
 
     def step(self, entry: Entry) -> Sequence[Made]:
-        if entry.raw is not None and not _is_copy(entry) and _is_message(entry.raw):
-            self._memory.messages += 1
+        if entry.raw is None or entry.kind in DELTAS or _is_copy(entry):
+            return ()
+        self._memory.messages += _is_message(entry.raw)
         return ()
-
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._memory)
-
-    def restore(self, data: bytes) -> None:
-        self._memory = read_counted(data)
-
-
-class CountProjection:
-    """Implements `model.views.Projection`."""
-
-    name = NAME
-
-    def fold(self, session: SessionId) -> CountReducer:
-        return CountReducer()
 
 
 def _is_copy(entry: Entry) -> bool:

@@ -17,7 +17,7 @@ from fairlead.clients.mylifedb.streaming import StreamState
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.views import Made, NewRow, ReplaceRow, Transient
+from fairlead.model.views import Made, MemoryReducer, NewRow, ReplaceRow, Transient
 
 NAME: Final = "mylifedb.1"
 """Increment the number when the same log would give different rows."""
@@ -68,9 +68,8 @@ class MyLifeDbMemory(msgspec.Struct):
     pending: list[str] = []
     result: str = ""
     """The last `result` record."""
-    ends: int = 0
     ended: int = 0
-    """The number of ended turns, and the ordinal at the end of the last one."""
+    """The ordinal at the end of the last turn."""
     todos: Any = None
     shown_state: str = msgspec.field(default="idle", name="told")
     """The state that was last sent."""
@@ -82,26 +81,17 @@ class MyLifeDbMemory(msgspec.Struct):
         return "working" if self.turn or self.pending else "idle"
 
 
-_decoder = msgspec.msgpack.Decoder(MyLifeDbMemory)
-
-
 def read_memory(data: bytes) -> MyLifeDbMemory:
-    return _decoder.decode(data)
+    return msgspec.msgpack.decode(data, type=MyLifeDbMemory)
 
 
-class MyLifeDbReducer:
+class MyLifeDbReducer(MemoryReducer[MyLifeDbMemory]):
     """Implements `model.views.Reducer`, and `model.views.Resumable`: late subscribers get the transients since the last
     row."""
 
     def __init__(self, session: SessionId) -> None:
+        super().__init__(MyLifeDbMemory())
         self._session = session
-        self._memory = MyLifeDbMemory()
-
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._memory)
-
-    def restore(self, data: bytes) -> None:
-        self._memory = read_memory(data)
 
     def running(self, *, fresh: bool) -> Sequence[Transient]:
         memory = self._memory
@@ -131,7 +121,6 @@ class MyLifeDbReducer:
                 if not memory.stream.open:
                     memory.pages.seal()
         if isinstance(event, ev.TurnEnded):
-            memory.ends += 1
             memory.ended = memory.pages.head
         if memory.state != memory.shown_state:
             memory.shown_state = memory.state
@@ -142,6 +131,8 @@ class MyLifeDbReducer:
 
     def _record(self, entry: Entry, event: ev.Event | None) -> Sequence[Made]:
         assert entry.raw is not None
+        if entry.kind in streaming.DELTAS:
+            return self._streamed(entry.raw)
         fields = records.fields_of(entry.raw)
         if fields is None:
             return ()
@@ -308,15 +299,6 @@ class MyLifeDbReducer:
             return ()
         self._memory.todos = todos
         return (Transient(TASKS + _todos(todos)),)
-
-
-class MyLifeDbProjection:
-    """Implements `model.views.Projection`."""
-
-    name = NAME
-
-    def fold(self, session: SessionId) -> MyLifeDbReducer:
-        return MyLifeDbReducer(session)
 
 
 def _state(state: str) -> bytes:

@@ -4,9 +4,10 @@ from typing import Final
 
 import msgspec
 
-from fairlead.model.web.routes import ChangeStream, Request, Route, Steps
+from fairlead.model.web.routes import ChangeStream, Request, Routes, Steps
 from fairlead.model.web.session_changes import ChangeListenerHandle, ListenToChanges, SessionChangeNotice
 
+routes = Routes("mylifedb.")
 BEAT: Final = b":\n\n"
 """A comment line that keeps the connection alive through a proxy."""
 
@@ -20,17 +21,8 @@ def event(notice: SessionChangeNotice) -> bytes:
     return b"data: %s\n\n" % msgspec.json.encode(message)
 
 
+@routes.get("/api/notifications/stream", access="view", name="notifications", token_query="access_token")
 def stream(request: Request) -> Steps:
+    """Stream which session changed, as it happens."""
     listener: ChangeListenerHandle = yield ListenToChanges()
     return ChangeStream(listener=listener, encode=event, beat=BEAT, content_type="text/event-stream")
-
-
-ROUTE: Final = Route(
-    method="GET",
-    path="/api/notifications/stream",
-    access="view",
-    name="mylifedb.notifications",
-    handle=stream,
-    about="Which session changed, as it happens.",
-    token_query="access_token",
-)

@@ -5,17 +5,18 @@ names only the request, so the tool and the rules to remember are queried where 
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from fairlead.model import commands as cmd
+from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import RequestRejected, Stale
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.web.sockets import Flow
 
-_TOOLS = {"question.asked": "AskUserQuestion", "plan.proposed": "ExitPlanMode"}
+_requests: Final = msgspec.json.Decoder(ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed)
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True):
@@ -32,11 +33,11 @@ def answer(session: SessionId, given: PermissionAnswer) -> Flow:
     """Answer the request. An answer to a request that is not pending is ignored, as the original does: every client has
     received the outcome."""
     waiting: Sequence[q.PendingView] = yield q.ListPermissions(session)
-    events = [msgspec.json.decode(view.event) for view in waiting]
-    own = next((event for event in events if event["request"] == given.request), None)
+    events = [_requests.decode(view.event) for view in waiting]
+    own = next((event for event in events if event.request == given.request), None)
     if own is None:
         return
-    tool, denied = _tool(own), given.behavior == "deny"
+    tool, denied = own.tool, given.behavior == "deny"
     command = cmd.AnswerPermission(
         session=session,
         request=RequestId(given.request),
@@ -53,7 +54,8 @@ def answer(session: SessionId, given: PermissionAnswer) -> Flow:
             if not given.always or isinstance(error, Stale):
                 raise
             # This user may not be allowed to save a rule for the whole tool: remember the suggested rules.
-            yield msgspec.structs.replace(command, remember=tuple(own.get("suggestions", ())))
+            suggestions = own.suggestions if isinstance(own, ev.PermissionRequested) else ()
+            yield msgspec.structs.replace(command, remember=suggestions)
     except Stale:
         return  # settled meanwhile: every client has received the outcome
 
@@ -76,7 +78,3 @@ def read(message: dict[str, Any]) -> PermissionAnswer | None:
         updated_input=updated if isinstance(updated, dict) and behavior == "allow" else None,
         always=message.get("always_allow") is True and behavior == "allow",
     )
-
-
-def _tool(event: dict[str, Any]) -> str:
-    return _TOOLS.get(event["type"]) or str(event.get("tool", ""))

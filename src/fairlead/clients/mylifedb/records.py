@@ -6,8 +6,8 @@ with its process) get a record made from the event.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from fairlead.model.formats.json_repair import repair_json
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 
+T = TypeVar("T")
 Fields = dict[str, msgspec.Raw]
 
 NULL: Final = msgspec.Raw(b"null")
@@ -38,30 +39,24 @@ def readable(raw: bytes) -> bytes:
     return line
 
 
-def _tries(data: bytes) -> Iterator[bytes]:
-    yield data
-    yield repair_json(data)
+def _decoded(data: bytes, decode: Callable[[bytes], T]) -> T | None:
+    for repair in (bytes, repair_json):
+        try:
+            return decode(repair(data))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+    return None
 
 
 def fields_of(raw: bytes) -> Fields | None:
     """Decode a record's fields, each as it was written (but half an emoji becomes U+FFFD); None if it is not a JSON
     object."""
-    for line in _tries(raw):
-        try:
-            return _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-    return None
+    return _decoded(raw, _decoder.decode)
 
 
 def value_of(data: bytes) -> Any:
     """Decode a record or a field; None if it cannot be decoded (nested too deep)."""
-    for line in _tries(data):
-        try:
-            return msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-    return None
+    return _decoded(data, msgspec.json.decode)
 
 
 def text_of(value: msgspec.Raw | None) -> str:
@@ -146,14 +141,7 @@ def record_uuid(event: str) -> str:
 
 def request_record(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> bytes:
     """Build the record of a permission request that did not come as the agent's `control_request`."""
-    match event:
-        case ev.PermissionRequested():
-            tool = event.tool
-        case ev.QuestionAsked():
-            tool = "AskUserQuestion"
-        case ev.PlanProposed():
-            tool = "ExitPlanMode"
-    request = {"subtype": "can_use_tool", "tool_name": tool, "input": event.input, "tool_use_id": event.call}
+    request = {"subtype": "can_use_tool", "tool_name": event.tool, "input": event.input, "tool_use_id": event.call}
     return _encoder.encode({"type": "control_request", "request_id": event.request, "request": request})
 
 

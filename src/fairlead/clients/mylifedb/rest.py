@@ -23,17 +23,19 @@ from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, To
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, is_uuid, session_id
 from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
-from fairlead.model.web.routes import Param, Request, Route, Steps, json_response
+from fairlead.model.web.routes import Handler, Param, Request, Routes, Steps, json_response
 from fairlead.sessions.api.read_state import GetReadState, TurnsRead
 
 T = TypeVar("T")
 
+routes = Routes("mylifedb.")
 SESSION_GONE: Final = "Session not found"
 BAD_BODY: Final = "Invalid request body"
 PREFIX: Final = "/api/claude/sessions"
 ONE: Final = f"{PREFIX}/{{session}}"
 LIMIT: Final = 20
 MOST: Final = 100
+_RECORDS: Final = Param("records", str, "Only kinds of records that this version of Claude Code has, as 2.1.37.")
 TITLE_LENGTH: Final = 120
 HISTORY_ROWS: Final = 500
 HISTORY_BYTES: Final = 32 << 20
@@ -56,9 +58,6 @@ class TitleBody(msgspec.Struct, frozen=True):
 
 class MessageBody(msgspec.Struct, frozen=True):
     content: str
-
-
-Handler = Callable[[Request], Steps]
 
 
 def with_error_text(failed: str) -> Callable[[Handler], Handler]:
@@ -88,10 +87,6 @@ def _body(request: Request, kind: type[T]) -> T | None:
         return request.json(kind)
     except BadRequest:
         return None
-
-
-def _session(request: Request) -> SessionId:
-    return session_id(request.params["session"])
 
 
 # --- sessions as JSON
@@ -162,15 +157,28 @@ def list_item(summary: Summary, state: str, messages: int) -> dict[str, Any]:
 # --- lists
 
 
+@routes.get(PREFIX, access="view", name="list")
 @with_error_text("Failed to list sessions")
 def sessions(request: Request) -> Steps:
+    """List the sessions that were opened here."""
     found: list[Summary] = yield from q.every_session(transcripts=False)
     numbers = (yield from session_numbers()) if any(not summary.title for summary in found) else {}
     return json_response({"sessions": [session_json(one, numbers.get(one.session, 0)) for one in found]})
 
 
+@routes.get(
+    f"{PREFIX}/all",
+    access="view",
+    name="all",
+    query=(
+        Param("limit", int, f"At most this many, up to {MOST}."),
+        Param("cursor", str, "`nextCursor` of the previous page."),
+        Param("status", str, "all (the default), active or archived."),
+    ),
+)
 @with_error_text("Failed to list sessions")
 def all_sessions(request: Request) -> Steps:
+    """List all sessions with their state, page by page."""
     archived = {"active": False, "archived": True}.get(request.query.get("status", "all"))
     found: list[Summary] = yield from q.every_session(archived=archived)
     worth = [summary for summary in found if summary.turns or summary.first_prompt or summary.state == "working"]
@@ -212,8 +220,10 @@ def _after(found: list[Summary], cursor: str) -> int:
 # --- one session
 
 
+@routes.post(PREFIX, access="chat", name="create")
 @with_error_text("Failed to create session")
 def create(request: Request) -> Steps:
+    """Create a session, or return the one to resume."""
     body = _body(request, NewSession)
     if body is None or body.mode not in ("ui", "cli"):
         return json_response({"error": BAD_BODY}, 400)
@@ -240,9 +250,11 @@ def _shown(session: SessionId) -> Steps:
     return json_response(session_json(view.summary, number))
 
 
+@routes.get(ONE, access="view", name="get")
 @with_error_text("Failed to get session")
 def get(request: Request) -> Steps:
-    view: q.SessionView = yield q.GetSession(_session(request))
+    """One session."""
+    view: q.SessionView = yield q.GetSession(request.session)
     shown: TurnsRead = yield GetReadState((view.summary.session,))
     seen = view.summary.session in shown.watched
     state = session_state(view.summary, shown.turns.get(view.summary.session), seen=seen)
@@ -250,9 +262,11 @@ def get(request: Request) -> Steps:
     return json_response({**session_json(view.summary, number), "sessionState": state})
 
 
+@routes.patch(ONE, access="chat", name="patch")
 @with_error_text("Failed to update session")
 def patch(request: Request) -> Steps:
-    session = _session(request)
+    """Rename a session."""
+    session = request.session
     body = _body(request, TitleBody)
     if body is None:
         return json_response({"error": BAD_BODY}, 400)
@@ -260,36 +274,51 @@ def patch(request: Request) -> Steps:
     return json_response({"success": True})
 
 
+@routes.delete(ONE, access="chat", name="delete")
 @with_error_text("Failed to delete session")
 def delete(request: Request) -> Steps:
-    yield cmd.Delete(session=_session(request))
+    """Delete the session's log."""
+    yield cmd.Delete(session=request.session)
     return json_response({"success": True})
 
 
+@routes.post(f"{ONE}/deactivate", access="chat", name="deactivate")
 @with_error_text("Failed to deactivate session")
 def deactivate(request: Request) -> Steps:
-    yield cmd.Close(session=_session(request))
+    """End the agent's process."""
+    yield cmd.Close(session=request.session)
     return json_response({"success": True})
 
 
+@routes.post(f"{ONE}/archive", access="chat", name="archive")
 @with_error_text("Failed to archive session")
 def archive(request: Request) -> Steps:
-    yield cmd.ArchiveSession(session=_session(request))
+    """Remove a session from the lists."""
+    yield cmd.ArchiveSession(session=request.session)
     return json_response({"success": True})
 
 
+@routes.post(f"{ONE}/unarchive", access="chat", name="unarchive")
 @with_error_text("Failed to unarchive session")
 def unarchive(request: Request) -> Steps:
-    yield cmd.ArchiveSession(session=_session(request), archived=False)
+    """Put a session back into the lists."""
+    yield cmd.ArchiveSession(session=request.session, archived=False)
     return json_response({"success": True})
 
 
 # --- messages
 
 
+@routes.get(
+    f"{ONE}/messages",
+    access="view",
+    name="messages",
+    query=(Param("page", int, "Which page.", required=True), _RECORDS),
+)
 @with_error_text("Failed to read messages")
 def messages(request: Request) -> Steps:
-    session, version = _session(request), read_version(request.query.get("records", ""))
+    """One page of the records, counted from 0."""
+    session, version = request.session, read_version(request.query.get("records", ""))
     text = request.query.get("page")
     if text is None:
         return json_response({"error": "page parameter is required"}, 400)
@@ -316,10 +345,13 @@ def messages(request: Request) -> Steps:
     return json_response(answer)
 
 
+@routes.get(f"{ONE}/history", access="view", name="history", query=(_RECORDS,))
 @with_error_text("Failed to read session history")
 def history(request: Request) -> Steps:
-    """Return all records at once, as MyLifeDB's first version did; longer histories need the pages or the socket."""
-    session, version = _session(request), read_version(request.query.get("records", ""))
+    """All records at once, up to 32 MiB, as in MyLifeDB's first version.
+
+    Longer histories need the pages or the socket."""
+    session, version = request.session, read_version(request.query.get("records", ""))
     yield q.WaitLoaded(session)
     found: list[msgspec.Raw] = []
     size = after = 0
@@ -334,53 +366,13 @@ def history(request: Request) -> Steps:
         after = rows.rows[-1].ordinal
 
 
+@routes.post(f"{ONE}/messages", access="chat", name="send")
 @with_error_text("Failed to send message")
 def post_message(request: Request) -> Steps:
-    session = _session(request)
+    """Send a message."""
+    session = request.session
     body = _body(request, MessageBody)
     if body is None or not body.content:
         return json_response({"error": BAD_BODY}, 400)
     yield cmd.Send(session=session, content=(TextBlock(body.content),))
     return json_response({"sessionId": session, "status": "sent"})
-
-
-def _route(method: str, path: str, access: Any, name: str, handle: Handler, about: str, **more: Any) -> Route:
-    return Route(method=method, path=path, access=access, name=f"mylifedb.{name}", handle=handle, about=about, **more)
-
-
-RECORDS: Final = Param("records", str, "Only kinds of records that this version of Claude Code has, as 2.1.37.")
-
-ROUTES: Final = (
-    _route("GET", PREFIX, "view", "list", sessions, "The sessions that were opened here."),
-    _route(
-        "GET",
-        f"{PREFIX}/all",
-        "view",
-        "all",
-        all_sessions,
-        "All sessions with their state, page by page.",
-        query=(
-            Param("limit", int, f"At most so many, up to {MOST}."),
-            Param("cursor", str, "`nextCursor` of the page before."),
-            Param("status", str, "all (the default), active or archived."),
-        ),
-    ),
-    _route("POST", PREFIX, "chat", "create", create, "A new session, or the one that is to be resumed."),
-    _route("GET", ONE, "view", "get", get, "One session."),
-    _route("PATCH", ONE, "chat", "patch", patch, "Rename."),
-    _route("DELETE", ONE, "chat", "delete", delete, "Delete the session's log."),
-    _route("POST", f"{ONE}/deactivate", "chat", "deactivate", deactivate, "End the agent's process."),
-    _route("POST", f"{ONE}/archive", "chat", "archive", archive, "Out of the lists."),
-    _route("POST", f"{ONE}/unarchive", "chat", "unarchive", unarchive, "Back into the lists."),
-    _route(
-        "GET",
-        f"{ONE}/messages",
-        "view",
-        "messages",
-        messages,
-        "One page of the records, counted from 0.",
-        query=(Param("page", int, "Which page.", required=True), RECORDS),
-    ),
-    _route("GET", f"{ONE}/history", "view", "history", history, "All records at once, up to 32 MiB.", query=(RECORDS,)),
-    _route("POST", f"{ONE}/messages", "chat", "send", post_message, "Send a message."),
-)

@@ -8,43 +8,63 @@ from typing import Any, Final
 from fairlead.clients.mylifedb.rest import ONE, with_error_text
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
-from fairlead.model.ids import session_id
 from fairlead.model.web.requests import Response
-from fairlead.model.web.routes import Access, Param, Request, Route, Steps, json_response
+from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
 from fairlead.sessions.api.folders import FolderPage, ListFolders
 from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
 
-NO_LINKS: Final = "There are no public links here: whoever is to see a session signs in."
+routes = Routes("mylifedb.")
+NO_LINKS: Final = "This server has no public links. People who should see a session must sign in."
 
 
+@routes.get("/api/settings", access="any", name="settings")
 def settings(request: Request) -> Steps:
-    """Return success: the page takes it for "signed in". The page's preferences are stored in the browser only."""
+    """Success for a signed-in user.
+
+    The page takes success for "signed in". The page's preferences are stored in the browser only."""
     yield from ()
     return json_response({"preferences": {}})
 
 
+@routes.get("/api/claude/auth-status", access="any", name="auth_status")
 def auth_status(request: Request) -> Steps:
-    """Always report "logged in": False would open the page's login terminal. An agent without an account reports that
-    when it gets a message."""
+    """Whether the agent has an account.
+
+    Always true: False would open the page's login terminal. An agent without an account reports that when
+    it gets a message."""
     yield from ()
     return json_response({"loggedIn": True})
 
 
+@routes.post("/api/oauth/refresh", access="any", name="refresh")
 def refresh(request: Request) -> Steps:
-    """Return success: the request's own credential was accepted, so there is nothing to refresh."""
+    """Success for a signed-in user.
+
+    The request's own credential was accepted, so there is nothing to refresh."""
     yield from ()
     return json_response({"success": True})
 
 
+@routes.get("/api/oauth/authorize", access="any", name="authorize")
 def authorize(request: Request) -> Steps:
-    """Handle the page's "Sign In" link: the extra port has already asked for name and password, so open the page."""
+    """Open the page: the answer to its "Sign In" link.
+
+    The extra port has already asked for name and password."""
     yield from ()
     return Response(status=302, headers=(("location", "../../"),))
 
 
+@routes.get(
+    "/api/library/tree",
+    access="view",
+    name="tree",
+    query=(Param("path", str, "A folder: absolute, or below the first allowed one, which is the default."),),
+)
 @with_error_text("Failed to read directory tree")
 def tree(request: Request) -> Steps:
-    """List the folders in one folder; the page requests their children separately."""
+    """List the folders that a session may be opened in.
+
+    One level: the page requests the children of each folder separately."""
     around: SessionChoices = yield ReadSessionChoices()
     asked = request.query.get("path", "").rstrip("/")
     base, inside = (asked, "") if asked.startswith("/") else (around.roots[0], asked)
@@ -59,36 +79,17 @@ def tree(request: Request) -> Steps:
     return json_response({"basePath": base, "path": inside, "children": children, "truncated": page.more})
 
 
+@routes.post(f"{ONE}/share", access="chat", name="share")
 @with_error_text("Failed to share session")
 def share(request: Request) -> Steps:
-    yield q.GetSession(session_id(request.params["session"]))
+    """Rejected: this server has no public links."""
+    yield q.GetSession(request.session)
     return json_response({"error": NO_LINKS}, 403)
 
 
+@routes.delete(f"{ONE}/share", access="chat", name="unshare")
 @with_error_text("Failed to unshare session")
 def unshare(request: Request) -> Steps:
-    yield q.GetSession(session_id(request.params["session"]))
+    """Success: this server shares nothing by public links."""
+    yield q.GetSession(request.session)
     return json_response({"success": True})
-
-
-def _route(method: str, path: str, access: Access, name: str, handle: Any, about: str, **more: Any) -> Route:
-    return Route(method=method, path=path, access=access, name=f"mylifedb.{name}", handle=handle, about=about, **more)
-
-
-ROUTES: Final = (
-    _route("GET", "/api/settings", "any", "settings", settings, "Success for whoever is signed in."),
-    _route("GET", "/api/claude/auth-status", "any", "auth_status", auth_status, "Whether the agent has an account."),
-    _route("POST", "/api/oauth/refresh", "any", "refresh", refresh, "Success for whoever is signed in."),
-    _route("GET", "/api/oauth/authorize", "any", "authorize", authorize, "Back to the page, signed in."),
-    _route(
-        "GET",
-        "/api/library/tree",
-        "view",
-        "tree",
-        tree,
-        "The folders that a session may be opened in.",
-        query=(Param("path", str, "A folder: absolute, or below the first allowed one, which is the default."),),
-    ),
-    _route("POST", f"{ONE}/share", "chat", "share", share, "Refused: there are no public links here."),
-    _route("DELETE", f"{ONE}/share", "chat", "unshare", unshare, "Nothing is shared: done."),
-)

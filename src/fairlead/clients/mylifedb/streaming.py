@@ -11,6 +11,8 @@ import msgspec
 
 MOST: Final = 1 << 20
 """The maximum number of bytes kept. A late subscriber gets a longer message only when its whole record is there."""
+DELTAS: Final = frozenset({"text.delta", "thinking.delta", "input.delta"})
+"""Kinds of entries whose record is a stream event, for sure: the record's type need not be read."""
 FIELDS: Final = {
     "text_delta": "text",
     "thinking_delta": "thinking",

@@ -16,35 +16,21 @@ from fairlead.clients.native import (
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
-from fairlead.model.web.routes import ClientProtocol, Request, Route, Steps, json_response
+from fairlead.model.web.routes import ClientProtocol, Request, Routes, Steps, json_response
 from fairlead.model.web.sockets import SocketRoute
 
+routes = Routes()
 
+
+@routes.get("/v1/openapi.json", access="any", name="openapi", answer=dict)
 def openapi(request: Request) -> Steps:
+    """This document."""
     yield from ()
     return json_response(document(ROUTES, request.version))
 
 
-ROUTES: Final = (
-    *sessions.ROUTES,
-    *overview.ROUTES,
-    *admin.ROUTES,
-    *transcripts.ROUTES,
-    *terminal.ROUTES,
-    *plugins.ROUTES,
-    *shells.ROUTES,
-    *notices.ROUTES,
-    *insight.ROUTES,
-    Route(
-        method="GET",
-        path="/v1/openapi.json",
-        access="any",
-        name="openapi",
-        handle=openapi,
-        about="This document.",
-        answer=dict,
-    ),
-)
+_MODULES: Final = (sessions, overview, admin, transcripts, terminal, plugins, shells, notices, insight)
+ROUTES: Final = (*(route for module in _MODULES for route in module.routes), *routes)
 
 PROTOCOL: Final = ClientProtocol(
     name="native",

@@ -20,6 +20,30 @@ SUBPROTOCOLS: Final = (JSON, MSGPACK)
 _json = msgspec.json.Encoder()
 
 
+def json_frame(message: dict[str, Any]) -> bytes:
+    return text_frame(_json.encode(message))
+
+
+def read_json(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadFrame("The frame is not JSON.") from None
+
+
+def frame_fields(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise BadFrame("A frame is an object.")
+    return value
+
+
+def pop_type(fields: dict[str, Any]) -> str:
+    kind = fields.pop("type", None)
+    if not isinstance(kind, str):
+        raise BadFrame("A frame needs a type.")
+    return kind
+
+
 class Codec(Protocol):
     """Encodes and decodes frames; the core uses only the part that is `model.gateway.FrameEncoder`."""
 
@@ -46,15 +70,12 @@ class JsonCodec(msgspec.Struct, frozen=True):
         return self.frame(_signal(session, kind, name, data))
 
     def frame(self, message: dict[str, Any]) -> bytes:
-        return text_frame(_json.encode(message))
+        return json_frame(message)
 
     def read(self, data: bytes, text: bool) -> Any:
         if not text:
             raise BadFrame(f"This connection speaks JSON in text frames; for binary ones ask for {MSGPACK}.")
-        try:
-            return msgspec.json.decode(data)
-        except (msgspec.DecodeError, RecursionError):
-            raise BadFrame("The frame is not JSON.") from None
+        return read_json(data)
 
 
 class MsgpackCodec(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.native.codec import CODECS, JSON, Codec
-from fairlead.clients.native.decode import KINDS, command, convert, reject_unknown
+from fairlead.clients.native.codec import CODECS, JSON, Codec, frame_fields, pop_type
+from fairlead.clients.native.decode import KINDS, command, convert
 from fairlead.clients.native.errors import BadFrame, UnknownType
 from fairlead.model.commands import Command, Reply
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
@@ -32,6 +32,10 @@ from fairlead.model.web.sockets import (
 PROTOCOL_NAME: Final = "fairlead.v1"
 
 
+class _PingFrame(msgspec.Struct, frozen=True):
+    pass
+
+
 class _SubscribeFrame(msgspec.Struct, frozen=True):
     session: str
     after: int | None = None
@@ -45,11 +49,6 @@ class _SessionFrame(msgspec.Struct, frozen=True):
 class _TypingFrame(msgspec.Struct, frozen=True):
     session: str
     active: bool = True
-
-
-_SUBSCRIBE_FIELDS: Final = frozenset(_SubscribeFrame.__struct_fields__)
-_SESSION_FIELDS: Final = frozenset(_SessionFrame.__struct_fields__)
-_TYPING_FIELDS: Final = frozenset(_TypingFrame.__struct_fields__)
 
 
 class NativeConversation:
@@ -90,27 +89,20 @@ class NativeConversation:
         return (self._error(tag, error),)
 
     def _fields(self, data: bytes, text: bool) -> dict[str, Any]:
-        fields = self._codec.read(data, text)
-        if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
-            raise BadFrame("A frame is an object.")
-        return fields
+        return frame_fields(self._codec.read(data, text))
 
     def _act(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Effect]:
         fields.pop("id", None)
-        kind = fields.pop("type", None)
-        if not isinstance(kind, str):
-            raise BadFrame("A frame needs a type.")
-        match kind:
+        match kind := pop_type(fields):
             case "ping":
-                reject_unknown(fields, frozenset())
+                convert(fields, _PingFrame)
                 return (self._write({"type": "pong", **tag}),)
             case "subscribe":
-                reject_unknown(fields, _SUBSCRIBE_FIELDS)
                 wanted = convert(fields, _SubscribeFrame)
                 return (RunFlow(self._subscribe(session_id(wanted.session), _cursor(wanted), tag)),)
             case "unsubscribe":
-                reject_unknown(fields, _SESSION_FIELDS)
-                return (RunFlow(self._unsubscribe(_session(fields), tag)),)
+                session = session_id(convert(fields, _SessionFrame).session)
+                return (RunFlow(self._unsubscribe(session, tag)),)
             case "typing":
                 return self._typing(fields, tag)
             case _ if kind in KINDS:
@@ -120,7 +112,6 @@ class NativeConversation:
                 raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
 
     def _typing(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Effect]:
-        reject_unknown(fields, _TYPING_FIELDS)
         frame = convert(fields, _TypingFrame)
         if not self._who.may("chat"):
             raise NotAllowed("Typing needs the scope chat.", scope="chat")
@@ -164,10 +155,6 @@ class NativeConversation:
 
 def _tag(fields: dict[str, Any]) -> dict[str, Any]:
     return {"id": fields["id"]} if "id" in fields else {}
-
-
-def _session(fields: dict[str, Any]) -> SessionId:
-    return session_id(convert(fields, _SessionFrame).session)
 
 
 def _cursor(wanted: _SubscribeFrame) -> Cursor | None:

@@ -11,12 +11,11 @@ from fairlead.model.content import Content, OtherBlock, TextBlock, content_block
 from fairlead.model.errors import BadId, BadRequest
 from fairlead.model.ids import MessageId, is_uuid, session_id
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 KINDS: Final[dict[str, type[Command]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Command)}
 """Every command by its type on the wire."""
 
-_FIELDS: Final = {kind: frozenset(kind.__struct_fields__) for kind in KINDS.values()}
 _USER_BLOCKS: Final = frozenset({"text", "image", "document"})
 """Types of content blocks that a user may send. Only the agent makes other blocks (such as a tool's result)."""
 KEY_LENGTH: Final = 200
@@ -33,7 +32,7 @@ def command(kind: str, fields: dict[str, Any], fresh: Callable[[], str]) -> Comm
     if found in (Send, Steer):
         blocks = content(fields.pop("text", None), fields.pop("content", None))
         fields["content"] = ()
-    reject_unknown(fields, _FIELDS[found])
+    reject_unknown(fields, found)
     new = {Create: "session", Fork: "child"}.get(found)
     if new is not None and new not in fields:
         fields[new] = fresh()
@@ -86,13 +85,15 @@ def check_key(key: str) -> str:
     return key
 
 
-def reject_unknown(fields: dict[str, Any], known: frozenset[str]) -> None:
-    unknown = sorted(str(name)[:40] for name in fields if name not in known)
+def reject_unknown(fields: dict[str, Any], kind: type[msgspec.Struct]) -> None:
+    unknown = sorted(str(name)[:40] for name in fields if name not in kind.__struct_fields__)
     if unknown:
         raise UnknownField(f"There is no field {', '.join(unknown)} here.", fields=unknown)
 
 
 def convert(fields: dict[str, Any], kind: type[T]) -> T:
+    """Build a `kind` of a frame's fields; raise BadRequest or a subclass if they do not fit."""
+    reject_unknown(fields, kind)
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:

@@ -1,6 +1,6 @@
 """Parts of the HTML export: the page's head and foot, and the functions that turn arbitrary text into safe HTML.
 
-Rule: no text reaches the page except through `words`. The page has no script and loads nothing, and its own
+Rule: no text reaches the page except through `escape_text`. The page has no script and loads nothing, and its own
 Content-Security-Policy enforces that.
 """
 
@@ -71,29 +71,27 @@ def time_html(at: int) -> str:
 
 def block(value: Any) -> str:
     """Render one block of content of any kind."""
-    if isinstance(value, str):
-        return f"<pre>{escape_text(value)}</pre>"
-    if isinstance(value, dict):
-        if value.get("type") == "text" and isinstance(value.get("text"), str):
-            return f"<pre>{escape_text(value['text'])}</pre>"
-        if value.get("type") == "image":
+    match value:
+        case {"type": "text", "text": str(text)}:
+            return code(text)
+        case {"type": "image"}:
             return image(value.get("source"))
-    return code(value)
+        case _:
+            return code(value)
 
 
 def image(source: Any) -> str:
     """Render an image, only if its data is embedded and of a known image type."""
-    if isinstance(source, dict):
-        kind, data = source.get("media_type"), source.get("data")
-        if kind in _IMAGES and isinstance(data, str) and _BASE64.fullmatch(data):
+    match source:
+        case {"media_type": str(kind), "data": str(data)} if kind in _IMAGES and _BASE64.fullmatch(data):
             return f'<p><img alt="" src="data:{kind};base64,{data}"></p>'
     return '<p class="note">(an image that is not in this file)</p>'
 
 
 def head(summary: Summary) -> str:
     title = escape_text(summary.title or summary.first_prompt[:80] or "Session")
-    facts = [escape_text(fact) for fact in (summary.cwd, summary.agent, summary.model) if fact]
-    facts += [
+    facts = [
+        *map(escape_text, (summary.cwd, summary.agent, summary.model)),
         "1 turn" if summary.turns == 1 else f"{summary.turns} turns",
         f"${summary.cost_usd:.4f}",
         time_html(summary.created),
@@ -104,7 +102,7 @@ def head(summary: Summary) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="referrer" content="no-referrer">'
         f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>"
-        f'<p class="meta">{" &middot; ".join(fact for fact in facts if fact)}</p>\n'
+        f'<p class="meta">{" &middot; ".join(filter(None, facts))}</p>\n'
     )
 
 

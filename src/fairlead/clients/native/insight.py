@@ -6,8 +6,9 @@ from typing import Final
 from fairlead.model import queries as q
 from fairlead.model.errors import BadRequest
 from fairlead.model.usage_stats import UsageStats
-from fairlead.model.web.routes import Param, Request, Route, Steps, json_response
+from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
 
+routes = Routes()
 DAY_MS: Final = 86_400_000
 LONGEST: Final = 366
 """The maximum number of days in one response: each day has a row for each project and model."""
@@ -17,7 +18,23 @@ _FURTHEST: Final = 14 * 60
 _OFFSET: Final = re.compile(r"-?[0-9]{1,3}")
 
 
+@routes.get(
+    "/v1/insight",
+    access="view",
+    name="insight",
+    answer=UsageStats,
+    query=(
+        Param("since", int, "The start, in milliseconds since 1970.", required=True),
+        Param("until", int, f"The end, at most {LONGEST} days later.", required=True),
+        Param(
+            "offset",
+            int,
+            "Minutes by which your clock is ahead of UTC (negative: behind). It defines the days.",
+        ),
+    ),
+)
 def usage_stats(request: Request) -> Steps:
+    """Tokens, cost and turns by day, project and model; use of tools; the agent's limits."""
     since = request.query_int("since", 0, 0, _LAST)
     until = request.query_int("until", 0, 0, _LAST)
     if not since < until <= since + LONGEST * DAY_MS:
@@ -26,25 +43,3 @@ def usage_stats(request: Request) -> Steps:
     if _OFFSET.fullmatch(offset) is None or abs(int(offset)) > _FURTHEST:
         raise BadRequest(f"offset must be a whole number from -{_FURTHEST} to {_FURTHEST}.", field="offset")
     return json_response((yield q.ReadUsageStats(since, until, int(offset))))
-
-
-ROUTES: Final = (
-    Route(
-        method="GET",
-        path="/v1/insight",
-        access="view",
-        name="insight",
-        handle=usage_stats,
-        about="Tokens, cost and turns by day, project and model; tools; the agent's limits.",
-        answer=UsageStats,
-        query=(
-            Param("since", int, "The first moment, in milliseconds since 1970.", required=True),
-            Param("until", int, f"The last one, at most {LONGEST} days later.", required=True),
-            Param(
-                "offset",
-                int,
-                "Minutes that your clock is ahead of UTC, below 0 where it is behind: whose days are meant.",
-            ),
-        ),
-    ),
-)

@@ -6,13 +6,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fairlead.clients.native import schemas as b
-from fairlead.clients.native.decode import convert, reject_unknown
-from fairlead.clients.native.errors import BadFrame, UnknownType
+from fairlead.clients.native.codec import json_frame, read_json
+from fairlead.clients.native.decode import convert
+from fairlead.clients.native.errors import UnknownType
 from fairlead.model import commands as cmd
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
-from fairlead.model.formats.frames import text_frame
 from fairlead.model.web.handing import Handing
-from fairlead.model.web.routes import Param, Request, Route, Step, Steps, json_response
+from fairlead.model.web.routes import Param, Request, Routes, Step, Steps, json_response
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute, Write
 from fairlead.notifications.api.feed import (
     SUBSCRIBABLE,
@@ -32,7 +32,9 @@ from fairlead.notifications.api.feed import (
 from fairlead.notifications.api.resources import EditItem, ListItems, RemoveItem
 from fairlead.notifications.api.targets import AddTarget, AnswerOf, Destination, PushKey, RedeemAnswerCode, TryTarget
 
+routes = Routes()
 _SMALL: Final = 64 << 10
+_PUSH: Final = "/v1/push/subscriptions"
 _PLACES: Final = 10**15
 DEFAULT_TOPICS: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
 """The default topics of a browser's push subscription."""
@@ -132,7 +134,18 @@ def notice_view(entry: FeedEntry) -> NoticeView:
 # --- REST
 
 
+@routes.get(
+    "/v1/notices",
+    access="view",
+    name="notices.list",
+    answer=NoticePage,
+    query=(
+        Param("before", int, "The seq of the first known notice."),
+        Param("limit", int, "At most this many, up to 500."),
+    ),
+)
 def feed(request: Request) -> Steps:
+    """Recent notices of all sessions."""
     before = request.query_int("before", _PLACES, 1, _PLACES)
     limit = request.query_int("limit", 100, 1, 500)
     page: FeedPage = yield ReadFeed(None if before == _PLACES else before, limit)
@@ -140,7 +153,9 @@ def feed(request: Request) -> Steps:
     return json_response(NoticePage(notices=notices, first=page.first, cursor=cursor_text(page.feed, page.head)))
 
 
+@routes.get("/v1/push/key", access="view", name="push.key", answer=PushKeyView)
 def push_key(request: Request) -> Steps:
+    """The key with which a browser subscribes to push messages."""
     return json_response(PushKeyView((yield PushKey())))
 
 
@@ -168,13 +183,17 @@ def _own(credential: str, id: str = "") -> ListItems:
     return ListItems(Destination, accept)
 
 
+@routes.get(_PUSH, access="view", name="push.list", answer=PushList)
 def subscriptions(request: Request) -> Steps:
+    """This device's push subscription, if it has one."""
     who = request.who
     targets = yield _own(who.credential)
     return json_response(PushList(tuple(_push(target, who.credential) for target in targets)))
 
 
+@routes.post(_PUSH, access="view", name="push.subscribe", body=PushBody, answer=PushView, status=201, body_limit=_SMALL)
 def subscribe(request: Request) -> Steps:
+    """Subscribe this browser to push messages. An older subscription of this device ends."""
     body, who = request.json(PushBody), request.who
     topics = _topics(body.topics)
     # One per device: a browser that subscribes again has lost its old subscription, or has a new one.
@@ -204,26 +223,34 @@ def _mine(request: Request) -> Generator[Step, Any, Destination]:
     return mine
 
 
+@routes.patch(f"{_PUSH}/{{id}}", access="view", name="push.topics", body=TopicsBody, answer=PushView, body_limit=_SMALL)
 def change_topics(request: Request) -> Steps:
+    """Change the topics of this browser's subscription."""
     topics = _topics(request.json(TopicsBody).topics)
     target = yield from _mine(request)
     changed = yield EditItem(Destination, target.id, {"topics": topics})
     return json_response(_push(changed, request.who.credential))
 
 
+@routes.delete(f"{_PUSH}/{{id}}", access="view", name="push.unsubscribe", answer=Removed)
 def unsubscribe(request: Request) -> Steps:
+    """End this browser's subscription."""
     target = yield from _mine(request)
     yield RemoveItem(Destination, target.id)
     return json_response(Removed(True))
 
 
+@routes.post(f"{_PUSH}/{{id}}/test", access="view", name="push.test", answer=PushView, body_limit=_SMALL)
 def try_push(request: Request) -> Steps:
+    """Send this browser a test message now."""
     target = yield from _mine(request)
     yield TryTarget(target.id)
     return json_response(_push(target, request.who.credential))
 
 
+@routes.post("/v1/answers", access="approve", name="answers.post", body=CodeBody, answer=cmd.Reply, body_limit=_SMALL)
 def answer(request: Request) -> Steps:
+    """Answer with the single-use code of a notification, from the device that received it."""
     found: AnswerOf = yield RedeemAnswerCode(request.json(CodeBody).code)
     reply = yield cmd.AnswerPermission(session=found.session, request=found.request, behavior=found.behavior)
     return json_response(reply)
@@ -237,45 +264,38 @@ class _AskFrame(msgspec.Struct, frozen=True):
     cursor: str | None = None
 
 
-_ASK_FIELDS: Final = frozenset(_AskFrame.__struct_fields__)
-
-
 class NoticeCodec:
     """Implements `notifications.api.FeedCodec`; all sockets share one instance."""
 
     key = "native"
 
     def read(self, data: bytes) -> FeedPing | FeedRequest | None:
-        try:
-            fields = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise BadFrame("The frame is not JSON.") from None
+        fields = read_json(data)
         kind = fields.pop("type", None) if isinstance(fields, dict) else None
         if kind == "ping":
             return FeedPing()
         if kind != "subscribe":
             raise UnknownType("subscribe and ping are taken here.")
-        reject_unknown(fields, _ASK_FIELDS)
         asked = convert(fields, _AskFrame)
         if asked.cursor is not None and read_cursor(asked.cursor) is None:
             raise BadRequest("cursor must be one that a frame had.", field="cursor")
         return FeedRequest(frozenset(asked.topics), asked.cursor)
 
     def opened(self, now: int) -> bytes:
-        return _frame({"type": "hello", "at": now})
+        return json_frame({"type": "hello", "at": now})
 
     def pong(self, now: int) -> bytes:
-        return _frame({"type": "pong", "at": now})
+        return json_frame({"type": "pong", "at": now})
 
     def subscribed(self, ask: FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
-        return _frame({"type": "subscribed", "topics": sorted(ask.topics), "verdict": verdict, "cursor": cursor})
+        return json_frame({"type": "subscribed", "topics": sorted(ask.topics), "verdict": verdict, "cursor": cursor})
 
     def failed(self, error: FairleadError, now: int) -> bytes:
-        return _frame({"type": "error", "code": error.code, "message": error.message})
+        return json_frame({"type": "error", "code": error.code, "message": error.message})
 
     def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
         place = {} if cursor is None else {"cursor": cursor}
-        return _frame({"type": "notice", **msgspec.to_builtins(notice_view(entry)), **place})
+        return json_frame({"type": "notice", **msgspec.to_builtins(notice_view(entry)), **place})
 
 
 CODEC: Final = NoticeCodec()
@@ -293,99 +313,6 @@ class Notices(Handing):
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         return (Write(CODEC.failed(error, 0)),)
 
-
-def _frame(fields: dict[str, Any]) -> bytes:
-    return text_frame(msgspec.json.encode(fields))
-
-
-_PUSH: Final = "/v1/push/subscriptions"
-
-ROUTES: Final = (
-    Route(
-        method="GET",
-        path="/v1/notices",
-        access="view",
-        name="notices.list",
-        handle=feed,
-        about="What happened lately, over all sessions.",
-        answer=NoticePage,
-        query=(
-            Param("before", int, "The seq of the first that is known."),
-            Param("limit", int, "At most so many, up to 500."),
-        ),
-    ),
-    Route(
-        method="GET",
-        path="/v1/push/key",
-        access="view",
-        name="push.key",
-        handle=push_key,
-        about="The key that a browser needs to subscribe to push messages.",
-        answer=PushKeyView,
-    ),
-    Route(
-        method="GET",
-        path=_PUSH,
-        access="view",
-        name="push.list",
-        handle=subscriptions,
-        about="This device's push subscription, if it has one.",
-        answer=PushList,
-    ),
-    Route(
-        method="POST",
-        path=_PUSH,
-        access="view",
-        name="push.subscribe",
-        handle=subscribe,
-        about="Tell this browser by push messages; an older subscription of this device ends.",
-        body=PushBody,
-        answer=PushView,
-        status=201,
-        body_limit=_SMALL,
-    ),
-    Route(
-        method="PATCH",
-        path=f"{_PUSH}/{{id}}",
-        access="view",
-        name="push.topics",
-        handle=change_topics,
-        about="What this browser is told of.",
-        body=TopicsBody,
-        answer=PushView,
-        body_limit=_SMALL,
-    ),
-    Route(
-        method="DELETE",
-        path=f"{_PUSH}/{{id}}",
-        access="view",
-        name="push.unsubscribe",
-        handle=unsubscribe,
-        about="Tell this browser nothing more.",
-        answer=Removed,
-    ),
-    Route(
-        method="POST",
-        path=f"{_PUSH}/{{id}}/test",
-        access="view",
-        name="push.test",
-        handle=try_push,
-        about="Send this browser a test, now.",
-        answer=PushView,
-        body_limit=_SMALL,
-    ),
-    Route(
-        method="POST",
-        path="/v1/answers",
-        access="approve",
-        name="answers.post",
-        handle=answer,
-        about="Answer by the single-use code of a notification, from the device that it was sent to.",
-        body=CodeBody,
-        answer=cmd.Reply,
-        body_limit=_SMALL,
-    ),
-)
 
 SOCKETS: Final = (
     SocketRoute(

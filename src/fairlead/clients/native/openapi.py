@@ -55,7 +55,7 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
         "security": [{"bearer": []}],
         "paths": paths,
         "components": {
-            "schemas": _plain(components),
+            "schemas": components,
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "signature": {"type": "apiKey", "in": "query", "name": "sig"},
@@ -127,12 +127,3 @@ def _in_query(param: Param) -> dict[str, Any]:
         "schema": {"type": _KINDS[param.kind]},
         **described,
     }
-
-
-def _plain(value: Any) -> Any:
-    """Convert tuples to lists: msgspec leaves tuples in defaults, and the document is compared with a JSON file."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value

@@ -1,11 +1,11 @@
 """REST for plugins: list them, and enable or disable each one."""
 
-from typing import Final
-
 import msgspec
 
-from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.plugins.api import DisablePlugin, EnablePlugin, ListPlugins, PluginView
+
+routes = Routes()
 
 
 class PluginList(msgspec.Struct, frozen=True):
@@ -18,46 +18,21 @@ class EnableBody(msgspec.Struct, frozen=True):
     digest: str
 
 
+@routes.get("/v1/plugins", access="admin", name="plugins.list", answer=PluginList)
 def list_plugins(request: Request) -> Steps:
+    """List plugins: what each would run, whether it runs, its port and its state."""
     return json_response(PluginList((yield ListPlugins())))
 
 
+@routes.post(
+    "/v1/plugins/{name}", access="admin", name="plugins.enable", body=EnableBody, answer=PluginView, body_limit=4096
+)
 def enable(request: Request) -> Steps:
+    """Enable a plugin with the content that the list showed."""
     return json_response((yield EnablePlugin(request.params["name"], request.json(EnableBody).digest)))
 
 
+@routes.delete("/v1/plugins/{name}", access="admin", name="plugins.disable", answer=PluginView)
 def disable(request: Request) -> Steps:
+    """Stop a plugin's server and disable the plugin."""
     return json_response((yield DisablePlugin(request.params["name"])))
-
-
-ROUTES: Final = (
-    Route(
-        method="GET",
-        path="/v1/plugins",
-        access="admin",
-        name="plugins.list",
-        handle=list_plugins,
-        about="Plugins: what each would run, whether it does, on which port, and how it is.",
-        answer=PluginList,
-    ),
-    Route(
-        method="POST",
-        path="/v1/plugins/{name}",
-        access="admin",
-        name="plugins.enable",
-        handle=enable,
-        about="Let a plugin run as the list showed it.",
-        body=EnableBody,
-        answer=PluginView,
-        body_limit=4096,
-    ),
-    Route(
-        method="DELETE",
-        path="/v1/plugins/{name}",
-        access="admin",
-        name="plugins.disable",
-        handle=disable,
-        about="End a plugin's server, and let it run no more.",
-        answer=PluginView,
-    ),
-)

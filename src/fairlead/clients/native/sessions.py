@@ -13,32 +13,32 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.agents import AgentInvitation
 from fairlead.model.errors import BadRequest
-from fairlead.model.ids import MessageId, SessionId, session_id
+from fairlead.model.ids import MessageId, session_id
 from fairlead.model.store import SessionFilter, SessionPage
-from fairlead.model.web.routes import LogStream, Param, Request, Response, Route, Steps, json_response
+from fairlead.model.web.routes import LogStream, Param, Request, Response, Routes, Steps, json_response
 
+routes = Routes()
+PATH: Final = "/v1/sessions/{session}"
 PAGE_LIMIT: Final = 1000
 _LAST_SEQ: Final = 10**15
-_LIMIT = Param("limit", int, f"At most so many, up to {PAGE_LIMIT}.")
-
-
-def session_of(request: Request) -> SessionId:
-    return session_id(request.params["session"])
+_BOOL: Final = ("true", "false")
+_LIMIT = Param("limit", int, f"At most this many, up to {PAGE_LIMIT}.")
 
 
 def idempotency_key(request: Request) -> str:
     return check_key(request.head.first("idempotency-key"))
 
 
-def _first_key(key: str) -> str:
-    """Derive a separate key for the first message, so that a repeated call repeats neither command."""
-    return f"{key}/first" if key else ""
+def _choice(request: Request, name: str, options: tuple[str, ...], default: str) -> str:
+    given = request.query.get(name, default)
+    if given not in options:
+        raise BadRequest(f"{name} must be {', '.join(options[:-1])} or {options[-1]}.", field=name)
+    return given
 
 
-# --- sessions ---------------------------------------------------------------------------------------
-
-
+@routes.post("/v1/sessions", access="chat", name="sessions.create", body=b.CreateSession, answer=cmd.Reply, status=201)
 def create(request: Request) -> Steps:
+    """Create a session, with an optional first message."""
     body = request.json(b.CreateSession)
     first_message = None if body.text is None and body.content is None else content(body.text, body.content)
     key = idempotency_key(request)
@@ -53,17 +53,31 @@ def create(request: Request) -> Steps:
     )
     if first_message is None:
         return json_response(made, 201)
-    sent: cmd.Reply = yield cmd.Send(session=made.session, key=_first_key(key), content=first_message)
+    # The first message has a key of its own, so that a repeated call repeats neither command.
+    first_key = f"{key}/first" if key else ""
+    sent: cmd.Reply = yield cmd.Send(session=made.session, key=first_key, content=first_message)
     return json_response(msgspec.structs.replace(sent, repeated=made.repeated and sent.repeated), 201)
 
 
+@routes.get(
+    "/v1/sessions",
+    access="view",
+    name="sessions.list",
+    answer=SessionPage,
+    query=(
+        Param("q", str, "Words in the title or the first prompt."),
+        Param("archived", str, "true, false (the default) or any."),
+        Param("cwd", str, "Only sessions of this folder."),
+        Param("state", str, "Only sessions in this state."),
+        Param("transcripts", str, "false leaves out transcripts that were never opened here."),
+        Param("before", str, "`next` of the previous page."),
+        _LIMIT,
+    ),
+)
 def list_sessions(request: Request) -> Steps:
-    archived = request.query.get("archived", "false")
-    if archived not in ("true", "false", "any"):
-        raise BadRequest("archived must be true, false or any.", field="archived")
-    transcripts = request.query.get("transcripts", "true")
-    if transcripts not in ("true", "false"):
-        raise BadRequest("transcripts must be true or false.", field="transcripts")
+    """Sessions, newest first, page by page."""
+    archived = _choice(request, "archived", ("true", "false", "any"), "false")
+    transcripts = _choice(request, "transcripts", _BOOL, "true")
     page = yield q.ListSessions(
         SessionFilter(
             words=request.query.get("q", ""),
@@ -78,13 +92,17 @@ def list_sessions(request: Request) -> Steps:
     return json_response(page)
 
 
+@routes.get(PATH, access="view", name="sessions.get", answer=q.SessionView)
 def get(request: Request) -> Steps:
-    return json_response((yield q.GetSession(session_of(request))))
+    """One session in its current state, with the cursor to subscribe from."""
+    return json_response((yield q.GetSession(request.session)))
 
 
+@routes.patch(PATH, access="chat", name="sessions.patch", body=b.PatchSession, answer=cmd.Reply)
 def patch(request: Request) -> Steps:
+    """Rename or archive a session."""
     body = request.json(b.PatchSession)
-    session = session_of(request)
+    session = request.session
     if body.title is None and body.archived is None:
         raise BadRequest("Say what to change: title, archived.")
     reply: Any = None
@@ -95,77 +113,102 @@ def patch(request: Request) -> Steps:
     return json_response(reply)
 
 
+@routes.delete(
+    PATH,
+    access="chat",
+    name="sessions.delete",
+    answer=cmd.Reply,
+    query=(Param("files", bool, "Delete the agent's own file too."),),
+)
 def delete(request: Request) -> Steps:
-    files = request.query.get("files", "false")
-    if files not in ("true", "false"):
-        raise BadRequest("files must be true or false.", field="files")
-    return json_response((yield cmd.Delete(session=session_of(request), files=files == "true")))
+    """Delete the log. The agent's own file stays unless files=true, which needs the scope admin."""
+    files = _choice(request, "files", _BOOL, "false") == "true"
+    return json_response((yield cmd.Delete(session=request.session, files=files)))
 
 
+@routes.post(f"{PATH}/fork", access="chat", name="sessions.fork", body=b.ForkSession, answer=cmd.Reply, status=201)
 def fork(request: Request) -> Steps:
+    """Create a session that continues from here, or from the turn of a message."""
     body = request.json(b.ForkSession)
     at = None if body.at is None else MessageId(body.at)
     child = session_id(body.child or request.fresh)
-    reply = yield cmd.Fork(
-        session=session_of(request), key=idempotency_key(request), child=child, at=at, title=body.title
-    )
+    reply = yield cmd.Fork(session=request.session, key=idempotency_key(request), child=child, at=at, title=body.title)
     return json_response(reply, 201)
 
 
+@routes.post(f"{PATH}/interrupt", access="chat", name="sessions.interrupt", answer=cmd.Reply)
 def interrupt(request: Request) -> Steps:
-    return json_response((yield cmd.Interrupt(session=session_of(request), key=idempotency_key(request))))
+    """Stop the running turn."""
+    return json_response((yield cmd.Interrupt(session=request.session, key=idempotency_key(request))))
 
 
+@routes.post(f"{PATH}/share", access="chat", name="sessions.share", body=b.ShareBody, answer=cmd.Reply)
 def share(request: Request) -> Steps:
+    """Share the session with a user or with everybody, or stop sharing it. Only its owner or an admin may do this."""
     body = request.json(b.ShareBody)
-    command = cmd.ShareSession(
-        session=session_of(request), user=body.user, everybody=body.everybody, remove=body.remove
-    )
+    command = cmd.ShareSession(session=request.session, user=body.user, everybody=body.everybody, remove=body.remove)
     return json_response((yield command))
 
 
+@routes.post(f"{PATH}/close", access="chat", name="sessions.close", answer=cmd.Reply)
 def close(request: Request) -> Steps:
-    return json_response((yield cmd.Close(session=session_of(request))))
+    """Stop the agent's process. The next message resumes the session."""
+    return json_response((yield cmd.Close(session=request.session)))
 
 
+@routes.post(f"{PATH}/rewind", access="chat", name="sessions.rewind", body=b.RewindSession, answer=cmd.Reply)
 def rewind(request: Request) -> Steps:
+    """Restore files to their state before a message."""
     body = request.json(b.RewindSession)
-    reply = yield cmd.Rewind(session=session_of(request), message=MessageId(body.message), dry_run=body.dry_run)
+    reply = yield cmd.Rewind(session=request.session, message=MessageId(body.message), dry_run=body.dry_run)
     return json_response(reply)
 
 
+@routes.post(f"{PATH}/control", access="admin", name="sessions.control", body=b.ControlAgent, answer=cmd.Reply)
 def control(request: Request) -> Steps:
+    """Send a request of the agent's own control protocol."""
     body = request.json(b.ControlAgent)
-    return json_response((yield cmd.Control(session=session_of(request), subtype=body.subtype, fields=body.fields)))
+    return json_response((yield cmd.Control(session=request.session, subtype=body.subtype, fields=body.fields)))
 
 
+@routes.post(f"{PATH}/dial-in", access="admin", name="sessions.dial-in", answer=AgentInvitation)
 def dial_in(request: Request) -> Steps:
-    reply: cmd.Reply = yield cmd.DialIn(session=session_of(request))
+    """Expect an agent that a person starts. The answer has the command, with a token that is shown only once."""
+    reply: cmd.Reply = yield cmd.DialIn(session=request.session)
     return json_response(reply.data)
 
 
+@routes.post(f"{PATH}/hand-over", access="chat", name="sessions.hand-over", body=b.HandOverSession, answer=cmd.Reply)
 def hand_over(request: Request) -> Steps:
+    """Continue over another link, with the history, now or when the turn is over."""
     body = request.json(b.HandOverSession)
     key = idempotency_key(request)
-    reply = yield cmd.StartHandover(
-        session=session_of(request), key=key, link=body.link, when=body.when, wait=body.wait
-    )
+    reply = yield cmd.StartHandover(session=request.session, key=key, link=body.link, when=body.when, wait=body.wait)
     return json_response(reply)
 
 
+@routes.delete(f"{PATH}/hand-over", access="chat", name="sessions.hand-over.withdraw", answer=cmd.Reply)
 def withdraw_hand_over(request: Request) -> Steps:
-    return json_response((yield cmd.WithdrawHandover(session=session_of(request), key=idempotency_key(request))))
+    """Withdraw a pending hand-over."""
+    return json_response((yield cmd.WithdrawHandover(session=request.session, key=idempotency_key(request))))
 
 
+@routes.post(
+    f"{PATH}/environment", access="admin", name="sessions.environment", body=b.SetEnvironment, answer=cmd.Reply
+)
 def environment(request: Request) -> Steps:
+    """Set environment variables of the running agent. The setting session_env lists the allowed names."""
     body = request.json(b.SetEnvironment)
-    return json_response((yield cmd.SetVariables(session=session_of(request), variables=body.variables)))
+    return json_response((yield cmd.SetVariables(session=request.session, variables=body.variables)))
 
 
+@routes.patch(f"{PATH}/settings", access="chat", name="sessions.settings", body=b.PatchSettings, answer=cmd.Reply)
 def settings(request: Request) -> Steps:
-    """Change settings. The three that a running agent accepts have their own commands; the others need a restart."""
+    """Change settings; mode needs the scope approve, mcp_servers needs admin.
+
+    The three settings that a running agent accepts have their own commands; the others need a restart."""
     body = request.json(b.PatchSettings)
-    session = session_of(request)
+    session = request.session
     changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
     if not changes:
         raise BadRequest("Say what to change, for instance mode or model.")
@@ -183,32 +226,49 @@ def settings(request: Request) -> Steps:
     return json_response(reply)
 
 
-# --- messages and events ----------------------------------------------------------------------------
-
-
+@routes.get(
+    f"{PATH}/messages",
+    access="view",
+    name="messages.list",
+    answer=q.EventPage,
+    query=(Param("before", int, "`next` of the previous page."), _LIMIT),
+)
 def messages(request: Request) -> Steps:
+    """Messages, page by page from the end."""
     before = request.query_int("before", 0, 1, _LAST_SEQ) or None
     limit = request.query_int("limit", 100, 1, PAGE_LIMIT)
-    return json_response((yield q.ReadMessages(session_of(request), before, limit)))
+    return json_response((yield q.ReadMessages(request.session, before, limit)))
 
 
+@routes.post(f"{PATH}/messages", access="chat", name="messages.post", body=b.PostMessage, answer=cmd.Reply)
 def post_message(request: Request) -> Steps:
+    """Send a prompt, or steer the running turn."""
     body = request.json(b.PostMessage)
     blocks = content(body.text, body.content)
     kind: type[cmd.Send | cmd.Steer] = cmd.Steer if body.steer else cmd.Send
     reply = yield kind(
-        session=session_of(request), key=idempotency_key(request), content=blocks, message=message_id(body.id)
+        session=request.session, key=idempotency_key(request), content=blocks, message=message_id(body.id)
     )
     return json_response(reply)
 
 
+@routes.get(
+    f"{PATH}/events",
+    access="view",
+    name="events.list",
+    answer=q.EventPage,
+    query=(
+        Param("after", int, "The last known seq; 0 for the beginning."),
+        _LIMIT,
+        Param("format", str, "json (the default) or jsonl: one event per line, the position in headers."),
+    ),
+)
 def events(request: Request) -> Steps:
-    form = request.query.get("format", "json")
-    if form not in ("json", "jsonl"):
-        raise BadRequest("format must be json or jsonl.", field="format")
+    """The log forward from a seq, deltas included."""
+    form = _choice(request, "format", ("json", "jsonl"), "json")
     after = request.query_int("after", 0, 0, _LAST_SEQ)
     limit = request.query_int("limit", 500, 1, PAGE_LIMIT)
-    page: q.EventPage = yield q.ReadEvents(session_of(request), after, limit)
+    page: q.EventPage = yield q.ReadEvents(request.session, after, limit)
     if form == "json":
         return json_response(page)
     place = (("fairlead-log-id", page.log_id), ("fairlead-head", str(page.head)))
@@ -217,236 +277,23 @@ def events(request: Request) -> Steps:
     return Response(body=lines, content_type="application/x-ndjson", headers=(*place, *following))
 
 
-def export(request: Request) -> Steps:
-    session = session_of(request)
-    form = request.query.get("format", "jsonl")
-    view: q.SessionView = yield q.GetSession(session)
-    if form == "jsonl":
-        renderer, kind = JsonlRenderer(session), "application/x-ndjson"
-        return LogStream(session=session, renderer=renderer, content_type=kind, headers=_file(session, "jsonl"))
-    if form == "html":
-        page, kind = HtmlRenderer(view.summary), "text/html; charset=utf-8"
-        # The page contains the same policy, for when it is saved to a file; the sandbox applies while we serve it.
-        fence = (("content-security-policy", f"{POLICY}; frame-ancestors 'none'; sandbox"),)
-        headers = (*_file(session, "html"), *fence)
-        return LogStream(session=session, renderer=page, content_type=kind, headers=headers)
-    raise BadRequest("format must be jsonl or html.", field="format")
-
-
-def _file(session: SessionId, suffix: str) -> tuple[tuple[str, str], ...]:
-    return (("content-disposition", f'attachment; filename="{session}.{suffix}"'),)
-
-
-PATH: Final = "/v1/sessions/{session}"
-
-ROUTES: Final = (
-    Route(
-        method="POST",
-        path="/v1/sessions",
-        access="chat",
-        name="sessions.create",
-        handle=create,
-        about="Open a session, with a first message if wanted.",
-        body=b.CreateSession,
-        answer=cmd.Reply,
-        status=201,
-    ),
-    Route(
-        method="GET",
-        path="/v1/sessions",
-        access="view",
-        name="sessions.list",
-        handle=list_sessions,
-        about="Sessions, newest first, page by page.",
-        answer=SessionPage,
-        query=(
-            Param("q", str, "Words in the title or the first prompt."),
-            Param("archived", str, "true, false (the default) or any."),
-            Param("cwd", str, "Only those of this folder."),
-            Param("state", str, "Only those in this state."),
-            Param("transcripts", str, "false leaves out those that nobody has opened here yet."),
-            Param("before", str, "`next` of the page before."),
-            _LIMIT,
-        ),
-    ),
-    Route(
-        method="GET",
-        path=PATH,
-        access="view",
-        name="sessions.get",
-        handle=get,
-        about="One session as it stands, with the cursor to subscribe from.",
-        answer=q.SessionView,
-    ),
-    Route(
-        method="PATCH",
-        path=PATH,
-        access="chat",
-        name="sessions.patch",
-        handle=patch,
-        about="Rename or archive.",
-        body=b.PatchSession,
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="DELETE",
-        path=PATH,
-        access="chat",
-        name="sessions.delete",
-        handle=delete,
-        about="Delete the log. The agent's own file stays unless files=true, which needs the scope admin.",
-        answer=cmd.Reply,
-        query=(Param("files", bool, "Delete the agent's own file too."),),
-    ),
-    Route(
-        method="POST",
-        path=f"{PATH}/share",
-        access="chat",
-        name="sessions.share",
-        handle=share,
-        about="Let another user or everybody see and steer the session, or no more: its owner's or an admin's.",
-        body=b.ShareBody,
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="POST",
-        path=f"{PATH}/fork",
-        access="chat",
-        name="sessions.fork",
-        handle=fork,
-        about="A new session that goes on from here, or from a message's turn.",
-        body=b.ForkSession,
-        answer=cmd.Reply,
-        status=201,
-    ),
-    Route(
-        method="GET",
-        path=f"{PATH}/messages",
-        access="view",
-        name="messages.list",
-        handle=messages,
-        about="What was said, page by page from the end.",
-        answer=q.EventPage,
-        query=(Param("before", int, "`next` of the page before."), _LIMIT),
-    ),
-    Route(
-        method="POST",
-        path=f"{PATH}/messages",
-        access="chat",
-        name="messages.post",
-        handle=post_message,
-        about="Send a prompt, or steer the running turn.",
-        body=b.PostMessage,
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="GET",
-        path=f"{PATH}/events",
-        access="view",
-        name="events.list",
-        handle=events,
-        about="The log forward from a place, deltas included.",
-        answer=q.EventPage,
-        query=(
-            Param("after", int, "The last seq that is known; 0 for the beginning."),
-            _LIMIT,
-            Param("format", str, "json (the default) or jsonl: one event a line, the place in headers."),
-        ),
-    ),
-    Route(
-        method="POST",
-        path=f"{PATH}/interrupt",
-        access="chat",
-        name="sessions.interrupt",
-        handle=interrupt,
-        about="Stop the running turn.",
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="PATCH",
-        path=f"{PATH}/settings",
-        access="chat",
-        name="sessions.settings",
-        handle=settings,
-        about="Change settings; mode needs the scope approve, mcp_servers admin.",
-        body=b.PatchSettings,
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="POST",
-        path=f"{PATH}/close",
-        access="chat",
-        name="sessions.close",
-        handle=close,
-        about="End the agent's process; the next message resumes.",
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="POST",
-        path=f"{PATH}/rewind",
-        access="chat",
-        name="sessions.rewind",
-        handle=rewind,
-        about="Put files back as they were before a message.",
-        body=b.RewindSession,
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="POST",
-        path=f"{PATH}/control",
-        access="admin",
-        name="sessions.control",
-        handle=control,
-        about="A request of the agent's own control protocol.",
-        body=b.ControlAgent,
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="POST",
-        path=f"{PATH}/dial-in",
-        access="admin",
-        name="sessions.dial-in",
-        handle=dial_in,
-        about="Expect an agent that is started by hand: how to start it, with a token that is shown this once.",
-        answer=AgentInvitation,
-    ),
-    Route(
-        method="POST",
-        path=f"{PATH}/hand-over",
-        access="chat",
-        name="sessions.hand-over",
-        handle=hand_over,
-        about="Go on over another link, with the history, when the turn is over or now.",
-        body=b.HandOverSession,
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="DELETE",
-        path=f"{PATH}/hand-over",
-        access="chat",
-        name="sessions.hand-over.withdraw",
-        handle=withdraw_hand_over,
-        about="Withdraw a hand-over that waits.",
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="POST",
-        path=f"{PATH}/environment",
-        access="admin",
-        name="sessions.environment",
-        handle=environment,
-        about="Set environment variables of the running agent, of the names in the setting session_env.",
-        body=b.SetEnvironment,
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="GET",
-        path=f"{PATH}/export",
-        access="view",
-        name="sessions.export",
-        handle=export,
-        about="The whole log: one event a line, or one HTML file to read.",
-        query=(Param("format", str, "jsonl (the default) or html."),),
-        signed=True,
-    ),
+@routes.get(
+    f"{PATH}/export",
+    access="view",
+    name="sessions.export",
+    query=(Param("format", str, "jsonl (the default) or html."),),
+    signed=True,
 )
+def export(request: Request) -> Steps:
+    """The whole log: one event per line, or one HTML file to read."""
+    session = request.session
+    view: q.SessionView = yield q.GetSession(session)
+    form = _choice(request, "format", ("jsonl", "html"), "jsonl")
+    file = ("content-disposition", f'attachment; filename="{session}.{form}"')
+    if form == "jsonl":
+        renderer = JsonlRenderer(session)
+        return LogStream(session=session, renderer=renderer, content_type="application/x-ndjson", headers=(file,))
+    # The page contains the same policy, for when it is saved to a file; the sandbox applies while we serve it.
+    fence = ("content-security-policy", f"{POLICY}; frame-ancestors 'none'; sandbox")
+    page, kind = HtmlRenderer(view.summary), "text/html; charset=utf-8"
+    return LogStream(session=session, renderer=page, content_type=kind, headers=(file, fence))

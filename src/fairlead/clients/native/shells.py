@@ -10,10 +10,11 @@ import msgspec
 from fairlead.clients.native import schemas as b
 from fairlead.clients.native.terminal import MESSAGE_LIMIT, NativeTerminalCodec, TerminalJoining
 from fairlead.model.agents import Exit
-from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.model.web.sockets import Handshake, SocketRoute
 from fairlead.terminals.api import EndShell, JoinShell, ListShells, ShareShell, ShellView
 
+routes = Routes()
 PATH: Final = "/v1/terminals"
 
 
@@ -39,48 +40,23 @@ class ShellConversation(TerminalJoining):
         super().__init__(join, codec)
 
 
+@routes.get(PATH, access="terminal", name="terminals.list", answer=ShellList)
 def list_shells(request: Request) -> Steps:
+    """Your running shells, and those that other users share."""
     return json_response(ShellList((yield ListShells())))
 
 
+@routes.patch(f"{PATH}/{{name}}", access="terminal", name="terminals.share", body=ShareBody, answer=ShellView)
 def share(request: Request) -> Steps:
+    """Let other users with the scope terminal watch the shell, or stop that. Only you can type."""
     return json_response((yield ShareShell(request.params["name"], request.json(ShareBody).shared)))
 
 
+@routes.delete(f"{PATH}/{{name}}", access="terminal", name="terminals.end", answer=Exit)
 def end(request: Request) -> Steps:
+    """End the shell and its processes."""
     return json_response((yield EndShell(request.params["name"])))
 
-
-ROUTES: Final = (
-    Route(
-        method="GET",
-        path=PATH,
-        access="terminal",
-        name="terminals.list",
-        handle=list_shells,
-        about="Your shells that run, and those that others share.",
-        answer=ShellList,
-    ),
-    Route(
-        method="PATCH",
-        path=f"{PATH}/{{name}}",
-        access="terminal",
-        name="terminals.share",
-        handle=share,
-        about="Let other users with the scope terminal watch it, or no longer. Nobody but you types there.",
-        body=ShareBody,
-        answer=ShellView,
-    ),
-    Route(
-        method="DELETE",
-        path=f"{PATH}/{{name}}",
-        access="terminal",
-        name="terminals.end",
-        handle=end,
-        about="End the shell and what runs in it.",
-        answer=Exit,
-    ),
-)
 
 SOCKETS: Final = (
     SocketRoute(

@@ -9,16 +9,17 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from fairlead.clients.native.decode import convert, reject_unknown
-from fairlead.clients.native.errors import BadFrame, UnknownType
-from fairlead.clients.native.sessions import PATH, session_of
+from fairlead.clients.native.codec import frame_fields, json_frame, pop_type, read_json
+from fairlead.clients.native.decode import convert
+from fairlead.clients.native.errors import UnknownType
+from fairlead.clients.native.sessions import PATH
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.formats.frames import binary_frame, text_frame
+from fairlead.model.formats.frames import binary_frame
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.requests import Step
-from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.model.web.sockets import Check, CloseSocket, Effect, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
     JoinShell,
@@ -32,12 +33,17 @@ from fairlead.terminals.api import (
     session_terminal,
 )
 
+routes = Routes()
 TERMINAL: Final = f"{PATH}/terminal"
 MESSAGE_LIMIT: Final = 1 << 20
 NO_TERMINAL: Final = 4404
 """The close code if the terminal ended between the check and the opening: 404, in the range for applications."""
 
 _Cells = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class _PingFrame(msgspec.Struct, frozen=True):
+    pass
 
 
 class _InputFrame(msgspec.Struct, frozen=True):
@@ -49,7 +55,8 @@ class _ResizeFrame(msgspec.Struct, frozen=True):
     rows: _Cells
 
 
-_FIELDS: Final = {"input": frozenset({"data"}), "resize": frozenset({"cols", "rows"}), "ping": frozenset[str]()}
+_Frame = _InputFrame | _ResizeFrame | _PingFrame
+_FRAMES: Final[dict[str, type[_Frame]]] = {"input": _InputFrame, "resize": _ResizeFrame, "ping": _PingFrame}
 
 
 class NativeTerminalCodec:
@@ -59,38 +66,35 @@ class NativeTerminalCodec:
         self._size: Size | None = None
 
     def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
-        fields = _object(data)
-        kind = fields.pop("type", None)
-        if not isinstance(kind, str):
-            raise BadFrame("A frame needs a type.")
-        known = _FIELDS.get(kind)
-        if known is None:
+        fields = frame_fields(read_json(data))
+        kind = pop_type(fields)
+        if kind not in _FRAMES:
             raise UnknownType(
                 f"There is no frame {kind[:40]!r} here: input, resize and ping are taken.", type=kind[:40]
             )
-        reject_unknown(fields, known)
-        if kind == "input":
-            return TypedKeys(convert(fields, _InputFrame).data.encode())
-        if kind == "resize":
-            wanted = convert(fields, _ResizeFrame)
-            return Size(wanted.cols, wanted.rows)
-        return TerminalReply(_frame({"type": "pong"}))
+        match convert(fields, _FRAMES[kind]):
+            case _InputFrame(data=text):
+                return TypedKeys(text.encode())
+            case _ResizeFrame(cols=columns, rows=rows):
+                return Size(columns, rows)
+            case _PingFrame():
+                return TerminalReply(json_frame({"type": "pong"}))
 
     def output(self, output: TerminalOutput) -> bytes:
         before = b""
         if output.redraw and self._size is not None:
-            before = _frame({"type": "redraw"})
+            before = json_frame({"type": "redraw"})
         if output.size is not None and output.size != self._size:
             self._size = output.size
-            before = _frame({"type": "size", "cols": output.size.columns, "rows": output.size.rows}) + before
+            before = json_frame({"type": "size", "cols": output.size.columns, "rows": output.size.rows}) + before
         return before + binary_frame(output.data) if output.data else before
 
     def ended(self, exit: Exit) -> bytes:
-        return _frame({"type": "exit", "code": exit.code, "signal": exit.signal})
+        return json_frame({"type": "exit", "code": exit.code, "signal": exit.signal})
 
     def failed(self, error: FairleadError) -> bytes:
         fields = {"type": "error", "code": error.code, "message": error.message}
-        return _frame({**fields, "data": error.data} if error.data else fields)
+        return json_frame({**fields, "data": error.data} if error.data else fields)
 
 
 class TerminalJoining(Handing):
@@ -129,35 +133,11 @@ def _check(opening: Handshake) -> Check:
     return None
 
 
+@routes.get(TERMINAL, access="terminal", name="terminal.show", answer=TerminalView)
 def show(request: Request) -> Steps:
-    return json_response((yield from _show_terminal(session_of(request))))
+    """The screen of a session's terminal, if its agent runs on one."""
+    return json_response((yield from _show_terminal(request.session)))
 
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        fields = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise BadFrame("The frame is not JSON.") from None
-    if not isinstance(fields, dict):
-        raise BadFrame("A frame is an object.")
-    return fields
-
-
-def _frame(fields: dict[str, Any]) -> bytes:
-    return text_frame(msgspec.json.encode(fields))
-
-
-ROUTES: Final = (
-    Route(
-        method="GET",
-        path=TERMINAL,
-        access="terminal",
-        name="terminal.show",
-        handle=show,
-        about="What is on the terminal of a session whose agent lives on one.",
-        answer=TerminalView,
-    ),
-)
 
 SOCKETS: Final = (
     SocketRoute(

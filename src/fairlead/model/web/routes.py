@@ -4,19 +4,24 @@ A route's `handle` is a generator: it yields commands, queries and service calls
 its error raised into it) and returns a response. Before the first yield it is a decoder, after the last an encoder, and
 it stays pure: the server executes the steps.
 
+    routes = Routes()
+
+    @routes.post("/v1/sessions/{session}/interrupt", access="chat", name="sessions.interrupt", answer=Reply)
     def interrupt(request: Request) -> Steps:
-        reply = yield Interrupt(session=session_id(request.params["session"]))
+        "Stop the running turn."
+        reply = yield Interrupt(session=request.session)
         return json_response(reply)
 """
 
+import inspect
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, BinaryIO, Literal, Protocol, TypeVar, get_args
+from typing import Any, BinaryIO, Literal, Protocol, TypedDict, TypeVar, Unpack, get_args
 
 import msgspec
 
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import BadRequest
-from fairlead.model.ids import SessionId
+from fairlead.model.ids import SessionId, session_id
 from fairlead.model.store import Entry
 from fairlead.model.views import Projection
 from fairlead.model.web.requests import Head, Refused, Response, ServiceCall, Step, check_token_header, parse_query
@@ -48,6 +53,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, str] = {}
     query: dict[str, str] = {}
     body: bytes = b""
+
+    @property
+    def session(self) -> SessionId:
+        """The session that the path names. Raises BadId."""
+        return session_id(self.params["session"])
 
     def json(self, kind: type[T]) -> T:
         """The body as `kind`; an empty body is an empty object. BadRequest describes a fault."""
@@ -113,6 +123,8 @@ Answer = Response | LogStream | ChangeStream | FileStream
 
 Steps = Generator[Step, Any, Answer]
 
+Handler = Callable[[Request], Steps]
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -145,7 +157,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     access: Access
     name: str
-    handle: Callable[[Request], Steps]
+    handle: Handler
     about: str = ""
     body: Any = None
     answer: Any = None
@@ -168,6 +180,66 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         if self.access not in ("public", "any", "agent", *get_args(Scope)):
             raise ValueError(f"{self.name}: {self.access} is no scope")
         check_token_header(self.name, self.token_header)
+
+
+Declare = Callable[[Handler], Handler]
+
+
+class RouteFields(TypedDict, total=False):
+    """The fields of a `Route` that a declaration may leave out."""
+
+    about: str
+    body: Any
+    answer: Any
+    status: int
+    query: tuple[Param, ...]
+    token_query: str
+    token_header: str
+    accounts: bool
+    query_first: bool
+    refused: Refused | None
+    signed: bool
+    body_limit: int | None
+    form: bool
+    waits: bool
+    page: bool
+
+
+class Routes(list[Route]):
+    """The routes of a module, each declared above its handler.
+
+    A route's `about` is the first paragraph of the handler's docstring, unless it is given. `prefix` begins every name,
+    and `common` are fields that all routes of the list have."""
+
+    def __init__(self, prefix: str = "", **common: Unpack[RouteFields]) -> None:
+        super().__init__()
+        self._prefix = prefix
+        self._common = common
+
+    def get(self, path: str, access: Access, name: str, **fields: Unpack[RouteFields]) -> Declare:
+        return self._declare("GET", path, access, name, fields)
+
+    def post(self, path: str, access: Access, name: str, **fields: Unpack[RouteFields]) -> Declare:
+        return self._declare("POST", path, access, name, fields)
+
+    def put(self, path: str, access: Access, name: str, **fields: Unpack[RouteFields]) -> Declare:
+        return self._declare("PUT", path, access, name, fields)
+
+    def patch(self, path: str, access: Access, name: str, **fields: Unpack[RouteFields]) -> Declare:
+        return self._declare("PATCH", path, access, name, fields)
+
+    def delete(self, path: str, access: Access, name: str, **fields: Unpack[RouteFields]) -> Declare:
+        return self._declare("DELETE", path, access, name, fields)
+
+    def _declare(self, method: str, path: str, access: Access, name: str, fields: RouteFields) -> Declare:
+        def declare(handler: Handler) -> Handler:
+            about = " ".join((inspect.getdoc(handler) or "").partition("\n\n")[0].split())
+            given: RouteFields = {"about": about, **self._common, **fields}
+            full_name = f"{self._prefix}{name}"
+            self.append(Route(method=method, path=path, access=access, name=full_name, handle=handler, **given))
+            return handler
+
+        return declare
 
 
 class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,6 +278,7 @@ __all__ = [
     "ChangeStream",
     "ClientProtocol",
     "FileStream",
+    "Handler",
     "Head",
     "LogRenderer",
     "LogStream",
@@ -214,6 +287,8 @@ __all__ = [
     "Request",
     "Response",
     "Route",
+    "RouteFields",
+    "Routes",
     "ServiceCall",
     "SocketRoute",
     "Step",
