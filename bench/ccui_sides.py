@@ -173,7 +173,7 @@ def until(wire: Wire, wanted: Callable[[Frame], bool]) -> int:
 def scripted_model() -> Iterator[str]:
     """The address of the model that both sides' CLI uses, in a separate process."""
     port = _free_port()
-    command = [sys.executable, "-m", "fairlead.testing.model_api", "--port", str(port)]
+    command = [sys.executable, "-m", "fairlead_testing.model_api", "--port", str(port)]
     model = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         while True:

@@ -21,7 +21,7 @@ from tools import rules  # noqa: E402
 from tools.pytest_plugins import NoSkips, ProcessGuard, RandomOrder, RuleResults, skips_fail  # noqa: E402
 
 # Asserts in the shared test suites give details like those of any test; register before the first import of a suite.
-pytest.register_assert_rewrite("fairlead.testing.store_conformance", "fairlead.testing.derived_conformance")
+pytest.register_assert_rewrite("fairlead_testing.store_conformance", "fairlead_testing.derived_conformance")
 pytest.register_assert_rewrite("agents.claude.wire_rules")
 
 # Times on a shared machine are meaningless: no example fails for being slow.

@@ -25,7 +25,7 @@ from fairlead.agents.claude.tui.hook_server import HookEndpoint
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.cli import hook as program
 from fairlead.server.listeners import Binding
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
 TLS = Path(__file__).parents[1] / "server" / "tls"

@@ -13,9 +13,9 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from fairlead.config import Config, load
 from fairlead.sessions.dependencies import McpServerSettings
-from fairlead.testing.model_api import ScriptedModel
-from fairlead.testing.native_client import Fold, NativeClientState
 from fairlead.wiring import GatewayInfo, running
+from fairlead_testing.model_api import ScriptedModel
+from fairlead_testing.native_client import Fold, NativeClientState
 from patience import PATIENCE
 
 Line = dict[str, Any]

@@ -20,7 +20,7 @@ from fairlead.notifications.api.feed import Change, FeedNotice
 from fairlead.notifications.api.targets import Destination, TargetFailed, TargetRefused
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.outbox import PAUSES_S
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from notifications.harness import PUBLIC, NotificationsHarness, rigged
 from notifications.webhook_receiver import WebhookReceiver, listening
 from patience import PATIENCE

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from fairlead.agents.demo.scripts import ScriptText, ToolUse
-from fairlead.testing.model_api import ANSWERS, ModelRequest, ScriptedModel
+from fairlead_testing.model_api import ANSWERS, ModelRequest, ScriptedModel
 from patience import PATIENCE
 
 TOOLS: list[dict[str, Any]] = [{"name": name, "input_schema": {}} for name in ("Agent", "Bash", "Write")]
@@ -250,7 +250,7 @@ async def test_a_port_in_use_is_an_error_at_the_start(model: ScriptedModel) -> N
 @pytest.mark.process
 async def test_the_command_line_serves_until_it_is_stopped(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
-    command = [sys.executable, "-m", "fairlead.testing.model_api", "--port", "0", "--log", str(log)]
+    command = [sys.executable, "-m", "fairlead_testing.model_api", "--port", "0", "--log", str(log)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from clients.claudecodeui.chat_harness import Peer, peer_at
-from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
+from fairlead_testing.claudecodeui_client import ClaudeCodeUiClient
 
 PROJECTS = "/claudecodeui/api/providers/sessions"
 SHAPE = ("actualSessionId", "exitCode", "success", "aborted")

@@ -13,8 +13,8 @@ from websockets.exceptions import InvalidStatus
 
 from clients.direct.harness import DirectPeer, seated
 from fairlead.config import load
-from fairlead.testing.direct_client import Message
 from fairlead.wiring import GatewayInfo, running
+from fairlead_testing.direct_client import Message
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process

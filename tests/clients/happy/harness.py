@@ -12,8 +12,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from clients.happy.envelopes import made
 from fairlead.config import load
-from fairlead.testing.happy_client import HappyClient
 from fairlead.wiring import GatewayInfo, running
+from fairlead_testing.happy_client import HappyClient
 from patience import PATIENCE
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"

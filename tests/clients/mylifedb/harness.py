@@ -25,7 +25,7 @@ from fairlead.sessions.fanout.hub import Subscription
 from fairlead.sessions.fanout.session_changes import SessionChanges
 from fairlead.sessions.read_state import ReadState
 from fairlead.system.clock import SystemClock
-from fairlead.testing.mylifedb_client import MyLifeDbClient
+from fairlead_testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
 from sessions.harness import SESSION, CoreHarness
 

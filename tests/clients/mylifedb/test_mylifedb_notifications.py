@@ -17,7 +17,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.ids import SessionId
 from fairlead.model.web.session_changes import SessionChangeNotice
 from fairlead.sessions.fanout.session_changes import SessionChanges
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 from sessions.harness import SESSION
 

@@ -15,8 +15,8 @@ from websockets.asyncio.client import connect
 from clients.mylifedb.harness import Frame, Tab
 from fairlead.agents.claude.transcripts.file_reader import TranscriptFile
 from fairlead.config import Config
-from fairlead.testing.mylifedb_client import MyLifeDbClient
 from fairlead.wiring import GatewayInfo, running
+from fairlead_testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
