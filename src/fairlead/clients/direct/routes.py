@@ -32,7 +32,7 @@ def send(request: Request) -> Steps:
     session = request.session
     given = request.json(Events)
     if len(given.events) > MOST:
-        raise BadRequest(f"At most {MOST} events are taken at once.", limit=MOST)
+        raise BadRequest(f"Send at most {MOST} events at once.", limit=MOST)
     responses: list[dict[str, Any]] = []
     for message in given.events:
         for parsed in read_message(session, message):

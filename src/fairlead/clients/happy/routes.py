@@ -116,7 +116,7 @@ def post(request: Request) -> Steps:
     session = request.session
     given = request.json(PostMessages).messages
     if not 1 <= len(given) <= POST_LIMIT:
-        raise BadRequest(f"1 to {POST_LIMIT} messages are taken at once.", limit=POST_LIMIT)
+        raise BadRequest(f"Send 1 to {POST_LIMIT} messages at once.", limit=POST_LIMIT)
     key = yield ReadKey(session)
     texts = [(posted.localId, text_of(posted, key)) for posted in given]
     accepted: list[AcceptedMessage] = []

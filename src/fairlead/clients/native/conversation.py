@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.native.codec import CODECS, JSON, Codec, frame_fields, pop_type
-from fairlead.clients.native.decode import KINDS, command, convert
-from fairlead.clients.native.errors import BadFrame, UnknownType
+from fairlead.clients.native.decode import command, convert
+from fairlead.clients.native.errors import BadFrame
 from fairlead.model.commands import Command, Reply
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.gateway import Cursor
@@ -105,11 +105,9 @@ class NativeConversation:
                 return (RunFlow(self._unsubscribe(session, tag)),)
             case "typing":
                 return self._typing(fields, tag)
-            case _ if kind in KINDS:
+            case _:
                 made = command(kind, fields, self._fresh)
                 return (RunFlow(self._command(made, tag), made.session, ahead=True),)
-            case _:
-                raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
 
     def _typing(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Effect]:
         frame = convert(fields, _TypingFrame)

@@ -261,7 +261,7 @@ class NoticeCodec:
         if kind == "ping":
             return n.FeedPing()
         if kind != "subscribe":
-            raise UnknownType("subscribe and ping are taken here.")
+            raise UnknownType("This socket accepts subscribe and ping.")
         asked = convert(fields, _AskFrame)
         if asked.cursor is not None and n.read_cursor(asked.cursor) is None:
             raise BadRequest("cursor must be one that a frame had.", field="cursor")
