@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fairlead.clients.cognova.notifications import NotificationCodec
 from fairlead.model.auth import Identity
-from fairlead.notifications.api import Change, FeedEntry
+from fairlead.notifications.api.feed import Change, FeedEntry
 from fairlead.notifications.change_feed import ChangeFeed
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock

@@ -104,7 +104,7 @@ async def encodings(quick: bool) -> Figures:
         serving = asyncio.create_task(whole.serve(started.set_result, signals=False))
         await started
         # Without sockets: they would give the same counts and add their work.
-        core = SessionGateway(whole._registry.services, whole._registry)
+        core = SessionGateway(whole.core.registry.services, whole.core.registry)
         for subscribers in (1, 10, 100):
             found[str(subscribers)] = await _counted(core, name, subscribers, count)
         whole.stop()

@@ -14,7 +14,7 @@ import uvicorn
 import uvloop
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.server import ServerConnection, broadcast, serve
 from websockets.exceptions import ConnectionClosed
 
@@ -23,7 +23,6 @@ from fairlead.server.websocket import (
     ConnectionOptions,
     driver_class,
     run_endpoint,
-    stock_settings,
     text_frame,
 )
 
@@ -62,10 +61,26 @@ class Peer:
         self.room.members.discard(conn)
 
 
-def run_uvicorn(settings: dict[str, Any]) -> None:
+async def relay_by_asgi(ws: WebSocket, members: set[WebSocket]) -> None:
+    """The same relay as an ordinary ASGI application."""
+    await ws.accept()
+    if ws.url.path == "/sub":
+        members.add(ws)
+    with suppress(WebSocketDisconnect):
+        async for text in ws.iter_text():
+            for member in tuple(members):
+                await member.send_text(text)
+    members.discard(ws)
+
+
+def run_uvicorn(settings: dict[str, Any], *, stock: bool) -> None:
     room = Room()
+    members: set[WebSocket] = set()
 
     async def join(ws: WebSocket) -> None:
+        if stock:
+            await relay_by_asgi(ws, members)
+            return
         endpoint = Peer(room, publishes=ws.url.path == "/pub")
         # Enough for the whole burst: this measures speed, not the handling of slow readers.
         options = ConnectionOptions(max_write_buffer=64 << 20)
@@ -102,9 +117,9 @@ async def run_websockets() -> None:
 if __name__ == "__main__":
     match sys.argv[1]:
         case "own":
-            run_uvicorn({"ws": driver_class()})
+            run_uvicorn({"ws": driver_class()}, stock=False)
         case "stock":
-            run_uvicorn(stock_settings(ConnectionOptions()))
+            run_uvicorn({"ws": "websockets-sansio", "ws_per_message_deflate": False}, stock=True)
         case "websockets":
             uvloop.run(run_websockets())  # the same event loop for all
         case other:

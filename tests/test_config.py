@@ -52,7 +52,7 @@ def test_every_setting_has_a_variable_and_a_description(tmp_path: Path) -> None:
         ({"FAIRLEAD_AGENT": "cobol"}, "Invalid enum value"),
         ({"FAIRLEAD_INSECURE_LAN": "perhaps"}, "Expected `bool`"),
         ({"FAIRLEAD_MCP": "not toml at all ["}, "Expected `object`"),
-        ({"FAIRLEAD_CONFIG": "/nowhere/config.toml"}, "there is no such file"),
+        ({"FAIRLEAD_CONFIG": "/nowhere/config.toml"}, "the file does not exist"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_source(env: dict[str, str], words: str) -> None:
@@ -74,7 +74,7 @@ def test_file_that_is_not_toml_is_reported(tmp_path: Path) -> None:
 def test_unknown_key_of_the_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("zzz = 1")
-    with pytest.raises(BadSetting, match="no such setting"):
+    with pytest.raises(BadSetting, match="does not exist"):
         load(HOME, file=file)
 
 

@@ -4,6 +4,7 @@ Rule: every setting is defined here. docs/reference/settings.md is generated fro
 variable of a setting is `FAIRLEAD_` and its name in capitals.
 """
 
+import contextlib
 import difflib
 import os
 import tomllib
@@ -20,8 +21,8 @@ ENV_PREFIX = "FAIRLEAD_"
 NOT_SETTINGS = frozenset({"FAIRLEAD_TOKEN", "FAIRLEAD_URL", "FAIRLEAD_CONFIG", "FAIRLEAD_CACHE", "FAIRLEAD_NO_SKIP"})
 
 
-def _described(text: str) -> msgspec.Meta:
-    return msgspec.Meta(description=text)
+def _about(text: str, **limits: Any) -> msgspec.Meta:
+    return msgspec.Meta(description=text, **limits)
 
 
 class McpConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -54,150 +55,139 @@ class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. Relative paths are relative to the folder where the program was started."""
 
-    host: Annotated[str, _described("Address to listen on. Anything but loopback needs TLS or a proxy.")] = "127.0.0.1"
-    port: Annotated[int, _described("Port to listen on; 0 takes a free one."), msgspec.Meta(ge=0, le=65535)] = 7433
-    data: Annotated[str, _described("The data folder: the log, the credentials, the lock.")] = ""
+    host: Annotated[str, _about("Address to listen on. All but loopback need TLS or a proxy.")] = "127.0.0.1"
+    port: Annotated[int, _about("Port to listen on; 0 chooses a free port.", ge=0, le=65535)] = 7433
+    data: Annotated[str, _about("The data folder: the log, the credentials, the lock.")] = ""
     agent: Annotated[
         Literal["auto", "claude", "demo"],
-        _described("Which agent runs sessions; auto takes Claude Code if it is installed, else the demo."),
+        _about("The agent of new sessions; auto: Claude Code if it is installed, otherwise the demo."),
     ] = "auto"
-    roots: Annotated[tuple[str, ...], _described("Folders that sessions may work in. Empty: your home folder.")] = ()
-    claude: Annotated[str, _described("Path of the Claude Code executable. Empty: looked up in PATH.")] = ""
-    claude_home: Annotated[str, _described("HOME of the agents' processes. Empty: your own.")] = ""
+    roots: Annotated[tuple[str, ...], _about("Folders that sessions may work in. Empty: your home folder.")] = ()
+    claude: Annotated[str, _about("Path of the Claude Code executable. Empty: found in PATH.")] = ""
+    claude_home: Annotated[str, _about("HOME of the agents' processes. Empty: your own.")] = ""
     claude_homes: Annotated[
         tuple[str, ...],
-        _described(
+        _about(
             "Folders of Claude Code whose sessions are listed. Empty: .claude in the agents' HOME, CLAUDE_CONFIG_DIR."
         ),
     ] = ()
     archive: Annotated[
-        bool,
-        _described("Copy every session into the data folder before Claude Code deletes it after 30 days."),
+        bool, _about("Copy every session into the data folder before Claude Code deletes it after 30 days.")
     ] = False
     archive_bytes: Annotated[
-        int,
-        _described("The most that such copies may take, by the size of the files; the oldest are let go first."),
-        msgspec.Meta(ge=0),
+        int, _about("Maximum size of these copies, measured by the files; the oldest are deleted first.", ge=0)
     ] = 5 << 30
     pass_env: Annotated[
         tuple[str, ...],
-        _described("Further environment variables that agents get, by name. All others are kept from them."),
+        _about("Names of additional environment variables that agents get. Other variables are hidden from them."),
     ] = ()
     session_env: Annotated[
-        tuple[str, ...],
-        _described("Environment variables that may be set for a running agent, by name. Empty: none."),
+        tuple[str, ...], _about("Names of environment variables that clients may set for a running agent. Empty: none.")
     ] = ()
     max_agents: Annotated[
-        int, _described("Agent processes at once; 0: by the memory that is free at the start."), msgspec.Meta(ge=0)
+        int, _about("Maximum number of agent processes; 0: chosen by the memory that is free at the start.", ge=0)
     ] = 0
-    max_terminals: Annotated[int, _described("Programs on terminals at once."), msgspec.Meta(ge=1)] = 32
+    max_terminals: Annotated[int, _about("Maximum number of programs on terminals.", ge=1)] = 32
     shell: Annotated[
-        str, _described("Program of the terminals that people open. Empty: your SHELL, else /bin/bash.")
+        str, _about("Program of the terminals that people open. Empty: your SHELL, otherwise /bin/bash.")
     ] = ""
     terminal_idle_minutes: Annotated[
         float,
-        _described(
-            "Such a terminal is ended when nothing was typed or printed there for so long; claudecodeui's, when nobody "
-            "watched it for so long."
+        _about(
+            "Such a terminal ends after this time without input and output; a terminal of claudecodeui, after this "
+            "time without a viewer.",
+            gt=0,
         ),
-        msgspec.Meta(gt=0),
     ] = 30.0
     record_terminals: Annotated[
-        bool, _described("Record what such terminals print, as asciicast files in the data folder (recordings).")
+        bool, _about("Record the output of such terminals as asciicast files in the data folder (recordings).")
     ] = False
     provider: Annotated[
         dict[str, ProviderConfig],
-        _described(
-            "Programs that claudecodeui's terminal may be asked for by name, beside claude and plain-shell: their "
-            "arguments as command and resume (a table). There are cursor, codex and opencode."
+        _about(
+            "Programs that claudecodeui's terminal may start by name, in addition to claude and plain-shell: their "
+            "arguments as command and resume (a table). claudecodeui has the names cursor, codex and opencode."
         ),
     ] = {}
     idle_minutes: Annotated[
-        float,
-        _described("An idle agent process is ended after so long; the next message resumes it."),
-        msgspec.Meta(gt=0),
+        float, _about("An idle agent process ends after this time; the next message resumes it.", gt=0)
     ] = 10.0
     on_restart: Annotated[
         Literal["follow", "kill"],
-        _described("What to do with agents that outlived an earlier gateway: follow them to their end, or end them."),
+        _about("What to do with running agents of an earlier gateway: follow them to their end, or end them."),
     ] = "follow"
     sandbox: Annotated[
         Literal["auto", "require", "off"],
-        _described(
-            "Whether agents, terminals and plugins run where the data folder, the settings and the gateway's processes "
-            "do not exist (bubblewrap): auto, where that works; require, or do not start; off."
+        _about(
+            "Whether agents, terminals and plugins run in a sandbox (bubblewrap) without the data folder, the "
+            "settings and the gateway's processes. auto: if it works; require: otherwise the gateway does not start; "
+            "off."
         ),
     ] = "auto"
     durability: Annotated[
         Literal["process", "power"],
-        _described("What an acknowledged event survives: the death of any process, or a power cut as well (slower)."),
+        _about("What an acknowledged event survives: the end of any process, or also a power failure (slower)."),
     ] = "process"
-    allow: Annotated[tuple[str, ...], _described("Permission rules that allow, such as Bash(git status:*).")] = ()
-    deny: Annotated[tuple[str, ...], _described("Permission rules that deny; they win over all others.")] = ()
-    ask: Annotated[tuple[str, ...], _described("Permission rules that always ask a person.")] = ()
-    allow_bypass: Annotated[bool, _described("Whether sessions may be put into the mode bypassPermissions.")] = False
-    mcp: Annotated[dict[str, McpConfig], _described("MCP servers that sessions may ask for by name (a table).")] = {}
-    tls_cert: Annotated[str, _described("Certificate file, with tls_key: serve over TLS.")] = ""
-    tls_key: Annotated[str, _described("Private key file of tls_cert.")] = ""
+    allow: Annotated[tuple[str, ...], _about("Permission rules that allow, such as Bash(git status:*).")] = ()
+    deny: Annotated[tuple[str, ...], _about("Permission rules that deny; they override all other rules.")] = ()
+    ask: Annotated[tuple[str, ...], _about("Permission rules that always ask a person.")] = ()
+    allow_bypass: Annotated[bool, _about("Whether sessions may use the mode bypassPermissions.")] = False
+    mcp: Annotated[dict[str, McpConfig], _about("MCP servers that sessions may request by name (a table).")] = {}
+    tls_cert: Annotated[str, _about("Certificate file, with tls_key: serve over TLS.")] = ""
+    tls_key: Annotated[str, _about("Private key file of tls_cert.")] = ""
     public_url: Annotated[
-        str, _described("The address that browsers use, where a proxy with TLS stands in front: https://...")
+        str, _about("The address that browsers use if a proxy with TLS is in front of the gateway: https://...")
     ] = ""
-    trusted_proxy: Annotated[
-        tuple[str, ...], _described("Addresses of proxies whose X-Forwarded-* headers are believed.")
-    ] = ()
+    trusted_proxy: Annotated[tuple[str, ...], _about("Addresses of proxies whose X-Forwarded-* headers are used.")] = ()
     insecure_lan: Annotated[
-        bool, _described("Listen on a network without TLS, knowing that tokens can be read on the way.")
+        bool, _about("Listen on a network without TLS, although tokens can then be read on the network.")
     ] = False
-    origins: Annotated[tuple[str, ...], _described("Further origins whose pages may use this gateway.")] = ()
-    plugins: Annotated[str, _described("Folder of plugins, one folder each. Empty: plugins in the data folder.")] = ""
+    origins: Annotated[tuple[str, ...], _about("Additional origins whose pages may use this gateway.")] = ()
+    plugins: Annotated[str, _about("Folder of plugins, one folder each. Empty: plugins in the data folder.")] = ""
     door: Annotated[
         dict[str, DoorConfig],
-        _described(
+        _about(
             "Further ports, each for one client protocol by name: port, static, public_url, login, options (a table)."
         ),
     ] = {}
     notify_private: Annotated[
-        tuple[str, ...],
-        _described("Addresses and networks that outgoing notices may reach although they are not public."),
+        tuple[str, ...], _about("Addresses and networks that are not public but may receive notifications.")
     ] = ()
-    frame_bytes: Annotated[int, _described("Largest message a client may send."), msgspec.Meta(ge=1024)] = 8 << 20
-    commands_per_second: Annotated[
-        float, _described("How many commands one socket may give in a second."), msgspec.Meta(gt=0)
-    ] = 50.0
+    frame_bytes: Annotated[int, _about("Maximum size of a client's message.", ge=1024)] = 8 << 20
+    commands_per_second: Annotated[float, _about("Maximum number of commands per second on one socket.", gt=0)] = 50.0
     waiting_sockets: Annotated[
-        int,
-        _described(
-            "Connections that may wait before they have shown a credential, whatever they say or read meanwhile."
-        ),
-        msgspec.Meta(ge=1),
+        int, _about("Maximum number of connections that have not yet sent a credential.", ge=1)
     ] = 256
-    waiting_per_address: Annotated[int, _described("The same, from one address."), msgspec.Meta(ge=1)] = 32
+    waiting_per_address: Annotated[int, _about("The same for one address.", ge=1)] = 32
     sockets_per_credential: Annotated[
         int,
-        _described(
-            "Sockets and requests that one credential may have open at once; never more than a quarter of the open "
-            "files that the process may have."
+        _about(
+            "Maximum number of open sockets and requests of one credential; never more than a quarter of the open "
+            "files that the process may have.",
+            ge=1,
         ),
-        msgspec.Meta(ge=1),
     ] = 512
     credential_bytes: Annotated[
         int,
-        _described(
-            "What may wait to be read for one credential, over all its sockets and requests; beyond it those for which "
-            "most waits are closed (1013)."
+        _about(
+            "Maximum number of unread bytes of one credential, over all its sockets and requests; above it, those "
+            "with the most unread bytes are closed (1013).",
+            ge=1 << 20,
         ),
-        msgspec.Meta(ge=1 << 20),
     ] = 128 << 20
     record_bytes: Annotated[
-        int,
-        _described("Largest record of an agent kept in the database; larger ones go to a file."),
-        msgspec.Meta(ge=1024),
+        int, _about("Maximum size of an agent's record in the database; a larger record is stored in a file.", ge=1024)
     ] = 64 << 20
     watcher_bytes: Annotated[
-        int, _described("What may wait to be sent to one client before it reads from the log."), msgspec.Meta(ge=4096)
+        int, _about("Maximum number of unsent bytes for one client; above it, the client reads from the log.", ge=4096)
     ] = 1 << 20
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], _described("How much is logged.")] = "info"
-    log_format: Annotated[Literal["text", "json"], _described("How log lines look.")] = "text"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], _about("The lowest level that is logged.")] = (
+        "info"
+    )
+    log_format: Annotated[Literal["text", "json"], _about("The format of log lines.")] = "text"
+
+
+_HINTS = get_type_hints(Config, include_extras=True)
 
 
 class BadSetting(BadRequest):
@@ -233,8 +223,9 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     named = file or (Path(env["FAIRLEAD_CONFIG"]) if env.get("FAIRLEAD_CONFIG") else None)
-    for name, value in _from_file(named, default_file(env)).items():
-        values[name], sources[name] = value, f"file {named or default_file(env)}"
+    path = named or default_file(env)
+    for name, value in _from_file(path, must_exist=named is not None).items():
+        values[name], sources[name] = value, f"file {path}"
     for name, value in _from_env(env).items():
         values[name], sources[name] = value, f"environment {ENV_PREFIX}{name.upper()}"
     for name, value in (overrides or {}).items():
@@ -242,21 +233,19 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
             values[name], sources[name] = value, "command line"
     config = _convert(values, sources)
     # A gateway leaves the folder where it was started: every path is made absolute here.
-    doors = {name: msgspec.structs.replace(door, static=_absolute(door.static)) for name, door in config.door.items()}
+    paths = {name: _absolute(getattr(config, name)) for name in ("claude_home", "tls_cert", "tls_key", "plugins")}
+    # A name without a folder is looked up in PATH.
+    programs = {name: getattr(config, name) for name in ("claude", "shell")}
+    paths |= {name: _absolute(program) if "/" in program else program for name, program in programs.items()}
     config = msgspec.structs.replace(
         config,
+        **paths,
         data=_absolute(config.data) or str(default_data(env)),
-        roots=tuple(_absolute(root) for root in config.roots) or (env.get("HOME", os.getcwd()),),
-        claude=_absolute(config.claude) if "/" in config.claude else config.claude,
-        claude_home=_absolute(config.claude_home),
-        claude_homes=tuple(_absolute(home) for home in config.claude_homes),
-        shell=_absolute(config.shell) if "/" in config.shell else config.shell,
-        tls_cert=_absolute(config.tls_cert),
-        tls_key=_absolute(config.tls_key),
-        plugins=_absolute(config.plugins),
-        door=doors,
+        roots=tuple(map(_absolute, config.roots)) or (env.get("HOME", os.getcwd()),),
+        claude_homes=tuple(map(_absolute, config.claude_homes)),
+        door={name: msgspec.structs.replace(door, static=_absolute(door.static)) for name, door in config.door.items()},
     )
-    return Loaded(config, sources, (named or default_file(env)).absolute())
+    return Loaded(config, sources, path.absolute())
 
 
 def _absolute(path: str) -> str:
@@ -269,19 +258,22 @@ def names() -> tuple[str, ...]:
 
 def describe(name: str) -> str:
     """Return the description of a setting, for the reference and for `config show`."""
-    hint = get_type_hints(Config, include_extras=True)[name]
-    return " ".join(meta.description for meta in get_args(hint)[1:] if meta.description)
+    return " ".join(meta.description for meta in get_args(_HINTS[name])[1:] if meta.description)
 
 
-def _from_file(named: Path | None, default: Path) -> dict[str, Any]:
-    path = named or default
+def type_of(name: str) -> Any:
+    """Return the type of a setting, without its description and limits."""
+    return get_args(_HINTS[name])[0]
+
+
+def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             found = tomllib.load(file)
     except FileNotFoundError:
-        if named is None:
+        if not must_exist:
             return {}
-        raise BadSetting("config", str(path), "there is no such file.") from None
+        raise BadSetting("config", str(path), "the file does not exist.") from None
     except tomllib.TOMLDecodeError as error:
         raise BadSetting("config", str(path), f"not TOML: {error}.") from None
     except OSError as error:
@@ -306,26 +298,22 @@ def _known(name: str, source: str) -> None:
     if name not in names():
         close = difflib.get_close_matches(name, names(), n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        raise BadSetting(name, source, f"there is no such setting.{hint}")
+        raise BadSetting(name, source, f"this setting does not exist.{hint}")
 
 
 def _parse(name: str, text: str) -> Any:
     """Convert a variable's text to the type of its setting; lists are separated by commas."""
-    hint = get_args(get_type_hints(Config, include_extras=True)[name])[0]
-    if hint is bool:
+    kind = type_of(name)
+    if kind is bool:
         return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
-    if get_origin(hint) is tuple:
+    if get_origin(kind) is tuple:
         return [part.strip() for part in text.split(",") if part.strip()]
-    if hint in (int, float):
-        try:
-            return hint(text)
-        except ValueError:
-            return text
-    if get_origin(hint) is dict:
-        try:
+    # A text that does not fit is rejected later, with a message.
+    with contextlib.suppress(ValueError):
+        if kind in (int, float):
+            return kind(text)
+        if get_origin(kind) is dict:
             return tomllib.loads(text)
-        except tomllib.TOMLDecodeError:
-            return text
     return text
 
 

@@ -70,7 +70,6 @@ async def test_existing_symlink_is_not_followed_when_the_token_is_written(tmp_pa
     victim.write_text("precious")
     data = tmp_path / "data"
     data.mkdir()
-    (data / f"{FILE}.new").symlink_to(victim)
     (data / FILE).symlink_to(victim)
     await bootstrap_admin(await start(MemoryDocuments(), Dice()), data, None)
     assert victim.read_text() == "precious"

@@ -11,6 +11,7 @@ from fairlead.notifications.secret_box import FILE as SECRETS
 from fairlead.notifications.secret_box import FieldCipher
 from fairlead.stores.sqlite import SqliteStore, restore
 from fairlead.testing.clock import ManualClock
+from stores.sqlite_stores import back_up
 
 OLD = b"\x17" * 32
 """A key as older versions stored it in the database."""
@@ -30,7 +31,7 @@ async def test_no_live_key_is_in_a_backup(tmp_path: Path) -> None:
     assert credentials.signature("/x", link.url.partition("?")[2]) is not None
     forged = sign(OLD, "/x", "", made.credential.id, link.expires)
     assert credentials.signature("/x", forged.partition("?")[2]) is None
-    await store.backup(tmp_path / "backup")
+    await back_up(store, tmp_path / "backup")
     await store.close()
     kept = (tmp_path / "backup").read_bytes()
     for name in (FILE, URLS, SECRETS):

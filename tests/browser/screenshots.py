@@ -18,7 +18,6 @@ from playwright.async_api import expect
 
 from browser.chromium import browsing, eventually
 from browser.ui_harness import Device, UiHarness, ui_house
-from fairlead import wiring
 from fairlead.system.clock import SystemClock
 from sessions.harness import FakeAgent
 
@@ -209,7 +208,7 @@ async def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     clock = StoryClock()
     with home() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wiring, "SystemClock", lambda: clock)
+        patch.setattr("fairlead.wiring.gateway.SystemClock", lambda: clock)
         async with browsing() as browser, ui_house(browser, folder, patch) as house:
             session = await story(house, clock)
 

@@ -214,11 +214,13 @@ async def ui_house(
 ) -> AsyncIterator[UiHarness]:
     """`said`: the agent is scripted by the test; otherwise it is the demo agent. `env` is the gateway's own."""
     ui = WebUi(built_once())
-    monkeypatch.setattr(wiring, "WebUi", lambda: ui)
+    monkeypatch.setattr("fairlead.wiring.gateway.WebUi", lambda: ui)
     assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"
     kind = SpokenKind() if said else None
     if kind is not None:
-        monkeypatch.setattr(wiring, "agent_kinds", lambda *given, **named: {"demo": kind, "claude": kind})
+        monkeypatch.setattr(
+            "fairlead.wiring.agents.agent_kinds", lambda *given, **named: {"demo": kind, "claude": kind}
+        )
     work = folder / "work"
     work.mkdir()
     given = {

@@ -110,7 +110,7 @@ async def imported(tmp_path: Path, count: int) -> None:
         first.interrupt()
         code, words = await first.end()
         assert code == 130
-        assert f"of {count} are imported. Call it again to go on" in words
+        assert f"of {count} are imported. Run it again to continue" in words
         second = await Import.start(gateway, env)
         code, words = await second.end()
         assert (code, len(second.sessions)) == (0, len({*second.sessions})), words

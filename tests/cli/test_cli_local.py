@@ -67,8 +67,8 @@ def test_a_gateway_that_does_not_answer_is_exit_3(words: tuple[str, ...], fairle
         (("serve", "--port", "70000"), "port"),
         (("serve", "--agent", "robot"), "robot"),
         (("serve", "--host", "0.0.0.0", "--port", "0"), "--insecure-lan"),
-        (("serve", "--config", "no/such.toml"), "no such file"),
-        (("config", "show", "--config", "no/such.toml"), "no such file"),
+        (("serve", "--config", "no/such.toml"), "does not exist"),
+        (("config", "show", "--config", "no/such.toml"), "does not exist"),
     ],
 )
 def test_usage_error_is_explained_and_exits_2(
@@ -142,7 +142,7 @@ def test_doctor_prints_the_ways_to_drive_a_cli(fairlead: Fairlead, tmp_path: Pat
 @pytest.mark.parametrize(
     ("setting", "program", "level", "words"),
     [
-        ("auto", "bwrap", "ok", "see nothing of the gateway"),
+        ("auto", "bwrap", "ok", "do not see the gateway"),
         ("off", "bwrap", "warn", "none (it is off): agents, terminals and plugins can read the data folder"),
         (
             "auto",
@@ -150,7 +150,7 @@ def test_doctor_prints_the_ways_to_drive_a_cli(fairlead: Fairlead, tmp_path: Pat
             "warn",
             "none (bubblewrap (bwrap) is not installed): agents, terminals and plugins",
         ),
-        ("require", "no-such-program", "bad", "required, and cannot be had"),
+        ("require", "no-such-program", "bad", "required, but not available"),
     ],
 )
 def test_doctor_prints_what_an_agent_can_reach(

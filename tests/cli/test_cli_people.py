@@ -76,12 +76,12 @@ def test_list_of_users_contains_no_secrets(fairlead: Fairlead, house: CliGateway
 @pytest.mark.parametrize(
     ("words", "stdin", "said"),
     [
-        (("user", "add", "frank", "--password"), "", "no password on stdin"),
+        (("user", "add", "frank", "--password"), "", "password is missing"),
         (("user", "add", "frank", "--password"), "short\n", "at least 8"),
-        (("user", "add", "frank", "--password", "--scope", "root"), "correct horse\n", "no scope"),
+        (("user", "add", "frank", "--password", "--scope", "root"), "correct horse\n", "not a scope"),
         (("user", "add", "frank", "--scope", "view"), "", "--password"),
         (("user", "add", "Frank!", "--password"), "correct horse\n", "name"),
-        (("user", "invite", "--scope", "everything"), "", "no scope"),
+        (("user", "invite", "--scope", "everything"), "", "not a scope"),
     ],
 )
 def test_failures_are_reported(

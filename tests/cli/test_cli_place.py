@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cli.endpoint import EndpointOptions, GatewayEndpoint, checked_url, is_loopback
+from fairlead.cli.endpoint import EndpointOptions, GatewayEndpoint, checked_url, is_on_loopback
 from fairlead.cli.errors import Denied, Unreachable, UsageError
 
 
@@ -79,5 +79,5 @@ def test_query_fragment_and_trailing_slash_are_removed_from_addresses() -> None:
 
 
 def test_loopback() -> None:
-    assert all(map(is_loopback, ["http://127.0.0.1:1", "http://[::1]:1", "http://localhost", "https://127.9.9.9"]))
-    assert not any(map(is_loopback, ["http://10.0.0.1", "http://localhost.evil.example", "https://example.org"]))
+    assert all(map(is_on_loopback, ["http://127.0.0.1:1", "http://[::1]:1", "http://localhost", "https://127.9.9.9"]))
+    assert not any(map(is_on_loopback, ["http://10.0.0.1", "http://localhost.evil.example", "https://example.org"]))

@@ -7,7 +7,8 @@ from typing import get_args
 import msgspec
 import pytest
 
-from fairlead.cli.output import Printer, console
+from fairlead.cli.output import console
+from fairlead.cli.printer import Printer
 from fairlead.cli.render import EventRenderer, seconds
 from fairlead.model import events as ev
 from fairlead.model.ids import EventId, MessageId

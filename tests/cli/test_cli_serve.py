@@ -148,10 +148,10 @@ def test_a_door_in_the_settings_file_is_opened(server: Server, tmp_path: Path) -
         (["native=x"], "NAME=PORT is expected"),
         (["=1"], "NAME=PORT is expected"),
         (["native=70000"], "Expected `int` <= 65535"),
-        (["native=1", "native=2"], "has a door already, on port 1"),
+        (["native=1", "native=2"], "already has a door, on port 1"),
         (["native=1,listing=yes"], "listing is no option of this door; there are: static, public_url"),
-        (["native=1,static="], "static= is no option"),
-        (["native=1,"], "nothing is no option"),
+        (["native=1,static="], "'static=' is not an option"),
+        (["native=1,"], "'' is not an option"),
         (["native=0,public_url=gw.example"], "https://name[:port] is expected"),
     ],
 )
@@ -244,7 +244,7 @@ def test_answer_to_a_request_that_is_gone_does_not_end_the_run(server: Server) -
     with Terminal(server.env, server.project, "run", "SCRIPT:bash echo one") as terminal:
         terminal.wait_for("Allow?")
         server.end(signal.SIGKILL)
-        terminal.wait_for("The gateway is away")
+        terminal.wait_for("The gateway does not answer")
         terminal.type("y\n")
         terminal.wait_for("asked again when it is back")
         server.start()

@@ -204,7 +204,7 @@ async def test_restarted_gateway_is_found_by_its_file() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "error", "words"),
     [
-        (HTTPStatus.OK, "<html>", CommandFailed, "not understood"),
+        (HTTPStatus.OK, "<html>", CommandFailed, "invalid answer"),
         (HTTPStatus.BAD_GATEWAY, "<html>", CommandFailed, "is this a Fairlead gateway"),
         (HTTPStatus.UNAUTHORIZED, '{"error":{"code":"x","message":"No."}}', Denied, "FAIRLEAD_TOKEN"),
         (HTTPStatus.CONFLICT, '{"error":{"code":"busy","message":"Not now."}}', CommandFailed, "Not now"),

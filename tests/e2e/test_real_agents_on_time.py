@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-import fairlead.wiring
 from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import NEWEST, on_versions
 from fairlead.system.clock import SystemClock
@@ -37,7 +36,7 @@ class SetClock(SystemClock):
 async def desk(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[GatewayHarness]:
-    monkeypatch.setattr(fairlead.wiring, "SystemClock", SetClock)
+    monkeypatch.setattr("fairlead.wiring.gateway.SystemClock", SetClock)
     passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=passed)
     async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from fairlead import wiring
 from fairlead.terminals.registry import TerminalRegistry
 from laws.two_users import SCOPES, TwoUserGateway, open_house
 
@@ -188,7 +187,7 @@ def terminals() -> Iterator[list[TerminalRegistry]]:
             made.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wiring, "TerminalRegistry", Seen)
+        patch.setattr("fairlead.wiring.gateway.TerminalRegistry", Seen)
         yield made
 
 

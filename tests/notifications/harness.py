@@ -1,6 +1,7 @@
 """A notification service for tests: a real store, a clock that stands still, peers whose sockets are lists, and a fake
 core with prepared answers."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import EventId, SessionId, TurnId
 from fairlead.notifications.address_policy import networks
-from fairlead.notifications.api import FeedCodec
+from fairlead.notifications.api.feed import FeedCodec
 from fairlead.notifications.change_feed import FeedSubscriber
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService
@@ -103,6 +104,7 @@ class FakeGateway:
             raise error
         self.commands.append(command)
         self.who.append(who)
+        assert command.session is not None
         return cmd.Reply(session=command.session)
 
     async def ask(self, who: Identity, query: q.Query) -> Any:
@@ -171,6 +173,12 @@ class NotificationsHarness:
 
     def say(self, peer: FeedSubscriber, **frame: Any) -> None:
         peer.received(msgspec.json.encode(frame))
+
+    async def wait_fired(self) -> None:
+        """Wait until all items that were due have fired."""
+        ringing = self.room.scheduler._ringing
+        if ringing is not None:
+            await asyncio.wait({ringing})
 
     async def told(self) -> list[Any]:
         """Every item in the feed."""

@@ -11,7 +11,8 @@ from fairlead.model import queries as q
 from fairlead.model.errors import Busy, NotFound, OutsideRoots, Stale
 from fairlead.model.ids import EventId, SessionId
 from fairlead.model.store import Summary
-from fairlead.notifications.api import AgentRun, Change, ScheduledAgent
+from fairlead.notifications.api.cognova import AgentRun, ScheduledAgent
+from fairlead.notifications.api.feed import Change
 from notifications.harness import FakeGateway, NotificationsHarness, ended, rigged
 
 HOURLY = "0 * * * *"
@@ -46,7 +47,7 @@ async def only_run(rig: NotificationsHarness) -> AgentRun:
 async def test_an_agent_runs_on_time_as_a_session_with_its_limits(rig: NotificationsHarness) -> None:
     await added(rig, max_turns=7, max_budget_usd=0.5)
     await rig.clock.advance(3600)
-    await rig.room.scheduler.wait_fired()
+    await rig.wait_fired()
     (create,), (send,) = rig.gateway.of(cmd.Create), rig.gateway.of(cmd.Send)
     assert (create.title, create.settings.max_turns, create.settings.max_budget_usd) == ("Tidy", 7, 0.5)
     assert (send.session, send.content[0].text) == (create.session, "Tidy up.")
@@ -64,7 +65,7 @@ async def test_it_runs_again_at_its_next_time_and_not_before(rig: NotificationsH
     await added(rig)
     for hours in (1, 2):
         await rig.clock.advance(3600)
-        await rig.room.scheduler.wait_fired()
+        await rig.wait_fired()
         (*_, create) = rig.gateway.of(cmd.Create)
         assert len(rig.gateway.of(cmd.Create)) == hours
         await finish(rig, create.session, ended())
@@ -74,11 +75,11 @@ async def test_a_scheduled_time_during_a_run_is_skipped(rig: NotificationsHarnes
     await added(rig)
     for _ in range(3):
         await rig.clock.advance(3600)
-        await rig.room.scheduler.wait_fired()
+        await rig.wait_fired()
     (create,) = rig.gateway.of(cmd.Create)
     await finish(rig, create.session, ended())
     await rig.clock.advance(3600)
-    await rig.room.scheduler.wait_fired()
+    await rig.wait_fired()
     assert len(rig.gateway.of(cmd.Create)) == 2
 
 
@@ -87,7 +88,7 @@ async def test_a_disabled_or_deleted_agent_does_not_run(rig: NotificationsHarnes
     await added(rig, id="gone")
     await rig.room.resources.remove(ScheduledAgent, "gone")
     await rig.clock.advance(7200)
-    await rig.room.scheduler.wait_fired()
+    await rig.wait_fired()
     assert rig.gateway.commands == []
 
 
@@ -226,7 +227,7 @@ async def test_times_missed_by_a_stopped_gateway_are_not_made_up(tmp_path: Path)
     async with rigged(tmp_path) as rig:
         # The clock of the second gateway starts at the same time: it must also wait for the full hour.
         await rig.clock.advance(60)
-        await rig.room.scheduler.wait_fired()
+        await rig.wait_fired()
         assert rig.gateway.commands == []
 
 

@@ -16,15 +16,9 @@ from fairlead.model.auth import Identity
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.notifications import answer_codes as codes_module
 from fairlead.notifications.answer_codes import LIFETIME_MS
-from fairlead.notifications.api import (
-    AnswerOf,
-    BadAnswerCode,
-    Destination,
-    EditItem,
-    FeedNotice,
-    ReadFeed,
-    RedeemAnswerCode,
-)
+from fairlead.notifications.api.feed import FeedNotice, ReadFeed
+from fairlead.notifications.api.resources import EditItem
+from fairlead.notifications.api.targets import AnswerOf, BadAnswerCode, Destination, RedeemAnswerCode
 from notifications.harness import NotificationsHarness
 from notifications.webhook_receiver import WebhookReceiver, listening
 
@@ -131,7 +125,7 @@ async def test_a_push_about_a_permission_carries_codes_for_its_device(
     )
     messages = [browser.read(one.body) for one in await hook.until(3)]
     assert [set(one.get("answers", {})) for one in messages] == [{"allow", "deny"}, set(), set()]
-    spend = rig.room.performers()[RedeemAnswerCode]
+    spend = rig.room.handlers()[RedeemAnswerCode]
     with pytest.raises(BadAnswerCode):
         await spend(who("laptop"), RedeemAnswerCode(messages[0]["answers"]["deny"]))
     found = await spend(who("phone"), RedeemAnswerCode(messages[0]["answers"]["deny"]))
@@ -151,7 +145,7 @@ async def test_a_device_that_may_not_approve_gets_no_codes(rig: NotificationsHar
 async def test_changed_topics_apply_from_then_on(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
     browser = Browser()
     await rig.room.outbox.add(Destination(id="t", kind="push", url=hook.url, topics=("turn",), **browser.keys))
-    await rig.room.performers()[EditItem](who("phone"), EditItem(Destination, "t", {"topics": ("permission",)}))
+    await rig.room.handlers()[EditItem](who("phone"), EditItem(Destination, "t", {"topics": ("permission",)}))
     turn = FeedNotice(topic="turn", kind="turn.failed", session=SESSION, title="Turn failed", message="x")
     await rig.room.feed.write(turn, asked(requestId="q"))
     (call,) = await hook.until(1)
@@ -160,7 +154,7 @@ async def test_changed_topics_apply_from_then_on(rig: NotificationsHarness, hook
 
 async def test_the_feed_is_read_from_its_end(rig: NotificationsHarness) -> None:
     await rig.room.feed.write(*(asked(requestId=str(number)) for number in range(5)))
-    read = rig.room.performers()[ReadFeed]
+    read = rig.room.handlers()[ReadFeed]
     last = await read(who("phone"), ReadFeed(limit=2))
     assert [entry.seq for entry in last.entries] == [4, 5]
     before = await read(who("phone"), ReadFeed(before=4, limit=2))

@@ -7,7 +7,7 @@ import pytest
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, RequestId, SessionId
 from fairlead.notifications import payloads
-from fairlead.notifications.api import KINDS, TOPICS, Change, FeedEntry, FeedNotice
+from fairlead.notifications.api.feed import KINDS, TOPICS, Change, FeedEntry, FeedNotice
 from fairlead.notifications.from_events import NoticeBuilder
 from fairlead.notifications.session_bridge import _REPORTED
 from notifications.harness import ended

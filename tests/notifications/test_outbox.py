@@ -16,7 +16,8 @@ from msgspec import structs
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId
 from fairlead.notifications.address_policy import networks, target_url
-from fairlead.notifications.api import Change, Destination, FeedNotice, TargetFailed, TargetRefused
+from fairlead.notifications.api.feed import Change, FeedNotice
+from fairlead.notifications.api.targets import Destination, TargetFailed, TargetRefused
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.outbox import PAUSES_S
 from fairlead.testing.clock import ManualClock
@@ -256,7 +257,7 @@ async def test_ntfy_receives_json_with_a_link_that_only_opens(rig: Notifications
 )
 async def test_a_private_address_is_refused_with_the_reason(address: str) -> None:
     caller = HttpClient(ManualClock(), (), lambda host, port: _answer(address))
-    with pytest.raises(TargetRefused, match="no public address") as refused:
+    with pytest.raises(TargetRefused, match="not a public address") as refused:
         await caller.check("https://hook.example/x")
     assert "notify_private" in refused.value.message
 
@@ -342,7 +343,7 @@ async def test_a_name_that_changes_after_the_check_reaches_nothing(rig: Notifica
     rig.names["hook.example"] = [(PUBLIC_ADDRESS,), ("10.0.0.1",)]
     await rig.room.outbox.add(target("https://hook.example/x"))
     await rig.room.feed.write(task("a"))
-    assert "10.0.0.1, which is no public address" in ((await handled(rig, 1)).failed or "")
+    assert "10.0.0.1, which is not a public address" in ((await handled(rig, 1)).failed or "")
 
 
 async def test_it_connects_to_the_checked_address(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
@@ -394,7 +395,7 @@ async def test_a_target_that_does_not_answer_times_out(rig: NotificationsHarness
 
 async def test_a_closed_port_is_reported_as_a_failure(rig: NotificationsHarness) -> None:
     await rig.room.outbox.add(target("http://127.0.0.1:1/"))
-    with pytest.raises(TargetFailed, match="could not be told"):
+    with pytest.raises(TargetFailed, match="could not be reached"):
         await rig.room.outbox.test("t")
 
 

@@ -7,7 +7,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 from fairlead.notifications import payloads
-from fairlead.notifications.api import Change, FeedEntry
+from fairlead.notifications.api.feed import Change, FeedEntry
+from fairlead.notifications.api.targets import Destination
 
 VECTOR = json.loads((Path(__file__).parents[1] / "golden" / "push" / "vector.json").read_text())
 ENTRY = FeedEntry(7, 1_700_000_000_000, Change(resource="task", action="create", id="a", name="x" * 5000))
@@ -21,18 +22,15 @@ def test_a_message_is_encrypted_byte_for_byte_as_pywebpush_does() -> None:
     assert payloads._text(body) == VECTOR["body"]
 
 
+def target(url: str) -> Destination:
+    return Destination(id="t", kind="push", url=url, p256dh=VECTOR["p256dh"], auth=VECTOR["auth"])
+
+
 def test_a_push_fits_and_its_claim_can_be_checked() -> None:
     private = payloads.new_key()
+    at = 1_700_000_000_000
     payload = payloads.push(
-        "https://push.example/abc",
-        VECTOR["p256dh"],
-        VECTOR["auth"],
-        private,
-        ENTRY,
-        "feed",
-        "https://me.example/#/x",
-        1_700_000_000_000,
-        bytes(16),
+        target("https://push.example/abc"), private, ENTRY, "feed", "https://me.example/#/x", at, answers={}
     )
     assert len(payload.body) < 4096
     token = payload.headers["authorization"].removeprefix("vapid t=").split(",")[0]
@@ -52,9 +50,7 @@ def test_a_push_fits_and_its_claim_can_be_checked() -> None:
 
 def test_two_messages_have_nothing_in_common() -> None:
     made = [
-        payloads.push(
-            "https://p.example/", VECTOR["p256dh"], VECTOR["auth"], payloads.new_key(), ENTRY, "f", "", 0, bytes(16)
-        )
-        for _ in range(2)
+        payloads.push(target("https://p.example/"), payloads.new_key(), ENTRY, "f", "", 0, answers={}) for _ in range(2)
     ]
-    assert made[0].body[21:86] != made[1].body[21:86]
+    assert made[0].body[:16] != made[1].body[:16], "the salt"
+    assert made[0].body[21:86] != made[1].body[21:86], "the key"

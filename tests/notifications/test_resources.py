@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.model.errors import BadRequest, Damaged, NotFound, Stale, TooMany
 from fairlead.notifications import resources
-from fairlead.notifications.api import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
+from fairlead.notifications.api.cognova import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.secret_box import FILE
 from notifications.harness import NotificationsHarness, rigged
@@ -37,7 +37,7 @@ async def test_a_secret_is_decrypted_after_a_restart_and_not_by_another_key(tmp_
             await rig.room.resources.reveal("API_KEY")
     (tmp_path / FILE).write_bytes(b"short")
     async with rigged(tmp_path) as rig:
-        with pytest.raises(Damaged, match="is no key"):
+        with pytest.raises(Damaged, match="is not a key"):
             await rig.room.resources.reveal("API_KEY")
 
 
@@ -108,7 +108,7 @@ async def test_a_reminder_due_while_the_gateway_was_stopped_fires_once_at_startu
     for _ in range(2):
         async with rigged(tmp_path) as rig:
             await rig.clock.advance(0)
-            await rig.room.scheduler.wait_fired()
+            await rig.wait_fired()
             fired = [change for change in await rig.told() if change.action == "complete"]
             assert len(fired) == 1
 
@@ -120,7 +120,7 @@ async def test_a_failing_alarm_does_not_stop_the_others(rig: NotificationsHarnes
     await rig.room.resources.add(Reminder(id="there", message="m", remind_at=now + 1000))
     await rig.store.resources.write(1, removes=[("reminder", "gone")])
     await rig.clock.advance(1)
-    await rig.room.scheduler.wait_fired()
+    await rig.wait_fired()
     assert (await rig.room.resources.get(Reminder, "there")).notified
 
 

@@ -27,13 +27,20 @@ from fairlead.model.store import Entry, SessionPage, Summary
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
 from fairlead.server.discovery import discover
-from fairlead.server.dispatch import trust_handlers
 from fairlead.server.doors import OpenDoor
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets
 from fairlead.server.runner import ServerRunner
 from fairlead.server.webui import WebUi
-from fairlead.sessions.api.folders import FolderReport, ListFolders, TrustedFolder
+from fairlead.sessions.api.folders import (
+    FolderReport,
+    InspectFolder,
+    ListFolders,
+    ListTrusted,
+    TrustedFolder,
+    TrustFolder,
+    UntrustFolder,
+)
 from fairlead.sessions.api.transcripts import AnnounceSession, ArchiveTranscripts, ImportTranscript
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
@@ -121,13 +128,17 @@ class FakeGateway:
             await self.release.wait()
         if type(command) in self.errors:
             raise self.errors[type(command)]
-        if not isinstance(command, cmd.Create) and command.session not in self.logs:
-            raise NotFound("session", command.session)
+        session = command.session
+        if session is None:
+            assert isinstance(command, cmd.AnswerPermission)
+            session = _pending(command.request).session
+        if not isinstance(command, cmd.Create) and session not in self.logs:
+            raise NotFound("session", session)
         if isinstance(command, cmd.Create):
-            self.logs.setdefault(command.session, [])
-        child = command.child if isinstance(command, cmd.Fork) else command.session
+            self.logs.setdefault(session, [])
+        child = command.child if isinstance(command, cmd.Fork) else session
         message = command.message if isinstance(command, cmd.Send | cmd.Steer) else None
-        return cmd.Reply(session=child, seq=self.head(command.session), message=message)
+        return cmd.Reply(session=child, seq=self.head(session), message=message)
 
     async def ask(self, who: Identity, query: q.Query) -> Any:
         self.queries.append(query)
@@ -153,9 +164,7 @@ class FakeGateway:
             case q.ReadUsage():
                 return q.UsageView()
             case q.FindPermission(request=request):
-                if request != "r1":
-                    raise NotFound("pending request", request)
-                return q.PendingView(session=SESSION, seq=1, event=msgspec.Raw(b"{}"))
+                return _pending(request)
 
     async def watch(
         self,
@@ -193,26 +202,41 @@ class FakeGateway:
             raise NotFound("session", session)
 
 
+def _pending(request: str) -> q.PendingView:
+    if request != "r1":
+        raise NotFound("pending request", request)
+    return q.PendingView(session=SESSION, seq=1, event=msgspec.Raw(b"{}"))
+
+
 class FakeTrust:
-    """Implements `model.admin.Admin`."""
+    """Stands in for `TrustedFolders`."""
 
     def __init__(self) -> None:
         self.folders: dict[str, TrustedFolder] = {}
 
-    async def trusted(self, who: Identity) -> tuple[TrustedFolder, ...]:
+    def handlers(self) -> Mapping[Any, Callable[..., Any]]:
+        return {
+            ListTrusted: self.trusted,
+            InspectFolder: self.inspect,
+            TrustFolder: self.trust,
+            UntrustFolder: self.untrust,
+        }
+
+    async def trusted(self, who: Identity, action: ListTrusted) -> tuple[TrustedFolder, ...]:
         return tuple(self.folders.values())
 
-    async def inspect(self, who: Identity, path: str) -> FolderReport:
-        return FolderReport(path=path, digest="d1", trusted=path in self.folders, environment=("ANTHROPIC_BASE_URL",))
+    async def inspect(self, who: Identity, action: InspectFolder) -> FolderReport:
+        known = action.path in self.folders
+        return FolderReport(path=action.path, digest="d1", trusted=known, environment=("ANTHROPIC_BASE_URL",))
 
-    async def trust(self, who: Identity, path: str, digest: str) -> TrustedFolder:
-        if digest != "d1":
-            raise Stale("The folder has changed.", path=path)
-        self.folders[path] = TrustedFolder(path=path, digest=digest, by=who.name)
-        return self.folders[path]
+    async def trust(self, who: Identity, action: TrustFolder) -> TrustedFolder:
+        if action.digest != "d1":
+            raise Stale("The folder has changed.", path=action.path)
+        self.folders[action.path] = TrustedFolder(path=action.path, digest=action.digest, by=who.name)
+        return self.folders[action.path]
 
-    async def untrust(self, who: Identity, path: str) -> bool:
-        return self.folders.pop(path, None) is not None
+    async def untrust(self, who: Identity, action: UntrustFolder) -> bool:
+        return self.folders.pop(action.path, None) is not None
 
 
 @dataclass
@@ -270,7 +294,7 @@ async def serving(
     sockets = open_sockets(chosen)
     performers: Mapping[Any, Callable[..., Any]] = {
         **CredentialActions(credentials).handlers(),
-        **trust_handlers(FakeTrust()),
+        **FakeTrust().handlers(),
         **doors.performers(),
         **hooks.performers(),
         **shell.handlers(),

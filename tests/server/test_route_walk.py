@@ -11,10 +11,11 @@ from fairlead.agents.claude.tui.hook_server import PATH, RunHook
 from fairlead.auth.api import accounts, credentials
 from fairlead.model.auth import SCOPES
 from fairlead.model.web.requests import ServiceCall
-from fairlead.server.app import App, access_requirement
+from fairlead.server.app import App
 from fairlead.server.discovery import discover
 from fairlead.server.doors import Door, OpenDoor, open_door
 from fairlead.server.listeners import Binding
+from fairlead.server.requests import access_requirement
 from fairlead.server.webui import FILES, ReadAsset
 from fairlead.sessions.api import folders, transcripts
 from server.fakes import OTHER, SESSION, Served, raw_request, serving

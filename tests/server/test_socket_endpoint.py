@@ -380,14 +380,14 @@ class Keeper:
 
 async def test_attached_owner_receives_everything_on_its_socket() -> None:
     keeper = Keeper()
-    room = Room(ServerLimits(commands_per_s=1), give=(Write(b"before"), AttachOwner(keeper)))
+    room = Room(ServerLimits(commands_per_s=1), give=(Write(b"before"), AttachOwner(keeper, [b"early"])))
     room.open()
     room.say("give")
     assert room.wire.sent == [b"hello", b"before"]
     for word in ("one", "two", "three"):
         room.say(word)
     room.take()
-    assert keeper.story == ["attached", b"one", b"two", b"three", "drained"], "its messages are no commands"
+    assert keeper.story == ["attached", b"early", b"one", b"two", b"three", "drained"], "its messages are no commands"
     assert keeper.wire is not None
     keeper.wire.send(b"at any time")
     assert (room.wire.sent[-1], keeper.wire.backlog()) == (b"at any time", len(b"at any time"))

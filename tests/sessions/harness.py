@@ -347,8 +347,7 @@ class CoreHarness:
 
     async def crash(self) -> None:
         """Simulate the death of the gateway process: nothing more is sent to agents or written."""
-        for task in list(self.registry._tasks):
-            task.cancel()
+        self.registry.tasks.cancel()
         await self.store.close()
 
     # --- shortcuts

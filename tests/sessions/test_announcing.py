@@ -27,7 +27,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[TranscriptHarness]:
 
 
 async def announce(rig: TranscriptHarness, path: Any, session: str = SESSION) -> Announced:
-    announced = await rig.keeper.performers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
+    announced = await rig.actions.handlers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
     assert isinstance(announced, Announced)
     return announced
 
@@ -95,7 +95,7 @@ async def test_the_file_must_belong_to_the_session(rig: TranscriptHarness) -> No
 
 def test_the_hook_input_is_accepted_unchanged() -> None:
     """Newer versions send more fields than older ones."""
-    (route,) = [route for route in native.ROUTES if route.name == "hooks.session-start"]
+    (route,) = [route for route in native.routes if route.name == "hooks.session-start"]
     assert (route.method, route.path, route.access) == ("POST", "/v1/hooks/session-start", "chat")
     given = {"session_id": SESSION, "transcript_path": "/p", "cwd": "/w", "source": "startup", "of_tomorrow": [1]}
     head = Head(method=route.method, path=route.path)

@@ -33,9 +33,9 @@ async def test_the_newest_sessions_that_fit_are_kept(tmp_path: Path) -> None:
         rig.archive_bytes = 3 * size + 10
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.archive.round()
+        await rig.archiver.round()
         assert await archived(rig) == [3, 4, 5]
-        view = await rig.keeper.archive.view()
+        view = await rig.archiver.view()
         assert (view.on, view.sessions, view.bytes, view.limit) == (True, 3, 3 * size, 3 * size + 10)
 
 
@@ -47,18 +47,18 @@ async def test_the_oldest_copies_are_dropped_when_newer_sessions_come(tmp_path: 
         rig.archive_bytes = 3 * size + 10
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.archive.round()
+        await rig.archiver.round()
         assert await archived(rig) == [1, 2, 3]
         rig.home.path(SESSIONS[0]).unlink()
         for session in SESSIONS[3:]:
             (tmp_path / session).rename(rig.home.path(session))
         await rig.keeper.listing.scan()
-        await rig.keeper.archive.round()
+        await rig.archiver.round()
         assert await archived(rig) == [3, 4, 5]
         # A session whose file still exists is listed as before; a session whose file is gone is no longer listed.
         assert [summary.session for summary in await rig.listed(limit=100)] == [*reversed(SESSIONS[1:])]
         assert await rig.said(SESSIONS[1]) == ["> hello", "answer to hello"]
-        await rig.keeper.archive.round()
+        await rig.archiver.round()
         assert await archived(rig) == [2, 3, 4, 5], "what a person opened again is not the archive's to let go"
 
 
@@ -68,16 +68,16 @@ async def test_sessions_in_use_are_not_dropped(tmp_path: Path) -> None:
         rig.archive_bytes = 5 * size
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.archive.round()
+        await rig.archiver.round()
         await rig.keeper.turn_timeouts.settle(SESSIONS[0])
         await rig.do(Send(session=SESSIONS[0], content=(TextBlock("go on"),)))
         agent = await rig.kind.launched()
         await agent.prompted()
         await rig.do(Delete(session=SESSIONS[4]))
-        rig.keeper.archive._limit = size
-        await rig.keeper.archive.round()
+        rig.archiver._limit = size
+        await rig.archiver.round()
         assert await archived(rig) == [1, 4]
-        assert (await rig.keeper.archive.view()).sessions == 1
+        assert (await rig.archiver.view()).sessions == 1
 
 
 async def test_nothing_is_copied_without_room_and_the_state_survives_a_restart(tmp_path: Path) -> None:
@@ -86,17 +86,17 @@ async def test_nothing_is_copied_without_room_and_the_state_survives_a_restart(t
         rig.archive_bytes = size - 1
         await rig.start()
         await rig.keeper.listing.scan()
-        await rig.keeper.archive.round()
+        await rig.archiver.round()
         assert await archived(rig) == []
-        rig.keeper.archive._limit = 2 * size
-        await rig.keeper.archive.round()
+        rig.archiver._limit = 2 * size
+        await rig.archiver.round()
         await rig.stop()
         rig.archive_bytes = size
         await rig.start()
-        await rig.keeper.archive.round()
+        await rig.archiver.round()
         assert await archived(rig) == [5]
         await rig.keeper.listing.scan()
-        await rig.keeper.archive.round()
+        await rig.archiver.round()
         assert await archived(rig) == [5]
 
 
@@ -107,5 +107,5 @@ async def test_a_damaged_file_does_not_stop_the_archive(tmp_path: Path) -> None:
         await rig.start()
         await rig.keeper.listing.scan()
         rig.home.path(SESSIONS[2]).unlink()
-        await rig.keeper.archive.round()
+        await rig.archiver.round()
         assert await archived(rig) == [1, 2, 4, 5]

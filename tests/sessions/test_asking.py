@@ -4,11 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Decision, Exit
+from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import BadRule, Behavior, parse_rule
@@ -46,6 +48,43 @@ async def test_a_request_waits_for_a_person_and_the_answer_reaches_the_agent(rig
     assert agent.answers == [("r1", Decision("allow", updated_input={"command": "touch x"}, call=CallId("c1")))]
     (event,) = await resolved(rig)
     assert (event.behavior, event.how, event.by, event.asked) == ("allow", "person", "bob", True)
+
+
+def answer_by_request(request: str = "r1") -> cmd.AnswerPermission:
+    return cmd.AnswerPermission(request=RequestId(request), behavior="allow")
+
+
+async def test_an_answer_needs_only_its_request_and_reads_no_list(
+    rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await asking(rig)
+
+    async def must_not_list(*wanted: object) -> None:
+        raise AssertionError("the list was read")
+
+    monkeypatch.setattr(rig.store, "sessions", must_not_list)
+    reply = await rig.do(answer_by_request(), BOB)
+    assert reply.session == SESSION
+    assert [(request, decision.behavior) for request, decision in agent.answers] == [("r1", "allow")]
+    for request in ("r1", "never"):
+        with pytest.raises(NotFound, match="pending request"):
+            await rig.do(answer_by_request(request), BOB)
+
+
+async def test_a_request_of_a_hidden_session_is_refused_like_an_unknown_one(rig: CoreHarness) -> None:
+    agent = await asking(rig)
+    eve = Identity("cred-eve", "eve", "eve", frozenset({"view", "chat", "approve"}))
+    refused = []
+    for request in ("r1", "never"):
+        with pytest.raises(NotFound) as error:
+            await rig.do(answer_by_request(request), eve)
+        refused.append((error.value.message.replace(request, "?"), {**error.value.data, "given": "?"}))
+    assert refused[0] == refused[1]
+    for scopes in ({"view", "chat"}, {"approve"}):
+        with pytest.raises(NotAllowed):
+            await rig.do(answer_by_request(), msgspec.structs.replace(BOB, scopes=frozenset(scopes)))
+    assert agent.answers == []
+    assert rig.state().phase == "waiting"
 
 
 async def test_the_first_answer_wins_and_the_second_gets_the_first_deciders_name(rig: CoreHarness) -> None:
@@ -117,6 +156,15 @@ async def test_a_question_is_answered_with_answers(rig: CoreHarness) -> None:
     await agent.ask("r1", "c1", "AskUserQuestion", questions=questions)
     assert rig.state().phase == "waiting"
     await rig.do(answer(answers={"Which?": "Red"}))
+    assert agent.answers[0][1].updated_input == {"questions": questions, "answers": {"Which?": "Red"}}
+
+
+async def test_answers_inside_the_changed_input_are_completed_by_the_question(rig: CoreHarness) -> None:
+    agent = await rig.working("one")
+    questions = [{"question": "Which?", "options": [{"label": "Red"}]}]
+    await agent.call("c1", "AskUserQuestion", questions=questions)
+    await agent.ask("r1", "c1", "AskUserQuestion", questions=questions)
+    await rig.do(answer(updated_input={"answers": {"Which?": "Red"}}))
     assert agent.answers[0][1].updated_input == {"questions": questions, "answers": {"Which?": "Red"}}
 
 

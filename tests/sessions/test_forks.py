@@ -260,7 +260,7 @@ async def test_a_file_with_only_its_first_row_in_common_shares_that_row(tmp_path
 
 async def test_a_large_fork_of_a_large_file(tmp_path: Path, monkeypatch: Any) -> None:
     """More rows than the interpreter remembers, several pages of the log, and a parent filled in the background."""
-    monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", 1000)
+    monkeypatch.setattr("fairlead.sessions.transcripts.filling.AT_ONCE_BYTES", 1000)
     write = Writer()
     rows = [row for number in range(2500) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
     async with running(tmp_path, watch=False) as rig:

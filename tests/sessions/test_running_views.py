@@ -94,7 +94,7 @@ async def test_no_subscriber_joins_while_the_reducer_is_ahead_of_the_published_r
     socket = Socket()
     watcher = desk.watch(socket, 0)
     async with asyncio.timeout(PATIENCE):
-        while not desk.projector.feed._joining:
+        while not desk.projector.feed.joining:
             await asyncio.sleep(0.002)
     assert not watcher.live, "it is level, and waits"
     go.set()
@@ -121,7 +121,7 @@ async def test_a_subscriber_that_leaves_while_it_waits_to_join_gets_nothing(
     socket = Socket()
     watcher = desk.watch(socket, 1)
     async with asyncio.timeout(PATIENCE):
-        while not desk.projector.feed._joining:
+        while not desk.projector.feed.joining:
             await asyncio.sleep(0.002)
     watcher.close()
     go.set()

@@ -21,7 +21,7 @@ def no_watchers(session: SessionId) -> frozenset[Identity]:
 async def test_the_read_state_only_grows_and_is_separate_per_user(rig: CoreHarness) -> None:
     changes: list[tuple[SessionId, What]] = []
     book = ReadState(rig.store.documents, lambda session, what: changes.append((session, what)), no_watchers)
-    mark, read = book.performers()[MarkRead], book.performers()[GetReadState]
+    mark, read = book.handlers()[MarkRead], book.handlers()[GetReadState]
     await asyncio.gather(mark(ANN, MarkRead(SESSION, 3)), mark(BOB, MarkRead(SESSION, 1)))
     await mark(ANN, MarkRead(SESSION, 2))
     assert (await read(ANN, GetReadState((SESSION, CHILD)))).turns == {SESSION: 3}
@@ -32,7 +32,7 @@ async def test_the_read_state_only_grows_and_is_separate_per_user(rig: CoreHarne
 async def test_the_read_state_is_deleted_with_the_session(rig: CoreHarness) -> None:
     await rig.open()
     book = ReadState(rig.store.documents, lambda session, what: None, no_watchers)
-    await book.performers()[MarkRead](ANN, MarkRead(SESSION, 3))
+    await book.handlers()[MarkRead](ANN, MarkRead(SESSION, 3))
     await rig.do(Delete(session=SESSION))
     assert await rig.store.documents.get(SPACE, SESSION) is None
 
@@ -42,6 +42,6 @@ async def test_a_turn_read_on_one_device_is_read_on_all_devices_of_the_user(rig:
     book = ReadState(rig.store.documents, lambda session, what: None, lambda session: {phone})
     book.mark_read(SESSION, {phone}, 2)
     await book.close()
-    read = book.performers()[GetReadState]
+    read = book.handlers()[GetReadState]
     assert await read(ANN, GetReadState((SESSION,))) == TurnsRead({SESSION: 2}, frozenset({SESSION}))
     assert await read(BOB, GetReadState((SESSION,))) == TurnsRead({})

@@ -266,7 +266,7 @@ async def test_a_restart_in_the_middle_of_an_import_continues_at_its_position(tm
         rig.home.write(rows)
         await rig.start()
         await rig.keeper.listing.scan()
-        log, count = rig.keeper._log, 0
+        log, count = rig.keeper.filler.log, 0
 
         async def broken(*given: Any) -> None:
             nonlocal count
@@ -275,7 +275,7 @@ async def test_a_restart_in_the_middle_of_an_import_continues_at_its_position(tm
                 raise asyncio.CancelledError
             await log(*given)
 
-        monkeypatch.setattr(rig.keeper, "_log", broken)
+        monkeypatch.setattr(rig.keeper.filler, "log", broken)
         with pytest.raises(asyncio.CancelledError):
             await rig.view()
         await rig.crash()
@@ -334,7 +334,7 @@ async def test_a_session_outside_the_roots_can_be_read_and_not_resumed(tmp_path:
 
 
 async def test_a_large_session_opens_at_once_and_fills_in_the_background(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", 1000)
+    monkeypatch.setattr("fairlead.sessions.transcripts.filling.AT_ONCE_BYTES", 1000)
     write = Writer()
     rows = [row for number in range(500) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
     async with running(tmp_path, watch=False) as rig:
@@ -625,9 +625,9 @@ async def _resolved(rig: TranscriptHarness) -> bool:
 async def _pass(rig: TranscriptHarness, seconds: float) -> None:
     """Advance the clock for a session with a turn timeout, and wait until all tasks started by it are done."""
     await rig.until(lambda: FOUND in rig.keeper.turn_timeouts._due)
-    working = set(rig.keeper._tasks)
+    working = set(rig.keeper.tasks._tasks)
     await rig.clock.advance(seconds)
-    if begun := rig.keeper._tasks - working:
+    if begun := rig.keeper.tasks._tasks - working:
         await asyncio.wait(begun)
 
 
@@ -668,7 +668,7 @@ async def test_damaged_rows_are_skipped_stored_and_reported(tmp_path: Path) -> N
         rig.home.write(damaged)
         await rig.start()
         await rig.keeper.listing.scan()
-        imported = await rig.keeper.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
+        imported = await rig.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
         assert {problem.kind: problem.count for problem in imported.problems} == {
             "joined": 1, "nul": 1, "spliced": 1, "garbage": 1, "torn": 1,
         }  # fmt: skip
@@ -679,7 +679,7 @@ async def test_damaged_rows_are_skipped_stored_and_reported(tmp_path: Path) -> N
             b"no row at all",
             b'{"type":"user',
         ]
-        again = await rig.keeper.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
+        again = await rig.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
         assert again.events == 0
         rig.home.write(line(write.prompt("whole after all"))[len(b'{"type":"user') :])
 
@@ -748,10 +748,10 @@ async def test_a_file_elsewhere_is_imported_by_its_path(tmp_path: Path) -> None:
         await rig.start()
         saved = tmp_path / "saved.jsonl"
         saved.write_bytes(lines(conversation("from a backup")))
-        imported = await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path=str(saved)))
+        imported = await rig.actions.import_transcript(ANN, ImportTranscript(path=str(saved)))
         assert (imported.session, imported.title) == (SESSION, "from a backup")
         assert await rig.said() == ["> from a backup", "answer to from a backup"]
-        again = await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path=str(saved)))
+        again = await rig.actions.import_transcript(ANN, ImportTranscript(path=str(saved)))
         assert again.events == 0
 
 
@@ -759,22 +759,22 @@ async def test_a_failed_import_gives_its_reason(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         await rig.start()
         with pytest.raises(BadRequest):
-            await rig.keeper.actions.import_transcript(ANN, ImportTranscript())
+            await rig.actions.import_transcript(ANN, ImportTranscript())
         with pytest.raises(BadRequest):
-            await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path="relative.jsonl"))
+            await rig.actions.import_transcript(ANN, ImportTranscript(path="relative.jsonl"))
         with pytest.raises(OutsideRoots):
-            await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path="/etc/passwd"))
+            await rig.actions.import_transcript(ANN, ImportTranscript(path="/etc/passwd"))
         with pytest.raises(BadRequest, match="unreadable"):
-            await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
+            await rig.actions.import_transcript(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
         with pytest.raises(NotFound):
-            await rig.keeper.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
+            await rig.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
         escaping = tmp_path / "x.jsonl"
         escaping.write_bytes(lines(conversation("bad", "../../etc/passwd")))
         with pytest.raises(BadRequest, match="bad id"):
-            await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path=str(escaping)))
+            await rig.actions.import_transcript(ANN, ImportTranscript(path=str(escaping)))
         empty = tmp_path / f"{OTHER}.jsonl"
         empty.write_bytes(b"")
-        nothing = await rig.keeper.actions.import_transcript(ANN, ImportTranscript(path=str(empty)))
+        nothing = await rig.actions.import_transcript(ANN, ImportTranscript(path=str(empty)))
         assert [problem.kind for problem in nothing.problems] == ["nothing said"]
 
 
@@ -792,7 +792,7 @@ async def test_nothing_is_archived_without_consent_and_all_with_it(tmp_path: Pat
         rig.home.write(conversation("one"))
         rig.home.write(conversation("two", OTHER), OTHER)
         await rig.start()
-        ask = rig.keeper.performers()[ArchiveTranscripts]
+        ask = rig.actions.handlers()[ArchiveTranscripts]
         assert (await ask(ANN, ArchiveTranscripts())).on is None
         assert {summary.state for summary in await rig.listed()} == {TRANSCRIPT}
         assert (await ask(ANN, ArchiveTranscripts(True))).on is True

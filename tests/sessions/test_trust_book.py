@@ -6,6 +6,7 @@ import pytest
 
 from fairlead.agents.claude.trust import describe
 from fairlead.model.errors import NotAllowed, Stale
+from fairlead.sessions.api.folders import InspectFolder, ListTrusted, TrustFolder, UntrustFolder
 from fairlead.sessions.folders.trust import TrustedFolders
 from sessions.harness import ANN, BOB, CoreHarness
 
@@ -24,36 +25,36 @@ def book(rig: CoreHarness) -> TrustedFolders:
 
 async def test_a_folder_is_trusted_after_it_was_shown(book: TrustedFolders, project: Path) -> None:
     assert not await book.is_trusted(str(project))
-    report = await book.inspect(ANN, str(project))
+    report = await book.inspect(ANN, InspectFolder(str(project)))
     assert not report.trusted
     assert any("Bash" in rule for rule in report.permissions)
-    trusted = await book.trust(ANN, str(project), report.digest)
+    trusted = await book.trust(ANN, TrustFolder(str(project), report.digest))
     assert (trusted.path, trusted.by) == (report.path, "ann")
     assert await book.is_trusted(str(project))
-    assert [folder.path for folder in await book.trusted(ANN)] == [report.path]
-    assert (await book.inspect(ANN, str(project))).trusted
+    assert [folder.path for folder in await book.trusted(ANN, ListTrusted())] == [report.path]
+    assert (await book.inspect(ANN, InspectFolder(str(project)))).trusted
 
 
 async def test_a_changed_file_asks_again(book: TrustedFolders, project: Path) -> None:
-    report = await book.inspect(ANN, str(project))
-    await book.trust(ANN, str(project), report.digest)
+    report = await book.inspect(ANN, InspectFolder(str(project)))
+    await book.trust(ANN, TrustFolder(str(project), report.digest))
     (project / ".claude" / "settings.json").write_text('{"hooks": {}}')
     assert not await book.is_trusted(str(project))
     with pytest.raises(Stale):
-        await book.trust(ANN, str(project), report.digest)
+        await book.trust(ANN, TrustFolder(str(project), report.digest))
 
 
 async def test_trust_can_be_revoked(book: TrustedFolders, project: Path) -> None:
-    report = await book.inspect(ANN, str(project))
-    await book.trust(ANN, str(project), report.digest)
-    assert await book.untrust(ANN, str(project))
-    assert not await book.untrust(ANN, str(project))
+    report = await book.inspect(ANN, InspectFolder(str(project)))
+    await book.trust(ANN, TrustFolder(str(project), report.digest))
+    assert await book.untrust(ANN, UntrustFolder(str(project)))
+    assert not await book.untrust(ANN, UntrustFolder(str(project)))
     assert not await book.is_trusted(str(project))
 
 
 async def test_only_an_admin_trusts(book: TrustedFolders, project: Path) -> None:
-    report = await book.inspect(BOB, str(project))
+    report = await book.inspect(BOB, InspectFolder(str(project)))
     with pytest.raises(NotAllowed):
-        await book.trust(BOB, str(project), report.digest)
+        await book.trust(BOB, TrustFolder(str(project), report.digest))
     with pytest.raises(NotAllowed):
-        await book.untrust(BOB, str(project))
+        await book.untrust(BOB, UntrustFolder(str(project)))

@@ -27,7 +27,7 @@ class Place:
         self.closed.mkdir()
         (self.closed / "admin-token").write_text("fl_secret")
         (root / "outside").write_text("outside")
-        self.does = WorkspaceReader([str(self.root)], resolve, [str(self.closed)]).performers()
+        self.does = WorkspaceReader([str(self.root)], resolve, [str(self.closed)]).handlers()
 
     async def file(self, path: str) -> bytes:
         data: bytes = await self.does[ReadFile](ANN, ReadFile(str(self.project), path))
@@ -249,7 +249,7 @@ async def test_git_shows_nothing_of_closed_files_in_a_repository(place: Place) -
         path.write_text("shown\n")
     place.does = WorkspaceReader(
         [str(place.root)], resolve, [str(place.project / "data")], [str(odd / "settings")]
-    ).performers()
+    ).handlers()
     repository(place.project)
     log = await place.git("log", count=1)
     assert isinstance(log, GitText)

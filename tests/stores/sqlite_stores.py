@@ -1,10 +1,20 @@
 """Shared helpers for the tests of the embedded store: nodes on one data folder, and a clock that can be set forward."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
-from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.sqlite import SqliteStore, backup
+from fairlead.stores.sqlite.backup import Progress
+from fairlead.stores.sqlite.connections import DATABASE, SPILL
+from fairlead.stores.sqlite.spill import Spill
 from fairlead.system.clock import SystemClock
+
+
+async def back_up(store: SqliteStore, target: Path, progress: Progress | None = None) -> None:
+    """Back up while the store is open, as `fairlead backup` does."""
+    spill = Spill(store.folder / SPILL, sync=False)
+    await asyncio.to_thread(backup.back_up, store.folder / DATABASE, spill, target, progress)
 
 
 class ShiftedClock(SystemClock):
@@ -36,7 +46,7 @@ class SqliteStores:
         self.clock.ahead_ms += 60_000
         for name, store in self.stores.items():
             if name != node:
-                await store.renew()
+                await store._set_present()
 
     async def close(self) -> None:
         for store in self.stores.values():

@@ -13,8 +13,6 @@ from stores.sqlite_stores import SqliteStores
 
 
 class TestSqliteStore(StoreConformance, ProjectionConformance, UsageStatsConformance):
-    between_nodes = False
-
     @pytest.fixture
     async def make_store(self, tmp_path: Path) -> AsyncIterator[Stores]:
         stores = SqliteStores(tmp_path)

@@ -10,11 +10,11 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from fairlead.model.errors import Conflict, FairleadError, Fenced, NotFound, Unavailable
+from fairlead.model.errors import Conflict, Fenced, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Batch, Entry, ForkPoint, Lease, NewEntry, Reset
+from fairlead.model.store import Batch, Entry, ForkPoint, Lease, NewEntry
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.store_conformance import new_session, refusal
 from patience import PATIENCE
@@ -58,16 +58,6 @@ class Log:
         return self.parent.storing(seq) if self.parent is not None and seq else None
 
 
-@dataclass
-class Reader:
-    """A subscriber and the entries it has received so far."""
-
-    log: Log
-    store: SqliteStore
-    items: Any
-    place: int
-
-
 events = st.binary(max_size=40)
 entries = st.lists(
     st.tuples(st.integers(1, 4), st.sampled_from(["text", "text.delta", "user.message"]), events, st.none() | events),
@@ -77,7 +67,6 @@ entries = st.lists(
 
 class StoreMachine(RuleBasedStateMachine):
     logs: Bundle[Log] = Bundle("logs")
-    readers: Bundle[Reader] = Bundle("readers")
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,31 +193,6 @@ class StoreMachine(RuleBasedStateMachine):
                 e for e in log.expected() if (before is None or e.seq < before) and (not kinds or e.kind in kinds)
             ]
             assert list(page.entries) == fitting[-limit:]
-
-    @rule(target=readers, log=logs, share=st.floats(0, 1))
-    def subscribe(self, log: Log, share: float) -> Any:
-        if log.erased:
-            return multiple()
-        place = int(log.head * share)
-        return Reader(log, self.store, self.store.subscribe(log.session, place), place)
-
-    @rule(reader=consumes(readers), target=readers)
-    def follow(self, reader: Reader) -> Any:
-        """Check that the reader gets every existing entry once, without a gap in its chain of `prev`."""
-        if reader.log.erased:
-            self.run(refusal(FairleadError, anext(reader.items)))
-            return multiple()
-        if reader.store is not self.store:
-            # The subscription ended when the store was closed; the reader resumes at its position.
-            self.run(refusal(Unavailable, anext(reader.items)))
-            reader.store, reader.items = self.store, self.store.subscribe(reader.log.session, reader.place)
-        for expected in reader.log.expected(reader.place):
-            got = self.run(anext(reader.items))
-            assert not isinstance(got, Reset)
-            assert (got.seq, got.event, got.raw) == (expected.seq, expected.event, expected.raw)
-            assert got.prev <= reader.place < got.seq
-            reader.place = got.seq
-        return reader
 
     @invariant()
     def every_log_reads_as_it_should(self) -> None:

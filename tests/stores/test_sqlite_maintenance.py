@@ -139,7 +139,7 @@ async def test_an_interrupted_erase_is_finished_by_the_next_start(tmp_path: Path
     lease = await long_log(store)
     await store.wait_indexed()
     # The state after a kill right after the first commit.
-    await store._writer.do(lambda db: erase.tombstone(db, lease.session), lease.session)
+    await store._writer.do(lambda db: erase.tombstone(db, lease.session), changes_logs=True)
     await refusal(NotFound, store.read(lease.session, 0, 1))
     assert await store.search("entry") == ()
     await store.close()
@@ -159,7 +159,7 @@ async def test_leftovers_that_cannot_be_removed_do_not_prevent_the_start(
 ) -> None:
     store = await SqliteStore.open(tmp_path)
     lease = await long_log(store, 3)
-    await store._writer.do(lambda db: erase.tombstone(db, lease.session), lease.session)
+    await store._writer.do(lambda db: erase.tombstone(db, lease.session), changes_logs=True)
     await store.close()
 
     def full(db: sqlite3.Connection, log: int) -> int | None:
@@ -179,7 +179,7 @@ async def test_leftovers_that_cannot_be_removed_do_not_prevent_the_start(
 async def test_closing_interrupts_the_removal_of_leftovers(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     lease = await long_log(store)
-    await store._writer.do(lambda db: erase.tombstone(db, lease.session), lease.session)
+    await store._writer.do(lambda db: erase.tombstone(db, lease.session), changes_logs=True)
     await store.close()
     store = await SqliteStore.open(tmp_path)
     await store.close()

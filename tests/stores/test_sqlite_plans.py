@@ -61,13 +61,13 @@ def fill(db: sqlite3.Connection, spill: Spill) -> tuple[Lease, Lease, Lease]:
     """A log of some length, a fork of it, and a fork of the fork."""
     appender = Appender(db)
     appender.begin()
-    lease, _, _ = owners.claim(new_session(), "a", 0, None)(db)
+    lease, _, _ = owners.claim(db, new_session(), "a", 0, None)
     appender.append(Append(lease, batch(*range(1, 301)), 0))
     appender.flush()
-    fork, _, _ = owners.claim(new_session(), "a", 0, ForkPoint(lease.session, 200))(db)
+    fork, _, _ = owners.claim(db, new_session(), "a", 0, ForkPoint(lease.session, 200))
     appender.append(Append(fork, batch(*range(201, 301)), 200))
     appender.flush()
-    nested, _, _ = owners.claim(new_session(), "a", 0, ForkPoint(fork.session, 250))(db)
+    nested, _, _ = owners.claim(db, new_session(), "a", 0, ForkPoint(fork.session, 250))
     return lease, fork, nested
 
 
@@ -94,11 +94,10 @@ def test_no_call_of_the_live_path_scans_a_table(opened: Opened, tmp_path: Path) 
             read.page_forward(db, spill, session, 100, 10, 1 << 20)
             read.page_backward(db, spill, session, None, 10, ())
             read.page_backward(db, spill, session, 220, 10, ("text", "user.message"))
-            owners.owner(db, session)
             sessions.get_summary(db, session)
-        owners.claim(nested.session, "a", 0, None)(db)
-        owners.present("a", 1)(db)
-        owners.release(nested)(db)
+        owners.claim(db, nested.session, "a", 0, None)
+        owners.set_present(db, "a", 1)
+        owners.release(db, nested)
         sessions.list_sessions(db, SessionFilter(archived=None))
         rows = [row(n, f"k{n}") for n in range(1, 101)]
         projections.Derive(fork.session, "v", derived(*rows, RowReplacement("k7", b""), seq=5, head=100), 0)(db)
@@ -141,7 +140,7 @@ def test_the_number_of_steps_does_not_depend_on_the_length_of_the_log(opened: Op
 
     costs = []
     for length in (100, 10_000):
-        lease, _, head = owners.claim(new_session(), "a", 0, None)(db)
+        lease, _, head = owners.claim(db, new_session(), "a", 0, None)
         for first in range(1, length + 1, 100):
             head = appender.append(Append(lease, batch(*range(first, first + 100)), head))
         appender.flush()
@@ -175,7 +174,7 @@ def test_a_row_costs_the_same_in_a_long_projection(opened: Opened) -> None:
 
     costs = []
     for length in (100, 10_000):
-        lease, _, _ = owners.claim(new_session(), "a", 0, None)(db)
+        lease, _, _ = owners.claim(db, new_session(), "a", 0, None)
         for first in range(1, length + 1, 100):
             projections.Derive(lease.session, "v", rows_to(first + 99, first), (first - 1) * 10)(db)
         cost(lease.session, length)

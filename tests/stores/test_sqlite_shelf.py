@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.notifications.api import Change, StoredResource
+from fairlead.notifications.api.feed import Change
+from fairlead.notifications.api.resources import StoredResource
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.crash_detection import new_log_ids
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fairlead.model.errors import BadRequest, Unavailable
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import ChildProcess, ExitStatus, StopTimeouts, spawn, stop_orphan, wait_orphan
-from fairlead.system.proctable import Process, descendants, first_inside, kill, program_inside, start_mark
+from fairlead.system.proctable import Process, descendants, kill, program_inside, start_mark
 from fairlead.system.pty import spawn_on_pty
 from fairlead.system.sandbox import (
     KEPT_CAPABILITIES,
@@ -113,7 +113,7 @@ def test_names_with_spaces_are_read_from_the_mounts() -> None:
     [
         ("Pid:\t2\nCapEff:\t0000000000000000", "1 2 0:1 / /data rw - tmpfs tmpfs rw", ""),
         ("Pid:\t2\nCapEff:\t0000000000200000", "1 2 0:1 / /data rw - tmpfs tmpfs rw", "capabilities"),
-        ("Pid:\t4711\nCapEff:\t0000000000000000", "1 2 0:1 / /data rw - tmpfs tmpfs rw", "numbers"),
+        ("Pid:\t4711\nCapEff:\t0000000000000000", "1 2 0:1 / /data rw - tmpfs tmpfs rw", "PID namespace"),
         ("Pid:\t2\nCapEff:\t0000000000000000", "1 2 0:1 / / rw - ext4 /dev/vda rw", "/data"),
     ],
 )
@@ -393,8 +393,7 @@ async def test_processes_outside_the_group_survive_and_those_inside_do_not(sandb
     child = run(sandbox, "/bin/sh", "-c", "sleep 1000 & setsid sleep 2000 & read line")
     output = asyncio.create_task(read(child))
     await eventually(lambda: len(descendants(child.pid)) == 4)
-    first = first_inside(child.pid)
-    assert first is not None
+    first = descendants(child.pid)[0]  # the only child of the sandbox's monitor
     assert await child.end(LONG) == ExitStatus(code=1)
     await output
     await eventually(lambda: len(descendants(first.pid)) == 1)
@@ -438,7 +437,7 @@ async def test_process_of_an_earlier_run_is_watched_and_stopped(sandbox: Sandbox
 
 async def test_a_program_or_folder_that_is_hidden_or_missing_is_an_error(sandbox: Sandbox, data: Path) -> None:
     shutil.copy("/bin/true", data / "program")
-    with pytest.raises(OSError, match="hidden"):
+    with pytest.raises(OSError, match="hides"):
         run(sandbox, str(data / "program"))
     with pytest.raises(FileNotFoundError):
         run(sandbox, "/nowhere/program")
@@ -446,7 +445,7 @@ async def test_a_program_or_folder_that_is_hidden_or_missing_is_an_error(sandbox
         run(sandbox, "/etc/passwd")
     with pytest.raises(FileNotFoundError):
         run(sandbox, "/bin/true", cwd="/nowhere")
-    with pytest.raises(BadRequest, match="does not exist for what it runs"):
+    with pytest.raises(BadRequest, match="its programs cannot see it"):
         run(sandbox, "/bin/true", cwd=str(data))
     child = run(sandbox.showing(readable=[str(data / "program")]), str(data / "program"))
     await read(child)

@@ -33,7 +33,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[TerminalRegistry]:
             super().__init__(clock, most, **sandboxes)
             found.append(self)
 
-    monkeypatch.setattr(wiring, "TerminalRegistry", Seen)
+    monkeypatch.setattr("fairlead.wiring.gateway.TerminalRegistry", Seen)
     return found
 
 

@@ -28,7 +28,7 @@ from fairlead.terminals.screen.scrollback import Scrollback
 from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
 from fairlead.terminals.subscriber import LAGGING_BYTES, WAITING_BYTES
 from fairlead.testing.clock import ManualClock
-from fairlead.wiring import shell_settings
+from fairlead.wiring.settings import shell_settings
 from patience import PATIENCE
 from server.fakes import until
 

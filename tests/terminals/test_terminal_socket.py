@@ -329,6 +329,8 @@ async def _early(terminal: Terminal) -> None:
     attach = run.flow.send(holder)
     assert isinstance(attach, AttachOwner)
     holder.attached(HeldWire())
+    for data in attach.early:
+        holder.received(data)
     # The input was typed before the shell started, so its output may follow the prompt.
     while not {"early", "$ early"} & set(terminal.screen.lines):
         await terminal.changed(terminal.screen.version)

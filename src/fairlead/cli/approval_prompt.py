@@ -66,15 +66,12 @@ class Dialog:
 
     def edited(self, text: str | None) -> AnswerBody | None:
         """Handle the result of the editor: JSON, or None if it was not changed and saved, which allows nothing."""
-        if text is None:
-            self.problem = UNCHANGED
-            return None
         try:
-            changed = msgspec.json.decode(text, type=dict[str, Any])
+            changed = None if text is None else msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.DecodeError as error:
             self.problem = f"That is not a JSON object: {error}"
             return None
-        if isinstance(self.event, ev.PermissionRequested) and changed == self.event.input:
+        if changed is None or (isinstance(self.event, ev.PermissionRequested) and changed == self.event.input):
             self.problem = UNCHANGED
             return None
         return AnswerBody(behavior="allow", updated_input=changed)

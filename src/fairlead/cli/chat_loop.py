@@ -16,10 +16,12 @@ from typing import Any
 import msgspec
 
 from fairlead.cli.approval_prompt import Asked, Dialog, Edit
-from fairlead.cli.client import Api, EventLine, Note, ReconnectDelays, SessionWatch, segment
-from fairlead.cli.editor import edit
+from fairlead.cli.client import Api, EventLine, Note, SessionWatch
+from fairlead.cli.editor import edit_json
+from fairlead.cli.endpoint import segment
 from fairlead.cli.errors import CliError, CommandFailed, Interrupted, Missing, Unreachable
-from fairlead.cli.output import Printer, hint, raw_line
+from fairlead.cli.output import hint, raw_line
+from fairlead.cli.printer import Printer
 from fairlead.cli.render import EventRenderer, row
 from fairlead.cli.rules import always
 from fairlead.clients.native.schemas import AnswerBody, PostMessage
@@ -34,6 +36,8 @@ TICK = 0.2
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 AHEAD = 1000
 """Number of events read ahead of the display; beyond that the client stops reading from the socket."""
+
+Accepts = Callable[[ev.PermissionRequested, str], bool]
 
 
 class LineTyped(msgspec.Struct, frozen=True):
@@ -52,17 +56,20 @@ class CtrlC(msgspec.Struct, frozen=True):
     pass
 
 
+Item = EventLine | Note | LineTyped | TimerFired | CtrlC | BaseException
+
+
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a conversation. `ask`: a person is at this terminal. `wait`: stay when another client has to answer.
-    `cwd` is the session's folder. `accepts`: returns whether a request is allowed beforehand (--yes-to)."""
+    """Options of a conversation. `ask`: a person is at this terminal; `chat`: and types messages. `wait`: stay when
+    another client has to answer.
+    `cwd` is the session's folder. `accepts`: whether a request in this folder is allowed beforehand (--yes-to)."""
 
     json: bool = False
     ask: bool = False
     wait: bool = False
     chat: bool = False
     cwd: str = ""
-    accepts: Callable[[ev.PermissionRequested], bool] = lambda event: False
-    patience: ReconnectDelays = ReconnectDelays()
+    accepts: Accepts = lambda event, cwd: False
 
 
 class ChatLoop:
@@ -70,20 +77,21 @@ class ChatLoop:
     leaves."""
 
     def __init__(
-        self, api: Api, view: SessionView, printer: Printer, renderer: EventRenderer, manner: RunOptions
+        self, api: Api, view: SessionView, printer: Printer, renderer: EventRenderer, options: RunOptions
     ) -> None:
         self._api = api
         self.session = view.summary.session
         self._printer = printer
         self._renderer = renderer
-        self._manner = manner
-        self._inbox: asyncio.Queue[EventLine | Note | LineTyped | TimerFired | CtrlC | BaseException] = asyncio.Queue()
+        self._options = options
+        self._inbox: asyncio.Queue[Item] = asyncio.Queue()
         self._room = asyncio.Semaphore(AHEAD)
         self._asked: dict[str, Asked] = {}
         self._dialog: Dialog | None = None
         self._turn = view.turn
         self._mine: MessageId | None = None
         self._my_turn: str | None = None
+        self._ended: ev.TurnEnded | None = None
         self._interrupted = False
         self._left = False
         self._calls: dict[str, str] = {}
@@ -95,47 +103,39 @@ class ChatLoop:
     async def run(self, message: MessageId, after: int, log_id: str) -> ev.TurnEnded:
         """Run until the turn of `message` has ended. Raises CommandFailed if it never got one."""
         self._mine = message
-        ended = await self._loop(after, log_id)
-        assert ended is not None
-        return ended
-
-    async def attach(self, after: int, log_id: str) -> None:
-        """Run until the person leaves."""
-        await self._loop(after, log_id)
+        await self.attach(after, log_id)
+        assert self._ended is not None
+        return self._ended
 
     def show(self, line: EventLine) -> None:
         """Print an event and update the state of turns, calls and requests."""
-        if self._manner.json:
+        if self._options.json:
             raw_line(line.raw)
         elif line.event is not None:
             self._printer.show(self._renderer.step(line.event))
         if line.event is not None:
             self._note(line.event)
 
-    def pending(self, event: ev.Event) -> None:
+    def show_pending(self, event: ev.Event) -> None:
         """Show a request from before the cursor that is still pending."""
         self._note(event)
-        if not self._manner.json:
+        if not self._options.json:
             self._printer.show(self._renderer.step(event))
 
     # --- the loop ------------------------------------------------------------------------------------------
 
-    async def _loop(self, after: int, log_id: str) -> ev.TurnEnded | None:
+    async def attach(self, after: int, log_id: str) -> None:
+        """Run until the person leaves, or the turn of our message has ended."""
         tasks = {asyncio.create_task(self._watch(after, log_id)), asyncio.create_task(self._show_progress())}
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._sigint, asyncio.current_task())
-        if self._manner.ask or self._manner.chat:
+        if self._options.ask:
             loop.add_reader(sys.stdin.fileno(), self._readable)
         for request in self._asked:
             self._inbox.put_nowait(TimerFired(request))
         try:
-            while True:
-                item = await self._inbox.get()
-                if isinstance(item, BaseException):
-                    raise item
-                ended, leave = await self._handle(item)
-                if ended is not None or leave:
-                    return ended
+            while not await self._handle(await self._inbox.get()):
+                pass
         except asyncio.CancelledError:
             if not self._left:
                 raise
@@ -145,12 +145,12 @@ class ChatLoop:
                 task.cancel()
             await asyncio.wait(tasks)
             loop.remove_signal_handler(signal.SIGINT)
-            if self._manner.ask or self._manner.chat:
+            if self._options.ask:
                 loop.remove_reader(sys.stdin.fileno())
             self._printer.fresh()
 
     async def _watch(self, after: int, log_id: str) -> None:
-        watch = SessionWatch(self._api.locate, self.session, after, log_id, patience=self._manner.patience)
+        watch = SessionWatch(self._api.locate, self.session, after, log_id)
         try:
             async with aclosing(watch.items()) as events:
                 async for item in events:
@@ -161,7 +161,7 @@ class ChatLoop:
 
     async def _show_progress(self) -> None:
         """While the agent works without output, show its current call and the elapsed time."""
-        if not self._manner.ask or self._manner.chat:
+        if not self._options.ask or self._options.chat:
             return  # no person is at the terminal, or the person types on that line
         clock = asyncio.get_running_loop().time
         for tick in itertools.count():
@@ -181,14 +181,12 @@ class ChatLoop:
         for line in lines:
             self._inbox.put_nowait(LineTyped(line.decode("utf-8", "replace")))
 
-    async def _handle(
-        self, item: EventLine | Note | LineTyped | TimerFired | CtrlC
-    ) -> tuple[ev.TurnEnded | None, bool]:
-        """Handle one item. Return (the end of our turn, whether to leave)."""
+    async def _handle(self, item: Item) -> bool:
+        """Handle one item. Return whether the loop is over."""
         match item:
             case EventLine():
                 self._room.release()
-                return await self._line(item), False
+                await self._line(item)
             case Note():
                 self._room.release()
                 await self._noted(item)
@@ -197,12 +195,14 @@ class ChatLoop:
             case CtrlC():
                 await self._ctrl_c()
             case LineTyped():
-                return None, await self._typed(item.text)
-        return None, False
+                return await self._typed(item.text)
+            case BaseException():
+                raise item
+        return self._ended is not None
 
     # --- events ----------------------------------------------------------------------------------------------
 
-    async def _line(self, line: EventLine) -> ev.TurnEnded | None:
+    async def _line(self, line: EventLine) -> None:
         self.show(line)
         event = line.event
         match event:
@@ -211,16 +211,15 @@ class ChatLoop:
             case ev.PermissionResolved() | ev.PermissionCancelled():
                 if self._dialog is not None and self._dialog.event.request == event.request:
                     self._dialog = None
-                    await self._ask_next()
+                    if waiting := next(iter(self._asked.values()), None):
+                        self._begin(waiting)
             case ev.MessageCancelled() if event.message == self._mine:
-                if self._interrupted:
-                    raise Interrupted("The message was taken back before its turn came.")
-                raise CommandFailed("The message was taken back before its turn came.")
+                failure = Interrupted if self._interrupted else CommandFailed
+                raise failure("The message was withdrawn before its turn began.")
             case ev.TurnEnded() if self._my_turn is not None and event.turn == self._my_turn:
-                return event
+                self._ended = event
             case _:
                 pass
-        return None
 
     def _note(self, event: ev.Event) -> None:
         match event:
@@ -259,37 +258,32 @@ class ChatLoop:
         event = self._asked.get(request)
         if event is None:
             return
-        if isinstance(event, ev.PermissionRequested) and self._manner.accepts(event):
+        if isinstance(event, ev.PermissionRequested) and self._options.accepts(event, self._options.cwd):
             await self._answer(request, AnswerBody(behavior="allow"))
-        elif self._manner.ask:
+        elif self._options.ask:
             if self._dialog is None:
                 self._begin(event)
-        elif not self._manner.wait:
+        elif not self._options.wait:
             raise CommandFailed(
-                "The agent waits for an answer, and there is no terminal to ask on. It stays open; answer it with:\n"
+                "The agent needs an answer, but there is no terminal. The request stays open; answer it with:\n"
                 f"  fairlead permit {self.session} --allow     (or --deny, or --answer for a question)\n"
                 f"and follow with: fairlead attach {self.session}\n"
-                "Use --wait to stay until somebody answers."
+                "Use --wait to stay until a person answers."
             )
 
     def _begin(self, event: Asked) -> None:
-        self._dialog = Dialog(event, always(event, self._manner.cwd))
+        self._dialog = Dialog(event, always(event, self._options.cwd))
         self._printer.ask(self._dialog.prompt)
-
-    async def _ask_next(self) -> None:
-        for event in self._asked.values():
-            self._begin(event)
-            return
 
     async def _answer(self, request: str, body: AnswerBody) -> None:
         try:
             await self._api.post(f"/v1/permissions/{segment(request)}", Reply, body)
         except Unreachable:
-            self._printer.show([row(("— the gateway is away: asked again when it is back", "yellow"))])
+            self._printer.show([row(("— the gateway does not answer; you are asked again when it is back", "yellow"))])
         except CliError as error:
             # Another client answered first, or the answer is not valid: ask again while the request is open.
             self._printer.show([row((f"— {error.message}", "yellow"))])
-            if self._manner.ask and request in self._asked and error.code != "stale":
+            if self._options.ask and request in self._asked and error.code != "stale":
                 self._begin(self._asked[request])
 
     # --- the person ------------------------------------------------------------------------------------------
@@ -297,7 +291,7 @@ class ChatLoop:
     async def _typed(self, text: str | None) -> bool:
         """Handle a typed line. Return whether to leave."""
         if self._dialog is None:
-            if not self._manner.chat:
+            if not self._options.chat:
                 return False
             if text is None:
                 return True
@@ -306,7 +300,7 @@ class ChatLoop:
             return False
         if text is None:
             raise CommandFailed(
-                "The input has ended; the request stays open. Answer it with: fairlead permit " + self.session
+                f"The input has ended; the request stays open. Answer it with: fairlead permit {self.session}"
             )
         dialog = self._dialog
         answer = dialog.typed(text)
@@ -325,8 +319,7 @@ class ChatLoop:
         loop = asyncio.get_running_loop()
         loop.remove_reader(sys.stdin.fileno())
         try:
-            text = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
-            return await asyncio.to_thread(edit, text, ".json")
+            return await asyncio.to_thread(edit_json, given)
         finally:
             loop.add_reader(sys.stdin.fileno(), self._readable)
 
@@ -347,11 +340,11 @@ class ChatLoop:
             self._inbox.put_nowait(CtrlC())
 
     def _leaving(self) -> Interrupted:
-        return Interrupted(f"Left; the session goes on. Come back with: fairlead attach {self.session}")
+        return Interrupted(f"Left; the session continues. Return with: fairlead attach {self.session}")
 
     async def _ctrl_c(self) -> None:
         """Interrupt the turn; a second Ctrl-C leaves it running."""
-        if self._mine is None and (self._turn is None or not self._manner.chat):
+        if self._mine is None and (self._turn is None or not self._options.chat):
             raise self._leaving()
         self._interrupted = True
         self._printer.fresh()

@@ -5,11 +5,9 @@ Nothing here prints. After a reconnect the client resumes from its cursor: every
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from types import TracebackType
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -47,40 +45,38 @@ class Api:
 
     def __init__(self, locate: Locate) -> None:
         self.locate = locate
-        self._place = locate()
-        self._http = self._client(self._place)
+        self._endpoint = locate()
+        self._http = self._client(self._endpoint)
 
     async def __aenter__(self) -> "Api":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._http.aclose()
 
     @staticmethod
-    def _client(place: GatewayEndpoint) -> httpx.AsyncClient:
+    def _client(endpoint: GatewayEndpoint) -> httpx.AsyncClient:
         return httpx.AsyncClient(
-            base_url=place.url,
-            headers={"authorization": f"Bearer {place.token}"},
+            base_url=endpoint.url,
+            headers={"authorization": f"Bearer {endpoint.token}"},
             # Without TLS there is nothing to verify, and loading the list of certificate authorities is slow.
-            verify=_tls(place) or False,
+            verify=_tls(endpoint) or False,
             timeout=httpx.Timeout(READ_SECONDS, connect=10.0),
             # A proxy in the environment variables is for other hosts, never for this machine.
-            trust_env=not place.local,
+            trust_env=not endpoint.local,
         )
 
     @property
     def local(self) -> bool:
         """Whether the gateway is on this machine, so that it sees the same folders."""
-        return self._place.local
+        return self._endpoint.local
 
     async def refresh(self) -> None:
         """Locate the gateway again: it may have restarted at another address."""
-        place = self.locate()
-        if place != self._place:
+        endpoint = self.locate()
+        if endpoint != self._endpoint:
             await self._http.aclose()
-            self._place, self._http = place, self._client(place)
+            self._endpoint, self._http = endpoint, self._client(endpoint)
 
     async def call(
         self, method: str, path: str, kind: type[T], *, query: dict[str, Any] | None = None, body: Any = None
@@ -90,13 +86,13 @@ class Api:
         try:
             answer = await self._http.request(method, path, params=query, content=content, headers=headers)
         except httpx.TransportError as error:
-            raise unreachable(self._place.url, error) from error
+            raise unreachable(self._endpoint.url, error) from error
         if answer.is_success:
             try:
                 return msgspec.json.decode(answer.content, type=kind)
             except msgspec.DecodeError as error:
-                raise CommandFailed(f"{self._place.url} gave an answer that is not understood: {error}") from error
-        raise _refusal(answer, self._place.url)
+                raise CommandFailed(f"{self._endpoint.url} sent an invalid answer: {error}") from error
+        raise response_error(answer.status_code, answer.content, self._endpoint.url)
 
     async def get(self, path: str, kind: type[T], /, **query: Any) -> T:
         wanted = {name: value for name, value in query.items() if value not in (None, "")}
@@ -124,12 +120,10 @@ class Api:
         if is_uuid(wanted):
             return wanted
         if len(wanted) < PREFIX or not set(wanted) <= set("0123456789abcdef-"):
-            raise UsageError(
-                f"{name[:80]!r} is not a session: give its id or at least {PREFIX} of its first characters."
-            )
+            raise UsageError(f"{name[:80]!r} is not a session: give its id or at least its first {PREFIX} characters.")
         found = [s.session async for s in self.sessions(archived="any") if s.session.startswith(wanted)]
         if not found:
-            raise Missing(f"There is no session that begins with {wanted}. See all of them with: fairlead ls --all")
+            raise Missing(f"No session begins with {wanted}. List all sessions with: fairlead ls --all")
         if len(found) > 1:
             raise UsageError(f"{len(found)} sessions begin with {wanted}: give more characters. {', '.join(found[:5])}")
         return found[0]
@@ -161,22 +155,17 @@ class Api:
             after = page.next
 
 
-def _tls(place: GatewayEndpoint) -> ssl.SSLContext | None:
+def _tls(endpoint: GatewayEndpoint) -> ssl.SSLContext | None:
     """Return the TLS context; None without TLS. SSL_CERT_FILE names additional certificate authorities."""
-    if not place.url.startswith("https:"):
+    if not endpoint.url.startswith("https:"):
         return None
     context = httpx.create_ssl_context()
-    if place.own and place.local:
+    if endpoint.own and endpoint.local:
         # The certificate is for the host name that other machines use. The process that listens on this port wrote
         # its address into a folder that only this user can write, and no network lies between.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def segment(text: str) -> str:
-    """Quote an id from another program as one segment of a path."""
-    return quote(text, safe="")
 
 
 def unreachable(url: str, error: Exception) -> Unreachable:
@@ -187,29 +176,28 @@ def unreachable(url: str, error: Exception) -> Unreachable:
     return Unreachable(f"No gateway answers at {url} ({why}). Start one with: fairlead serve")
 
 
-def _refusal(answer: httpx.Response, url: str) -> CliError:
+def response_error(status: int, body: bytes | bytearray | None, url: str) -> CliError:
+    """Return the error of a response without success, also to the handshake of a socket."""
     try:
-        error = msgspec.json.decode(answer.content, type=_ErrorBody).error
+        error = msgspec.json.decode(body or b"", type=_ErrorBody).error
     except msgspec.DecodeError:
-        return from_status(answer.status_code, f"{url} answered {answer.status_code}: is this a Fairlead gateway?")
-    message = error.message
-    if answer.status_code == 401:
-        message += " Give a token that this gateway knows with FAIRLEAD_TOKEN or --token."
-    return from_status(answer.status_code, message, error.code)
+        return from_status(status, f"{url} answered {status}: is this a Fairlead gateway?")
+    todo = " Give a token of this gateway with FAIRLEAD_TOKEN or --token." if status == 401 else ""
+    return from_status(status, error.message + todo, error.code)
 
 
-def open_socket(place: GatewayEndpoint, path: str, *subprotocols: str) -> websocket.connect:
-    secure = _tls(place)
-    rest = place.url.partition("://")[2]
+def open_socket(endpoint: GatewayEndpoint, path: str, *subprotocols: str) -> websocket.connect:
+    secure = _tls(endpoint)
+    rest = endpoint.url.partition("://")[2]
     return websocket.connect(
         f"{'wss' if secure else 'ws'}://{rest}{path}",
-        additional_headers={"Authorization": f"Bearer {place.token}"},
+        additional_headers={"Authorization": f"Bearer {endpoint.token}"},
         subprotocols=[Subprotocol(name) for name in subprotocols] or None,
         ssl=secure,
         max_size=None,
         compression=None,
         close_timeout=1.0,
-        proxy=None if place.local else True,
+        proxy=None if endpoint.local else True,
     )
 
 
@@ -243,7 +231,10 @@ class ReconnectDelays(msgspec.Struct, frozen=True):
         return min(self.first * 2.0**attempt, self.longest)
 
 
-class _Place(msgspec.Struct):
+DELAYS = ReconnectDelays()
+
+
+class _Position(msgspec.Struct):
     seq: int
 
 
@@ -268,7 +259,7 @@ def read_line(raw: bytes, log_id: str) -> EventLine:
         event = ev.decode(raw)
     except msgspec.ValidationError:
         event = None
-    return EventLine(msgspec.json.decode(raw, type=_Place).seq, log_id, raw, event)
+    return EventLine(msgspec.json.decode(raw, type=_Position).seq, log_id, raw, event)
 
 
 class SessionWatch:
@@ -279,21 +270,13 @@ class SessionWatch:
     """
 
     def __init__(
-        self,
-        locate: Locate,
-        session: str,
-        after: int,
-        log_id: str = "",
-        *,
-        patience: ReconnectDelays | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self, locate: Locate, session: str, after: int, log_id: str = "", patience: ReconnectDelays = DELAYS
     ) -> None:
         self._locate = locate
         self._session = session
         self.seq = after
         self.log_id = log_id
-        self._patience = patience or ReconnectDelays()
-        self._sleep = sleep
+        self._patience = patience
 
     async def items(self) -> AsyncGenerator[EventLine | Note, None]:
         """Yield events and notes. The reader must close the generator (`contextlib.aclosing`): it closes the socket."""
@@ -318,7 +301,7 @@ class SessionWatch:
             except InvalidStatus as error:
                 status = error.response.status_code
                 if status < 500 and status != 429:
-                    raise socket_error(error, self._locate().url) from error
+                    raise response_error(status, error.response.body, self._locate().url) from error
                 cause = error
             except (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, EOFError) as error:
                 cause = error
@@ -327,13 +310,13 @@ class SessionWatch:
                 cause = error
             if not lost:
                 lost = True
-                yield Note("lost", "The gateway is away; waiting for it.")
+                yield Note("lost", "The gateway does not answer; waiting for it.")
             if attempt >= self._patience.tries:
                 raise Unreachable(
                     f"The gateway did not come back ({cause}). Nothing is lost: start it with: fairlead serve\n"
-                    f"then go on with: fairlead attach {self._session}"
+                    f"then continue with: fairlead attach {self._session}"
                 ) from cause
-            await self._sleep(self._patience.delay(attempt))
+            await asyncio.sleep(self._patience.delay(attempt))
             attempt += 1
 
     def _connect(self) -> websocket.connect:
@@ -357,15 +340,7 @@ class SessionWatch:
                 yield None
                 if answer.verdict == "gap":
                     self.seq = 0
-                    yield Note("gap", "This is not the log that was read before: here it is from its beginning.")
+                    yield Note("gap", "The log was replaced; its events follow from the first one.")
             elif frame.type == "error":
                 refused = msgspec.json.decode(data, type=_Error)
                 raise from_code(refused.code, refused.message)
-
-
-def socket_error(error: InvalidStatus, url: str) -> CliError:
-    try:
-        reply = msgspec.json.decode(error.response.body or b"", type=_ErrorBody).error
-    except msgspec.DecodeError:
-        reply = _Error(message=f"{url} answered {error.response.status_code}.")
-    return from_status(error.response.status_code, reply.message, reply.code)

@@ -31,44 +31,40 @@ class Finding(msgspec.Struct, frozen=True):
     todo: str = ""
 
 
-async def examine(wanted: EndpointOptions, file: Path | None, env: Mapping[str, str]) -> list[Finding]:
+async def examine(endpoint: EndpointOptions, file: Path | None, env: Mapping[str, str]) -> list[Finding]:
     """Run all checks, in the order in which a person would ask."""
-    findings = [*_python()]
+    version = ".".join(map(str, sys.version_info[:3]))
+    findings = [Finding("ok", "python", f"{version} ({sys.executable})")]
     try:
-        config = settings.load(env, {"data": wanted.data}, file).config
+        config = settings.load(env, {"data": endpoint.data}, file).config
     except settings.BadSetting as error:
         return [*findings, Finding("bad", "settings", error.message, "Correct it, then run this again.")]
     findings.append(Finding("ok", "settings", "readable"))
     finding, sandbox = _sandbox(config, env, file)
     findings.append(finding)
     findings += [finding async for finding in _agents(config, env, sandbox)]
-    findings += [*_sqlite(), *_data(Path(config.data)), *_roots(config.roots)]
-    findings += [finding async for finding in _gateway(wanted, config, env)]
+    findings += [_sqlite(), *_data(Path(config.data)), *_roots(config.roots)]
+    findings += [finding async for finding in _gateway(endpoint, config, env)]
     return findings
-
-
-def _python() -> Iterator[Finding]:
-    version = ".".join(map(str, sys.version_info[:3]))
-    yield Finding("ok", "python", f"{version} ({sys.executable})")
 
 
 def _sandbox(config: settings.Config, env: Mapping[str, str], file: Path | None) -> "tuple[Finding, Sandbox | None]":
     from fairlead.model.errors import BadRequest
-    from fairlead.wiring import choose_sandbox
+    from fairlead.wiring.agents import choose_sandbox
 
     try:
         chosen = choose_sandbox(config, env, file)
     except BadRequest as error:
-        return Finding("bad", "sandbox", "required, and cannot be had", error.message), None
+        return Finding("bad", "sandbox", "required, but not available", error.message), None
     if not chosen.exposed:
-        return Finding("ok", "sandbox", "agents, terminals and plugins see nothing of the gateway"), chosen.sandbox
+        return Finding("ok", "sandbox", "agents, terminals and plugins do not see the gateway"), chosen.sandbox
     todo = "Install bubblewrap and allow user namespaces." if config.sandbox == "auto" else "Set sandbox to auto."
     return Finding("warn", "sandbox", chosen.exposed, todo), None
 
 
 async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "Sandbox | None") -> AsyncIterator[Finding]:
     from fairlead.system.clock import SystemClock
-    from fairlead.wiring import agent_kinds
+    from fairlead.wiring.agents import agent_kinds
 
     # Querying the demo agent creates its home folder; the doctor must leave nothing behind.
     with tempfile.TemporaryDirectory(prefix="fairlead-doctor-") as scratch:
@@ -90,18 +86,13 @@ async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "San
     yield Finding("ok", "sessions run", chosen)
 
 
-def _sqlite() -> Iterator[Finding]:
+def _sqlite() -> Finding:
     from fairlead.stores.sqlite.search import has_fts5
 
     if has_fts5():
-        yield Finding("ok", "sqlite", f"{sqlite3.sqlite_version} with full-text search")
-    else:
-        yield Finding(
-            "warn",
-            "sqlite",
-            f"{sqlite3.sqlite_version} without FTS5: search is slow",
-            "Use a Python whose SQLite has FTS5.",
-        )
+        return Finding("ok", "sqlite", f"{sqlite3.sqlite_version} with full-text search")
+    found = f"{sqlite3.sqlite_version} without FTS5: search is slow"
+    return Finding("warn", "sqlite", found, "Use a Python whose SQLite has FTS5.")
 
 
 def _data(folder: Path) -> Iterator[Finding]:
@@ -109,18 +100,18 @@ def _data(folder: Path) -> Iterator[Finding]:
     while not place.exists() and place != place.parent:
         place = place.parent
     if not place.is_dir():
-        yield Finding("bad", "data folder", f"{place} is not a folder", "Choose another with --data.")
+        yield Finding("bad", "data folder", f"{place} is not a folder", "Choose another folder with --data.")
         return
     if not os.access(place, os.W_OK | os.X_OK):
-        todo = "Change its owner, or choose another with --data."
+        todo = "Change its owner, or choose another folder with --data."
         yield Finding("bad", "data folder", f"{folder} cannot be written", todo)
         return
-    yield Finding("ok", "data folder", f"{folder}{'' if place == folder else ' (made at the first start)'}")
+    yield Finding("ok", "data folder", f"{folder}{'' if place == folder else ' (created at the first start)'}")
     if place == folder and folder.stat().st_mode & 0o077:
-        yield Finding("warn", "data folder", "others may read it", f"Run: chmod 700 {folder}")
+        yield Finding("warn", "data folder", "other users can read it", f"Run: chmod 700 {folder}")
     free = shutil.disk_usage(place).free
     level: Literal["ok", "warn"] = "ok" if free >= LITTLE_ROOM else "warn"
-    todo = "" if level == "ok" else "Make room; fairlead du and fairlead prune help."
+    todo = "" if level == "ok" else "Free disk space; see fairlead du and fairlead prune."
     yield Finding(level, "disk", f"{size(free)} free", todo)
 
 
@@ -132,34 +123,35 @@ def _roots(roots: tuple[str, ...]) -> Iterator[Finding]:
             yield Finding("bad", "sessions may work in", f"{root} is not a folder", "Correct the setting roots.")
 
 
-async def _gateway(wanted: EndpointOptions, config: settings.Config, env: Mapping[str, str]) -> AsyncIterator[Finding]:
+async def _gateway(
+    endpoint: EndpointOptions, config: settings.Config, env: Mapping[str, str]
+) -> AsyncIterator[Finding]:
     from fairlead.cli.client import Api
 
-    known = wanted.url or read_server_file(Path(config.data))
+    known = endpoint.url or read_server_file(Path(config.data))
     if known is None:
         yield _port(config.host, config.port)
-        yield Finding("ok", "gateway", "none runs on this data folder", "Start it with: fairlead serve")
+        yield Finding("ok", "gateway", "no gateway runs on this data folder", "Start it with: fairlead serve")
         return
     try:
-        async with Api(lambda: wanted.find(env)) as api:
+        async with Api(lambda: endpoint.find(env)) as api:
             health = await api.get("/health", dict[str, Any])
             me = await api.get("/v1/me", dict[str, Any])
     except CliError as error:
         yield Finding("bad", "gateway", error.message.splitlines()[0], "Start it with: fairlead serve")
         return
-    where = wanted.url or getattr(known, "url", "")
+    where = endpoint.url or getattr(known, "url", "")
     yield Finding("ok", "gateway", f"{where} answers, version {health.get('version', 'unknown')}")
     yield Finding("ok", "token", f"accepted: {me.get('name', '')} ({', '.join(me.get('scopes', []))})")
 
 
 def _port(host: str, port: int) -> Finding:
-    """Check whether the port is free now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
-        todo = "Stop the program that has it, or choose another with --port."
+        todo = "Stop the program that uses it, or choose another port with --port."
         return Finding("bad", "port", f"{host}:{port} cannot be used ({error.strerror})", todo)
-    return Finding("ok", "port", f"{host}:{port} is free" if port else "a free one is taken")
+    return Finding("ok", "port", f"{host}:{port} is free" if port else "a free port is used")

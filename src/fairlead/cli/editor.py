@@ -1,4 +1,4 @@
-"""Editing a text in the person's own editor."""
+"""Editing a value as JSON in the person's own editor."""
 
 import os
 import shlex
@@ -6,17 +6,20 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import msgspec
+
 from fairlead.cli.errors import UsageError
 
 
-def edit(text: str, suffix: str) -> str | None:
-    """Return the text as changed and saved; None if it was not changed, or the editor failed: that is no decision.
+def edit_json(value: object) -> str | None:
+    """Return the JSON text as changed and saved; None if it was not changed, or the editor failed: that is no decision.
 
     Raises UsageError if the editor cannot be started.
     """
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
-        file = Path(folder) / f"input{suffix}"
+        file = Path(folder) / "input.json"
         file.write_text(text, encoding="utf-8")
         try:
             code = subprocess.run([*command, str(file)], check=False).returncode

@@ -1,15 +1,15 @@
 """Location of the gateway: from `--url`, else from the file that the server process writes into the data folder."""
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from fairlead import config
+from fairlead.auth.origins import is_loopback
 from fairlead.cli.errors import Denied, Unreachable, UsageError
 
 SERVER_FILE = "server.json"
@@ -25,7 +25,7 @@ class GatewayEndpoint(msgspec.Struct, frozen=True):
 
     @property
     def local(self) -> bool:
-        return is_loopback(self.url)
+        return is_on_loopback(self.url)
 
 
 class ServerFile(msgspec.Struct, frozen=True):
@@ -42,9 +42,8 @@ class EndpointOptions(msgspec.Struct, frozen=True):
     token: str | None = None
     data: str | None = None
 
-    def find(self, env: Mapping[str, str] | None = None) -> GatewayEndpoint:
+    def find(self, env: Mapping[str, str] = os.environ) -> GatewayEndpoint:
         """Return the endpoint. Raises UsageError, Unreachable (no gateway runs here), Denied (no token)."""
-        env = os.environ if env is None else env
         if self.url:
             url = checked_url(self.url)
             return GatewayEndpoint(url, self.token or self._kept_token(url, env))
@@ -53,13 +52,12 @@ class EndpointOptions(msgspec.Struct, frozen=True):
         if server is None:
             raise Unreachable(
                 f"No gateway runs on {folder}. Start one with: fairlead serve\n"
-                "For one elsewhere, name it with --url or FAIRLEAD_URL, or its data folder with --data."
+                "Name another gateway with --url or FAIRLEAD_URL, or its data folder with --data."
             )
         return GatewayEndpoint(server.url.rstrip("/"), self.token or token_of(folder), own=True)
 
-    def folder(self, env: Mapping[str, str] | None = None) -> Path:
+    def folder(self, env: Mapping[str, str] = os.environ) -> Path:
         """Return the data folder. Raises UsageError if a setting is wrong."""
-        env = os.environ if env is None else env
         return Path(config.load(env, {"data": self.data}).config.data)
 
     def _kept_token(self, url: str, env: Mapping[str, str]) -> str:
@@ -68,9 +66,9 @@ class EndpointOptions(msgspec.Struct, frozen=True):
         folder = self.folder(env)
         server = read_server_file(folder)
         own = server is not None and server.url.rstrip("/") == url
-        if self.data or own or is_loopback(url):
+        if self.data or own or is_on_loopback(url):
             return token_of(folder)
-        raise Denied(f"Which token does {url} take? Give it with FAIRLEAD_TOKEN or --token.")
+        raise Denied(f"{url} needs a token: give it with FAIRLEAD_TOKEN or --token.")
 
 
 def checked_url(text: str) -> str:
@@ -85,14 +83,14 @@ def checked_url(text: str) -> str:
     return text.split("#")[0].split("?")[0].rstrip("/")
 
 
-def is_loopback(url: str) -> bool:
+def is_on_loopback(url: str) -> bool:
     host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost" or is_loopback(host)
+
+
+def segment(text: str) -> str:
+    """Quote an id from another program as one segment of a path."""
+    return quote(text, safe="")
 
 
 def read_server_file(folder: Path) -> ServerFile | None:
@@ -113,8 +111,7 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        # A process of another user, or an impossible process id: the attempt to connect will show.
-        return True
+        pass  # a process of another user, or an impossible process id: the attempt to connect will show
     return True
 
 
@@ -126,7 +123,7 @@ def token_of(folder: Path) -> str:
         token = ""
     if not token:
         raise Denied(
-            f"There is no token in {folder / TOKEN_FILE} that you may read. "
-            "Give the gateway's with FAIRLEAD_TOKEN or --token."
+            f"{folder / TOKEN_FILE} has no token that you may read. "
+            "Give the gateway's token with FAIRLEAD_TOKEN or --token."
         )
     return token

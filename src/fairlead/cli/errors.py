@@ -1,12 +1,4 @@
-"""Exit codes that scripts may rely on, and the errors that carry them.
-
-CliError
-  CommandFailed    1    the turn or the command failed
-  UsageError       2    the command line, a setting or the data folder is wrong
-  Unreachable      3    no gateway answers
-  Denied           4    the credential is missing, wrong, or may not do this
-  Missing          5    there is no such session, request, token, file
-  Interrupted    130    Ctrl-C
+"""Exit codes that scripts may rely on (docs/reference/cli.md has their meanings), and the errors that carry them.
 
 Every message explains what to do next.
 """
@@ -26,18 +18,6 @@ class ExitCode(IntEnum):
     DENIED = 4
     MISSING = 5
     INTERRUPTED = 130
-
-
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.OK: "it worked; of `run`: the turn completed",
-    ExitCode.FAILED: "the turn or the command failed; of `doctor`: something is wrong",
-    ExitCode.USAGE: "the command line, a setting or the data folder is wrong",
-    ExitCode.UNREACHABLE: "no gateway could be reached",
-    ExitCode.DENIED: "the token is missing or wrong, or may not do this",
-    ExitCode.MISSING: "there is no such session, request, token or file",
-    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
-}
-"""The texts of the reference page."""
 
 
 class CliError(Exception):
@@ -78,6 +58,13 @@ class Interrupted(CliError):
         super().__init__(message)
 
 
+_BY_STATUS: dict[int, type[CliError]] = {
+    **dict.fromkeys((400, 405, 413, 415, 422), UsageError),
+    **dict.fromkeys((401, 403), Denied),
+    404: Missing,
+}
+
+
 def _codes(kind: type[FairleadError] = FairleadError) -> Iterator[tuple[str, int]]:
     yield kind.code, kind.status
     for child in kind.__subclasses__():
@@ -86,14 +73,7 @@ def _codes(kind: type[FairleadError] = FairleadError) -> Iterator[tuple[str, int
 
 def from_status(status: int, message: str, code: str = "") -> CliError:
     """Return the error for an HTTP response of the gateway."""
-    kind: type[CliError] = CommandFailed
-    if status in (401, 403):
-        kind = Denied
-    elif status == 404:
-        kind = Missing
-    elif status in (400, 405, 413, 415, 422):
-        kind = UsageError
-    return kind(message, code)
+    return _BY_STATUS.get(status, CommandFailed)(message, code)
 
 
 def from_code(code: str, message: str) -> CliError:

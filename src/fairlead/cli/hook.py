@@ -55,7 +55,7 @@ class HookGateway:
     def __init__(self, url: str, token: str, certificate: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise HookFailed(f"{url[:200]!r} is no address of a gateway.")
+            raise HookFailed(f"{url[:200]!r} is not the address of a gateway.")
         self._secure = parts.scheme == "https"
         self._host = parts.hostname
         self._port = parts.port or (443 if self._secure else 80)
@@ -113,7 +113,7 @@ class HookGateway:
             except TimeoutError:
                 self._check_parent()
                 if time.monotonic() >= end:
-                    raise HookFailed("Nobody has decided about this call in all the time that there was.") from None
+                    raise HookFailed("The time to decide about this call is over.") from None
             else:
                 connection.settimeout(NETWORK_S)
                 return first
@@ -183,7 +183,7 @@ def _answer(event: str, given: BinaryIO, patience: float) -> bytes:
     gateway = HookGateway(url, token, os.environ.get(CERTIFICATE, ""))
     answer = gateway.ask(event, _read(given), patience)
     if not isinstance(json.loads(answer), dict):
-        raise HookFailed("The gateway's answer is not understood.")
+        raise HookFailed("The gateway's answer is invalid.")
     return answer
 
 
@@ -198,12 +198,11 @@ def _announce(given: BinaryIO) -> None:
     """Report the session of a CLI that a person started. This runs once per session, so it may be slower."""
     from fairlead.cli.endpoint import EndpointOptions
 
-    place = EndpointOptions(os.environ.get("FAIRLEAD_URL"), os.environ.get("FAIRLEAD_TOKEN")).find()
-    HookGateway(f"{place.url}/v1/hooks", place.token).ask(STARTING, _read(given), 0.0, COURTESY_S)
+    endpoint = EndpointOptions(os.environ.get("FAIRLEAD_URL"), os.environ.get("FAIRLEAD_TOKEN")).find()
+    HookGateway(f"{endpoint.url}/v1/hooks", endpoint.token).ask(STARTING, _read(given), 0.0, COURTESY_S)
 
 
 def _error_message(body: bytes) -> str:
-    """Return the error message of the gateway, or an empty text."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return str(json.loads(body)["error"]["message"])
     return ""
@@ -211,7 +210,7 @@ def _error_message(body: bytes) -> str:
 
 def main() -> int:
     if len(sys.argv) != 2:
-        print("usage: fairlead hook EVENT (fairlead hook --help tells more)", file=sys.stderr)
+        print("usage: fairlead hook EVENT (see fairlead hook --help)", file=sys.stderr)
         return BLOCKED
     return run(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
 

@@ -5,72 +5,25 @@ Rule: nothing of the server is imported here, so that `fairlead --help` is quick
 
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
 
-from fairlead.cli.commands import (
-    attach,
-    backup,
-    configuration,
-    doctor,
-    handover,
-    hook,
-    imports,
-    login_and_tokens,
-    logs,
-    ls,
-    permit,
-    plugins,
-    run,
-    send,
-    serve,
-    share,
-    storage,
-    terminal,
-    trust,
-)
+from fairlead.cli.context import app
 from fairlead.cli.errors import CliError, CommandFailed, ExitCode, from_error
-from fairlead.cli.options import examples
+from fairlead.cli.output import hint
 from fairlead.model.errors import FairleadError
 
-app = typer.Typer(
-    name="fairlead",
-    help="One gateway for coding-agent sessions: run them, keep every event, watch and steer from any client.",
-    epilog=examples(
-        "fairlead serve",
-        'fairlead run "explain this repository"',
-        "fairlead ls",
-        "fairlead COMMAND --help shows the options of one command, with examples.",
-    ),
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+__all__ = ["app", "main"]
+
+MODULES = (
+    *("serve", "run", "ls", "attach", "send", "permit", "handover", "share", "terminal", "logs", "trust", "plugins"),
+    *("login_and_tokens", "users", "imports", "backup", "storage", "configuration", "doctor", "hook"),
 )
-families = (
-    serve,
-    run,
-    ls,
-    attach,
-    send,
-    permit,
-    handover,
-    share,
-    terminal,
-    logs,
-    trust,
-    plugins,
-    login_and_tokens,
-    imports,
-    backup,
-    storage,
-    configuration,
-    doctor,
-    hook,
-)
-for family in families:
-    family.register(app)
+"""The modules that define the commands, in the order of the help."""
+for module in MODULES:
+    import_module(f"fairlead.cli.commands.{module}")
 
 
 def _version(wanted: bool) -> None:
@@ -110,7 +63,5 @@ def main() -> None:
 
 
 def _end(error: CliError) -> NoReturn:
-    from fairlead.cli.output import hint
-
     hint(f"fairlead: {error.message}")
     sys.exit(error.exit_code)

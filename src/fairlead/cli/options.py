@@ -1,17 +1,13 @@
-"""Options that several commands share."""
+"""Option and argument types that several commands share, and helpers to read them."""
 
-import asyncio
 import os
 import sys
-from collections.abc import Coroutine
-from typing import Annotated, Any, TypeVar
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from fairlead.cli.errors import CommandFailed, Interrupted, UsageError
-
-T = TypeVar("T")
-_GATEWAY = "Gateway"
+from fairlead.cli.errors import CommandFailed, UsageError
 
 Url = Annotated[
     str | None,
@@ -19,8 +15,7 @@ Url = Annotated[
         "--url",
         envvar="FAIRLEAD_URL",
         metavar="URL",
-        help="Address of the gateway. Without it: the one that serves the data folder.",
-        rich_help_panel=_GATEWAY,
+        help="Address of the gateway. Default: the gateway that serves the data folder.",
     ),
 ]
 Token = Annotated[
@@ -29,62 +24,47 @@ Token = Annotated[
         "--token",
         envvar="FAIRLEAD_TOKEN",
         metavar="TOKEN",
-        help="Token for the gateway. Without it: the one kept in the data folder.",
-        rich_help_panel=_GATEWAY,
+        help="Token for the gateway. Default: the token in the data folder.",
     ),
 ]
-Data = Annotated[
-    str | None,
-    typer.Option("--data", envvar="FAIRLEAD_DATA", metavar="DIR", help="The data folder.", rich_help_panel=_GATEWAY),
+Data = Annotated[str | None, typer.Option("--data", envvar="FAIRLEAD_DATA", metavar="DIR", help="The data folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON lines on stdout, for scripts.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="Print without colours, like the variable NO_COLOR.")]
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", envvar="FAIRLEAD_CONFIG", metavar="FILE", help="Settings file, TOML.")
 ]
 Scopes = Annotated[
     list[str] | None, typer.Option("--scope", metavar="SCOPE[,SCOPE]", help="view, chat, approve, terminal, admin.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Plain JSON lines on stdout, for scripts.")]
-NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; the variable NO_COLOR says the same.")]
 SessionArg = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or at least 4 of its first characters.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def listed(texts: list[str] | None) -> tuple[str, ...]:
+def split_list(texts: list[str] | None) -> tuple[str, ...]:
     """Split the values of an option that may be repeated or separated by commas."""
     return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
 
 
-def checked_scopes(scopes: list[str] | None) -> tuple[str, ...]:
+def checked_scopes(scopes: list[str] | None) -> dict[str, tuple[str, ...]]:
+    """Return the field `scopes` of a request; without scopes the gateway uses its default."""
     from fairlead.model.auth import SCOPES
 
-    wanted = listed(scopes)
+    wanted = split_list(scopes)
     for scope in wanted:
         if scope not in SCOPES:
-            raise UsageError(f"There is no scope {scope[:40]!r}: {', '.join(SCOPES)}.")
-    return wanted
-
-
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's coroutine; Ctrl-C ends it as an interruption."""
-    try:
-        return asyncio.run(work)
-    except KeyboardInterrupt:
-        raise Interrupted() from None
+            raise UsageError(f"{scope[:40]!r} is not a scope. The scopes are {', '.join(SCOPES)}.")
+    return {"scopes": wanted} if wanted else {}
 
 
 def confirm(question: str) -> None:
     """Ask a person to confirm. Raises UsageError without a terminal, CommandFailed on no."""
     if not sys.stdin.isatty():
-        raise UsageError("There is no terminal to ask on: look at what is shown, then say --yes.")
+        raise UsageError("Fairlead cannot ask without a terminal: check the output above, then use --yes.")
     if not typer.confirm(question, default=False, err=True):
         raise CommandFailed("Nothing was changed.")
-
-
-def examples(*lines: str) -> str:
-    """Return a command's epilog with examples. Its first character keeps Typer from joining the lines."""
-    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 def absolute(folder: str) -> str:
     """Return the absolute path of a local folder, as the gateway expects it."""
     return os.path.abspath(os.path.expanduser(folder))
-
-
-def environment() -> dict[str, str]:
-    return dict(os.environ)

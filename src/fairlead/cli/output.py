@@ -1,26 +1,28 @@
-"""Output: results go to stdout, messages about the work to stderr. Colour on a terminal only."""
+"""Output: results go to stdout, messages about the work to stderr. Colour on a terminal only.
+
+Rich is imported when it is needed: every command imports this module.
+"""
 
 import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from typing import IO, Any, Final
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.text import Text
 
-from fairlead.cli.render import Flow, Piece, RenderedRow
-from fairlead.cli.sanitize import clean, one_line
+from fairlead.cli.sanitize import clean
 
-_WIPE: Final = "\r\x1b[2K"
-"""Return to the start of the line and clear it: every terminal with colours supports this."""
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
 
-def console(*, no_color: bool = False, err: bool = False, file: IO[str] | None = None) -> Console:
+def console(*, no_color: bool = False, err: bool = False, file: IO[str] | None = None) -> "Console":
     """Return a console that never interprets markup, and respects NO_COLOR and a missing terminal."""
+    from rich.console import Console
+
     target = file or (sys.stderr if err else sys.stdout)
     no_color = no_color or bool(os.environ.get("NO_COLOR"))
     terminal = target.isatty()
@@ -36,17 +38,18 @@ def console(*, no_color: bool = False, err: bool = False, file: IO[str] | None =
     )
 
 
-def print_text(text: str, *, err: bool = False, style: str = "", no_color: bool = False) -> None:
-    console(err=err, no_color=no_color).print(Text(clean(text), style=style))
+def print_text(text: str, *, style: str = "", no_color: bool = False) -> None:
+    from rich.text import Text
+
+    console(no_color=no_color).print(Text(clean(text), style=style))
 
 
 def hint(text: str) -> None:
     """Print a message for a person to stderr, so that it never mixes with output that a script reads."""
-    print_text(text, err=True)
+    print(clean(text), file=sys.stderr, flush=True)
 
 
 def json_line(value: Any) -> None:
-    """Print one object as one line of JSON."""
     raw_line(msgspec.json.encode(value))
 
 
@@ -64,63 +67,20 @@ def escape_unprintable(line: str) -> str:
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 
-class Printer:
-    """Prints pieces on a console. Tracks whether the cursor is in the middle of a line, and whether the line is a
-    status line (`status`), which the next output replaces."""
+def progress_bar(title: str, *columns: "ProgressColumn") -> "Progress":
+    """Return a progress bar with these columns, which shows nothing without a terminal."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __init__(self, target: Console) -> None:
-        self._console = target
-        self._column_zero = True
-        self._passing = False
-
-    def show(self, pieces: Iterable[Piece]) -> None:
-        self._wipe()
-        for piece in pieces:
-            match piece:
-                case Flow():
-                    self._flow(piece)
-                case RenderedRow():
-                    self.fresh()
-                    text = Text("  " * piece.indent)
-                    for content, style in piece.spans:
-                        text.append(content, style=style or None)
-                    if piece.spans:
-                        self._console.print(text)
-        self._console.file.flush()
-
-    def status(self, text: str) -> None:
-        """Show the current activity until the next output; only on a terminal, and never in the middle of a line."""
-        if self._column_zero and self._console.is_terminal:
-            self._console.file.write(f"{_WIPE}{one_line(text, self._console.width - 1)}")
-            self._console.file.flush()
-            self._passing = True
-
-    def _wipe(self) -> None:
-        if self._passing:
-            self._console.file.write(_WIPE)
-            self._passing = False
-
-    def fresh(self) -> None:
-        """Begin a new line unless one has just begun."""
-        self._wipe()
-        if not self._column_zero:
-            self._console.print()
-            self._column_zero = True
-
-    def ask(self, text: str) -> None:
-        """Show a prompt; the cursor stays after it until the person presses Enter."""
-        self.fresh()
-        self._console.print(Text(text, style="bold"), end="")
-        self._console.file.flush()
-
-    def _flow(self, piece: Flow) -> None:
-        if piece.text:
-            self._console.print(Text(piece.text, style=piece.style), end="")
-            self._column_zero = piece.text.endswith("\n")
+    target = console(err=True)
+    shown = (TextColumn(title), BarColumn(), *columns, TimeRemainingColumn())
+    return Progress(*shown, console=target, transient=True, disable=not target.is_terminal)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, no_color: bool = False) -> None:
     """Print rows in columns. On a terminal the last column is cut to the width; in a pipe nothing is cut."""
+    from rich.cells import cell_len, set_cell_size
+    from rich.text import Text
+
     target = console(no_color=no_color)
     cells = [[clean(cell).replace("\n", " ").replace("\t", " ") for cell in line] for line in rows]
     widths = [max(cell_len(line[i]) for line in [list(head), *cells]) for i in range(len(head))]
@@ -146,9 +106,7 @@ def ago(at: int, now_ms: int | None = None) -> str:
 
 def size(count: int) -> str:
     """Format a number of bytes for people."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000 or unit == "GB":
-            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
+    for power, unit in ((3, "GB"), (2, "MB"), (1, "kB")):
+        if count >= 1000**power:
+            return f"{count / 1000**power:.1f} {unit}"
     return f"{count} B"

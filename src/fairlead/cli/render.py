@@ -16,6 +16,8 @@ from fairlead.model.ids import MessageId
 
 RESULT_LINES: Final = 4
 """Lines of a tool's result that are shown; the log has the rest."""
+LONGEST_LINE: Final = 400
+"""Characters of such a line that are shown: more than any terminal has columns."""
 PLAIN_KEYS: Final = ("command", "file_path", "pattern", "path", "url", "query", "description", "prompt")
 """The most informative fields of a tool's input, best first."""
 
@@ -42,7 +44,6 @@ def row(*spans: tuple[str, str], indent: int = 0) -> RenderedRow:
 
 
 def call_summary(given: dict[str, Any], limit: int = 200) -> str:
-    """Summarise a tool call on one line."""
     if isinstance(todos := given.get("todos"), list):
         done = sum(isinstance(todo, dict) and todo.get("status") == "completed" for todo in todos)
         return f"{done} of {len(todos)} done"
@@ -68,17 +69,13 @@ def request_rows(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanPropo
                 yield row((visible(event.reason), "dim"), indent=1)
         case ev.QuestionAsked():
             for question in event.questions:
-                yield from question_rows(question)
+                yield row(("? ", "bold yellow"), (visible(str(question.get("question", ""))), "bold"))
+                for number, (label, about) in enumerate(options(question), start=1):
+                    described = f"  {visible(about)}" if about else ""
+                    yield row((f"{number}. ", "cyan"), (visible(label), ""), (described, "dim"), indent=1)
         case ev.PlanProposed():
             yield row(("? ", "bold yellow"), ("The agent proposes a plan", "bold"))
             yield from (row((line, ""), indent=1) for line in visible(event.plan).split("\n"))
-
-
-def question_rows(question: dict[str, Any]) -> Iterator[RenderedRow]:
-    yield row(("? ", "bold yellow"), (visible(str(question.get("question", ""))), "bold"))
-    for number, option in enumerate(options(question), start=1):
-        described = f"  {visible(option[1])}" if option[1] else ""
-        yield row((f"{number}. ", "cyan"), (visible(option[0]), ""), (described, "dim"), indent=1)
 
 
 def options(question: dict[str, Any]) -> list[tuple[str, str]]:
@@ -134,11 +131,20 @@ class EventRenderer:
                 yield from self._delta(event)
             case ev.Text() | ev.Thinking():
                 yield from self._block(event)
-            case ev.SessionOpened() | ev.SessionForked() | ev.SessionResumed() | ev.SessionChanged():
-                yield from self._session(event)
+            case ev.SessionOpened():
+                yield self._note(event, f"session in {event.cwd} ({event.agent}) {event.title}")
+            case ev.SessionForked():
+                yield self._note(event, f"forked from {event.parent}")
+            case ev.SessionChanged():
+                if event.title is not None:
+                    yield self._note(event, f"title: {event.title}")
+                if event.archived is not None:
+                    yield self._note(event, "archived" if event.archived else "not archived any more")
             case ev.SessionClosed():
                 yield self._note(event, f"session closed: {event.reason}")
-            case ev.AgentStarted() | ev.AgentReady() | ev.InputDelta() | ev.ToolProgress() | ev.RecordStored():
+            case ev.SessionResumed() | ev.AgentStarted() | ev.AgentReady() | ev.InputDelta() | ev.ToolProgress():
+                pass
+            case ev.RecordStored() | ev.MessageDequeued() | ev.MessageMoved():
                 pass
             case ev.AgentExited():
                 yield from self._exited(event)
@@ -169,19 +175,29 @@ class EventRenderer:
             case ev.ThinkingChanged():
                 yield self._note(event, f"thinking budget: {event.budget}")
             case ev.Compaction():
-                yield from self._compaction(event)
+                if event.phase == "started":
+                    yield self._note(event, "the agent shortens its memory of this session")
+                elif event.phase == "boundary":
+                    tokens = f" (it had {event.pre_tokens} tokens)" if event.pre_tokens else ""
+                    yield self._note(event, f"memory shortened{tokens}")
             case ev.RateLimit():
-                yield from self._rate_limit(event)
+                status = str(event.info.get("status", ""))
+                if status and status != "allowed":
+                    yield self._note(event, f"rate limit: {status}", "yellow")
             case ev.HookProgress():
                 if event.phase == "ended" and event.exit_code:
                     yield self._note(event, f"hook {event.name} ended with code {event.exit_code}")
             case ev.Notice():
                 if event.text:
                     yield self._note(event, event.text)
-            case ev.MessageQueued() | ev.MessageDequeued() | ev.MessageCancelled() | ev.MessageMoved():
-                yield from self._queue(event)
+            case ev.MessageQueued():
+                # If the agent is idle, a message leaves the queue at once: nothing to show.
+                if self._working:
+                    yield self._note(event, f"waits for its turn: {plain_text(event.content)}")
+            case ev.MessageCancelled():
+                yield self._note(event, f"a waiting message was taken back ({event.reason})")
             case ev.InterruptRequested():
-                yield self._note(event, f"interrupt asked by {event.by or 'somebody'}", "yellow")
+                yield self._note(event, f"interrupt asked by {event.by or 'a client'}", "yellow")
             case ev.Rewound():
                 yield self._note(event, "files were put back as they were")
             case ev.ErrorRaised():
@@ -270,7 +286,8 @@ class EventRenderer:
             lines = ["(no output)" if event.status == "done" else event.status]
         more = len(lines) - RESULT_LINES
         for number, line in enumerate(lines[:RESULT_LINES]):
-            yield self._row(event, ("└ " if number == 0 else "  ", style), (truncate(line), style), deeper=1)
+            shown = line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
+            yield self._row(event, ("└ " if number == 0 else "  ", style), (shown, style), deeper=1)
         if more > 0:
             yield self._row(event, (f"  … {more} more line{'s' if more > 1 else ''}", "dim"), deeper=1)
 
@@ -303,26 +320,10 @@ class EventRenderer:
         by = event.by if event.how == "person" else f"the {event.how} {event.rule}".strip()
         why = f": {event.message}" if event.message and not allowed else ""
         kept = f", and always {', '.join(event.remembered)}" if event.remembered else ""
-        text = one_line(f"{'allowed' if allowed else 'denied'} by {by or 'somebody'}{kept}{why}", 500)
+        text = one_line(f"{'allowed' if allowed else 'denied'} by {by or 'a person'}{kept}{why}", 500)
         yield self._row(event, ("✓ " if allowed else "✗ ", "green" if allowed else "red"), (text, ""), deeper=1)
 
     # --- the rest ----------------------------------------------------------------------------------------------
-
-    def _session(
-        self, event: ev.SessionOpened | ev.SessionForked | ev.SessionResumed | ev.SessionChanged
-    ) -> Iterator[Piece]:
-        match event:
-            case ev.SessionOpened():
-                yield self._note(event, f"session in {event.cwd} ({event.agent}) {event.title}")
-            case ev.SessionForked():
-                yield self._note(event, f"forked from {event.parent}")
-            case ev.SessionResumed():
-                pass
-            case ev.SessionChanged():
-                if event.title is not None:
-                    yield self._note(event, f"title: {event.title}")
-                if event.archived is not None:
-                    yield self._note(event, "archived" if event.archived else "not archived any more")
 
     def _exited(self, event: ev.AgentExited) -> Iterator[Piece]:
         if event.expected:
@@ -343,29 +344,3 @@ class EventRenderer:
         style = "red" if event.status == "failed" else "yellow"
         text = f"— {event.status}{': ' + one_line(why, 1000) if why else ''}"
         yield self._row(event, (text, style), (f" · {figures}", "dim"))
-
-    def _compaction(self, event: ev.Compaction) -> Iterator[Piece]:
-        if event.phase == "started":
-            yield self._note(event, "the agent shortens its memory of this session")
-        elif event.phase == "boundary":
-            tokens = f" (it had {event.pre_tokens} tokens)" if event.pre_tokens else ""
-            yield self._note(event, f"memory shortened{tokens}")
-
-    def _rate_limit(self, event: ev.RateLimit) -> Iterator[Piece]:
-        status = str(event.info.get("status", ""))
-        if status and status != "allowed":
-            yield self._note(event, f"rate limit: {status}", "yellow")
-
-    def _queue(
-        self, event: ev.MessageQueued | ev.MessageDequeued | ev.MessageCancelled | ev.MessageMoved
-    ) -> Iterator[Piece]:
-        # If the agent is idle, a message leaves the queue at once: nothing to show.
-        if isinstance(event, ev.MessageQueued) and self._working:
-            yield self._note(event, f"waits for its turn: {plain_text(event.content)}")
-        elif isinstance(event, ev.MessageCancelled):
-            yield self._note(event, f"a waiting message was taken back ({event.reason})")
-
-
-def truncate(line: str) -> str:
-    """Return a line of a result with its spaces, cut to a length that no terminal exceeds."""
-    return line if len(line) <= 400 else line[:399] + "…"

@@ -60,10 +60,8 @@ class Cleaner:
 
 def text_of(content: Any) -> str:
     """Return the text of a tool's result or of a message, which may be a text, a list of blocks, or any other JSON."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
+    if content is None or isinstance(content, str):
+        return content or ""
     if isinstance(content, list | tuple):
         return "\n".join(text_of(item) for item in content)
     if isinstance(content, dict):

@@ -19,9 +19,9 @@ import msgspec
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from fairlead.cli.client import open_socket, socket_error, unreachable
+from fairlead.cli.client import open_socket, response_error, unreachable
 from fairlead.cli.endpoint import GatewayEndpoint
-from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
+from fairlead.cli.errors import CommandFailed, Missing, UsageError
 from fairlead.cli.output import hint
 from fairlead.terminals.screen.modes import CLEAR_HISTORY, UNDO
 
@@ -29,6 +29,7 @@ LEAVE: Final = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")
 """Ctrl-], also in the encodings that terminals use when a program has requested another encoding of keys."""
 INTERRUPT: Final = re.compile(rb"\x03|\x1b\[99;5(?::1)?u|\x1b\[27;5;99~")
 """Ctrl-C, which leaves when no keys are sent (--view)."""
+CLOSED: Final = "The gateway closed the connection. The program continues if the gateway does."
 
 
 class _ServerFrame(msgspec.Struct):
@@ -45,9 +46,7 @@ class TtyBridge:
 
     def __init__(self) -> None:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise UsageError(
-                "This needs a terminal. What is on the session's screen is told by: GET /v1/sessions/ID/terminal"
-            )
+            raise UsageError("This command needs a terminal. Read the screen with: GET /v1/sessions/ID/terminal")
         self._in = sys.stdin.fileno()
         self._out = sys.stdout.fileno()
 
@@ -60,9 +59,8 @@ class TtyBridge:
     @contextmanager
     def raw_mode(self) -> Iterator[None]:
         before = termios.tcgetattr(self._in)
-        rows = self.size[1]
         # Move the current screen into the scrollback, where the person can still read it.
-        self.write(b"\r\n" * rows)
+        self.write(b"\r\n" * self.size[1])
         try:
             tty.setraw(self._in)
             yield
@@ -81,23 +79,21 @@ class TtyBridge:
         return self._in
 
 
-async def attach(place: GatewayEndpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
+async def attach(endpoint: GatewayEndpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
     """Attach the terminal until the person leaves or the program has ended. Raises CliError."""
     try:
-        async with open_socket(place, f"/v1/sessions/{session}/terminal") as socket:
+        async with open_socket(endpoint, f"/v1/sessions/{session}/terminal") as socket:
             with terminal.raw_mode():
                 outcome = await _Visit(socket, terminal, view=view).stay()
     except InvalidStatus as error:
-        raise _without_terminal(socket_error(error, place.url), session) from error
+        refused = response_error(error.response.status_code, error.response.body, endpoint.url)
+        if isinstance(refused, Missing):
+            todo = f"Move it to a terminal with: fairlead hand-over {session} terminal"
+            refused = Missing(f"{refused.message} {todo}", refused.code)
+        raise refused from error
     except (OSError, InvalidHandshake, TimeoutError) as error:
-        raise unreachable(place.url, error) from error
+        raise unreachable(endpoint.url, error) from error
     hint(outcome)
-
-
-def _without_terminal(error: CliError, session: str) -> CliError:
-    if isinstance(error, Missing):
-        return Missing(f"{error.message} Bring it to one with: fairlead hand-over {session} terminal", error.code)
-    return error
 
 
 class _Visit:
@@ -129,9 +125,7 @@ class _Visit:
                     task.result()
             return self._left.result()
         except ConnectionClosed as error:
-            raise CommandFailed(
-                "The gateway has closed the connection. The program goes on if the gateway does."
-            ) from error
+            raise CommandFailed(CLOSED) from error
         finally:
             loop.remove_reader(self._terminal.fileno())
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
@@ -147,7 +141,7 @@ class _Visit:
         if not self._view and (text := self._typed.decode(mine)):
             self._outgoing.put_nowait({"type": "input", "data": text})
         if found is not None or not data:
-            self._end("Left; the program goes on.")
+            self._end("Left; the program continues.")
 
     def _resized(self) -> None:
         if not self._view:
@@ -178,12 +172,12 @@ class _Visit:
                 raise CommandFailed(frame.message)
             if frame.type == "size" and self._view:
                 self._check_room(frame)
-        raise CommandFailed("The gateway has closed the connection. The program goes on if the gateway does.")
+        raise CommandFailed(CLOSED)
 
     def _check_room(self, frame: _ServerFrame) -> None:
         columns, rows = self._terminal.size
         if frame.cols > columns or frame.rows > rows:
             raise UsageError(
-                f"That terminal is {frame.cols} x {frame.rows}, yours only {columns} x {rows}: make the window larger, "
-                "or join without --view, which makes that one smaller."
+                f"The session's terminal is {frame.cols} x {frame.rows}, yours is {columns} x {rows}: make the window "
+                "larger, or join without --view, which makes the session's terminal smaller."
             )

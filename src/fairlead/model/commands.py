@@ -30,11 +30,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class CommandBase(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", omit_defaults=True):
-    session: SessionId
+    session: SessionId | None
     key: str = ""
 
 
-class Create(CommandBase, frozen=True, kw_only=True, tag="create"):
+class SessionCommand(CommandBase, frozen=True, kw_only=True):
+    session: SessionId
+
+
+class Create(SessionCommand, frozen=True, kw_only=True, tag="create"):
     """Open a session; `session` is the id it gets."""
 
     cwd: str = ""
@@ -44,7 +48,7 @@ class Create(CommandBase, frozen=True, kw_only=True, tag="create"):
     resume: str = ""
 
 
-class Send(CommandBase, frozen=True, kw_only=True, tag="send"):
+class Send(SessionCommand, frozen=True, kw_only=True, tag="send"):
     """Send a prompt. It starts its own turn and is queued while the agent works; with `wait` false it is rejected
     instead (Busy)."""
 
@@ -53,20 +57,22 @@ class Send(CommandBase, frozen=True, kw_only=True, tag="send"):
     wait: bool = True
 
 
-class Steer(CommandBase, frozen=True, kw_only=True, tag="steer"):
+class Steer(SessionCommand, frozen=True, kw_only=True, tag="steer"):
     """Send a message into the running turn."""
 
     content: tuple[Content, ...]
     message: MessageId | None = None
 
 
-class Interrupt(CommandBase, frozen=True, kw_only=True, tag="interrupt"):
+class Interrupt(SessionCommand, frozen=True, kw_only=True, tag="interrupt"):
     pass
 
 
 class AnswerPermission(CommandBase, frozen=True, kw_only=True, tag="answer"):
-    """Answer a permission request, a question or a plan. The first answer wins."""
+    """Answer a permission request, a question or a plan. The first answer wins. Without `session` the request alone
+    names the session."""
 
+    session: SessionId | None = None
     request: RequestId
     behavior: Literal["allow", "deny"]
     message: str = ""
@@ -76,24 +82,24 @@ class AnswerPermission(CommandBase, frozen=True, kw_only=True, tag="answer"):
     interrupt: bool = False
 
 
-class SetMode(CommandBase, frozen=True, kw_only=True, tag="set_mode"):
+class SetMode(SessionCommand, frozen=True, kw_only=True, tag="set_mode"):
     """Set the permission mode. `request`: the client's own id of this request, sent to all clients with the change."""
 
     mode: str
     request: str = ""
 
 
-class SetModel(CommandBase, frozen=True, kw_only=True, tag="set_model"):
+class SetModel(SessionCommand, frozen=True, kw_only=True, tag="set_model"):
     """Set the model; an empty one is the agent's default."""
 
     model: str
 
 
-class SetThinking(CommandBase, frozen=True, kw_only=True, tag="set_thinking"):
+class SetThinking(SessionCommand, frozen=True, kw_only=True, tag="set_thinking"):
     budget: int | None
 
 
-class SetRules(CommandBase, frozen=True, kw_only=True, tag="set_rules"):
+class SetRules(SessionCommand, frozen=True, kw_only=True, tag="set_rules"):
     """Replace the tool rules that clients sent before. A rule that a session may not have is left out and listed with
     the reason in `refused` of the reply's data. A file tool without a path (`Write`) applies to the session's folder:
     `narrowed` has the rule that is used instead."""
@@ -102,18 +108,18 @@ class SetRules(CommandBase, frozen=True, kw_only=True, tag="set_rules"):
     deny: tuple[str, ...] = ()
 
 
-class Configure(CommandBase, frozen=True, kw_only=True, tag="configure"):
+class Configure(SessionCommand, frozen=True, kw_only=True, tag="configure"):
     """Change settings, including those that need a restart of the agent; it happens before the next turn."""
 
     settings: Settings
 
 
-class Rewind(CommandBase, frozen=True, kw_only=True, tag="rewind"):
+class Rewind(SessionCommand, frozen=True, kw_only=True, tag="rewind"):
     message: MessageId
     dry_run: bool = False
 
 
-class Fork(CommandBase, frozen=True, kw_only=True, tag="fork"):
+class Fork(SessionCommand, frozen=True, kw_only=True, tag="fork"):
     """Create a session `child` that continues from here, or from the end of the turn of `at` (a message id)."""
 
     child: SessionId
@@ -121,24 +127,24 @@ class Fork(CommandBase, frozen=True, kw_only=True, tag="fork"):
     title: str = ""
 
 
-class MoveMessage(CommandBase, frozen=True, kw_only=True, tag="move_message"):
+class MoveMessage(SessionCommand, frozen=True, kw_only=True, tag="move_message"):
     message: MessageId
     position: int
 
 
-class CancelMessage(CommandBase, frozen=True, kw_only=True, tag="cancel_message"):
+class CancelMessage(SessionCommand, frozen=True, kw_only=True, tag="cancel_message"):
     message: MessageId
 
 
-class Rename(CommandBase, frozen=True, kw_only=True, tag="rename"):
+class Rename(SessionCommand, frozen=True, kw_only=True, tag="rename"):
     title: str
 
 
-class ArchiveSession(CommandBase, frozen=True, kw_only=True, tag="archive"):
+class ArchiveSession(SessionCommand, frozen=True, kw_only=True, tag="archive"):
     archived: bool = True
 
 
-class ShareSession(CommandBase, frozen=True, kw_only=True, tag="share"):
+class ShareSession(SessionCommand, frozen=True, kw_only=True, tag="share"):
     """Let another user, or everybody, see and steer the session; `remove` revokes that. For its owner or an admin."""
 
     user: str = ""
@@ -146,28 +152,28 @@ class ShareSession(CommandBase, frozen=True, kw_only=True, tag="share"):
     remove: bool = False
 
 
-class Close(CommandBase, frozen=True, kw_only=True, tag="close"):
+class Close(SessionCommand, frozen=True, kw_only=True, tag="close"):
     """End the agent's process; the next message resumes the session."""
 
 
-class Delete(CommandBase, frozen=True, kw_only=True, tag="delete"):
+class Delete(SessionCommand, frozen=True, kw_only=True, tag="delete"):
     """Delete the session. A tombstone stays; the agent's own file stays unless `files` is set."""
 
     files: bool = False
 
 
-class Control(CommandBase, frozen=True, kw_only=True, tag="control"):
+class Control(SessionCommand, frozen=True, kw_only=True, tag="control"):
     """Send a request of the agent's own control protocol, for functions without a command here."""
 
     subtype: str
     fields: dict[str, Any] = {}
 
 
-class DialIn(CommandBase, frozen=True, kw_only=True, tag="dial_in"):
+class DialIn(SessionCommand, frozen=True, kw_only=True, tag="dial_in"):
     """Invite an agent that a person starts by hand. The reply's data has url, token and command, shown once."""
 
 
-class StartHandover(CommandBase, frozen=True, kw_only=True, tag="hand_over"):
+class StartHandover(SessionCommand, frozen=True, kw_only=True, tag="hand_over"):
     """Move the session to another link, with its history: at the end of the turn, or `now`, which interrupts it.
 
     While work is running the request waits and is logged as an event; with `wait` false it is rejected instead (Busy).
@@ -178,11 +184,11 @@ class StartHandover(CommandBase, frozen=True, kw_only=True, tag="hand_over"):
     wait: bool = True
 
 
-class WithdrawHandover(CommandBase, frozen=True, kw_only=True, tag="withdraw_hand_over"):
+class WithdrawHandover(SessionCommand, frozen=True, kw_only=True, tag="withdraw_hand_over"):
     """Withdraw a waiting hand-over: the session keeps its link. Stale if the hand-over has begun."""
 
 
-class SetVariables(CommandBase, frozen=True, kw_only=True, tag="set_variables"):
+class SetVariables(SessionCommand, frozen=True, kw_only=True, tag="set_variables"):
     """Set environment variables of the running agent; the configuration lists the allowed names."""
 
     variables: dict[str, str]

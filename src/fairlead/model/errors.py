@@ -20,7 +20,7 @@ FairleadError
     AgentTimeout          it did not answer a control request
     AgentRefused          it answered a control request with an error
   StoreError              the store's side
-    Conflict, Fenced, OwnedElsewhere, NoOwner, Unavailable, Damaged, FolderInUse
+    Conflict, Fenced, OwnedElsewhere, Unavailable, Damaged, FolderInUse
 """
 
 from datetime import UTC, datetime
@@ -178,13 +178,6 @@ class OwnedElsewhere(StoreError):
     def __init__(self, node: str) -> None:
         super().__init__(f"Held by {node}.", node=node)
         self.node = node
-
-
-class NoOwner(StoreError):
-    code = "no_owner"
-
-    def __init__(self, session: str) -> None:
-        super().__init__(f"Nobody serves session {session} now.", session=session)
 
 
 class Unavailable(StoreError):

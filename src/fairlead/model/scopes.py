@@ -79,19 +79,21 @@ def scopes_for(command: Command) -> tuple[Scope, ...]:
 def check_scopes(who: Identity, command: Command) -> None:
     """Raise NotAllowed if the credential lacks a scope that the command needs."""
     for scope in scopes_for(command):
-        if not who.may(scope):
-            raise NotAllowed(f"This needs the scope {scope}, which your credential does not have.", scope=scope)
+        require_scope(who, scope)
+
+
+def require_scope(who: Identity, scope: Scope) -> None:
+    if not who.may(scope):
+        raise NotAllowed(f"This needs the scope {scope}, which your credential does not have.", scope=scope)
 
 
 def check_difference(who: Identity, before: Settings, after: Settings) -> None:
     """Raise NotAllowed for a change of a session's settings that needs another scope: entering or leaving any mode is
     an approval."""
-    needed: tuple[Scope, ...] = ("approve",) if (before.mode or "default") != (after.mode or "default") else ()
+    if (before.mode or "default") != (after.mode or "default"):
+        require_scope(who, "approve")
     if before.mcp_servers != after.mcp_servers:
-        needed = (*needed, "admin")
-    for scope in needed:
-        if not who.may(scope):
-            raise NotAllowed(f"This needs the scope {scope}, which your credential does not have.", scope=scope)
+        require_scope(who, "admin")
 
 
 def inherited(who: Identity, settings: Settings) -> Settings:

@@ -13,7 +13,7 @@ An adapter does NOT guarantee that reads see an append of another process at onc
 entries named in `drop` are gone before `append` returns.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -55,19 +55,9 @@ def event_line(session: SessionId, entry: Entry) -> bytes:
 
 
 class Page(msgspec.Struct, frozen=True):
-    """`truncated`: entries between the requested position and the first entry here were deleted (retention)."""
-
     log_id: str
     entries: tuple[Entry, ...]
     head: int
-    truncated: bool = False
-
-
-class Reset(msgspec.Struct, frozen=True):
-    """Yielded by `subscribe` in place of an entry: the following entries do not continue those that the reader has."""
-
-    reason: Literal["new_log", "truncated"]
-    log_id: str
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -241,7 +231,7 @@ class Documents(Protocol):
 
 
 class Store(Protocol):
-    """Errors: Conflict, Fenced, OwnedElsewhere, NoOwner, Unavailable, NotFound, Damaged (all in `model.errors`)."""
+    """Errors: Conflict, Fenced, OwnedElsewhere, Unavailable, NotFound, Damaged (all in `model.errors`)."""
 
     @property
     def documents(self) -> Documents: ...
@@ -265,10 +255,6 @@ class Store(Protocol):
 
     async def tail(self, session: SessionId, before: int | None, limit: int, kinds: Sequence[str] = ()) -> Page:
         """The last `limit` entries with seq < before (None: from the end), ascending; only `kinds` if given."""
-        ...
-
-    def subscribe(self, session: SessionId, after: int, log_id: str | None = None) -> AsyncIterator[Entry | Reset]:
-        """All entries with seq > after, then live ones: each once, in order, no holes. Attaches first, then reads."""
         ...
 
     async def find(self, session: SessionId, key: str) -> bytes | None:
@@ -311,21 +297,7 @@ class Store(Protocol):
         many claimers wins."""
         ...
 
-    async def renew(self) -> float:
-        """Renew this node's presence; return the seconds for which it may consider itself the owner."""
-        ...
-
     async def release(self, lease: Lease) -> None: ...
-    async def owner(self, session: SessionId) -> Lease | None: ...
-    async def owned_by(self, node: str) -> Sequence[SessionId]: ...
-
-    # --- commands between nodes
-
-    async def serve(self, lease: Lease, handler: Callable[[bytes], Awaitable[bytes]]) -> Callable[[], Awaitable[None]]:
-        """Handle commands for this session; the returned function stops it."""
-        ...
-
-    async def command(self, session: SessionId, payload: bytes, timeout: float = 5.0) -> bytes: ...
 
     # --- lists
 
@@ -367,10 +339,6 @@ class Store(Protocol):
     async def erase(self, session: SessionId) -> None:
         """Remove a log's entries and keep its summary as a tombstone. Entries that a fork shows stay until the fork is
         erased."""
-        ...
-
-    async def sizes(self) -> dict[str, int]:
-        """Bytes by category, for `fairlead du`."""
         ...
 
     async def close(self) -> None: ...

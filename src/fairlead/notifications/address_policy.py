@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from fairlead.model.errors import BadRequest
-from fairlead.notifications.api import TargetRefused
+from fairlead.notifications.api.targets import TargetRefused
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -51,7 +51,7 @@ def target_url(text: str) -> SplitResult:
         url = urlsplit(text)
         port = url.port
     except ValueError:
-        raise refused(text, "it is no URL") from None
+        raise refused(text, "it is not a URL") from None
     if url.scheme not in ("https", "http") or not url.hostname or port == 0 or len(text) > LONGEST:
         raise refused(text, "a URL with https:// and a host is expected")
     if not text.isascii() or not text.isprintable() or " " in text:
@@ -69,7 +69,8 @@ def check_address(url: str, host: str, address: str, private: Sequence[Network],
     if any(one in network for network in private for one in {bare, inner} if one.version == network.version):
         return
     if not _is_public(inner):
-        raise refused(url, f"{host} is {address}, which is no public address (the setting notify_private can allow it)")
+        why = "which is not a public address (the setting notify_private can allow it)"
+        raise refused(url, f"{host} is {address}, {why}")
     if not secure:
         raise refused(url, "https:// is expected for a public address")
 
@@ -91,4 +92,4 @@ def _inner(address: Address) -> Address:
 
 
 def refused(url: str, why: str) -> TargetRefused:
-    return TargetRefused(f"No notices are sent to {url[:200]}: {why}.", url=url[:200])
+    return TargetRefused(f"Fairlead does not send notifications to {url[:200]}: {why}.", url=url[:200])

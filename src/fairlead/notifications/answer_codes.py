@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.store import Documents
-from fairlead.notifications.api import AnswerOf, BadAnswerCode
+from fairlead.notifications.api.targets import AnswerOf, BadAnswerCode
 from fairlead.system.clock import Clock
 
 SPACE: Final = "answer_codes"
@@ -20,10 +20,7 @@ LIFETIME_MS: Final = 3_600_000
 OPEN_AT_MOST: Final = 2000
 
 
-class _StoredCode(msgspec.Struct, frozen=True):
-    session: SessionId
-    request: RequestId
-    behavior: Literal["allow", "deny"]
+class _StoredCode(AnswerOf, frozen=True, kw_only=True):
     device: str
     expires: int
 
@@ -42,7 +39,7 @@ class AnswerCodes:
         answers: tuple[Literal["allow", "deny"], ...] = ("allow", "deny")
         for behavior in answers:
             code = made[behavior] = secrets.token_urlsafe(32)
-            kept = _StoredCode(session, request, behavior, device, expires)
+            kept = _StoredCode(session=session, request=request, behavior=behavior, device=device, expires=expires)
             await self._documents.put(SPACE, _digest(code), msgspec.to_builtins(kept))
         return made
 
@@ -60,11 +57,10 @@ class AnswerCodes:
         if found is None:
             raise BadAnswerCode
         kept = msgspec.convert(found, _StoredCode)
-        if kept.device != device or not await self._documents.delete(SPACE, key):
+        used = kept.device == device and await self._documents.delete(SPACE, key)
+        if not used or self._clock.now_ms() >= kept.expires:
             raise BadAnswerCode
-        if self._clock.now_ms() >= kept.expires:
-            raise BadAnswerCode
-        return AnswerOf(session=kept.session, request=kept.request, behavior=kept.behavior)
+        return msgspec.convert(found, AnswerOf)
 
     async def _room(self) -> bool:
         now = self._clock.now_ms()

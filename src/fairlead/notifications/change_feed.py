@@ -12,7 +12,7 @@ from typing import Final
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.web.sockets import SocketHandle
-from fairlead.notifications.api import (
+from fairlead.notifications.api.feed import (
     Change,
     FeedCodec,
     FeedEntry,
@@ -20,12 +20,11 @@ from fairlead.notifications.api import (
     FeedPage,
     FeedPing,
     FeedRequest,
-    ResourceStore,
-    StoredResource,
     cursor_text,
     is_visible_to,
     read_cursor,
 )
+from fairlead.notifications.api.resources import ResourceStore, StoredResource
 from fairlead.system.clock import Clock
 
 UNSENT_BYTES: Final = 128 * 1024
@@ -38,8 +37,8 @@ UNREADABLE: Final = (1011, "the feed cannot be read: connect again")
 class ChangeFeed:
     """Call `start` before anything else."""
 
-    def __init__(self, shelf: ResourceStore, clock: Clock) -> None:
-        self._shelf = shelf
+    def __init__(self, store: ResourceStore, clock: Clock) -> None:
+        self._store = store
         self._clock = clock
         self._writing = asyncio.Lock()
         self.subscribers: set[FeedSubscriber] = set()
@@ -49,7 +48,7 @@ class ChangeFeed:
         self.head = 0
 
     async def start(self) -> None:
-        page = await self._shelf.feed(0, 1)
+        page = await self._store.feed(0, 1)
         self.id, self.head = page.feed, page.head
 
     async def write(
@@ -61,17 +60,17 @@ class ChangeFeed:
     ) -> tuple[FeedEntry, ...]:
         """Store changed rows together with their feed entries, then publish the entries, in the order of the calls."""
         async with self._writing:
-            entries = await self._shelf.write(self._clock.now_ms(), puts, removes, items, most=most)
+            entries = await self._store.write(self._clock.now_ms(), puts, removes, items, most=most)
             for entry in entries:
                 self._publish(entry)
         return entries
 
     async def forget(self, user: str) -> None:
         async with self._writing:
-            await self._shelf.forget(user)
+            await self._store.forget(user)
 
     async def read(self, after: int, limit: int) -> FeedPage:
-        return await self._shelf.feed(after, limit)
+        return await self._store.feed(after, limit)
 
     def join(self, who: Identity, codec: FeedCodec) -> "FeedSubscriber":
         return FeedSubscriber(self, who, codec, self._clock)
@@ -81,14 +80,11 @@ class ChangeFeed:
         encoded: dict[tuple[str, bool], bytes] = {}
         # A copy: a subscriber whose socket fails leaves during the send.
         for peer in tuple(self.subscribers):
+            frames = b""
             if peer.wants(entry):
-                variant = peer.encoding_key
-                frames = encoded.get(variant)
-                if frames is None:
-                    frames = encoded[variant] = peer.encode(entry)
-                peer.send_entry(entry.seq, frames)
-            else:
-                peer.send_entry(entry.seq, b"")
+                key = peer.encoding_key
+                frames = encoded.get(key) or encoded.setdefault(key, peer.encode(entry))
+            peer.send_entry(entry.seq, frames)
         for listener in self.listeners:
             listener()
 
@@ -107,7 +103,6 @@ class FeedSubscriber:
         self._behind = False
         self._room = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
-        self._early: list[bytes] = []
 
     # --- SocketOwner
 
@@ -117,16 +112,10 @@ class FeedSubscriber:
         # Registered first: a change after `connected` is never missed.
         self._feed.subscribers.add(self)
         wire.send(self._codec.opened(self._clock.now_ms()))
-        for data in self._early:
-            self.received(data)
-        self._early.clear()
 
     def received(self, data: bytes) -> None:
-        """Handle a message; one that comes before `attached` is kept, so that a client need not wait."""
         wire, now = self._wire, self._clock.now_ms()
-        if wire is None:
-            self._early.append(data)
-            return
+        assert wire is not None, "messages come only while the socket is attached"
         try:
             message = self._codec.read(data)
         except FairleadError as error:
@@ -187,16 +176,13 @@ class FeedSubscriber:
         # One at a time: each may read the store.
         wire.pause()
         self._ask = ask
-        verdict, seq = "ok", self._seq
+        feed, seq = self._feed.id, self._seq
         if ask.cursor is not None:
-            place = read_cursor(ask.cursor)
-            if place is None or place[0] != self._feed.id or place[1] > self._feed.head:
-                verdict, seq = "gap", self._feed.head
-            else:
-                seq = place[1]
+            feed, seq = read_cursor(ask.cursor) or ("", 0)
+        known = feed == self._feed.id and seq <= self._feed.head
         if self._reading is not None:
             self._reading.cancel()
-        self._reading = asyncio.create_task(self._resume(wire, ask, verdict == "ok", seq, now))
+        self._reading = asyncio.create_task(self._resume(wire, ask, known, seq, now))
         self._behind = True
 
     async def _resume(self, wire: SocketHandle, ask: FeedRequest, known: bool, seq: int, now: int) -> None:
@@ -242,7 +228,6 @@ class FeedSubscriber:
 
 
 async def cancel_and_wait(task: asyncio.Task[None] | None) -> None:
-    """Cancel a task and wait for its end."""
     if task is not None:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.web.session_changes import What
-from fairlead.notifications.api import Change, ChangeAction, Color, FeedItem, FeedNotice, Topic
+from fairlead.notifications.api.feed import Change, ChangeAction, Color, FeedItem, FeedNotice, Topic
 
 _ENDS: Final[dict[str, tuple[str, str, Color]]] = {
     "completed": ("Turn finished", "is finished", "success"),

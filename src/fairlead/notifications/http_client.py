@@ -8,7 +8,7 @@ from typing import Final
 import httpx
 
 from fairlead.notifications.address_policy import Network, check_address, refused, target_url
-from fairlead.notifications.api import TargetFailed
+from fairlead.notifications.api.targets import TargetFailed
 from fairlead.system.clock import Clock, within
 
 SECONDS: Final = 10.0
@@ -57,7 +57,7 @@ class HttpClient:
             return await within(self._clock, SECONDS, self._send(aimed, body, all_headers, parts.hostname or ""))
         except (httpx.HTTPError, TimeoutError) as error:
             why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-            raise TargetFailed(f"{parts.hostname} could not be told: {why}.", url=url[:200]) from None
+            raise TargetFailed(f"{parts.hostname} could not be reached: {why}.", url=url[:200]) from None
 
     async def _send(self, url: str, body: bytes, headers: Mapping[str, str], host: str) -> int:
         # A new client for each request: targets share no state, and no connection stays open for the next hour.

@@ -6,7 +6,6 @@ entry, so that a restart loses no entry and repeats at most one.
 
 import asyncio
 import logging
-import os
 import secrets
 from collections.abc import Callable
 from typing import Final
@@ -19,17 +18,9 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
 from fairlead.notifications import payloads
 from fairlead.notifications.answer_codes import AnswerCodes
-from fairlead.notifications.api import (
-    Change,
-    Destination,
-    FeedEntry,
-    FeedItem,
-    FeedNotice,
-    Resource,
-    TargetFailed,
-    TargetRefused,
-    is_visible_to,
-)
+from fairlead.notifications.api.feed import Change, FeedEntry, FeedItem, FeedNotice, is_visible_to
+from fairlead.notifications.api.resources import Resource
+from fairlead.notifications.api.targets import Destination, TargetFailed, TargetRefused
 from fairlead.notifications.change_feed import ChangeFeed, cancel_and_wait
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.resources import Resources
@@ -74,9 +65,9 @@ class Outbox:
         self._clock = clock
         self._link = link
         self._who_is = who_is
-        self._couriers: dict[str, asyncio.Task[None]] = {}
+        self._deliveries: dict[str, asyncio.Task[None]] = {}
         self._topics: dict[str, tuple[str, ...]] = {}
-        self._news = asyncio.Event()
+        self._grown = asyncio.Event()
         self._key = ""
         self.codes = AnswerCodes(documents, clock)
         feed.listeners.append(self._wake)
@@ -85,21 +76,21 @@ class Outbox:
         for target in await self._resources.list(Destination):
             if target.kind == "push" and not (target.device or target.credential):
                 # Stored before targets had an owner: it could not be revoked, and its rights are unknown.
-                log.info("push subscription of nobody removed", extra={"target": target.id})
+                log.info("push subscription without owner removed", extra={"target": target.id})
                 await self._resources.remove(Destination, target.id)
             else:
-                self._employ(target)
+                self._start_delivery(target)
 
     async def stop(self) -> None:
-        for courier in self._couriers.values():
-            await cancel_and_wait(courier)
-        self._couriers.clear()
+        for delivery in self._deliveries.values():
+            await cancel_and_wait(delivery)
+        self._deliveries.clear()
 
     # --- requests
 
     async def add(self, target: Destination) -> tuple[Destination, str]:
         """Add a target. Returns it and the secret that signs its webhooks, which is shown only once."""
-        if len(self._couriers) >= MOST:
+        if len(self._deliveries) >= MOST:
             raise BadRequest(f"At most {MOST} targets are kept: delete some first.")
         if len(await self._resources.list(Destination, lambda kept: kept.user == target.user)) >= MOST_EACH:
             raise BadRequest(f"At most {MOST_EACH} targets are kept for a user: delete some first.")
@@ -130,59 +121,54 @@ class Outbox:
     def changed(self, item: Resource) -> None:
         if isinstance(item, Destination):
             if item.deleted_at is not None:
-                courier = self._couriers.pop(item.id, None)
                 self._topics.pop(item.id, None)
-                if courier is not None:
-                    courier.cancel()
-            elif item.id not in self._couriers:
-                self._employ(item)
+                if delivery := self._deliveries.pop(item.id, None):
+                    delivery.cancel()
+            elif item.id not in self._deliveries:
+                self._start_delivery(item)
             else:
                 self._topics[item.id] = item.topics
 
     # --- delivery
 
     def _wake(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._grown.set()
+        self._grown = asyncio.Event()
 
-    def _employ(self, target: Destination) -> None:
+    def _start_delivery(self, target: Destination) -> None:
         self._topics[target.id] = target.topics
-        self._couriers[target.id] = asyncio.get_running_loop().create_task(self._serve(target))
+        self._deliveries[target.id] = asyncio.create_task(self._deliver_all(target))
 
-    async def _serve(self, target: Destination) -> None:
+    async def _deliver_all(self, target: Destination) -> None:
         while True:
             try:
                 while self._feed.head <= target.seq:
-                    await self._news.wait()
+                    await self._grown.wait()
                 page = await self._feed.read(target.seq, PAGE)
                 for entry in page.entries:
                     target = await self._handle_entry(target, entry)
             except NotFound:
                 return
             except FairleadError as error:
-                log.warning("targets cannot be read", extra={"target": target.id, "error": error.message})
+                log.warning("feed not readable for a target", extra={"target": target.id, "error": error.message})
                 await self._clock.sleep(PAUSES_S[-1])
 
     async def _handle_entry(self, target: Destination, entry: FeedEntry) -> Destination:
-        failed = target.failed
-        wanted = (
-            not _names(entry).isdisjoint(self._topics.get(target.id, ())) and entry.at > self._clock.now_ms() - STALE_MS
-        )
-        # The owner's current rights: they may be fewer than when the target was made, or the owner may be gone.
-        who = self._whose(target) if wanted else None
-        wanted = who is not None and is_visible_to(who, entry.item)
-        if wanted:
-            failed = await self._deliver(target, entry)
-        done = structs.replace(target, seq=entry.seq, failed=failed)
-        if wanted:
-            # Only then: entries that do not concern this target are cheap to check again.
-            await self._resources.amend(Destination, target.id, {"seq": entry.seq, "failed": failed})
-        return done
+        if not self._concerns(target, entry):
+            # Not stored: such entries are cheap to check again.
+            return structs.replace(target, seq=entry.seq)
+        done = {"seq": entry.seq, "failed": await self._deliver(target, entry)}
+        await self._resources.amend(Destination, target.id, done)
+        return structs.replace(target, **done)
 
-    def _whose(self, target: Destination) -> Identity | None:
-        credential = target.credential or target.device
+    def _concerns(self, target: Destination, entry: FeedEntry) -> bool:
+        if _names(entry).isdisjoint(self._topics.get(target.id, ())) or entry.at <= self._clock.now_ms() - STALE_MS:
+            return False
+        # The owner's current rights: they may be fewer than when the target was made, or the owner may be gone.
         # Webhooks stored before targets had an owner were made by admins.
-        return self._who_is(credential) if credential else _ADMIN
+        credential = target.credential or target.device
+        who = self._who_is(credential) if credential else _ADMIN
+        return who is not None and is_visible_to(who, entry.item)
 
     async def _deliver(self, target: Destination, entry: FeedEntry) -> str | None:
         """Deliver an entry. Returns the reason if delivery was given up, else None."""
@@ -207,33 +193,28 @@ class Outbox:
                     break
             if pause is not None:
                 await self._clock.sleep(pause)
-        log.warning("target not told", extra={"target": target.id, "seq": entry.seq, "reason": why})
+        log.warning("delivery to a target failed", extra={"target": target.id, "seq": entry.seq, "reason": why})
         return why
 
     async def _post(self, target: Destination, entry: FeedEntry) -> int:
         now, feed = self._clock.now_ms(), self._feed.id
         secret = self._seal.open(target.secret) if target.secret else ""
-        link = self._link(entry.item.session if isinstance(entry.item, FeedNotice) and entry.item.session else None)
+        link = self._link(entry.item.session if isinstance(entry.item, FeedNotice) else None)
         if target.kind == "webhook":
             payload = payloads.webhook(target.url, secret, entry, feed, now)
         elif target.kind == "ntfy":
             payload = payloads.ntfy(target.url, secret, entry, feed, link)
         else:
-            key = await self._own_key()
             answers = await self._answers(target, entry.item)
-            payload = payloads.push(
-                target.url, target.p256dh, target.auth, key, entry, feed, link, now, os.urandom(16), answers
-            )
+            payload = payloads.push(target, await self._own_key(), entry, feed, link, now, answers)
         return await self._caller.post(payload.url, payload.body, payload.headers)
 
     async def _answers(self, target: Destination, item: FeedItem) -> dict[str, str]:
         """Codes for the buttons of a permission's push message; questions and plans are answered on their card."""
         meta = item.meta or {}
-        if not target.approves or not isinstance(item, FeedNotice) or item.kind != "permission.asked":
-            return {}
-        if "toolName" not in meta:
-            return {}
-        return await self.codes.make(item.session, meta["requestId"], target.device)
+        if target.approves and isinstance(item, FeedNotice) and item.kind == "permission.asked" and "toolName" in meta:
+            return await self.codes.make(item.session, meta["requestId"], target.device)
+        return {}
 
     async def _own_key(self) -> str:
         if not self._key:

@@ -1,23 +1,25 @@
-"""Payloads for targets: a signed webhook, an ntfy message, an encrypted push message. The caller passes time and
-randomness in."""
+"""Payloads for targets: a signed webhook, an ntfy message, an encrypted push message. The caller passes the time."""
 
 import base64
 import hashlib
 import hmac
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import jwt
 import msgspec
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, utils
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import structs
 
 from fairlead.model.errors import BadRequest
-from fairlead.notifications.api import Change, FeedEntry, FeedItem, FeedNotice, cursor_text
+from fairlead.notifications.api.feed import Change, FeedEntry, FeedItem, FeedNotice, cursor_text
+from fairlead.notifications.api.targets import Destination
 
 SHORT: Final = 400
 """Maximum characters of a title or message in a push: the whole stays far below the 4096 bytes that services accept."""
@@ -40,7 +42,6 @@ def redacted(item: FeedItem) -> FeedItem:
 
 
 def entry_json(entry: FeedEntry, feed: str) -> dict[str, Any]:
-    """An entry as JSON for an external receiver."""
     item = redacted(entry.item)
     at = datetime.fromtimestamp(entry.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     shown: dict[str, Any] = {
@@ -109,31 +110,23 @@ def check_keys(p256dh: str, auth: str) -> None:
 
 
 def push(
-    endpoint: str,
-    p256dh: str,
-    auth: str,
-    private: str,
-    entry: FeedEntry,
-    feed: str,
-    link: str,
-    now: int,
-    salt: bytes,
-    answers: Mapping[str, str] | None = None,
+    target: Destination, private: str, entry: FeedEntry, feed: str, link: str, now: int, answers: Mapping[str, str]
 ) -> Payload:
     """An encrypted push message. `answers`: codes with which the receiving browser may answer the request."""
-    shown = entry_json(entry, feed)
-    shown |= {"title": shown["title"][:SHORT], "message": shown["message"][:SHORT], "link": link, "meta": {}}
+    shown = entry_json(entry, feed) | {"link": link, "meta": {}}
+    short = ("title", "message", "resourceName", "sessionName")
+    shown |= {name: shown[name][:SHORT] for name in short if name in shown}
     if answers:
         shown["answers"] = dict(answers)
-    shown |= {name: shown[name][:SHORT] for name in ("resourceName", "sessionName") if name in shown}
-    body = encrypt(msgspec.json.encode(shown), p256dh, auth, _private(new_key()), salt)
+    once = ec.generate_private_key(ec.SECP256R1())
+    body = encrypt(msgspec.json.encode(shown), target.p256dh, target.auth, once, os.urandom(16))
     headers = {
-        "authorization": f"vapid t={_claim(endpoint, private, link, now)}, k={public_key(private)}",
+        "authorization": f"vapid t={_claim(target.url, private, link, now)}, k={public_key(private)}",
         "content-encoding": "aes128gcm",
         "content-type": "application/octet-stream",
         "ttl": str(TTL_S),
     }
-    return Payload(endpoint, body, headers)
+    return Payload(target.url, body, headers)
 
 
 def encrypt(text: bytes, p256dh: str, auth: str, once: ec.EllipticCurvePrivateKey, salt: bytes) -> bytes:
@@ -150,13 +143,10 @@ def encrypt(text: bytes, p256dh: str, auth: str, once: ec.EllipticCurvePrivateKe
 
 def _claim(endpoint: str, private: str, link: str, now: int) -> str:
     parts = urlsplit(endpoint)
-    claims = {"aud": f"{parts.scheme}://{parts.netloc}", "exp": now // 1000 + CLAIM_S}
+    claims: dict[str, Any] = {"aud": f"{parts.scheme}://{parts.netloc}", "exp": now // 1000 + CLAIM_S}
     if link.startswith("https://"):
         claims["sub"] = f"https://{urlsplit(link).netloc}"
-    head = _text(msgspec.json.encode({"typ": "JWT", "alg": "ES256"}))
-    signed = f"{head}.{_text(msgspec.json.encode(claims))}"
-    first, second = utils.decode_dss_signature(_private(private).sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
-    return f"{signed}.{_text(first.to_bytes(32, 'big') + second.to_bytes(32, 'big'))}"
+    return jwt.encode(claims, _private(private), algorithm="ES256")
 
 
 def _private(text: str) -> ec.EllipticCurvePrivateKey:

@@ -11,25 +11,10 @@ import msgspec
 from msgspec import structs
 
 from fairlead.model.errors import NotFound, Stale, TooMany
-from fairlead.notifications.api import (
-    PRIVATE,
-    AgentRun,
-    Change,
-    ChangeAction,
-    Destination,
-    Document,
-    HookEvent,
-    MemoryResource,
-    Project,
-    Reminder,
-    Resource,
-    ResourceKind,
-    ResourceStore,
-    ScheduledAgent,
-    Secret,
-    StoredResource,
-    Task,
-)
+from fairlead.notifications.api import cognova
+from fairlead.notifications.api.feed import Change, ChangeAction, ResourceKind
+from fairlead.notifications.api.resources import Resource, ResourceStore, StoredResource
+from fairlead.notifications.api.targets import Destination
 from fairlead.notifications.change_feed import ChangeFeed
 from fairlead.notifications.cron import check_schedule
 from fairlead.notifications.secret_box import FieldCipher
@@ -54,22 +39,22 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
 
 
 KINDS: Final[Mapping[type[Resource], ResourceType]] = {
-    Task: ResourceType(name="task", resource="task", label="title", soft=True),
-    Project: ResourceType(name="project", resource="project", label="name", soft=True),
-    Document: ResourceType(name="document", resource="document", label="title", soft=True),
-    MemoryResource: ResourceType(name="memory", resource="memory", label="chunk_type"),
-    Secret: ResourceType(name="secret", resource="secret", label="key"),
-    HookEvent: ResourceType(name="hook", resource="hook", label="event_type", endless=True),
-    Reminder: ResourceType(name="reminder", resource="reminder", label="message"),
-    ScheduledAgent: ResourceType(name="agent", resource="agent", label="name"),
-    AgentRun: ResourceType(name="run", resource=None, label="agent_id", endless=True),
+    cognova.Task: ResourceType(name="task", resource="task", label="title", soft=True),
+    cognova.Project: ResourceType(name="project", resource="project", label="name", soft=True),
+    cognova.Document: ResourceType(name="document", resource="document", label="title", soft=True),
+    cognova.MemoryResource: ResourceType(name="memory", resource="memory", label="chunk_type"),
+    cognova.Secret: ResourceType(name="secret", resource="secret", label="key"),
+    cognova.HookEvent: ResourceType(name="hook", resource="hook", label="event_type", endless=True),
+    cognova.Reminder: ResourceType(name="reminder", resource="reminder", label="message"),
+    cognova.ScheduledAgent: ResourceType(name="agent", resource="agent", label="name"),
+    cognova.AgentRun: ResourceType(name="run", resource=None, label="agent_id", endless=True),
     Destination: ResourceType(name="target", resource=None, label="url"),
 }
 
 
 class Resources:
-    def __init__(self, shelf: ResourceStore, feed: ChangeFeed, seal: FieldCipher, clock: Clock) -> None:
-        self._shelf = shelf
+    def __init__(self, store: ResourceStore, feed: ChangeFeed, seal: FieldCipher, clock: Clock) -> None:
+        self._store = store
         self._feed = feed
         self._seal = seal
         self._clock = clock
@@ -80,7 +65,7 @@ class Resources:
     # --- reading
 
     async def get(self, kind: type[T], id: str, *, deleted: bool = False) -> T:
-        data = await self._shelf.get(KINDS[kind].name, id)
+        data = await self._store.get(KINDS[kind].name, id)
         item = None if data is None else msgspec.json.decode(data, type=kind)
         if item is None or (item.deleted_at is not None and not deleted):
             raise NotFound(KINDS[kind].name, id)
@@ -99,7 +84,7 @@ class Resources:
         before: int | None = None
         decoder = msgspec.json.Decoder(kind)
         while True:
-            rows = await self._shelf.scan(KINDS[kind].name, before, PAGE)
+            rows = await self._store.scan(KINDS[kind].name, before, PAGE)
             for place, data in rows:
                 before = place
                 item = decoder.decode(data)
@@ -111,7 +96,7 @@ class Resources:
                 return tuple(found)
 
     async def reveal(self, key: str) -> str:
-        return self._seal.open((await self.get(Secret, key)).sealed)
+        return self._seal.open((await self.get(cognova.Secret, key)).sealed)
 
     # --- changing
 
@@ -120,10 +105,10 @@ class Resources:
         kind = KINDS[type(item)]
         made = structs.replace(item, created_at=now, modified_at=now)
         async with self._changing:
-            if not kind.endless and await self._shelf.count(kind.name) >= MOST:
+            if not kind.endless and await self._store.count(kind.name) >= MOST:
                 raise TooMany(f"At most {MOST} of this kind are kept: delete some first.", kind=kind.name)
-            if isinstance(made, Secret):
-                if await self._shelf.get(kind.name, made.key) is not None:
+            if isinstance(made, cognova.Secret):
+                if await self._store.get(kind.name, made.key) is not None:
                     raise Stale(f'Secret with key "{made.key}" already exists', key=made.key)
                 made = structs.replace(made, sealed=self._seal.seal(value))
             made = _checked(made, None, now)
@@ -134,7 +119,7 @@ class Resources:
         changes = dict(changes)
         async with self._changing:
             before = await self.get(kind, id)
-            if kind is Secret and "value" in changes:
+            if kind is cognova.Secret and "value" in changes:
                 changes["sealed"] = self._seal.seal(changes.pop("value"))
             now = self._clock.now_ms()
             made = _checked(structs.replace(before, **changes, modified_at=now), before, now)
@@ -185,27 +170,27 @@ def named(item: Resource) -> str:
 
 def _change(item: Resource, resource: ResourceKind, action: ChangeAction) -> Change:
     id, name = item.id, named(item)
-    if action == "delete" and isinstance(item, Secret):
+    if action == "delete" and isinstance(item, cognova.Secret):
         id = ""
-    if action == "delete" and isinstance(item, MemoryResource):
+    if action == "delete" and isinstance(item, cognova.MemoryResource):
         name = ""
-    seen = (item.user,) if isinstance(item, PRIVATE) and item.user else None
+    seen = (item.user,) if item.private and item.user else None
     return Change(resource=resource, action=action, id=id, name=name, seen=seen)
 
 
 def _kept(item: Resource) -> StoredResource:
     # A secret is looked up by its key, which is unique.
-    id = item.key if isinstance(item, Secret) else item.id
+    id = item.key if isinstance(item, cognova.Secret) else item.id
     return StoredResource(KINDS[type(item)].name, id, msgspec.json.encode(item))
 
 
 def _checked(item: T, before: T | None, now: int) -> T:
     """Update the fields that depend on a change. Raises BadRequest for an invalid schedule."""
-    if isinstance(item, Task):
-        was = before.completed_at if isinstance(before, Task) else None
+    if isinstance(item, cognova.Task):
+        was = before.completed_at if isinstance(before, cognova.Task) else None
         return structs.replace(item, completed_at=(was or now) if item.status == "done" else None)
-    if isinstance(item, ScheduledAgent):
+    if isinstance(item, cognova.ScheduledAgent):
         check_schedule(item.schedule)
-    if isinstance(item, Reminder) and isinstance(before, Reminder) and item.remind_at != before.remind_at:
-        return structs.replace(item, notified=False)
+    if isinstance(item, cognova.Reminder) and isinstance(before, cognova.Reminder):
+        return structs.replace(item, notified=item.notified and item.remind_at == before.remind_at)
     return item

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fairlead.model.errors import FairleadError
-from fairlead.notifications.api import Reminder, Resource, ScheduledAgent
+from fairlead.notifications.api.cognova import Reminder, ScheduledAgent
+from fairlead.notifications.api.resources import Resource
 from fairlead.notifications.change_feed import cancel_and_wait
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.resources import Resources
@@ -37,7 +38,7 @@ class Scheduler:
             self._note(reminder)
         for agent in await self._resources.list(ScheduledAgent):
             self._note(agent)
-        self._set()
+        self._set_timer()
 
     async def stop(self) -> None:
         if self._timer is not None:
@@ -47,12 +48,7 @@ class Scheduler:
     def changed(self, item: Resource) -> None:
         if isinstance(item, Reminder | ScheduledAgent):
             self._note(item)
-            self._set()
-
-    async def wait_fired(self) -> None:
-        """Wait until all items that were due have fired."""
-        if self._ringing is not None:
-            await asyncio.wait({self._ringing})
+            self._set_timer()
 
     def _note(self, item: Reminder | ScheduledAgent) -> None:
         key = type(item), item.id
@@ -65,7 +61,7 @@ class Scheduler:
         elif item.enabled:
             self._due[key] = next_due(item.schedule, self._clock.now_ms())
 
-    def _set(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -80,11 +76,11 @@ class Scheduler:
 
     async def _ring_due(self) -> None:
         try:
-            await self._ring_all(self._clock.now_ms())
+            await self._ring_until(self._clock.now_ms())
         finally:
-            self._set()
+            self._set_timer()
 
-    async def _ring_all(self, now: int) -> None:
+    async def _ring_until(self, now: int) -> None:
         for (kind, id), due in sorted(self._due.items(), key=lambda alarm: alarm[1]):
             if due > now:
                 break

@@ -10,7 +10,7 @@ from fairlead.model import events as ev
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.web.session_changes import What
-from fairlead.notifications.api import FeedItem
+from fairlead.notifications.api.feed import FeedItem
 from fairlead.notifications.change_feed import ChangeFeed
 from fairlead.notifications.from_events import NoticeBuilder
 
@@ -24,19 +24,12 @@ Note = tuple[SessionId, What | ev.Event]
 Describe = Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]
 
 _REPORTED: Final = frozenset(
-    {
-        ev.SessionChanged,
-        ev.TurnStarted,
-        ev.TurnEnded,
-        ev.PermissionRequested,
-        ev.QuestionAsked,
-        ev.PlanProposed,
-        ev.PermissionResolved,
-        ev.PermissionCancelled,
-        ev.AgentExited,
-    }
+    (
+        *(ev.SessionChanged, ev.TurnStarted, ev.TurnEnded, ev.AgentExited, ev.PermissionRequested),
+        *(ev.QuestionAsked, ev.PlanProposed, ev.PermissionResolved, ev.PermissionCancelled),
+    )
 )
-"""The events that `NoticeBuilder.event` handles. A set of types, because every delta is checked against it."""
+"""The events that `NoticeBuilder.for_event` handles. A set of types, because every delta is checked against it."""
 
 
 class SessionBridge:

@@ -5,14 +5,13 @@ path leads to a handler or a socket protocol. Frameworks' routers are not used f
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from msgspec import structs
-from starlette.types import Receive, Scope, Send
 
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement
@@ -20,7 +19,7 @@ from fairlead.auth.origins import AllowedOrigins
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge, TooMany
 from fairlead.model.gateway import Gateway
-from fairlead.model.web.requests import Head, parse_query
+from fairlead.model.web.requests import Head, ServiceHandlers, parse_query
 from fairlead.model.web.routes import (
     Answer,
     ChangeStream,
@@ -36,11 +35,21 @@ from fairlead.model.web.routes import (
 from fairlead.model.web.session_changes import ChangeListenerHandle
 from fairlead.model.web.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
 from fairlead.server.access import AccessControl
-from fairlead.server.dispatch import Dispatcher, ServiceHandlers
+from fairlead.server.asgi import Receive, Scope, Send
+from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, open_per_credential
 from fairlead.server.multipart import FormBody
-from fairlead.server.responses import change_chunks, refusal, send_and_close, send_file, send_response, send_stream
+from fairlead.server.requests import access_requirement, choose_subprotocol, head_of, read_body, wait_disconnected
+from fairlead.server.responses import (
+    change_chunks,
+    prepend,
+    refusal,
+    send_and_close,
+    send_file,
+    send_response,
+    send_stream,
+)
 from fairlead.server.route_table import RouteMatch, RouteTable, at_door, at_main_port
 from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
 from fairlead.server.sockets import SocketEndpoint, SocketHost
@@ -107,7 +116,7 @@ class App:
         # A client of a door may understand only its own protocol's errors.
         self._worded = next((protocol.refused for protocol in placed if protocol.refused), None) if parts.door else None
         self._parts = parts
-        self._keeper = AccessControl(parts.allowed_origins, parts.credentials)
+        self._access = AccessControl(parts.allowed_origins, parts.credentials)
         limits = parts.limits
         self._shares = parts.shares or CredentialShares(open_per_credential(limits), limits.bytes_per_credential)
         self._sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh)
@@ -128,7 +137,7 @@ class App:
         )
 
     def _admit(self, scope: Scope, head: Head, demand: AccessRequirement) -> AccessAllowed | AccessRefused:
-        verdict = self._keeper.admit(head, demand)
+        verdict = self._access.admit(head, demand)
         if isinstance(verdict, AccessAllowed) and demand.access != "public":
             extensions = scope.get("extensions", {})
             guard = extensions.get(GUARD) or extensions.get(EXTENSION)
@@ -142,7 +151,7 @@ class App:
         head = head_of(scope)
         match = self.table.http(head.method, head.path)
         demand = self._demand(match)
-        verdict = await self._keeper.check_basic(head, demand) or self._admit(scope, head, demand)
+        verdict = await self._access.check_basic(head, demand) or self._admit(scope, head, demand)
         if isinstance(verdict, AccessRefused):
             await send_and_close(send, receive, self._refused(verdict, match), self._parts.clock)
             return
@@ -168,12 +177,12 @@ class App:
         self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: Answer, share: CredentialShare
     ) -> None:
         if isinstance(answer, LogStream):
-            await self._send_log(scope, receive, send, who, answer)
+            await self._send_log(receive, send, who, answer)
         elif isinstance(answer, ChangeStream):
-            await self._send_news(scope, receive, send, who, answer)
+            await self._send_changes(receive, send, who, answer)
         elif isinstance(answer, FileStream):
             now, head = self._parts.clock.now_ms(), scope["method"] == "HEAD"
-            await send_file(scope, receive, send, answer, now, head=head)
+            await send_file(receive, send, answer, now, head=head)
         elif _CLOSE in answer.headers:
             await send_and_close(send, receive, answer, self._parts.clock)
         else:
@@ -185,7 +194,7 @@ class App:
         try:
             seconds = parts.limits.waiting_s if route.access == "public" else parts.limits.body_s
             most = parts.limits.message_bytes if route.body_limit is None else route.body_limit
-            body = b"" if route.form else await within(parts.clock, seconds, _read_body(head, most, receive))
+            body = b"" if route.form else await within(parts.clock, seconds, read_body(head, most, receive))
             request = Request(
                 head=head,
                 who=who,
@@ -222,7 +231,7 @@ class App:
     async def _while_wanted(self, receive: Receive, answering: Coroutine[Any, Any, T]) -> T:
         """Wait for an answer that may take hours, until the client disconnects or the server stops."""
         work = asyncio.create_task(answering)
-        left = asyncio.create_task(_left(receive))
+        left = asyncio.create_task(wait_disconnected(receive))
         stopped = asyncio.create_task(self._stopping.wait())
         everything: tuple[asyncio.Task[Any], ...] = (work, left, stopped)
         try:
@@ -251,7 +260,7 @@ class App:
     async def _send(self, send: Send, response: Response, *, socket: bool = False) -> None:
         await send_response(send, response, self._parts.clock.now_ms(), socket=socket)
 
-    async def _send_log(self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: LogStream) -> None:
+    async def _send_log(self, receive: Receive, send: Send, who: Identity, answer: LogStream) -> None:
         chunks = self._chunks(who, answer)
         try:
             # Read before the status is sent: a log that cannot be read is an error, not an empty file.
@@ -260,22 +269,22 @@ class App:
             await self._send(send, error_response(error, self._worded))
             return
         headers = {"content-type": answer.content_type, **dict(answer.headers)}
-        await send_stream(scope, receive, send, _joined(first, chunks), headers, self._parts.clock.now_ms())
+        await send_stream(receive, send, prepend(first, chunks), headers, self._parts.clock.now_ms())
 
-    async def _send_news(self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: ChangeStream) -> None:
+    async def _send_changes(self, receive: Receive, send: Send, who: Identity, answer: ChangeStream) -> None:
         """Stream changes until the client disconnects, its credential is revoked or the server stops."""
         clock, listener = self._parts.clock, answer.listener
         detach = self._parts.credentials.attach(who, listener.close)
         self._listening.add(listener)
         try:
             headers = {"content-type": answer.content_type}
-            await send_stream(scope, receive, send, change_chunks(answer, clock), headers, clock.now_ms())
+            await send_stream(receive, send, change_chunks(answer, clock), headers, clock.now_ms())
         finally:
             self._listening.discard(listener)
             listener.close()
             detach()
 
-    async def _chunks(self, who: Identity, answer: LogStream) -> AsyncIterator[bytes]:
+    async def _chunks(self, who: Identity, answer: LogStream) -> AsyncGenerator[bytes]:
         revoked: list[bool] = []
 
         def cut() -> None:
@@ -300,7 +309,7 @@ class App:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = head_of(scope)
         match = self.table.socket(head.path)
-        guessing = await self._keeper.check_basic(head, self._demand(match)) if self._parts.basic else None
+        guessing = await self._access.check_basic(head, self._demand(match)) if self._parts.basic else None
         opened = self._open_socket(scope, head, match) if guessing is None else self._refused(guessing, match)
         del head, match
         if isinstance(opened, Response):
@@ -379,51 +388,6 @@ class App:
             return error_response(unexpected(error, self._parts.fresh(), path))
 
 
-def head_of(scope: Scope) -> Head:
-    client, server = scope.get("client"), scope.get("server")
-    return Head(
-        method=scope.get("method", "GET"),
-        path=scope["path"],
-        query=scope["query_string"].decode("latin-1"),
-        headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]),
-        peer=client[0] if client else "",
-        local=server[0] if server else "",
-        secure=scope["scheme"] in ("https", "wss"),
-        socket=scope["type"] == "websocket",
-    )
-
-
-def access_requirement(
-    route: Route | SocketRoute, params: Mapping[str, str], *, basic: bool = False
-) -> AccessRequirement:
-    signed = isinstance(route, Route) and route.signed
-    session = params.get("session", "").lower()
-    return AccessRequirement(
-        access=route.access,
-        token_query=route.token_query,
-        token_header=route.token_header,
-        signed=signed,
-        session=session,
-        accounts=route.accounts,
-        query_first=route.query_first,
-        basic=basic,
-        page=isinstance(route, Route) and route.page,
-    )
-
-
-def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:
-    """Return the first of the route's subprotocols that the client offers. Raises BadRequest if none matches.
-
-    The result is empty, which means the route's first subprotocol, if the client offers none at all.
-    """
-    if not route.subprotocols or not offered:
-        return ""
-    for name in route.subprotocols:
-        if name in offered:
-            return name
-    raise BadRequest(f"This socket speaks {', '.join(route.subprotocols)}.", subprotocols=list(route.subprotocols))
-
-
 def _own(version: str, served: list[str]) -> ClientProtocol:
     """Build the server's own routes. `version` is empty on a door: a front end would take it for its server's."""
     info = {"status": "ok", **({"version": version} if version else {}), "protocols": served}
@@ -434,30 +398,3 @@ def _own(version: str, served: list[str]) -> ClientProtocol:
 
     route = Route(method="GET", path="/health", access="public", name="health", handle=health, body_limit=0)
     return ClientProtocol(name="server", routes=(route,))
-
-
-async def _read_body(head: Head, limit: int, receive: Receive) -> bytes:
-    length = head.first("content-length")
-    if length.isdigit() and len(length) < 19 and int(length) > limit:
-        raise TooLarge("body", int(length), limit)
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise BadRequest("The client left before the body was there.")
-        body += message.get("body", b"")
-        if len(body) > limit:
-            raise TooLarge("body", len(body), limit)
-        if not message.get("more_body"):
-            return bytes(body)
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for chunk in rest:
-        yield chunk

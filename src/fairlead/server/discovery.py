@@ -1,17 +1,21 @@
-"""Finds the client protocols: folders under `fairlead.clients`, and entry points of other packages."""
+"""Finds the client protocols and the services: those of our own folders, and entry points of other packages."""
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Iterable
 from importlib.metadata import entry_points
 from typing import Final
 
+import fairlead
 import fairlead.clients
 from fairlead.model.views import Projection
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.errors import CannotServe, ProjectionClash
+from fairlead.system.services import ServiceFactory
 
 GROUP: Final = "fairlead.clients"
+SERVICES: Final = "fairlead.services"
 
 
 def discover() -> tuple[ClientProtocol, ...]:
@@ -23,6 +27,17 @@ def discover() -> tuple[ClientProtocol, ...]:
         found.append(_checked(getattr(importlib.import_module(name), "PROTOCOL", None), name))
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         found.append(_checked(point.load(), f"the entry point {point.name} ({point.value})"))
+    return tuple(found)
+
+
+def discover_services() -> tuple[ServiceFactory, ...]:
+    """Return the services that our rooms declare in their module `services`, then those of other packages."""
+    found: list[ServiceFactory] = []
+    for room in pkgutil.iter_modules(fairlead.__path__):
+        name = f"{fairlead.__name__}.{room.name}.services"
+        if room.ispkg and room.name not in ("wiring", "system") and importlib.util.find_spec(name) is not None:
+            found.extend(importlib.import_module(name).SERVICES)
+    found.extend(point.load() for point in sorted(entry_points(group=SERVICES), key=lambda point: point.name))
     return tuple(found)
 
 

@@ -1,7 +1,7 @@
 """Executes the steps of routes and socket protocols: commands and queries by the core, service calls by handlers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, TypeVar
 
 from fairlead.auth.api import accounts
@@ -11,38 +11,11 @@ from fairlead.model.auth import Identity
 from fairlead.model.gateway import Gateway
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import ServiceCall, Step
-from fairlead.sessions.api.folders import Admin, InspectFolder, ListTrusted, TrustFolder, UntrustFolder
+from fairlead.model.web.requests import ServiceCall, ServiceHandlers, Step
 
 T = TypeVar("T")
 
-ServiceHandler = Callable[[Identity, Any], Awaitable[Any]]
-ServiceHandlers = Mapping[type[ServiceCall], ServiceHandler]
-
 NO_HANDLERS: Final[ServiceHandlers] = {}
-
-
-def trust_handlers(admin: Admin) -> ServiceHandlers:
-    """Return the handlers of the service calls on trusted folders, which use the core's `Admin` port."""
-
-    async def listed(who: Identity, action: ListTrusted) -> Any:
-        return await admin.trusted(who)
-
-    async def inspected(who: Identity, action: InspectFolder) -> Any:
-        return await admin.inspect(who, action.path)
-
-    async def trusted(who: Identity, action: TrustFolder) -> Any:
-        return await admin.trust(who, action.path, action.digest)
-
-    async def untrusted(who: Identity, action: UntrustFolder) -> Any:
-        return await admin.untrust(who, action.path)
-
-    return {
-        ListTrusted: listed,
-        InspectFolder: inspected,
-        TrustFolder: trusted,
-        UntrustFolder: untrusted,
-    }
 
 
 REMOVED_USERS: Final = "leaving"

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.model.errors import BadRequest
 from fairlead.model.web.routes import ClientProtocol, Login
 from fairlead.server.app import App, AppConfig
+from fairlead.server.asgi import Application, Receive, Scope, Send
 from fairlead.server.errors import BadServerSetting, PortInUse, UnsafeBind
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets, urls
 from fairlead.server.static import StaticFiles
@@ -122,7 +122,7 @@ def open_door(door: Door, protocol: ClientProtocol, main: Binding) -> OpenDoor:
 class Ports:
     """An ASGI application that passes each connection to the application of its port."""
 
-    def __init__(self, main: ASGIApp, doors: Mapping[int, ASGIApp]) -> None:
+    def __init__(self, main: Application, doors: Mapping[int, Application]) -> None:
         self._main = main
         self._doors = dict(doors)
 

@@ -8,11 +8,11 @@ from typing import Final
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
-from starlette.types import Receive
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, TooLarge
 from fairlead.model.web.requests import Head
+from fairlead.server.asgi import Receive
 from fairlead.server.dispatch import Dispatcher
 from fairlead.system.clock import Clock, within
 from fairlead.uploads.api import AcceptForm, FileForm, Intake, OpenIntake, Upload

@@ -5,16 +5,14 @@ load nothing. A host application that fetches the page's module is responsible f
 """
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.requests import Response, ServiceHandlers
 from fairlead.model.web.routes import FileStream
 from fairlead.plugins.api import PluginPages, ReadPluginFile
-from fairlead.server.dispatch import ServiceHandler
 from fairlead.server.static import TYPES, ReadStatic, StaticFiles
 
 POLICY: Final = (
@@ -25,7 +23,7 @@ POLICY: Final = (
 _LIBRARIES: Final = "node_modules"
 
 
-def page_handlers(pages: PluginPages) -> Mapping[type[ServiceCall], ServiceHandler]:
+def page_handlers(pages: PluginPages) -> ServiceHandlers:
     async def read(who: Identity, action: ReadPluginFile) -> Response | FileStream:
         folder = await pages.page(action.name)
         path = PurePosixPath(action.path)

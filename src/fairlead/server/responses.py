@@ -3,16 +3,15 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from email.utils import formatdate
 from typing import BinaryIO, Final
-
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from fairlead.auth.gate import AccessRefused
 from fairlead.model.web.requests import Refused
 from fairlead.model.web.routes import ChangeStream, FileStream, Response
+from fairlead.server.asgi import Receive, Send
+from fairlead.server.requests import wait_disconnected
 from fairlead.server.static import PIECE
 from fairlead.system.clock import Clock, within
 
@@ -70,11 +69,11 @@ async def send_response(
     await send({"type": f"{kind}.body", "body": body[max(0, (len(body) - 1) // PIECE * PIECE) :]})
 
 
-async def send_file(scope: Scope, receive: Receive, send: Send, answer: FileStream, now_ms: int, *, head: bool) -> None:
+async def send_file(receive: Receive, send: Send, answer: FileStream, now_ms: int, *, head: bool) -> None:
     """Stream a file until the client disconnects. `head`: send only the headers."""
     headers = {"content-type": answer.content_type, "content-length": str(answer.size), **dict(answer.headers)}
     with contextlib.closing(_FileReader(answer.file)) as reader:
-        await send_stream(scope, receive, send, reader.pieces(0 if head else answer.size), headers, now_ms)
+        await send_stream(receive, send, reader.pieces(0 if head else answer.size), headers, now_ms)
 
 
 class _FileReader:
@@ -84,7 +83,7 @@ class _FileReader:
         self._file = file
         self._lock = threading.Lock()
 
-    async def pieces(self, left: int) -> AsyncIterator[bytes]:
+    async def pieces(self, left: int) -> AsyncGenerator[bytes]:
         """Yield the file in pieces; each is read after the client has taken the earlier ones."""
         while left:
             piece = await asyncio.to_thread(self._read, min(PIECE, left))
@@ -124,15 +123,39 @@ async def _take_in(receive: Receive) -> None:
 
 
 async def send_stream(
-    scope: Scope, receive: Receive, send: Send, chunks: AsyncIterator[bytes], headers: Mapping[str, str], now_ms: int
+    receive: Receive, send: Send, chunks: AsyncGenerator[bytes], headers: Mapping[str, str], now_ms: int
 ) -> None:
     """Send chunks until they end or the client disconnects."""
-    date = formatdate(now_ms / 1000, usegmt=True)
-    response = StreamingResponse(chunks, headers={**_ALWAYS, "date": date, **headers})
-    await response(scope, receive, send)
+    fields = _encoded({**_ALWAYS, "date": formatdate(now_ms / 1000, usegmt=True), **headers})
+    await send({"type": "http.response.start", "status": 200, "headers": fields})
+    sending = asyncio.ensure_future(_send_chunks(send, chunks))
+    leaving = asyncio.ensure_future(wait_disconnected(receive))
+    try:
+        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, leaving):
+            task.cancel()
+        results = await asyncio.gather(sending, leaving, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
 
 
-async def change_chunks(answer: ChangeStream, clock: Clock) -> AsyncIterator[bytes]:
+async def _send_chunks(send: Send, chunks: AsyncGenerator[bytes]) -> None:
+    async with contextlib.aclosing(chunks):
+        async for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def prepend(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    yield first
+    async with contextlib.aclosing(rest):
+        async for chunk in rest:
+            yield chunk
+
+
+async def change_chunks(answer: ChangeStream, clock: Clock) -> AsyncGenerator[bytes]:
     """Yield encoded changes, and beats in between. The first beat comes at once, so that the client sees that it is
     connected."""
     yield answer.beat

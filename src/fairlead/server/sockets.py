@@ -232,8 +232,8 @@ class SocketEndpoint:
                 self._signal(effect)
             case CloseSocket(code=code, reason=reason):
                 self._hang_up(code, reason)
-            case AttachOwner(owner=holder):
-                self._attach(holder)
+            case AttachOwner(owner=holder, early=early):
+                self._attach(holder, early)
             case AttachProxy(proxy=relay):
                 self._pass_on(relay)
             case EnterChannel(channel=channel):
@@ -263,11 +263,13 @@ class SocketEndpoint:
         if self._connection is not None:
             self._connection.close(code, reason)
 
-    def _attach(self, holder: SocketOwner) -> None:
+    def _attach(self, holder: SocketOwner, early: Sequence[bytes]) -> None:
         self.flush()
         if self._connection is not None:
             self._holder = holder
             holder.attached(ConnectionHandle(self._connection))
+            for data in early:
+                holder.received(data)
 
     def _pass_on(self, relay: SocketProxy) -> None:
         self.flush()

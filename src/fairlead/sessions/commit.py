@@ -7,14 +7,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agents import Interpreter, Record
-from fairlead.model.commands import Reply
+from fairlead.model.agents import Interpretation, Interpreter, Record
+from fairlead.model.commands import Command, Reply, Send, Steer
 from fairlead.model.errors import Unavailable
 from fairlead.model.ids import RequestId, SessionId, event_id
 from fairlead.model.store import Checkpoint, NewEntry, Origin, StoredReply
@@ -39,12 +40,6 @@ class RequestedMode(NamedTuple):
     mode: str
     by: str
     request: str
-
-
-class CommitListener(Protocol):
-    """Called after each commit, in order, when the stored events are the session's current state."""
-
-    def committed(self, events: Sequence[ev.Event]) -> None: ...
 
 
 class Commit:
@@ -99,6 +94,25 @@ class Commit:
     def save_reply(self, key: str, reply: Reply) -> None:
         self.replies.append(StoredReply(key, msgspec.json.encode(reply)))
 
+    def save_replies(self, command: Command, reply: Reply) -> None:
+        """Store the reply for repeats of the command."""
+        for key in idempotency_keys(command):
+            self.save_reply(key, reply)
+
+    def apply(self, outcome: Interpretation, at: int = 0) -> None:
+        """Stage events of the interpreter that come from no record."""
+        for event in outcome.events:
+            self.add(event, at=at)
+        self.stage.drop.update(outcome.drop)
+
+    def close_turn(self, reason: str, cause: str) -> None:
+        """End the open turn and calls: no process is left that could end them."""
+        self.apply(self._core.interpreter.exited(reason, cause))
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.events or self.stage.drop or self.offsets or self.replies or self.force_checkpoint)
+
     def cancel(self, requests: Iterable[RequestId], reason: str) -> None:
         """Cancel requests that no longer need an answer."""
         for request in requests:
@@ -107,6 +121,14 @@ class Commit:
                     id=event_id(request, "permission.cancelled"), turn=self.state.turn, request=request, reason=reason
                 )
             )
+
+
+def idempotency_keys(command: Command) -> tuple[str, ...]:
+    """The keys under which a command's reply is stored; a message id counts as one."""
+    keys = [f"key:{command.key}"] if command.key else []
+    if isinstance(command, Send | Steer) and command.message:
+        keys.append(f"message:{command.message}")
+    return tuple(keys)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
@@ -135,7 +157,8 @@ class SessionCore:
         self.lock = asyncio.Lock()
         self._stalled = _future()
         """Completed with the store's error while a patient commit waits for the store."""
-        self.listener: CommitListener | None = None
+        self.on_commit: Callable[[Sequence[ev.Event]], None] = lambda events: None
+        """Called after each commit, in order, when the stored events are the session's current state."""
         self.requested_mode: RequestedMode | None = None
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
         self.shutting_down = False
@@ -173,6 +196,22 @@ class SessionCore:
             if not taking.cancelled():
                 self.lock.release()
 
+    def transaction(self) -> AbstractAsyncContextManager[Commit]:
+        """Take the lock and commit what the block stages, if anything: patiently, for facts that cannot be rejected."""
+        return self._staged(self.lock, patient=True)
+
+    def client_transaction(self) -> AbstractAsyncContextManager[Commit]:
+        """The same for a client's command, which fails if the store is unavailable."""
+        return self._staged(self.client_lock(), patient=False)
+
+    @contextlib.asynccontextmanager
+    async def _staged(self, lock: AbstractAsyncContextManager[None], *, patient: bool) -> AsyncIterator[Commit]:
+        async with lock:
+            transition = self.begin()
+            yield transition
+            if transition.has_changes:
+                await self.commit(transition, patient=patient)
+
     async def commit(self, transition: Commit, *, patient: bool = False) -> None:
         """Store the staged events and make the new state current. Needs the lock.
 
@@ -204,8 +243,8 @@ class SessionCore:
         self.state = state
         if len(checkpoints) > len(transition.offsets):
             self._since_checkpoint = 0
-        if self.listener is not None and transition.events:
-            self.listener.committed(transition.events)
+        if transition.events:
+            self.on_commit(transition.events)
         if cancelled:
             raise asyncio.CancelledError
 

@@ -109,7 +109,7 @@ def _queued(state: SessionState, message: MessageId) -> None:
 
 def answer(
     state: SessionState, command: cmd.AnswerPermission, by: str, cause: str, check: Check
-) -> tuple[ev.PermissionResolved, Decision]:
+) -> ev.PermissionResolved:
     """Resolve a request with a person's answer. A changed input is checked like a new call; both inputs are logged."""
     pending = _pending(state, command.request)
     updated = _updated_input(pending, command)
@@ -120,7 +120,7 @@ def answer(
     message = command.message
     if command.behavior == "deny" and not message:
         message = f"{by or 'The user'} denied this."
-    resolved = ev.PermissionResolved(
+    return ev.PermissionResolved(
         id=event_id(cause, "permission.resolved"),
         turn=state.turn,
         request=pending.request,
@@ -135,7 +135,6 @@ def answer(
         remembered=command.remember if command.behavior == "allow" else (),
         interrupt=command.interrupt,
     )
-    return resolved, decision_of(resolved)
 
 
 def resolve_by_policy(
@@ -177,11 +176,16 @@ def _pending(state: SessionState, request: str) -> PendingRequest:
 
 
 def _updated_input(pending: PendingRequest, command: cmd.AnswerPermission) -> dict[str, Any] | None:
-    if command.answers is None:
-        return command.updated_input
-    if pending.tool != "AskUserQuestion":
+    """The changed input. The answers to a question come separately or inside the changed input; the question's own
+    input completes them."""
+    changed, answers = command.updated_input, command.answers
+    if pending.tool == ev.QuestionAsked.tool:
+        if answers is None and changed is not None:
+            answers = changed.get("answers")
+        return {**pending.input, **(changed or {}), "answers": answers} if isinstance(answers, dict) else changed
+    if answers is not None:
         raise BadRequest("Only a question takes answers; this is a permission.", tool=pending.tool)
-    return {**pending.input, **(command.updated_input or {}), "answers": command.answers}
+    return changed
 
 
 def follows_agent_mode(mode: str, *, allow_bypass: bool) -> bool:

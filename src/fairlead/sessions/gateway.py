@@ -4,6 +4,7 @@ Rule: scopes and session ownership are checked here for every command, query and
 it; a folder from the wire resolves inside the allowed roots or is rejected.
 """
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -16,17 +17,18 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentKind
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, OutsideRoots, Stale
+from fairlead.model.errors import BadRequest, Busy, NotFound, OutsideRoots, Stale
 from fairlead.model.gateway import Cursor, FrameEncoder, Sink
 from fairlead.model.ids import MessageId, SessionId, event_id
-from fairlead.model.queries import Query
-from fairlead.model.scopes import check_scopes
-from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store, Summary
+from fairlead.model.queries import FindPermission, PendingView, Query
+from fairlead.model.scopes import check_scopes, require_scope
+from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store
 from fairlead.sessions import loading
 from fairlead.sessions.api.read_state import SPACE as SHOWN
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Subscription
 from fairlead.sessions.ownership import SessionOwnership
+from fairlead.sessions.paging import entries_after
 from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.queries import QueryHandler
@@ -55,30 +57,38 @@ class SessionGateway:
 
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         check_scopes(who, command)
-        if not isinstance(command, cmd.Create):
-            command = structs.replace(command, session=await self.ownership.require_visible(who, command.session))
+        if isinstance(command, cmd.Create):
+            return await self._create(who, command)
+        name = await self._session_of(who, command)
+        command = structs.replace(command, session=name)
         match command:
-            case cmd.Create():
-                return await self._create(who, command)
             case cmd.Fork():
                 return await self._fork(who, command)
             case cmd.ShareSession():
                 return await self.ownership.share(who, command)
             case cmd.Delete():
-                await self.ownership.check_owner(who, command.session, "delete")
-                reply = await self._delete(who, command)
-                logger.info("session deleted", extra={"session": command.session, "user": who.user, "who": who.name})
-                self.services.on_change(command.session, "deleted")
+                await self.ownership.check_owner(who, name, "delete")
+                reply = await self._delete(command)
+                logger.info("session deleted", extra={"session": name, "user": who.user, "who": who.name})
+                self.services.on_change(name, "deleted")
                 return reply
             case cmd.Configure():
                 self._check_settings(command.settings)
             case _:
                 pass
-        session = await self.registry.get(command.session)
+        session = await self.registry.get(name)
         if isinstance(command, cmd.Send | cmd.StartHandover) and session.supervisor.agent is None:
             # A session found in a transcript may have worked anywhere.
             self.resolve_folder(session.core.state.cwd)
         return await session.command(who, command)
+
+    async def _session_of(self, who: Identity, command: cmd.Command) -> SessionId:
+        """The gateway's id of a command's session. NotFound if `who` may not see it."""
+        if command.session is not None:
+            return await self.ownership.require_visible(who, command.session)
+        assert isinstance(command, cmd.AnswerPermission)
+        found: PendingView = await self.ask(who, FindPermission(command.request))
+        return found.session
 
     async def _create(self, who: Identity, command: cmd.Create) -> cmd.Reply:
         kind = self.services.kind(command.agent)
@@ -185,46 +195,31 @@ class SessionGateway:
                 raise NotFound("message", message)
             before = page.entries[0].seq
 
-    async def _delete_listed(self, command: cmd.Delete, summary: Summary) -> cmd.Reply:
-        """Delete a session that was only listed, never opened: its file is not read and never lists it again."""
-        lease, _, head = await self.store.claim(command.session)
+    async def _delete(self, command: cmd.Delete) -> cmd.Reply:
+        """Leave a tombstone: the file of a session that was only listed is not read and never lists it again."""
+        name = command.session
+        summary = await self.store.summary(name)
+        if summary is None or summary.deleted or summary.state != TRANSCRIPT:
+            session = await self.registry.get(name)
+            await self.registry.remove(name)
+            summary = session.core.state.summary()
+        lease, _, head = await self.store.claim(name)
         await self.store.append(lease, Batch(entries=(), summary=structs.replace(summary, deleted=True)), head)
-        await self.store.erase(command.session)
-        await self._drop_documents(command.session)
-        await self.store.release(lease)
-        if command.files:
-            await self.services.kind(summary.agent).forget(summary.agent_session, summary.cwd)
-        return cmd.Reply(session=command.session, seq=head)
-
-    async def _drop_documents(self, session: SessionId) -> None:
-        """Delete the documents that belong to a log."""
-        await self.store.documents.delete(KEYS, session)
-        await self.store.documents.delete(SHOWN, session)
-
-    async def _delete(self, who: Identity, command: cmd.Delete) -> cmd.Reply:
-        summary = await self.store.summary(command.session)
-        if summary is not None and summary.state == TRANSCRIPT and not summary.deleted:
-            return await self._delete_listed(command, summary)
-        session = await self.registry.get(command.session)
-        await self.registry.remove(command.session)
-        lease, _, head = await self.store.claim(command.session)
-        tombstone = session.core.state.summary(deleted=True)
-        await self.store.append(lease, Batch(entries=(), summary=tombstone), head)
-        await self.store.erase(command.session)
-        await self._drop_documents(command.session)
+        await self.store.erase(name)
+        for space in (KEYS, SHOWN):
+            await self.store.documents.delete(space, name)
         await self.store.release(lease)
         if self.services.transcripts is not None:
-            for name in {command.session, session.core.state.agent_session} - {""}:
-                await self.services.transcripts.discard(SessionId(name))
+            for found in {name, summary.agent_session} - {""}:
+                await self.services.transcripts.discard(SessionId(found))
         if command.files:
-            await session.kind.forget(session.core.state.agent_session, session.core.state.cwd)
-        return cmd.Reply(session=command.session, seq=head)
+            await self.services.kind(summary.agent).forget(summary.agent_session, summary.cwd)
+        return cmd.Reply(session=name, seq=head)
 
     # --- queries and watching ------------------------------------------------------------------------------
 
     async def ask(self, who: Identity, query: Query) -> Any:
-        if not who.may("view"):
-            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        require_scope(who, "view")
         session = getattr(query, "session", None)
         if session is not None:
             query = structs.replace(query, session=await self.ownership.require_visible(who, session))
@@ -239,8 +234,7 @@ class SessionGateway:
         sink: Sink,
         view: str = "",
     ) -> Subscription:
-        if not who.may("view"):
-            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        require_scope(who, "view")
         session = await self.ownership.require_visible(who, session)
         await self.queries.existing(session)
         log_id, head = await self.registry.log_position(session)
@@ -272,14 +266,8 @@ class SessionGateway:
         self.registry.feed(session).signal(kind, who.name, data, but=who)
 
     async def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
-        if not who.may("view"):
-            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        require_scope(who, "view")
         session = await self.ownership.require_visible(who, session)
-        after = 0
-        while True:
-            page = await self.store.read(session, after, 500)
-            for entry in page.entries:
+        async with contextlib.aclosing(entries_after(self.store, session)) as entries:
+            async for entry in entries:
                 yield entry
-            if not page.entries:
-                return
-            after = page.entries[-1].seq

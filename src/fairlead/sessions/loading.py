@@ -18,68 +18,47 @@ from fairlead.sessions.commit import INTERPRETER, STATE, SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
 from fairlead.sessions.log import SessionLog
+from fairlead.sessions.paging import entries_after
 from fairlead.sessions.state import SessionState, clean_title, decode_state, evolve
 
-PAGE = 1000
 
-
-async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> tuple[SessionCore, AgentKind]:
+async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> SessionCore:
     """Load a session that has a log. NotFound if it does not exist, was deleted, or is only a listed transcript file
     without a log."""
-    summary = await services.store.summary(session)
+    store = services.store
+    summary = await store.summary(session)
     if summary is None or summary.deleted or summary.state == TRANSCRIPT:
         raise NotFound("session", session)
-    kind = services.kind(summary.agent)
-    lease, log_id, head = await services.store.claim(session)
-    state, since = await _read_state(services.store, session, head)
-    last_at = await _last_at(services.store, session)
-    interpreter = kind.interpreter(session)
-    await _replay(services.store, session, interpreter, since)
-    log = SessionLog(services.store, lease, log_id, head, last_at, services.clock, feed)
-    feed.head = max(feed.head, head)
-    return SessionCore(services, log, state, interpreter), kind
-
-
-async def _last_at(store: Store, session: SessionId) -> int:
-    """The time of the last entry. The state does not have it: a delta or a stored record does not change the state."""
-    page = await store.tail(session, None, 1)
-    return page.entries[-1].at if page.entries else 0
-
-
-async def _read_state(store: Store, session: SessionId, head: int) -> tuple[SessionState, int]:
-    """Return (state at the head, seq of the interpreter's checkpoint)."""
-    checkpoint = await store.checkpoint(session, STATE)
-    state, seq = SessionState(session=session), 0
-    if checkpoint is not None:
-        state, seq = decode_state(checkpoint.data), checkpoint.seq
-    while seq < head:
-        page = await store.read(session, seq, PAGE)
-        if not page.entries:
-            break
-        for entry in page.entries:
-            state = evolve(state, ev.decode(entry.event), entry.seq, entry.event)
-        seq = page.entries[-1].seq
-    base = await store.checkpoint(session, INTERPRETER)
-    return state, base.seq if base is not None else 0
-
-
-async def _replay(store: Store, session: SessionId, interpreter: Interpreter, since: int) -> None:
-    """Feed the interpreter the records since its checkpoint; the resulting events are in the log already."""
-    checkpoint = await store.checkpoint(session, INTERPRETER)
-    if checkpoint is not None:
+    interpreter = services.kind(summary.agent).interpreter(session)
+    log = await _open_log(services, session, feed)
+    state, state_seq, interpreter_seq = SessionState(session=session), 0, 0
+    if (checkpoint := await store.checkpoint(session, STATE)) is not None:
+        state, state_seq = decode_state(checkpoint.data), checkpoint.seq
+    if (checkpoint := await store.checkpoint(session, INTERPRETER)) is not None:
         interpreter.restore(checkpoint.data)
-    seq = since
-    while True:
-        page = await store.read(session, seq, PAGE)
-        for entry in page.entries:
-            _see(interpreter, entry)
-        if not page.entries:
-            return
-        seq = page.entries[-1].seq
+        interpreter_seq = checkpoint.seq
+    async for entry in entries_after(store, session, min(state_seq, interpreter_seq)):
+        event = ev.decode(entry.event)
+        if entry.seq > state_seq:
+            state = evolve(state, event, entry.seq, entry.event)
+        if entry.seq > interpreter_seq:
+            _replay(interpreter, entry, event)
+    feed.head = max(feed.head, log.head)
+    return SessionCore(services, log, state, interpreter)
 
 
-def _see(interpreter: Interpreter, entry: Entry) -> None:
-    event = ev.decode(entry.event)
+async def _open_log(
+    services: CoreDependencies, session: SessionId, feed: Hub, point: ForkPoint | None = None
+) -> SessionLog:
+    """Claim a session's log; with `point`, a new log that begins with another log's entries."""
+    lease, log_id, head = await services.store.claim(session, point)
+    # The state does not have the last entry's time: a delta or a stored record does not change the state.
+    last = (await services.store.tail(session, None, 1)).entries
+    return SessionLog(services.store, lease, log_id, head, last[-1].at if last else 0, services.clock, feed)
+
+
+def _replay(interpreter: Interpreter, entry: Entry, event: ev.Event) -> None:
+    """Feed the interpreter a stored record; the resulting events are in the log already."""
     if entry.raw is not None and entry.origin and not is_copy(event):
         interpreter.step(Record(entry.raw, entry.origin))
     if isinstance(event, ev.AgentExited):
@@ -97,8 +76,8 @@ async def create(
     feed: Hub,
     session: SessionId,
     opened: ev.SessionOpened,
-    settings: Settings,
-    resume: str,
+    settings: Settings | None = None,
+    resume: str = "",
     at: int = 0,
     parent: SessionId | None = None,
     found: int | None = None,
@@ -108,23 +87,18 @@ async def create(
     `at`: the time it began, if in the past. `parent`: the session that it was forked from, if that one is not known
     here. `found`: the time of its last change, if it is read from a file."""
     kind = services.kind(opened.agent)
-    lease, log_id, head = await services.store.claim(session)
-    log = SessionLog(services.store, lease, log_id, head, 0, services.clock, feed)
+    log = await _open_log(services, session, feed)
     core = SessionCore(services, log, SessionState(session=session), kind.interpreter(session))
     core.found_at = found
-    async with core.lock:
-        transition = core.begin()
+    async with core.client_transaction() as transition:
         transition.add(opened, at=at)
         if parent is not None:
             transition.add(ev.SessionForked(id=event_id(session, "session.forked"), parent=parent, seq=0), at=at)
-        if settings != Settings():
-            changed = ev.SessionChanged(
-                id=event_id(session, "session.changed"), settings=msgspec.to_builtins(settings), by=opened.by
-            )
-            transition.add(changed)
+        if settings is not None and settings != Settings():
+            name, changes = event_id(session, "session.changed"), msgspec.to_builtins(settings)
+            transition.add(ev.SessionChanged(id=name, settings=changes, by=opened.by))
         if resume:
             transition.add(ev.SessionResumed(id=event_id(session, "session.resumed"), agent_session=resume), at=at)
-        await core.commit(transition)
     return core
 
 
@@ -134,8 +108,7 @@ async def fork(
     """Create a fork: its log shows the parent's entries up to `point` as its own."""
     child = command.child
     kind = services.kind(parent.agent)
-    lease, log_id, head = await services.store.claim(child, point)
-    log = SessionLog(services.store, lease, log_id, head, await _last_at(services.store, child), services.clock, feed)
+    log = await _open_log(services, child, feed, point)
     state = SessionState(
         session=child,
         cwd=parent.cwd,
@@ -148,8 +121,7 @@ async def fork(
         model=parent.model,
     )
     core = SessionCore(services, log, state, kind.interpreter(child))
-    async with core.lock:
-        transition = core.begin()
+    async with core.client_transaction() as transition:
         transition.add(
             ev.SessionForked(
                 id=event_id(services.new_uuid(), "session.forked"),
@@ -160,7 +132,6 @@ async def fork(
                 owner=who.user,
             )
         )
-        await core.commit(transition)
     return core
 
 
@@ -176,8 +147,7 @@ async def branch(
     """Create a session from a file that begins like another session's log: it shows that log's entries up to `point` as
     its own, and continues the turn that was open there. `parent`: the session that it was forked from, if any."""
     kind = services.kind(opened.agent)
-    lease, log_id, head = await services.store.claim(session, point)
-    log = SessionLog(services.store, lease, log_id, head, await _last_at(services.store, session), services.clock, feed)
+    log = await _open_log(services, session, feed, point)
     interpreter = kind.interpreter(session)
     state, memory = await _recall(services.store, session, kind, point.parent)
     interpreter.restore(memory)
@@ -193,15 +163,13 @@ async def branch(
     )
     core = SessionCore(services, log, state, interpreter)
     core.found_at = found
-    async with core.lock:
-        transition = core.begin()
+    async with core.client_transaction() as transition:
         if parent:
             name = event_id(session, "session.forked")
             transition.add(ev.SessionForked(id=name, parent=SessionId(parent), seq=point.seq), at=log.last_at + 1)
         transition.add(opened, at=log.last_at + 1)
         resumed = ev.SessionResumed(id=event_id(session, "session.resumed"), agent_session=session)
         transition.add(resumed, at=log.last_at + 1)
-        await core.commit(transition)
     return core
 
 
@@ -209,23 +177,19 @@ async def _recall(store: Store, session: SessionId, kind: AgentKind, holder: Ses
     """The state and the interpreter's snapshot at the end of the entries that a new log shows of other sessions.
 
     Turn ids depend on the session that began the turn: each part is replayed with that session's interpreter."""
-    state, interpreter, owner, seq = SessionState(session=session), kind.interpreter(holder), str(holder), 0
-    while True:
-        page = await store.read(session, seq, PAGE)
-        for entry in page.entries:
-            event = ev.decode(entry.event)
-            state = evolve(state, event, entry.seq)
-            named = event.id.split("/", 1)[0]
-            if isinstance(event, ev.SessionOpened) or (isinstance(event, ev.SessionForked) and named != owner):
-                owner = named if isinstance(event, ev.SessionOpened) else holder
-                memory, interpreter = interpreter.snapshot(), kind.interpreter(SessionId(owner))
-                interpreter.restore(memory)
-            _see(interpreter, entry)
-            if isinstance(event, ev.TurnEnded) and interpreter.turn == event.turn:
-                # No record ended this turn: it ended after a period of silence, or because its process was lost.
-                interpreter.end_quiet_turn()
-            if isinstance(event, ev.TurnEnded) and interpreter.turn == event.turn:
-                interpreter.exited(event.reason, event.id)
-        if not page.entries:
-            return state, interpreter.snapshot()
-        seq = page.entries[-1].seq
+    state, interpreter, owner = SessionState(session=session), kind.interpreter(holder), str(holder)
+    async for entry in entries_after(store, session):
+        event = ev.decode(entry.event)
+        state = evolve(state, event, entry.seq)
+        named = event.id.split("/", 1)[0]
+        if isinstance(event, ev.SessionOpened) or (isinstance(event, ev.SessionForked) and named != owner):
+            owner = named if isinstance(event, ev.SessionOpened) else holder
+            memory, interpreter = interpreter.snapshot(), kind.interpreter(SessionId(owner))
+            interpreter.restore(memory)
+        _replay(interpreter, entry, event)
+        if isinstance(event, ev.TurnEnded) and interpreter.turn == event.turn:
+            # No record ended this turn: it ended after a period of silence, or because its process was lost.
+            interpreter.end_quiet_turn()
+        if isinstance(event, ev.TurnEnded) and interpreter.turn == event.turn:
+            interpreter.exited(event.reason, event.id)
+    return state, interpreter.snapshot()

@@ -5,6 +5,7 @@ flight, and the agent's output in the meantime goes into the next one.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -37,17 +38,15 @@ class PendingEntries:
         return event, entry
 
 
+@dataclass(eq=False, repr=False)
 class SessionLog:
-    def __init__(
-        self, store: Store, lease: Lease, log_id: str, head: int, last_at: int, clock: Clock, feed: Hub
-    ) -> None:
-        self.store = store
-        self.lease = lease
-        self.log_id = log_id
-        self.head = head
-        self.last_at = last_at
-        self.clock = clock
-        self.feed = feed
+    store: Store
+    lease: Lease
+    log_id: str
+    head: int
+    last_at: int
+    clock: Clock
+    feed: Hub
 
     def stage(self) -> PendingEntries:
         """Start a batch. It has no effect until `write` and can be discarded."""

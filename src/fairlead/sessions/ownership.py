@@ -5,7 +5,6 @@ here, and in no protocol. To a user who may not see a session, it looks as if it
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fairlead.model import commands as cmd
@@ -14,8 +13,9 @@ from fairlead.model.auth import EVERYBODY, OWNER, Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound
 from fairlead.model.ids import SessionId, event_id
 from fairlead.model.store import SessionFilter
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall, ServiceHandler, ServiceHandlers
 from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.paging import all_sessions
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.session import Session
 
@@ -23,8 +23,6 @@ MOST_SHARED = 100
 """Maximum number of users with whom one session is shared by name."""
 
 logger = logging.getLogger("fairlead.session")
-
-Performer = Callable[[Identity, Any], Awaitable[Any]]
 
 
 class SessionOwnership:
@@ -68,11 +66,11 @@ class SessionOwnership:
         if not who.sees(*owned):
             raise NotFound("session", agent_session)
 
-    def guarded(self, performers: Mapping[type[ServiceCall], Performer]) -> dict[type[ServiceCall], Performer]:
+    def guarded(self, handlers: ServiceHandlers) -> dict[type[ServiceCall], ServiceHandler]:
         """Wrap handlers: an action that names a session is handled only if the caller sees it. A session that does not
         exist is left to the handler: it may be about to be created."""
 
-        def guard(perform: Performer) -> Performer:
+        def guard(handle: ServiceHandler) -> ServiceHandler:
             async def guarded(who: Identity, action: Any) -> Any:
                 named = getattr(action, "session", "")
                 if named:
@@ -80,11 +78,11 @@ class SessionOwnership:
                     owned = await self.owned(found)
                     if owned is not None and not who.sees(*owned):
                         raise NotFound("session", named)
-                return await perform(who, action)
+                return await handle(who, action)
 
             return guarded
 
-        return {action: guard(perform) for action, perform in performers.items()}
+        return {action: guard(handle) for action, handle in handlers.items()}
 
     async def check_owner(self, who: Identity, session: SessionId, what: str) -> None:
         owned = await self.owned(session)
@@ -108,10 +106,9 @@ class SessionOwnership:
             others = tuple(user for user in state.shared if user != name)
             shared = others if command.remove or name == state.owner else (*others, name)
             if len(shared) > MOST_SHARED:
-                raise BadRequest(
-                    f"A session is shared with at most {MOST_SHARED} users by name: share it with everybody."
-                )
-            if shared == state.shared or (set(shared) == set(state.shared)):
+                limit = f"at most {MOST_SHARED} users by name"
+                raise BadRequest(f"A session is shared with {limit}: share it with everybody.")
+            if set(shared) == set(state.shared):
                 return None
             return ev.SessionChanged(id=event_id(cause, "session.changed"), shared=shared, by=who.name)
 
@@ -135,16 +132,10 @@ class SessionOwnership:
     async def forget(self, user: str) -> None:
         """Remove a user from all sessions: their agents stop, and their sessions stay, visible to admins only. A later
         user of the same name is a different user."""
-        before = ""
-        while True:
-            wanted = SessionFilter(archived=None, before=before, limit=200, transcripts=False)
-            page = await self._services.store.sessions(wanted, user)
-            for summary in page.sessions:
-                if user == summary.owner or user in summary.shared:
-                    await self._leave(summary.session, user)
-            if not page.next:
-                return
-            before = page.next
+        wanted = SessionFilter(archived=None, limit=200, transcripts=False)
+        for summary in await all_sessions(self._services.store, wanted, user):
+            if user == summary.owner or user in summary.shared:
+                await self._leave(summary.session, user)
 
     async def _leave(self, name: SessionId, user: str) -> None:
         session = await self._registry.get(name)

@@ -1,15 +1,15 @@
 """Settings that clients store for their users: one bounded document per user and client, deleted with the user."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import NotAllowed, TooLarge
+from fairlead.model.errors import TooLarge
+from fairlead.model.scopes import require_scope
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.preferences import ReadPreferences, SavePreferences
 from fairlead.sessions.read_state import reader_of
 
@@ -24,7 +24,7 @@ class UserPreferences:
         self._documents = documents
         self._lock = asyncio.Lock()
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {ReadPreferences: self._read, SavePreferences: self._save}
 
     async def _read(self, who: Identity, action: ReadPreferences) -> dict[str, Any]:
@@ -33,8 +33,7 @@ class UserPreferences:
 
     async def _save(self, who: Identity, action: SavePreferences) -> None:
         # A client may store its tool rules here, and send them with the user's next prompt.
-        if not who.may("approve"):
-            raise NotAllowed("This needs the scope approve, which your credential does not have.", scope="approve")
+        require_scope(who, "approve")
         key = _key(who, action.client)
         async with self._lock:
             kept = {**(await self._documents.get(SPACE, key) or {}), **action.changes}

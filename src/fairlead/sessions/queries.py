@@ -1,6 +1,6 @@
 """Answers queries: from the session in memory where it is loaded, else from the store."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar, assert_never
 
 import msgspec
@@ -13,6 +13,7 @@ from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.store import TRANSCRIPT, Page, SessionFilter, Summary, event_line
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.projections import Projector
+from fairlead.sessions.paging import all_sessions
 from fairlead.sessions.permissions.report import explain
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.session import Session
@@ -22,37 +23,11 @@ T = TypeVar("T")
 
 # Event kinds in the history: all that are meaningful alone. Deltas, bare records and progress are not.
 HISTORY_KINDS = (
-    "session.opened",
-    "session.resumed",
-    "session.forked",
-    "session.changed",
-    "session.closed",
-    "agent.exited",
-    "handover.asked",
-    "handover.settled",
-    "turn.started",
-    "turn.ended",
-    "user.message",
-    "text",
-    "thinking",
-    "tool.called",
-    "tool.ended",
-    "subagent.started",
-    "subagent.ended",
-    "permission.asked",
-    "question.asked",
-    "plan.proposed",
-    "permission.resolved",
-    "permission.cancelled",
-    "mode.changed",
-    "model.changed",
-    "thinking.changed",
-    "compaction",
-    "rate.limit",
-    "notice",
-    "interrupt.asked",
-    "rewound",
-    "error",
+    *("session.opened", "session.resumed", "session.forked", "session.changed", "session.closed", "agent.exited"),
+    *("handover.asked", "handover.settled", "turn.started", "turn.ended", "user.message", "text", "thinking"),
+    *("tool.called", "tool.ended", "subagent.started", "subagent.ended", "permission.asked", "question.asked"),
+    *("plan.proposed", "permission.resolved", "permission.cancelled", "mode.changed", "model.changed"),
+    *("thinking.changed", "compaction", "rate.limit", "notice", "interrupt.asked", "rewound", "error"),
 )
 
 
@@ -93,9 +68,7 @@ class QueryHandler:
             case q.WaitLoaded():
                 await self.existing(query.session)
                 opener = self.registry.opener
-                if opener is not None and query.wait:
-                    await opener.wait_loaded(query.session)
-                return opener is None or not opener.is_filling(query.session)
+                return opener is None or await opener.is_loaded(query.session, wait=query.wait)
             case q.WaitDelivered():
                 return await (await self.registry.get(query.session)).deliveries.wait(MessageId(query.message))
             case q.ReadRows():
@@ -104,7 +77,7 @@ class QueryHandler:
                 await self._level(query, lambda projector: None)
                 return await store.row_of(query.session, query.view, query.key)
             case q.ReadProjection():
-                return await self._level(query, lambda projector: projector.snapshot())
+                return await self._level(query, lambda projector: projector.reducer.snapshot())
             case q.FindPermission():
                 found, pending = await self._asked(who, query.request)
                 return _pending(found.core.session, pending)
@@ -178,20 +151,13 @@ class QueryHandler:
     async def _permissions(self, who: Identity, session: SessionId | None) -> tuple[q.PendingView, ...]:
         if session is not None:
             return tuple(_pending(session, item) for item in (await self._state(session)).pending)
-        return tuple(
-            [
-                _pending(found.core.session, item)
-                async for found in self._waiting(who)
-                for item in found.core.state.pending
-            ]
-        )
-
-    async def _waiting(self, who: Identity) -> AsyncIterator[Session]:
-        """All sessions that wait for a person's answer, newest first."""
+        # Newest first. The limit bounds the number of sessions that one query loads.
         wanted = SessionFilter(state="waiting", archived=None, limit=200)
-        waiting = await self.services.store.sessions(wanted, who.seen_by)
-        for summary in waiting.sessions:
-            yield await self.registry.get(summary.session)
+        found: list[q.PendingView] = []
+        for summary in (await self.services.store.sessions(wanted, who.seen_by)).sessions:
+            state = await self._state(summary.session)
+            found.extend(_pending(state.session, item) for item in state.pending)
+        return tuple(found)
 
     async def _asked(self, who: Identity, request: str) -> tuple[Session, PendingRequest]:
         session = self.services.requests.find(request)
@@ -203,27 +169,17 @@ class QueryHandler:
 
     async def _usage(self, who: Identity, session: SessionId | None) -> q.UsageView:
         if session is not None:
-            summary = await self.existing(session)
-            return _usage((summary,))
-        summaries: list[Summary] = []
-        before = ""
-        while True:
-            wanted = SessionFilter(archived=None, before=before, limit=500)
-            page = await self.services.store.sessions(wanted, who.seen_by)
-            summaries.extend(page.sessions)
-            if not page.next:
-                return _usage(tuple(summaries))
-            before = page.next
-
-
-def _usage(summaries: tuple[Summary, ...]) -> q.UsageView:
-    return q.UsageView(
-        turns=sum(s.turns for s in summaries),
-        cost_usd=sum(s.cost_usd for s in summaries),
-        input_tokens=sum(s.input_tokens for s in summaries),
-        output_tokens=sum(s.output_tokens for s in summaries),
-        sessions=len(summaries),
-    )
+            summaries = [await self.existing(session)]
+        else:
+            wanted = SessionFilter(archived=None, limit=500)
+            summaries = await all_sessions(self.services.store, wanted, who.seen_by)
+        return q.UsageView(
+            turns=sum(s.turns for s in summaries),
+            cost_usd=sum(s.cost_usd for s in summaries),
+            input_tokens=sum(s.input_tokens for s in summaries),
+            output_tokens=sum(s.output_tokens for s in summaries),
+            sessions=len(summaries),
+        )
 
 
 def _handover(session: Session) -> q.HandoverView | None:

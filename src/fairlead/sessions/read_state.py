@@ -6,37 +6,33 @@ also mark it (`MarkRead`).
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import What
 from fairlead.sessions.api.read_state import SPACE, GetReadState, MarkRead, TurnsRead
 
-log = logging.getLogger("fairlead.shown")
+log = logging.getLogger("fairlead.read_state")
 
 
+@dataclass(eq=False, repr=False)
 class ReadState:
-    """One document per session, with the turns by user; it is deleted with the session."""
+    """One document per session, with the turns by user; it is deleted with the session.
 
-    def __init__(
-        self,
-        documents: Documents,
-        news: Callable[[SessionId, What], None],
-        watching: Callable[[SessionId], Collection[Identity]],
-    ) -> None:
-        """`watching`: the identities with a live subscription to a session."""
-        self._documents = documents
-        self._news = news
-        self._watching = watching
-        self._lock = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+    `_watching`: the identities with a live subscription to a session."""
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    _documents: Documents
+    _notify: Callable[[SessionId, What], None]
+    _watching: Callable[[SessionId], Collection[Identity]]
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def handlers(self) -> ServiceHandlers:
         return {MarkRead: self._mark, GetReadState: self._read}
 
     def mark_read(self, session: SessionId, who: Collection[Identity], turns: int) -> None:
@@ -55,7 +51,7 @@ class ReadState:
             await self._note(session, readers, turns)
         except FairleadError as error:
             # The turns stay unread: nothing depends on it.
-            log.warning("what was shown is not kept", extra={"session": session, "error": error.message})
+            log.warning("cannot store a read state", extra={"session": session, "error": error.message})
 
     async def _mark(self, who: Identity, action: MarkRead) -> None:
         await self._note(action.session, (reader_of(who),), action.turns)
@@ -67,7 +63,7 @@ class ReadState:
             if not new:
                 return
             await self._documents.put(SPACE, session, {**kept, **new})
-        self._news(session, "read")
+        self._notify(session, "read")
 
     async def forget(self, reader: str) -> None:
         """Delete the read state of a removed user, or of a revoked credential without a user."""

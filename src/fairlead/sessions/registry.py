@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from fairlead.model.agents import ProcessInfo
 from fairlead.model.auth import Identity
@@ -15,7 +14,9 @@ from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
 from fairlead.sessions.fanout.projections import Projections
+from fairlead.sessions.paging import all_sessions
 from fairlead.sessions.session import Session
+from fairlead.system.tasks import TaskSet
 
 logger = logging.getLogger("fairlead.registry")
 
@@ -27,8 +28,9 @@ class TranscriptOpener(Protocol):
     """Opens a session that is only listed so far, from its transcript."""
 
     async def open(self, session: SessionId) -> Session | None: ...
-    async def wait_loaded(self, session: SessionId) -> None: ...
-    def is_filling(self, session: SessionId) -> bool: ...
+    async def is_loaded(self, session: SessionId, *, wait: bool) -> bool:
+        """Whether everything that the file had when it was opened is in the log. `wait`: wait until it is."""
+        ...
 
 
 class _Loading:
@@ -47,7 +49,7 @@ class Registry:
         self._sessions: dict[SessionId, Session] = {}
         self._feeds: dict[SessionId, Hub] = {}
         self._loading: dict[SessionId, _Loading] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = TaskSet()
         self.views = Projections(services, self.feed, self.drop_feed)
 
     # --- finding -----------------------------------------------------------------------------------
@@ -79,9 +81,6 @@ class Registry:
     def loaded(self, session: SessionId) -> Session | None:
         return self._sessions.get(session)
 
-    def all_loaded(self) -> tuple[Session, ...]:
-        return tuple(self._sessions.values())
-
     async def log_position(self, session: SessionId) -> tuple[str, int]:
         """The log_id and head of a session's log."""
         found = self._sessions.get(session)
@@ -102,8 +101,7 @@ class Registry:
                 if found is None:
                     found = await self.opener.open(session) if self.opener is not None else None
                     if found is None:
-                        core, kind = await loading.load(self.services, session, self.feed(session))
-                        found = Session(core, kind)
+                        found = Session(await loading.load(self.services, session, self.feed(session)))
                     self._sessions[session] = found
                     await self._unload_some(keep=session)
                 return found
@@ -113,11 +111,9 @@ class Registry:
                 del self._loading[session]
                 self.drop_feed(session)
 
-    def adopt(self, core: SessionCore) -> Session:
+    def adopt(self, core: SessionCore) -> None:
         """Register a session that was just created."""
-        session = Session(core, self.services.kind(core.state.agent))
-        self._sessions[core.session] = session
-        return session
+        self._sessions[core.session] = Session(core)
 
     async def remove(self, session: SessionId) -> None:
         self.services.requests.drop(session)
@@ -170,7 +166,6 @@ class Registry:
             try:
                 await self.sweep()
                 await self.views.sweep()
-                await self.services.store.renew()
             except FairleadError as error:
                 logger.warning("sweep failed", extra={"error": error.message})
 
@@ -183,21 +178,11 @@ class Registry:
             followed.add(child.session)
             await self._follow(child, kill=kill_children)
         for phase in ("working", "waiting"):
-            for session in await self._in_phase(phase):
-                if session not in followed:
-                    await self._recover(session)
-        self._spawn(self._sweep_forever())
-
-    async def _in_phase(self, phase: str) -> list[SessionId]:
-        found: list[SessionId] = []
-        before = ""
-        while True:
-            wanted = SessionFilter(state=phase, archived=None, before=before, limit=200)
-            page = await self.services.store.sessions(wanted)
-            found.extend(summary.session for summary in page.sessions)
-            if not page.next:
-                return found
-            before = page.next
+            wanted = SessionFilter(state=phase, archived=None, limit=200)
+            for summary in await all_sessions(self.services.store, wanted):
+                if summary.session not in followed:
+                    await self._recover(summary.session)
+        self.tasks.spawn(self._sweep_forever())
 
     async def _follow(self, child: ProcessInfo, *, kill: bool) -> None:
         try:
@@ -206,13 +191,13 @@ class Registry:
             logger.warning("cannot follow a child", extra={"session": child.session, "error": error.message})
             return
         session.supervisor.following = True
-        self._spawn(session.supervisor.follow(child, end=kill))
+        self.tasks.spawn(session.supervisor.follow(child, end=kill))
 
     async def _recover(self, session_id: SessionId) -> None:
         try:
             session = await self.get(session_id)
             if session.core.state.pending or session.core.state.queue or await self._was_ours(session_id):
-                await session.supervisor.process_log.close_lost()
+                await session.supervisor.close_lost()
             session.supervisor.schedule_next()
         except FairleadError as error:
             logger.warning("cannot recover a session", extra={"session": session_id, "error": error.message})
@@ -224,22 +209,9 @@ class Registry:
             return self.services.transcripts is None
         return page.entries[-1].kind == "agent.started"
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("background work failed", exc_info=task.exception())
-
     async def stop(self) -> None:
         """Stop all agents and unload all sessions."""
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.tasks.close()
         await self.views.stop()
         await asyncio.gather(*(session.shutdown() for session in self._sessions.values()))
         self._sessions.clear()

@@ -7,21 +7,19 @@ reaches the agent. The gateway checks the permission to send it, not this file.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import Any, assert_never
 
 import msgspec
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import AgentKind
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior
 from fairlead.model.scopes import check_difference
 from fairlead.sessions import decide
-from fairlead.sessions.commit import RequestedMode, SessionCore
+from fairlead.sessions.commit import RequestedMode, SessionCore, idempotency_keys
 from fairlead.sessions.fanout.session_changes import changes_of
 from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.requests import PermissionRequests
@@ -39,33 +37,34 @@ OURS = frozenset(
 
 
 class Session:
-    def __init__(self, core: SessionCore, kind: AgentKind) -> None:
+    def __init__(self, core: SessionCore) -> None:
         self.core = core
-        self.kind = kind
+        self.kind = core.services.kind(core.state.agent)
         self.asking = PermissionRequests(core)
         core.suggest = self.asking.suggest
-        self.supervisor = AgentSupervisor(core, kind, self.asking)
+        self.supervisor = AgentSupervisor(self.kind, self.asking)
         self.handovers = self.supervisor.pending_task = Handovers(core, self.supervisor)
         self.deliveries = DeliveryWaiters(core)
-        core.listener = self
+        core.on_commit = self._on_commit
         for item in core.state.pending:
             core.services.requests.add(core.session, item.request)
 
-    def committed(self, events: Sequence[ev.Event]) -> None:
+    def _on_commit(self, events: Sequence[ev.Event]) -> None:
         self.core.services.requests.on_commit(self.core.session, events)
         self.deliveries.committed(events)
         self.core.services.committed(self.core.session, events)
         for what in changes_of(events):
             self.core.services.on_change(self.core.session, what)
+        turn_ended = any(isinstance(event, ev.TurnEnded) for event in events)
         if any(isinstance(event, ev.AgentExited) for event in events):
             self.core.services.agent_ended(self.core.session)
-        elif any(isinstance(event, ev.TurnEnded) for event in events):
+        elif turn_ended:
             self.core.services.turn_ended(self.core.session)
-        if any(isinstance(event, ev.TurnEnded) for event in events):
+        if turn_ended:
             self.mark_read(self.core.log.feed.live_identities)
         self.handovers.noticed()
-        wished = self.core.state.handover is not None
-        if wished or any(isinstance(event, ev.TurnEnded | ev.MessageQueued) for event in events):
+        queued = any(isinstance(event, ev.MessageQueued) for event in events)
+        if self.core.state.handover is not None or turn_ended or queued:
             asyncio.get_running_loop().call_soon(self.supervisor.schedule_next)
 
     def mark_read(self, who: Collection[Identity]) -> None:
@@ -75,11 +74,14 @@ class Session:
 
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         """Execute the command once: a repeated key gets the stored reply."""
-        for key in _keys(command):
+        return await self._stored_reply(command) or await self._do(who, command)
+
+    async def _stored_reply(self, command: cmd.Command) -> cmd.Reply | None:
+        for key in idempotency_keys(command):
             kept = await self.core.log.store.find(self.core.session, key)
             if kept is not None:
                 return msgspec.structs.replace(msgspec.json.decode(kept, type=cmd.Reply), repeated=True)
-        return await self._do(who, command)
+        return None
 
     async def _do(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         by = who.name
@@ -131,52 +133,41 @@ class Session:
 
     async def change(self, command: cmd.Command, decided: Callable[[str], ev.Event | None]) -> cmd.Reply:
         """Log an event that another component decides about this session; a repeated key gets the stored reply."""
-        for key in _keys(command):
-            kept = await self.core.log.store.find(self.core.session, key)
-            if kept is not None:
-                return msgspec.structs.replace(msgspec.json.decode(kept, type=cmd.Reply), repeated=True)
-        return await self._log(command, decided)
+        return await self._stored_reply(command) or await self._log(command, decided)
 
     async def stop_all(self, reason: str) -> None:
         """Cancel all queued messages and a waiting hand-over, and stop the agent."""
-        for item in self.core.state.queue:
-            command = cmd.CancelMessage(session=self.core.session, message=item.message)
-            await self._log(command, partial(self._cancelled, command))
+        core = self.core
+        async with core.client_transaction() as transition:
+            for item in core.state.queue:
+                command = cmd.CancelMessage(session=core.session, message=item.message)
+                transition.add(decide.cancel(core.state, command, "", core.services.new_uuid()))
         await self.handovers.drop("", reason)
         await self.supervisor.stop(reason)
 
-    def _cancelled(self, command: cmd.CancelMessage, cause: str) -> ev.Event | None:
-        if self.core.state.find_queued(command.message) is None:
-            return None
-        return decide.cancel(self.core.state, command, "", cause)
-
-    async def _log(self, command: cmd.Command, decided: Any) -> cmd.Reply:
+    async def _log(self, command: cmd.Command, decided: Callable[[str], ev.Event | None]) -> cmd.Reply:
         """Execute a command that consists of one event, or of none if nothing changes."""
         core = self.core
-        async with core.client_lock():
+        async with core.client_transaction() as transition:
             event = decided(core.services.new_uuid())
             if event is None:
-                return cmd.Reply(session=core.session, seq=core.log.head)
-            transition = core.begin()
-            entry = transition.add(event)
-            reply = cmd.Reply(session=core.session, seq=entry.seq)
-            if command.key:
-                transition.save_reply(f"key:{command.key}", reply)
-            await core.commit(transition)
+                return self._reply()
+            reply = cmd.Reply(session=core.session, seq=transition.add(event).seq)
+            transition.save_replies(command, reply)
         return reply
+
+    def _reply(self, data: Any = None) -> cmd.Reply:
+        return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=data)
 
     # --- messages -------------------------------------------------------------------------------------
 
     async def _send(self, command: cmd.Send, by: str) -> cmd.Reply:
         core = self.core
         message = command.message or MessageId(core.services.new_uuid())
-        async with core.client_lock():
-            transition = core.begin()
+        async with core.client_transaction() as transition:
             entry = transition.add(decide.send(core.state, command, by, message))
             reply = cmd.Reply(session=core.session, seq=entry.seq, message=message)
-            for key in _keys(command):
-                transition.save_reply(key, reply)
-            await core.commit(transition)
+            transition.save_replies(command, reply)
         return reply
 
     async def _steer(self, command: cmd.Steer, by: str) -> cmd.Reply:
@@ -184,32 +175,22 @@ class Session:
         message = command.message or MessageId(self.core.services.new_uuid())
         seq = await self.supervisor.steer(command.content, message, by)
         reply = cmd.Reply(session=self.core.session, seq=seq, message=message)
-        await self._keep(_keys(command), reply)
+        if idempotency_keys(command):
+            async with self.core.client_transaction() as transition:
+                transition.save_replies(command, reply)
         return reply
-
-    async def _keep(self, keys: Sequence[str], reply: cmd.Reply) -> None:
-        if not keys:
-            return
-        core = self.core
-        async with core.client_lock():
-            transition = core.begin()
-            for key in keys:
-                transition.save_reply(key, reply)
-            await core.commit(transition)
 
     async def _interrupt(self, command: cmd.Interrupt, by: str) -> cmd.Reply:
         core = self.core
         async with core.client_lock():
-            reply = cmd.Reply(session=core.session, seq=core.log.head, data={"idle": True})
             if core.interpreter.turn is None and not core.interpreter.background_tasks:
-                return reply
+                return self._reply({"idle": True})
             transition = core.begin()
-            entry = self.supervisor.process_log.interrupted(transition, by)
+            entry = self.supervisor.log_interrupt(transition, by)
             # The end of a turn is an event; the end of background work is not published to all clients.
             data = {"background": True} if core.interpreter.turn is None else None
             reply = cmd.Reply(session=core.session, seq=entry.seq, data=data)
-            if command.key:
-                transition.save_reply(f"key:{command.key}", reply)
+            transition.save_replies(command, reply)
             await core.commit(transition, patient=True)
         await self.supervisor.running().interrupt()
         return reply
@@ -289,7 +270,7 @@ class Session:
         fields = {"user_message_id": command.message, "dry_run": command.dry_run}
         result = await agent.control("rewind_files", fields) or {}
         if command.dry_run or not result.get("canRewind", True):
-            return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=result)
+            return self._reply(result)
         reply = await self._log(
             command,
             lambda cause: ev.Rewound(id=event_id(cause, "rewound"), message=command.message, by=by, result=result),
@@ -304,12 +285,12 @@ class Session:
             )
         agent = await self.supervisor.ensure_running()
         data = await agent.control(command.subtype, command.fields)
-        return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=data)
+        return self._reply(data)
 
     async def _dial_in(self) -> cmd.Reply:
         """Invite an agent. The token is only in this reply, so a repeat cannot be answered from the log."""
         invitation = await self.supervisor.invite()
-        return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=msgspec.structs.asdict(invitation))
+        return self._reply(msgspec.structs.asdict(invitation))
 
     async def _set_variables(self, command: cmd.SetVariables) -> cmd.Reply:
         allowed = self.core.services.session_env
@@ -322,7 +303,7 @@ class Session:
         if not command.variables:
             raise BadRequest("Say which variables to set.")
         await self.supervisor.running().set_variables(command.variables)
-        return cmd.Reply(session=self.core.session, seq=self.core.log.head)
+        return self._reply()
 
     async def _close(self, command: cmd.Close, by: str) -> cmd.Reply:
         await self.handovers.drop(by, "the session was closed")
@@ -337,14 +318,6 @@ class Session:
             await self.core.log.store.release(self.core.log.lease)
         except FairleadError as error:
             logger.warning("closing a session failed", extra={"session": self.core.session, "error": error.message})
-
-
-def _keys(command: cmd.Command) -> tuple[str, ...]:
-    """The idempotency keys of a command; a message id counts as one."""
-    keys = [f"key:{command.key}"] if command.key else []
-    if isinstance(command, cmd.Send | cmd.Steer) and command.message:
-        keys.append(f"message:{command.message}")
-    return tuple(keys)
 
 
 def _changed(cause: str, by: str, **fields: Any) -> ev.SessionChanged:

@@ -113,7 +113,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         """The sender of a message that is on its way to the agent."""
         return next((by for name, by in self.handed if name == message), "")
 
-    def summary(self, *, deleted: bool = False) -> Summary:
+    def summary(self) -> Summary:
         return Summary(
             session=self.session,
             title=self.title or self.first_prompt[:TITLE_LENGTH],
@@ -124,7 +124,6 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             model=self.model or self.settings.model,
             mode=self.settings.mode,
             archived=self.archived,
-            deleted=deleted,
             created=self.created,
             updated=self.updated,
             turns=self.turns,
@@ -145,217 +144,150 @@ DECIDED_KEPT = 64
 """Recently decided requests: a late answer to one is rejected with its decider; older requests are unknown."""
 
 _change = msgspec.structs.replace
+_Changes = dict[str, Any]
 
 
 def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"") -> SessionState:
     """The state after `event`. `encoded` is the event as stored; only pending requests keep it."""
+    changes: _Changes = {}
     match event:
         case ev.TextDelta() | ev.ThinkingDelta() | ev.InputDelta() | ev.RecordStored() | ev.ToolProgress():
             return state
         case ev.Notice(kind="title", text=title) if title and not state.named:
-            return _change(state, title=title[:TITLE_LENGTH], updated=event.at)
+            changes = {"title": title[:TITLE_LENGTH]}
         case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.HookProgress() | ev.Notice() | ev.RateLimit():
-            return _change(state, updated=event.at)
+            pass
         case ev.SubagentStarted() | ev.SubagentEnded() | ev.Compaction() | ev.ErrorRaised() | ev.InterruptRequested():
-            return _change(state, updated=event.at)
-        case ev.Rewound() | ev.ToolEnded() | ev.SubagentResolved():
-            return _change(state, updated=event.at)
+            pass
+        case ev.Rewound() | ev.ToolEnded() | ev.SubagentResolved() | ev.AgentExited():
+            pass
         case ev.SessionOpened():
-            return _change(
-                state,
-                cwd=event.cwd,
-                agent=event.agent,
-                title=event.title,
-                branch=event.branch,
-                created=event.at,
-                updated=event.at,
-                owner=OWNER if event.owner is None else event.owner,
-                shared=(EVERYBODY,) if event.owner is None else event.shared,
-            )
+            changes = {"cwd": event.cwd, "agent": event.agent, "title": event.title, "branch": event.branch}
+            changes |= {"created": event.at, "owner": OWNER if event.owner is None else event.owner}
+            changes |= {"shared": (EVERYBODY,) if event.owner is None else event.shared}
         case ev.SessionForked():
-            return _forked(state, event)
+            changes = _forked(state, event)
         case ev.SessionResumed():
-            return _resumed(state, event)
+            changes = _resumed(state, event)
         case ev.SessionChanged():
-            return _changed(state, event)
+            changes = _changed(state, event)
         case ev.SessionClosed():
-            return _change(state, closed=True, updated=event.at)
+            changes = {"closed": True}
         case ev.AgentStarted():
-            return _change(state, closed=False, updated=event.at)
+            changes = {"closed": False}
         case ev.AgentReady():
-            return _change(
-                state,
-                agent_session=event.agent_session,
-                model=event.model or state.model,
-                resumable=True,
-                fork_from="",
-                fork_at="",
-                updated=event.at,
-            )
-        case ev.AgentExited():
-            return _change(state, updated=event.at)
+            changes = {"agent_session": event.agent_session, "model": event.model or state.model}
+            changes |= {"resumable": True, "fork_from": "", "fork_at": ""}
         case ev.HandoverRequested():
-            return _change(state, handover=PendingHandover(event.link, event.when, event.by), updated=event.at)
+            changes = {"handover": PendingHandover(event.link, event.when, event.by)}
         case ev.HandoverSettled():
-            return _change(state, handover=None, updated=event.at)
+            changes = {"handover": None}
         case ev.TurnStarted():
-            return _change(state, turn=event.turn, turns=state.turns + 1, updated=event.at)
+            changes = {"turn": event.turn, "turns": state.turns + 1}
         case ev.TurnEnded():
-            return _turn_ended(state, event)
+            changes = _turn_ended(state, event)
         case ev.UserMessage():
-            return _user_message(state, event)
-        case ev.PermissionRequested():
-            return _asked(state, event, event.tool, seq, encoded)
-        case ev.QuestionAsked():
-            return _asked(state, event, "AskUserQuestion", seq, encoded)
-        case ev.PlanProposed():
-            return _asked(state, event, "ExitPlanMode", seq, encoded)
+            changes = _user_message(state, event)
+        case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
+            item = PendingRequest(event.request, event.call, event.tool, event.input, seq, encoded, event.subagent)
+            changes = {"pending": (*state.pending, item)}
         case ev.PermissionResolved():
-            settled = _settled(state, event.request, event.by or event.how, event.at)
-            rules = tuple(dict.fromkeys((*state.rules, *event.remembered)))
-            return settled if rules == state.rules else _change(settled, rules=rules)
+            changes = _settled(state, event.request, event.by or event.how)
+            changes["rules"] = tuple(dict.fromkeys((*state.rules, *event.remembered)))
         case ev.PermissionCancelled():
-            return _settled(state, event.request, event.reason, event.at)
+            changes = _settled(state, event.request, event.reason)
         case ev.ModeChanged():
-            return _change(state, settings=_change(state.settings, mode=event.mode), updated=event.at)
+            changes = {"settings": _change(state.settings, mode=event.mode)}
         case ev.ModelChanged():
-            return _change(
-                state, settings=_change(state.settings, model=event.model), model=event.model, updated=event.at
-            )
+            changes = {"settings": _change(state.settings, model=event.model), "model": event.model}
         case ev.ThinkingChanged():
-            return _change(state, settings=_change(state.settings, thinking=event.budget), updated=event.at)
+            changes = {"settings": _change(state.settings, thinking=event.budget)}
         case ev.MessageQueued():
-            item = Queued(event.message, event.content, event.by)
-            return _change(state, queue=(*state.queue, item), updated=event.at)
+            changes = {"queue": (*state.queue, Queued(event.message, event.content, event.by))}
         case ev.MessageDequeued():
-            return _dequeued(state, event)
+            changes = _dequeued(state, event)
         case ev.MessageCancelled():
-            return _change(state, queue=_without(state, event.message), updated=event.at)
+            changes = {"queue": _without(state, event.message)}
         case ev.MessageMoved():
-            return _moved(state, event)
+            changes = _moved(state, event)
         case _:
             assert_never(event)
+    return _change(state, updated=event.at, **changes)
 
 
-def _forked(state: SessionState, event: ev.SessionForked) -> SessionState:
+_NO_WORK: _Changes = {"turn": None, "queue": (), "handed": (), "pending": (), "handover": None, "agent_session": ""}
+_NO_WORK |= {"closed": False, "archived": False, "resumable": False}
+
+
+def _forked(state: SessionState, event: ev.SessionForked) -> _Changes:
     """Take over the parent's history, but not its work in progress."""
-    return _change(
-        state,
-        parent=event.parent,
-        created=event.at,
-        updated=event.at,
-        turn=None,
-        queue=(),
-        handed=(),
-        pending=(),
-        closed=False,
-        archived=False,
-        resumable=False,
-        fork_from=state.agent_session,
-        fork_at=event.message or "",
-        handover=None,
-        agent_session="",
-        owner=state.owner if event.owner is None else event.owner,
-        shared=state.shared if event.owner is None else (),
-    )
+    fork = {"parent": event.parent, "fork_from": state.agent_session, "fork_at": event.message or ""}
+    owned = {} if event.owner is None else {"owner": event.owner, "shared": ()}
+    return {**_NO_WORK, **fork, **owned, "created": event.at}
 
 
-def _resumed(state: SessionState, event: ev.SessionResumed) -> SessionState:
+def _resumed(state: SessionState, event: ev.SessionResumed) -> _Changes:
     if state.fork_from == event.agent_session:
         # A fork resumes its parent's conversation under a new agent id, which comes later.
-        return _change(state, closed=False, updated=event.at)
-    return _change(
-        state,
-        agent_session=state.agent_session or event.agent_session,
-        resumable=True,
-        fork_from="",
-        fork_at="",
-        closed=False,
-        updated=event.at,
-    )
+        return {"closed": False}
+    known = state.agent_session or event.agent_session
+    return {"agent_session": known, "resumable": True, "fork_from": "", "fork_at": "", "closed": False}
 
 
-def _changed(state: SessionState, event: ev.SessionChanged) -> SessionState:
-    return _change(
-        state,
-        title=state.title if event.title is None else event.title,
-        named=state.named or event.title is not None,
-        archived=state.archived if event.archived is None else event.archived,
-        settings=state.settings if event.settings is None else msgspec.convert(event.settings, Settings),
-        allow=state.allow if event.allow is None else event.allow,
-        deny=state.deny if event.deny is None else event.deny,
-        owner=state.owner if event.owner is None else event.owner,
-        shared=state.shared if event.shared is None else event.shared,
-        updated=event.at,
-    )
+def _changed(state: SessionState, event: ev.SessionChanged) -> _Changes:
+    given = {name: getattr(event, name) for name in ("title", "archived", "allow", "deny", "owner", "shared")}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if event.title is not None:
+        changes["named"] = True
+    if event.settings is not None:
+        changes["settings"] = msgspec.convert(event.settings, Settings)
+    return changes
 
 
-def _turn_ended(state: SessionState, event: ev.TurnEnded) -> SessionState:
-    return _change(
-        state,
-        turn=None,
-        cost_usd=state.cost_usd + event.cost_usd,
-        input_tokens=state.input_tokens + sum(u.input + u.cache_read + u.cache_write for u in event.usage.values()),
-        output_tokens=state.output_tokens + sum(u.output for u in event.usage.values()),
-        updated=event.at,
-    )
+def _turn_ended(state: SessionState, event: ev.TurnEnded) -> _Changes:
+    used = event.usage.values()
+    return {
+        "turn": None,
+        "cost_usd": state.cost_usd + event.cost_usd,
+        "input_tokens": state.input_tokens + sum(u.input + u.cache_read + u.cache_write for u in used),
+        "output_tokens": state.output_tokens + sum(u.output for u in used),
+    }
 
 
 HANDED_KEPT = 16
 """A message without its `user.message` is dropped after this many others; only one is on its way at a time."""
 
 
-def _dequeued(state: SessionState, event: ev.MessageDequeued) -> SessionState:
+def _dequeued(state: SessionState, event: ev.MessageDequeued) -> _Changes:
     item = state.find_queued(event.message)
     handed = state.handed if item is None else (*state.handed[1 - HANDED_KEPT :], (item.message, item.by))
-    return _change(state, queue=_without(state, event.message), handed=handed, updated=event.at)
+    return {"queue": _without(state, event.message), "handed": handed}
 
 
 def _without(state: SessionState, message: MessageId) -> tuple[Queued, ...]:
     return tuple(item for item in state.queue if item.message != message)
 
 
-def _user_message(state: SessionState, event: ev.UserMessage) -> SessionState:
-    if state.handed:
-        rest = tuple(item for item in state.handed if item[0] != event.message)
-        state = state if len(rest) == len(state.handed) else _change(state, handed=rest)
-    if event.via != "prompt" or event.subagent is not None:
-        return _change(state, updated=event.at)
-    return _change(
-        state,
-        last_prompt=MessageId(event.record or event.message),
-        first_prompt=state.first_prompt or plain_text(event.content)[:400],
-        updated=event.at,
-    )
+def _user_message(state: SessionState, event: ev.UserMessage) -> _Changes:
+    changes: _Changes = {"handed": tuple(item for item in state.handed if item[0] != event.message)}
+    if event.via == "prompt" and event.subagent is None:
+        changes["last_prompt"] = MessageId(event.record or event.message)
+        changes["first_prompt"] = state.first_prompt or plain_text(event.content)[:400]
+    return changes
 
 
-def _asked(
-    state: SessionState,
-    event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed,
-    tool: str,
-    seq: int,
-    encoded: bytes,
-) -> SessionState:
-    item = PendingRequest(event.request, event.call, tool, event.input, seq, encoded, event.subagent)
-    return _change(state, pending=(*state.pending, item), updated=event.at)
+def _settled(state: SessionState, request: RequestId, by: str) -> _Changes:
+    pending = tuple(item for item in state.pending if item.request != request)
+    return {"pending": pending, "decided": (*state.decided[-DECIDED_KEPT + 1 :], (request, by))}
 
 
-def _settled(state: SessionState, request: RequestId, by: str, at: int) -> SessionState:
-    return _change(
-        state,
-        pending=tuple(item for item in state.pending if item.request != request),
-        decided=(*state.decided[-DECIDED_KEPT + 1 :], (request, by)),
-        updated=at,
-    )
-
-
-def _moved(state: SessionState, event: ev.MessageMoved) -> SessionState:
+def _moved(state: SessionState, event: ev.MessageMoved) -> _Changes:
     item = state.find_queued(event.message)
     if item is None:
-        return state
-    rest = [other for other in state.queue if other.message != event.message]
+        return {}
+    rest = [*_without(state, event.message)]
     rest.insert(event.position, item)
-    return _change(state, queue=tuple(rest), updated=event.at)
+    return {"queue": tuple(rest)}
 
 
 _decoder: msgspec.msgpack.Decoder[SessionState] = msgspec.msgpack.Decoder(SessionState)

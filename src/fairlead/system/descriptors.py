@@ -6,6 +6,12 @@ limit. Children get the original limit: some of them close every number up to th
 
 import contextlib
 import resource
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+_CHILD_EXEC = str(Path(__file__).with_name("child_exec.py"))
 
 
 class Descriptors:
@@ -36,8 +42,11 @@ def restore_limit(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, Descriptors.started_with)
 
 
-def child_limits() -> str:
-    """Soft and hard limit, as a child's launcher takes them (pipe_exec.py, pty_exec.py); empty: the child keeps ours.
+def launcher(kind: Literal["pipes", "pty"], descriptors: Sequence[int], env: Mapping[str, str]) -> list[str]:
+    """Return the command that stands before a program's own command: child_exec.py with its arguments.
 
-    A program in a sandbox is not our child: setting its limit from outside would come too late."""
-    return "" if Descriptors.started_with is None else "{}:{}".format(*Descriptors.started_with)
+    It restores the original limit too: a program in a sandbox is not our child, so setting its limit from outside would
+    come too late."""
+    limits = "" if Descriptors.started_with is None else "{}:{}".format(*Descriptors.started_with)
+    locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
+    return [sys.executable, "-I", "-S", _CHILD_EXEC, kind, ":".join(map(str, descriptors)), limits, locale]

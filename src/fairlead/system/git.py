@@ -62,12 +62,10 @@ def installed() -> bool:
     return shutil.which("git", path=PATH) is not None
 
 
-async def run_readonly(
-    git_dir: str, top: str, arguments: Sequence[str], seconds: float = SECONDS, most: int = MOST
-) -> GitOutput:
+async def run_readonly(git_dir: str, top: str, arguments: Sequence[str]) -> GitOutput:
     """Run one read-only command; a command that does not end in time is killed, and its code is -1."""
     env = {**_ENV, "GIT_DIR": git_dir, "GIT_WORK_TREE": top}
-    names = await _run(top, ("config", "--list", "--name-only", "-z"), _configured(env, ()), seconds, most)
+    names = await _run(top, ("config", "--list", "--name-only", "-z"), _configured(env, ()))
     if names.code != 0 or names.cut:
         return GitOutput(-1, b"")
     filters = {
@@ -76,7 +74,7 @@ async def run_readonly(
         if name.startswith("filter.") and name.count(".") >= 2
     }
     emptied = [(f"{name}.{key}", value) for name in sorted(filters) for key, value in _FILTERS]
-    return await _run(top, arguments, _configured(env, emptied), seconds, most)
+    return await _run(top, arguments, _configured(env, emptied))
 
 
 def _configured(env: Mapping[str, str], more: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -89,7 +87,7 @@ def _configured(env: Mapping[str, str], more: Sequence[tuple[str, str]]) -> dict
     return made
 
 
-async def _run(top: str, arguments: Sequence[str], env: Mapping[str, str], seconds: float, most: int) -> GitOutput:
+async def _run(top: str, arguments: Sequence[str], env: Mapping[str, str]) -> GitOutput:
     child = await asyncio.create_subprocess_exec(
         "git",
         "--no-pager",
@@ -105,10 +103,10 @@ async def _run(top: str, arguments: Sequence[str], env: Mapping[str, str], secon
     assert child.stdout is not None
     data = bytearray()
     try:
-        async with asyncio.timeout(seconds):
-            while len(data) <= most and (piece := await child.stdout.read(1 << 16)):
+        async with asyncio.timeout(SECONDS):
+            while len(data) <= MOST and (piece := await child.stdout.read(1 << 16)):
                 data += piece
-            if len(data) <= most:
+            if len(data) <= MOST:
                 return GitOutput(await child.wait(), bytes(data))
     except TimeoutError:
         return GitOutput(-1, b"")
@@ -117,4 +115,4 @@ async def _run(top: str, arguments: Sequence[str], env: Mapping[str, str], secon
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
             await child.wait()
-    return GitOutput(0, bytes(data[:most]), cut=True)
+    return GitOutput(0, bytes(data[:MOST]), cut=True)

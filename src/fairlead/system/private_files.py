@@ -1,22 +1,39 @@
-"""Files that only their owner may read: keys and tokens in the data folder."""
+"""Files that only their owner may read: keys, tokens and large records in the data folder."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
-from secrets import token_bytes
+from secrets import token_bytes, token_hex
 
 from fairlead.model.errors import Damaged
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file atomically; other users can never read it, not even for a moment."""
-    draft = path.with_name(f"{path.name}.new")
-    draft.unlink(missing_ok=True)
+def write_private(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a file atomically; other users can never read it, not even for a moment. `sync`: so that it survives a
+    power cut."""
+    draft = path.with_name(f"{path.name}.{token_hex(4)}.part")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        draft.replace(path)
+        if sync:
+            _sync_folder(path.parent)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def read_key(path: Path, size: int) -> bytes:
@@ -26,7 +43,7 @@ def read_key(path: Path, size: int) -> bytes:
     except FileNotFoundError:
         return b""
     if len(key) != size:
-        raise Damaged(f"{path} is no key: put back the one that was there.", file=str(path))
+        raise Damaged(f"{path} is not a key of {size} bytes: put back the original file.", file=str(path))
     return key
 
 

@@ -11,16 +11,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
 from fairlead.system.clock import Clock, within
-from fairlead.system.descriptors import child_limits, restore_limit
-from fairlead.system.pipes import PipeReader, PipeWriter, Take
-from fairlead.system.process_group import ExitStatus, ProcessGroupLeader
+from fairlead.system.descriptors import launcher, restore_limit
+from fairlead.system.pipes import PipeReader
+from fairlead.system.process_group import ExitStatus, ProcessGroupLeader, StopTimeouts
 from fairlead.system.proctable import (
     Process,
     descendants,
@@ -36,92 +32,44 @@ from fairlead.system.sandbox import Sandbox
 
 __all__ = ["STDERR_TAIL", "ChildProcess", "ExitStatus", "StopTimeouts", "spawn", "stop_orphan", "wait_orphan"]
 
-_ON_PIPES = str(Path(__file__).with_name("pipe_exec.py"))
 STDERR_TAIL = 64 * 1024
 """Number of bytes kept from the end of a child's stderr."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopTimeouts:
-    """How long each step of a stop waits, in seconds. The CLI ends within one second after its input is closed."""
-
-    close: float = 5.0
-    terminate: float = 3.0
-    kill: float = 5.0
-
-
-class ChildProcess:
-    """A running child. Created by `spawn`."""
+class ChildProcess(ProcessGroupLeader):
+    """A running child on three pipes. Created by `spawn`."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", pipes: tuple[int, int, int], clock: Clock) -> None:
-        self._input = PipeWriter(pipes[0])
-        self._output = PipeReader(pipes[1])
+        super().__init__(popen, pipes[1], pipes[0], clock)
         self._errors = PipeReader(pipes[2])
-        self._leader = ProcessGroupLeader(popen, self._reaped)
-        self.pid = self._leader.pid
-        self.group = self._leader.group
-        self.started = self._leader.started
-        self._clock = clock
-        self._stderr_tail = _Tail(STDERR_TAIL)
-        self._stderr_task = asyncio.create_task(self._errors.run(self._stderr_tail.take))
-        self._reading = False
-        self._ladder: asyncio.Task[ExitStatus] | None = None
-
-    @property
-    def running(self) -> bool:
-        return self._leader.running
+        self._stderr = b""
+        self._stderr_task = asyncio.create_task(self._errors.run(self._keep_stderr))
 
     @property
     def stderr(self) -> str:
         """The end of its stderr."""
-        return self._stderr_tail.text()
-
-    async def read(self, take: Take) -> None:
-        """Pass its output to `take`, batch by batch; each is awaited before more is read. Return at the end of the
-        output.
-
-        Also returns when the child is dead and its pipe empty, even if a grandchild holds the pipe open."""
-        self._reading = True
-        await self._output.run(take)
-
-    async def write(self, data: bytes) -> None:
-        """Return when the system took the bytes. Raises PipeClosed if the child no longer reads."""
-        await self._input.write(data)
+        return self._stderr.decode("utf-8", "replace")
 
     def close_input(self) -> None:
-        self._input.close()
+        self._writer.close()
 
     async def wait(self) -> ExitStatus:
         """Wait for the end of the child and of its stderr."""
-        status = await self._leader.ended()
+        status = await super().wait()
         await asyncio.shield(self._stderr_task)
         return status
 
-    async def end(self, patience: StopTimeouts) -> ExitStatus:
-        """Stop the child in steps: close its input, wait, SIGTERM to its group, wait, SIGKILL, each step bounded.
-
-        Concurrent callers share the steps, and a cancelled caller does not stop them half way."""
-        if self._ladder is None:
-            self._ladder = asyncio.create_task(self._climb(patience))
-        return await asyncio.shield(self._ladder)
-
-    async def _climb(self, patience: StopTimeouts) -> ExitStatus:
-        try:
-            return await self._steps(patience)
-        finally:
-            if not self._reading:  # without a reader the pipe would stay open
-                self._output.close()
-
-    async def _steps(self, patience: StopTimeouts) -> ExitStatus:
-        steps = (
+    def _steps(self, patience: StopTimeouts) -> Sequence[tuple[Callable[[], None], float]]:
+        return (
             (self.close_input, patience.close),
-            (lambda: self._leader.signal(signal.SIGTERM), patience.terminate),
+            (lambda: self._signal_group(signal.SIGTERM), patience.terminate),
         )
-        return await self._leader.climb(self._clock, steps, patience.kill, self.wait)
+
+    async def _keep_stderr(self, data: bytes) -> None:
+        self._stderr = (self._stderr + data)[-STDERR_TAIL:]
 
     def _reaped(self) -> None:
-        self._input.close()
-        self._output.finish()
+        super()._reaped()
         self._errors.finish()
 
 
@@ -160,10 +108,8 @@ def _start(
         )
         restore_limit(popen.pid)
         return popen
-    locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
-    through = [sys.executable, "-I", "-S", _ON_PIPES, str(pipes[0]), str(pipes[1]), child_limits(), locale]
     return subprocess.Popen(
-        sandbox.wrap(argv, cwd, through=through),
+        sandbox.wrap(argv, cwd, through=launcher("pipes", pipes[:2], env)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=pipes[2],
@@ -214,21 +160,3 @@ async def stop_orphan(process: Process, group: int, clock: Clock, patience: Stop
     for other in below:
         kill(other, signal.SIGKILL)
     await within(clock, patience.kill, wait_gone(process, clock))
-
-
-class _Tail:
-    """Keeps the last bytes of a stream."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._parts: deque[bytes] = deque()
-        self._size = 0
-
-    async def take(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._size += len(data)
-        while self._parts and self._size - len(self._parts[0]) >= self._limit:
-            self._size -= len(self._parts.popleft())
-
-    def text(self) -> str:
-        return b"".join(self._parts)[-self._limit :].decode("utf-8", "replace")

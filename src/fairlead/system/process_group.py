@@ -1,4 +1,4 @@
-"""A process that leads its own group: watched without polling, signalled only while its pid is its own, reaped."""
+"""A child that leads its own process group: watched without polling, reaped, signalled only while it has its pid."""
 
 import asyncio
 import contextlib
@@ -6,20 +6,13 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fairlead.system.clock import Clock, within
-from fairlead.system.proctable import (
-    Process,
-    descendants,
-    end_group,
-    is_monitor,
-    kill,
-    kill_group,
-    signal_group,
-    start_mark,
-)
+from fairlead.system.pipes import PipeReader, PipeWriter, Take
+from fairlead.system.proctable import descendants, end_group, is_monitor, kill, kill_group, signal_group, start_mark
 
 _BY_SIGNAL = 128
 """A sandbox's monitor exits with this number plus the number of the signal that ended its program."""
@@ -33,21 +26,29 @@ class ExitStatus:
     signal: int | None = None
 
 
-class ProcessGroupLeader:
-    """Watches a child that leads its group. `dying` is called when it is dead and still holds its pid, `reaped` when it
-    is gone."""
+@dataclass(frozen=True, slots=True)
+class StopTimeouts:
+    """How long each step of a stop waits, in seconds. The CLI ends within one second after its input is closed."""
 
-    def __init__(
-        self, popen: "subprocess.Popen[bytes]", reaped: Callable[[], None], dying: Callable[[], None] = lambda: None
-    ) -> None:
-        self.pid = popen.pid
-        self.group = popen.pid
+    close: float = 5.0
+    terminate: float = 3.0
+    kill: float = 5.0
+
+
+class ProcessGroupLeader(ABC):
+    """A running child that leads its group, with our ends of its `output` and `input`."""
+
+    def __init__(self, popen: "subprocess.Popen[bytes]", output: int, input: int, clock: Clock) -> None:
+        self._reader = PipeReader(output)
+        self._writer = PipeWriter(input)
+        self.pid = self.group = popen.pid
         # It is not reaped yet, so the pid is still its own; the mark is empty only if it is dead already.
         self.started = start_mark(popen.pid)
         self._monitor = is_monitor(popen.pid)
         self._popen = popen
-        self._reaped = reaped
-        self._dying = dying
+        self._clock = clock
+        self._reading = False
+        self._ladder: asyncio.Task[ExitStatus] | None = None
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[ExitStatus] = self._loop.create_future()
         self._watch()
@@ -56,34 +57,59 @@ class ProcessGroupLeader:
     def running(self) -> bool:
         return not self._exited.done()
 
-    async def ended(self) -> ExitStatus:
+    async def read(self, take: Take) -> None:
+        """Pass its output to `take`, batch by batch; each is awaited before more is read. Return at the end of the
+        output.
+
+        Also returns when the child is dead and its output was read, even if a grandchild holds the pipe open."""
+        self._reading = True
+        await self._reader.run(take)
+
+    async def write(self, data: bytes) -> None:
+        """Return when the system took the bytes. Raises PipeClosed if the child no longer reads."""
+        await self._writer.write(data)
+
+    async def wait(self) -> ExitStatus:
         return await asyncio.shield(self._exited)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Signal its whole group."""
+    async def end(self, patience: StopTimeouts) -> ExitStatus:
+        """Stop the child in steps, each bounded; the last one kills it.
+
+        Concurrent callers share the steps, and a cancelled caller does not stop them half way."""
+        if self._ladder is None:
+            self._ladder = asyncio.create_task(self._climb(patience))
+        return await asyncio.shield(self._ladder)
+
+    @abstractmethod
+    def _steps(self, patience: StopTimeouts) -> Sequence[tuple[Callable[[], None], float]]:
+        """Return the steps of a stop before the kill, with the seconds that each one waits."""
+
+    async def _climb(self, patience: StopTimeouts) -> ExitStatus:
+        try:
+            for step, seconds in self._steps(patience):
+                step()
+                if (status := await self._wait_for(seconds)) is not None:
+                    return status
+            # A killed process cannot stop the children that it started in separate groups: we do.
+            left_behind = descendants(self.pid)
+            if self.running:
+                kill_group(self.group, signal.SIGKILL)
+            status = await self._wait_for(patience.kill)
+            for process in left_behind:
+                kill(process, signal.SIGKILL)
+            return status or ExitStatus()
+        finally:
+            if not self._reading:  # without a reader the descriptor would stay open
+                self._reader.close()
+
+    async def _wait_for(self, seconds: float) -> ExitStatus | None:
+        with contextlib.suppress(TimeoutError):
+            return await within(self._clock, seconds, self.wait())
+        return None
+
+    def _signal_group(self, number: signal.Signals) -> None:
         if self.running:  # not reaped: no other group can have this number
             signal_group(self.group, number)
-
-    async def climb(
-        self,
-        clock: Clock,
-        steps: Sequence[tuple[Callable[[], None], float]],
-        last: float,
-        wait: Callable[[], Awaitable[ExitStatus]],
-    ) -> ExitStatus:
-        """Run the steps of a stop: each gets its seconds, then all descendants are killed. `wait` awaits the end."""
-        for step, seconds in steps:
-            step()
-            if (status := await _within(clock, seconds, wait)) is not None:
-                return status
-        # A killed process cannot stop the children that it started in separate groups: we do.
-        left_behind: list[Process] = descendants(self.pid)
-        if self.running:
-            kill_group(self.group, signal.SIGKILL)
-        status = await _within(clock, last, wait)
-        for process in left_behind:
-            kill(process, signal.SIGKILL)
-        return status or ExitStatus()
 
     def _watch(self) -> None:
         try:
@@ -106,11 +132,18 @@ class ProcessGroupLeader:
 
     def _reap(self) -> None:
         # Before the wait: until then the dead child holds its pid, so the group is certainly ours.
-        end_group(self.group)
-        self._dying()
+        self._end_group()
         code = self._popen.wait()
         self._reaped()
         self._exited.set_result(_status(code, self._monitor))
+
+    def _end_group(self) -> None:
+        """Kill the rest of the group. The child is dead and still holds its pid."""
+        end_group(self.group)
+
+    def _reaped(self) -> None:
+        self._writer.close()
+        self._reader.finish()
 
 
 def _status(code: int, monitor: bool) -> ExitStatus:
@@ -119,9 +152,3 @@ def _status(code: int, monitor: bool) -> ExitStatus:
     if monitor and code - _BY_SIGNAL in signal.valid_signals():
         return ExitStatus(signal=code - _BY_SIGNAL)
     return ExitStatus(code=code)
-
-
-async def _within(clock: Clock, seconds: float, wait: Callable[[], Awaitable[ExitStatus]]) -> ExitStatus | None:
-    with contextlib.suppress(TimeoutError):
-        return await within(clock, seconds, wait())
-    return None

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,12 +58,9 @@ def is_alive(pid: int, started: str) -> bool:
 
 def descendants(pid: int) -> list[Process]:
     """Return all descendants of `pid`, also those that left its group; empty on a system without /proc."""
-    if not _HAS_PROC:
-        return []
     children: dict[int, list[int]] = {}
-    for entry in os.listdir(_PROC):
-        if entry.isdigit() and (stat := _stat(int(entry))) is not None:
-            children.setdefault(stat.parent, []).append(int(entry))
+    for other, stat in _processes():
+        children.setdefault(stat.parent, []).append(other)
     found: list[Process] = []
     waiting = [pid]
     while waiting:
@@ -74,23 +72,13 @@ def descendants(pid: int) -> list[Process]:
 
 def session_members(session: int) -> list[Process]:
     """Return all processes of a terminal session, in any process group; empty on a system without /proc."""
-    if not _HAS_PROC:
-        return []
-    pids = (int(entry) for entry in os.listdir(_PROC) if entry.isdigit())
-    return [
-        Process(pid, start_mark(pid)) for pid in pids if (stat := _stat(pid)) is not None and stat.session == session
-    ]
+    return [Process(pid, start_mark(pid)) for pid, stat in _processes() if stat.session == session]
 
 
 def is_monitor(pid: int) -> bool:
     """Return whether this is the outer process of a sandbox (see sandbox.py). It has one child, the first process of a
     PID namespace, which starts the program; it ends when the program does, with its exit code."""
     return _HAS_PROC and (stat := _stat(pid)) is not None and stat.command == PROGRAM
-
-
-def first_inside(monitor: int) -> Process | None:
-    """Return the first process of this monitor's namespace: when it dies, the kernel kills all others in it."""
-    return next((process for process in descendants(monitor) if _depth(process.pid) == (2, 1)), None)
 
 
 def program_inside(monitor: int) -> Process | None:
@@ -124,14 +112,11 @@ def end_group(group: int) -> None:
 
 def _members(group: int) -> list[Process]:
     """Return the living processes of a group, without a sandbox's monitor and first process."""
-    found = []
-    for pid in (int(entry) for entry in os.listdir(_PROC) if entry.isdigit()):
-        stat = _stat(pid)
-        if stat is None or stat.group != group or stat.state in "ZX":
-            continue
-        if not is_monitor(pid) and _depth(pid) != (2, 1):
-            found.append(Process(pid, start_mark(pid)))
-    return found
+    return [
+        Process(pid, start_mark(pid))
+        for pid, stat in _processes()
+        if stat.group == group and stat.state not in "ZX" and stat.command != PROGRAM and _depth(pid) != (2, 1)
+    ]
 
 
 def _depth(pid: int) -> tuple[int, int]:
@@ -147,7 +132,7 @@ def _depth(pid: int) -> tuple[int, int]:
 def kill_group(group: int, number: signal.Signals) -> bool:
     """Signal a whole process group. Return False if it is empty."""
     if group <= 1:
-        raise ValueError(f"{group} is no process group of ours")
+        raise ValueError(f"{group} is not a process group of a child")
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):  # macOS reports EPERM for a group of zombies
@@ -206,6 +191,13 @@ def _kill_by_pid(process: Process, number: signal.Signals) -> bool:
         os.kill(process.pid, number)
         return True
     return False
+
+
+def _processes() -> Iterator[tuple[int, _Stat]]:
+    """Yield all processes; none on a system without /proc."""
+    for entry in os.listdir(_PROC) if _HAS_PROC else ():
+        if entry.isdigit() and (stat := _stat(int(entry))) is not None:
+            yield int(entry), stat
 
 
 def _stat(pid: int) -> _Stat | None:

@@ -5,7 +5,6 @@ taken, and the write buffer is bounded. Its children may have separate process g
 by the session, and end with it.
 """
 
-import asyncio
 import contextlib
 import fcntl
 import os
@@ -14,29 +13,18 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import termios
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead.system.clock import Clock
-from fairlead.system.descriptors import child_limits
-from fairlead.system.pipes import PipeReader, PipeWriter, Take
-from fairlead.system.process import StopTimeouts, check_folder
-from fairlead.system.process_group import ExitStatus, ProcessGroupLeader
-from fairlead.system.proctable import (
-    Process,
-    descendants,
-    is_alive,
-    kill,
-    program_inside,
-    session_members,
-    start_mark,
-)
+from fairlead.system.descriptors import launcher
+from fairlead.system.pipes import PipeReader
+from fairlead.system.process import check_folder
+from fairlead.system.process_group import ExitStatus, ProcessGroupLeader, StopTimeouts
+from fairlead.system.proctable import Process, descendants, is_alive, kill, program_inside, session_members, start_mark
 from fairlead.system.sandbox import Sandbox
 
-_ON_PTY = str(Path(__file__).with_name("pty_exec.py"))
 _IUTF8 = 0x4000
 """The terminal's line editor erases whole characters; the same bit on Linux and macOS, without a name in 3.11."""
 
@@ -48,35 +36,13 @@ class _Inside(NamedTuple):
     program: Process | None
 
 
-class PtyChild:
-    """A running child. Created by `spawn_on_pty`."""
+class PtyChild(ProcessGroupLeader):
+    """A running child on a PTY. Created by `spawn_on_pty`."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", masters: tuple[int, int], slave: int, clock: Clock) -> None:
         self._slave = slave
         self._inside: _Inside | None = None
-        self._reader = PipeReader(masters[0])
-        self._writer = PipeWriter(masters[1])
-        self._leader = ProcessGroupLeader(popen, self._reaped, self._end_session)
-        self.pid = self._leader.pid
-        self.group = self._leader.group
-        self.started = self._leader.started
-        self._clock = clock
-        self._reading = False
-        self._ladder: asyncio.Task[ExitStatus] | None = None
-
-    @property
-    def running(self) -> bool:
-        return self._leader.running
-
-    async def read(self, take: Take) -> None:
-        """Pass the output to `take`, batch by batch; each is awaited before more is read. Return when the child is dead
-        and all output was read."""
-        self._reading = True
-        await self._reader.run(take)
-
-    async def write(self, data: bytes) -> None:
-        """Return when the system took the bytes. Raises PipeClosed when the child is gone."""
-        await self._writer.write(data)
+        super().__init__(popen, *masters, clock)
 
     def offer(self, data: bytes) -> None:
         """Write the data if the write buffer is empty, else drop it: for replies that must not block anything."""
@@ -87,30 +53,20 @@ class PtyChild:
         if self.running:
             _set_size(self._slave, columns, rows)
 
-    async def wait(self) -> ExitStatus:
-        return await self._leader.ended()
-
-    async def end(self, patience: StopTimeouts) -> ExitStatus:
-        """Stop the child in steps: hang up, wait, terminate, wait, kill, each step bounded. Concurrent callers share
-        the steps, and a cancelled caller does not stop them half way."""
-        if self._ladder is None:
-            self._ladder = asyncio.create_task(self._climb(patience))
-        return await asyncio.shield(self._ladder)
-
-    async def _climb(self, patience: StopTimeouts) -> ExitStatus:
-        steps = (
+    def _steps(self, patience: StopTimeouts) -> Sequence[tuple[Callable[[], None], float]]:
+        return (
             (lambda: self._signal(signal.SIGHUP), patience.close),
             (lambda: self._signal(signal.SIGTERM), patience.terminate),
         )
+
+    async def _climb(self, patience: StopTimeouts) -> ExitStatus:
         below = descendants(self.pid) if self.running else []
         try:
-            return await self._leader.climb(self._clock, steps, patience.kill, self.wait)
+            return await super()._climb(patience)
         finally:
             # Processes that have left the session are not found by it any more.
             for process in below:
                 kill(process, signal.SIGKILL)
-            if not self._reading:  # without a reader the descriptor would stay open
-                self._reader.close()
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.running:
@@ -121,7 +77,7 @@ class PtyChild:
             for process in members:
                 kill(process, each)
             if not members:  # this system cannot list them
-                self._leader.signal(each)
+                self._signal_group(each)
 
     def find_program_session(self, monitor: bytes) -> None:
         """Find the separate session of the program in a sandbox, from the report of the sandbox's monitor."""
@@ -142,14 +98,14 @@ class PtyChild:
         # Only below the first process: after the program's end another process may have the session's number.
         return [process for process in session_members(program.pid) if process in below]
 
-    def _end_session(self) -> None:
-        """Kill the jobs of the session: the leader is dead, and its number still means this session."""
+    def _end_group(self) -> None:
+        """Kill the jobs of the session too: the leader is dead, and its number still means this session."""
+        super()._end_group()
         for process in self._members():
             kill(process, signal.SIGKILL)
 
     def _reaped(self) -> None:
-        self._writer.close()
-        self._reader.finish()
+        super()._reaped()
         # Not earlier: without an open slave our end would always be ready, with nothing to read.
         os.close(self._slave)
 
@@ -201,13 +157,12 @@ def _start(
 ) -> "tuple[subprocess.Popen[bytes], int]":
     """Return the process, and a pipe that reports two things: the information of a sandbox's monitor, in JSON, and the
     errno if the program cannot be started. The pipe ends when the program is started."""
-    locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
     with contextlib.ExitStack() as ours:
         status, writing = os.pipe()
         ours.callback(os.close, writing)
         info = os.dup(writing)
         ours.callback(os.close, info)
-        through = [sys.executable, "-I", "-S", _ON_PTY, str(writing), child_limits(), locale]
+        through = launcher("pty", [writing], env)
         command = [*through, *argv]
         try:
             if sandbox is not None:

@@ -182,9 +182,9 @@ class Sandbox:
         view = self.view()
         folder = os.path.realpath(cwd)
         if not is_shown(folder, view):
-            raise BadRequest(f"The folder {cwd} is the gateway's own, and does not exist for what it runs.", path=cwd)
+            raise BadRequest(f"The folder {cwd} belongs to the gateway: its programs cannot see it.", path=cwd)
         if "/" in argv[0] and not is_shown(os.path.realpath(os.path.join(cwd, argv[0])), view):
-            raise OSError(errno.ENOENT, "it lies in a folder of the gateway's own, which is hidden from it", argv[0])
+            raise OSError(errno.ENOENT, "it is in a folder of the gateway, which the sandbox hides", argv[0])
         return [self.program, *arguments(view, cwd), *options, "--", *through, *argv]
 
     def view(self) -> SandboxView:
@@ -268,7 +268,7 @@ def shortcoming(printed: str, view: SandboxView) -> str:
     if int(status.get("CapEff", "-1"), 16) & ~kept:
         return "bwrap leaves its programs too many capabilities"
     if not 1 < int(status.get("Pid", "0")) < 10:
-        return "bwrap gives its programs no process numbers of their own"
+        return "bwrap does not give its programs a separate PID namespace"
     lines = [line for line in printed.splitlines() if " - " in line]
     on = {mount.point: mount.kind for mount in mounts_of("\n".join(lines))}
     open_ones = [folder for folder in view.hidden if on.get(folder) != "tmpfs"]

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fairlead.system.clock import Clock
 
@@ -35,7 +35,7 @@ class FileTail:
         self.generation = 0
         self._clock = clock
         self._fd = -1
-        self._watcher: _Watcher = _Poll(clock)
+        self._watcher: _Poll | _Watch = _Poll(clock)
 
     def __enter__(self) -> "FileTail":
         # Before the first read, so that no change after that read is missed.
@@ -87,11 +87,6 @@ class FileTail:
             self._fd = -1
 
 
-class _Watcher(Protocol):
-    async def changed(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class _Poll:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -140,7 +135,7 @@ class _Watch:
                 return
 
 
-def _watcher(path: Path, clock: Clock) -> _Watcher:
+def _watcher(path: Path, clock: Clock) -> _Poll | _Watch:
     if sys.platform != "linux":
         return _Poll(clock)
     try:

@@ -93,11 +93,6 @@ class Terminal(Protocol):
         ...
 
     @property
-    def touched(self) -> float:
-        """When it last got input, printed, was resized or joined, on the clock's `monotonic`."""
-        ...
-
-    @property
     def screen(self) -> Screen: ...
 
     async def changed(self, version: int) -> Screen:
@@ -116,10 +111,6 @@ class Terminal(Protocol):
     def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[TerminalOutput, None]:
         """Yield first a redraw, then the output, until the program has ended. `raw`, for a shell: first its latest
         output as it was printed. A watcher that lags gets a redraw. A caller that leaves early closes the generator."""
-        ...
-
-    def print_notice(self, text: str) -> None:
-        """Show a text to all watchers as if the program had printed it; the program does not see it."""
         ...
 
     async def wait(self) -> Exit: ...
@@ -143,10 +134,6 @@ class Terminals(Protocol):
 
     def find(self, name: str) -> Terminal | None:
         """The last terminal of that name; one that has ended is kept for a while."""
-        ...
-
-    def names(self) -> tuple[str, ...]:
-        """The names of the running terminals."""
         ...
 
 
@@ -210,7 +197,7 @@ class LauncherCodec(TerminalEncoder, Protocol):
     """The codec of a socket whose client requests programs, one after the other."""
 
     def read(self, data: bytes) -> ProgramRequest | TypedKeys | Size | TerminalReply: ...
-    def attached(self, seated: ProgramAttached) -> bytes:
+    def attached(self, program: ProgramAttached) -> bytes:
         """Encode the attachment; sent before the first output of each program."""
         ...
 

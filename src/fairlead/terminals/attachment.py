@@ -6,7 +6,7 @@ The client protocol encodes and decodes the frames (`terminals.api.TerminalCodec
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.sockets import SocketHandle
+from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import (
     JoinTerminal,
     ShowTerminal,
@@ -45,7 +46,7 @@ class TerminalAttachment:
     def __init__(
         self,
         terminal: Terminal,
-        words: TerminalEncoder,
+        encoder: TerminalEncoder,
         who: str,
         *,
         raw: bool = False,
@@ -53,7 +54,7 @@ class TerminalAttachment:
         size: Size | None = None,
     ) -> None:
         self._terminal = terminal
-        self._words = words
+        self._encoder = encoder
         self._who = who
         self._raw = raw
         self._read_only = read_only
@@ -62,7 +63,7 @@ class TerminalAttachment:
         self._wire: SocketHandle | None = None
         self._keys = bytearray()
         self._drained = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._typing = False
         self._paused = False
         self.left: Callable[[], None] = lambda: None
@@ -70,7 +71,7 @@ class TerminalAttachment:
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
-        self._spawn(self._show(wire))
+        self._tasks.spawn(self._show(wire))
 
     def on_input(self, message: TypedKeys | Size | TerminalReply) -> None:
         match message:
@@ -89,9 +90,11 @@ class TerminalAttachment:
         self._drained.set()
 
     def detached(self, code: int) -> None:
+        """Stop using the socket. It may stay open, for another terminal."""
+        if self._wire is not None and self._paused:
+            self._wire.resume()
         self._wire = None
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         self.left()
 
     def dismiss(self, reason: str) -> None:
@@ -105,11 +108,6 @@ class TerminalAttachment:
         if self._wire is not None:
             self._wire.send(frames)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _show(self, wire: SocketHandle) -> None:
         try:
             self._begun = True
@@ -118,21 +116,21 @@ class TerminalAttachment:
                 self._terminal.resize(self._size, self._who)
             async with contextlib.aclosing(self._terminal.watch(self._who, self._begins_raw())) as watching:
                 async for output in watching:
-                    if frames := self._words.output(output):
+                    if frames := self._encoder.output(output):
                         wire.send(frames)
                     while wire.backlog() > UNSENT_BYTES:
                         self._drained.clear()
                         await self._drained.wait()
             self._over(wire, await self._terminal.wait())
         except Exception:
-            log.exception("a watcher of a terminal is lost", extra={"terminal": self._terminal.name})
+            log.exception("sending a terminal's output to a client failed", extra={"terminal": self._terminal.name})
             wire.hang_up(BROKEN, "the terminal cannot be shown")
 
     def _begins_raw(self) -> bool:
         return self._raw
 
     def _over(self, wire: SocketHandle, exit: Exit) -> None:
-        wire.send(self._words.ended(exit))
+        wire.send(self._encoder.ended(exit))
         wire.hang_up(DONE, "the program has ended")
 
     def _type(self, keys: bytes) -> None:
@@ -142,7 +140,7 @@ class TerminalAttachment:
             self._wire.pause()
         if not self._typing and self._keys:
             self._typing = True
-            self._spawn(self._pass_keys())
+            self._tasks.spawn(self._pass_keys())
 
     async def _pass_keys(self) -> None:
         try:
@@ -155,7 +153,7 @@ class TerminalAttachment:
                     self._wire.resume()
         except FairleadError as error:
             self._keys.clear()
-            self._send(self._words.failed(error))
+            self._send(self._encoder.failed(error))
         finally:
             self._typing = False
 
@@ -168,19 +166,8 @@ class SocketAttachment(TerminalAttachment):
     ) -> None:
         super().__init__(terminal, codec, who, raw=raw, read_only=read_only)
         self._codec = codec
-        self._early: list[bytes] = []
-
-    def attached(self, wire: SocketHandle) -> None:
-        super().attached(wire)
-        for data in self._early:
-            self.received(data)
-        self._early.clear()
 
     def received(self, data: bytes) -> None:
-        """Handle a frame; frames that come before the socket is attached are queued."""
-        if self._wire is None:
-            self._early.append(data)
-            return
         try:
             self.on_input(self._codec.read(data))
         except FairleadError as error:

@@ -48,10 +48,7 @@ MOST: Final = Size(500, 200)
 
 def fit(size: Size) -> Size:
     """The nearest size that a terminal may have."""
-    return Size(
-        max(LEAST.columns, min(size.columns, MOST.columns)),
-        max(LEAST.rows, min(size.rows, MOST.rows)),
-    )
+    return Size(max(LEAST.columns, min(size.columns, MOST.columns)), max(LEAST.rows, min(size.rows, MOST.rows)))
 
 
 class PtySession:
@@ -61,7 +58,10 @@ class PtySession:
     def __init__(
         self, name: str, child: PtyChild, program: Program, clock: Clock, patience: StopTimeouts, turn: asyncio.Lock
     ) -> None:
-        self._name = name
+        self.name = name
+        self.pid = child.pid
+        self.started = child.started
+        self.group = child.group
         self._child = child
         self._own_size = self._size = size = fit(program.size)
         self._resized = False
@@ -76,8 +76,10 @@ class PtySession:
         self._recording: Recording | None = None
         if program.recording:
             self._recording = begin_recording(program, size, clock)
-        self._touched = clock.monotonic()
-        self._left: float | None = self._touched
+        self.touched = clock.monotonic()
+        """When it last got input, printed, was resized or joined, on the clock's `monotonic`."""
+        self.left: float | None = self.touched
+        """When its last watcher left, on the clock's `monotonic`; None while it is watched."""
         self._finder = UrlFinder(size.columns)
         self._urls: dict[str, bool] = {}
         self._quiet: Timer | None = None
@@ -87,46 +89,21 @@ class PtySession:
         self._screen: Screen | None = None
         self._redraw: tuple[int, bytes] = (0, b"")
         self._changed = asyncio.Event()
-        self._exit: Exit | None = None
+        self.exit: Exit | None = None
         self._running = asyncio.create_task(self._run())
 
     @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def started(self) -> str:
-        return self._child.started
-
-    @property
-    def group(self) -> int:
-        return self._child.group
-
-    @property
     def running(self) -> bool:
-        return self._exit is None
+        return self.exit is None
 
     @property
     def watched(self) -> bool:
         return bool(self._watchers)
 
     @property
-    def touched(self) -> float:
-        return self._touched
-
-    @property
     def intact(self) -> bool:
         """Whether all output that it ever printed is kept, and was printed at its current size."""
         return self._tail is not None and self._tail.whole and not self._resized
-
-    @property
-    def left(self) -> float | None:
-        """When its last watcher left, on the clock's `monotonic`; None while it is watched."""
-        return self._left
 
     @property
     def screen(self) -> Screen:
@@ -160,6 +137,7 @@ class PtySession:
         self._fit()
 
     def print_notice(self, text: str) -> None:
+        """Show a text to all watchers as if the program had printed it; the program does not see it."""
         self._show(text.encode())
         self._wake()
 
@@ -168,7 +146,7 @@ class PtySession:
         watcher.add_urls([FoundUrl(url, open) for url, open in self._urls.items()])
         self._urls = dict.fromkeys(self._urls, False)
         self._watchers.add(watcher)
-        self._left = None
+        self.left = None
         self._touch()
         try:
             while True:
@@ -192,18 +170,14 @@ class PtySession:
         finally:
             self._watchers.discard(watcher)
             if not self._watchers:
-                self._left = self._clock.monotonic()
+                self.left = self._clock.monotonic()
             self._eased.set()
             if self._sizes.pop(who, None) is not None:
                 self._fit()
 
     async def wait(self) -> Exit:
         await asyncio.shield(self._running)
-        return self._exit or Exit()
-
-    @property
-    def exit(self) -> Exit | None:
-        return self._exit
+        return self.exit or Exit()
 
     async def stop(self) -> Exit:
         self._stopping = True
@@ -218,18 +192,18 @@ class PtySession:
         try:
             await self._child.read(self._take)
         except Exception:
-            log.exception("a terminal could not be read on", extra={"terminal": self._name, "pid": self.pid})
+            log.exception("reading a terminal's output failed", extra={"terminal": self.name, "pid": self.pid})
             await self._child.end(self._patience)
         status = await self._child.wait()
         if self._recording is not None:
             await self._recording.close()
         self._found(self._finder.flush())
-        self._exit = Exit(code=status.code, signal=status.signal)
-        log.info("terminal ended", extra={"terminal": self._name, "pid": self.pid, "code": status.code})
+        self.exit = Exit(code=status.code, signal=status.signal)
+        log.info("terminal ended", extra={"terminal": self.name, "pid": self.pid, "code": status.code})
         self._wake()
 
     def _touch(self) -> None:
-        self._touched = self._clock.monotonic()
+        self.touched = self._clock.monotonic()
 
     async def _take(self, data: bytes) -> None:
         self._touch()

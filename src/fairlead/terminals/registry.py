@@ -38,13 +38,13 @@ class TerminalRegistry:
         self._patience = patience or StopTimeouts()
         self._terminals: dict[str, PtySession] = {}
         self._opening: dict[str, asyncio.Task[PtyChild]] = {}
-        self._expected: dict[str, list[asyncio.Future[PtySession]]] = {}
+        self._opened = asyncio.Event()
         self._turn = asyncio.Lock()
 
     async def open(self, name: str, program: Program) -> PtySession:
         found = self._terminals.get(name)
         if name in self._opening or (found is not None and found.running):
-            raise Busy(f"There is a terminal {name} already.", terminal=name)
+            raise Busy(f"The terminal {name} exists already.", terminal=name)
         if len(self.names()) + len(self._opening) >= self._most:
             raise TooMany(
                 f"{self._most} terminals are open: close one, or start the gateway with more (max_terminals)."
@@ -59,28 +59,22 @@ class TerminalRegistry:
         self._terminals.pop(name, None)
         self._terminals[name] = terminal
         self._forget()
-        for expecting in self._expected.pop(name, ()):
-            if not expecting.done():
-                expecting.set_result(terminal)
+        self._opened.set()
+        self._opened = asyncio.Event()
         return terminal
 
     async def opened(self, name: str) -> PtySession:
         """Wait for the next terminal that is opened under that name."""
-        expecting: asyncio.Future[PtySession] = asyncio.get_running_loop().create_future()
-        self._expected.setdefault(name, []).append(expecting)
-        try:
-            return await expecting
-        finally:
-            waiting = self._expected.get(name, [])
-            if expecting in waiting:
-                waiting.remove(expecting)
-            if not waiting:
-                self._expected.pop(name, None)
+        before = self.find(name)
+        while (found := self.find(name)) is None or found is before:
+            await self._opened.wait()
+        return found
 
     def find(self, name: str) -> PtySession | None:
         return self._terminals.get(name)
 
     def names(self) -> tuple[str, ...]:
+        """The names of the running terminals."""
         return tuple(name for name, terminal in self._terminals.items() if terminal.running)
 
     async def close(self) -> None:

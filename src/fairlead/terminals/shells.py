@@ -17,6 +17,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.web.requests import ServiceCall
 from fairlead.system.clock import Clock, within
+from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.terminals.attachment import SocketAttachment
 from fairlead.terminals.pty_session import PtySession
@@ -30,7 +31,7 @@ WARNING_SECONDS: Final = 60.0
 _PREFIX: Final = "user/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
-_HANDED_ON: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+_INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 """Variables that shells inherit: identity, place and language of the user; no token, key or address of the gateway."""
 
 
@@ -45,7 +46,7 @@ class ShellSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def shell_environment(host: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of a shell, from the host's environment."""
-    chosen = {name: host[name] for name in _HANDED_ON if name in host}
+    chosen = {name: host[name] for name in _INHERITED if name in host}
     if not any("utf" in chosen.get(name, "").lower() for name in ("LC_ALL", "LC_CTYPE", "LANG")):
         chosen["LC_ALL"] = "C.UTF-8"
     return chosen | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -64,7 +65,7 @@ class UserShells:
         self._folder = folder
         self._numbers = count(1)
         self._starting: dict[str, asyncio.Task[PtySession]] = {}
-        self._minding: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._shared: set[str] = set()
         self._watchers: dict[str, set[SocketAttachment]] = {}
 
@@ -73,41 +74,39 @@ class UserShells:
 
     async def list(self, who: Identity, action: ListShells) -> tuple[ShellView, ...]:
         names = (name for name in self._terminals.names() if name.startswith(_PREFIX))
-        shown = (self._view(name) for name in sorted(names) if name.startswith(_own(who.user)) or name in self._shared)
-        return tuple(view for view in shown if view is not None)
+        seen = (name for name in sorted(names) if name.startswith(_own(who.user)) or name in self._shared)
+        return tuple(self._view(terminal) for name in seen if (terminal := self.find(name)) is not None)
 
     async def share(self, who: Identity, action: ShareShell) -> ShellView:
-        name = _named(who.user, action.name)
-        view = self._view(name)
-        if view is None:
-            raise NotFound("terminal", action.name)
+        terminal = self._running(who.user, action.name)
+        name = terminal.name
         if action.shared:
             self._shared.add(name)
         else:
             self._shared.discard(name)
             for watcher in self._watchers.pop(name, set()):
-                watcher.dismiss("it is shared no more")
+                watcher.dismiss("the terminal is no longer shared")
         log.info("shell shared", extra={"terminal": name, "shared": action.shared, "who": who.name})
-        return msgspec.structs.replace(view, shared=action.shared)
+        return self._view(terminal)
 
     async def end(self, who: Identity, action: EndShell) -> Exit:
-        name = _named(who.user, action.name)
-        terminal = self.find(name)
-        if terminal is None:
-            raise NotFound("terminal", action.name)
-        log.info("shell ended", extra={"terminal": name, "who": who.name})
+        terminal = self._running(who.user, action.name)
+        log.info("shell ended", extra={"terminal": terminal.name, "who": who.name})
         return await terminal.stop()
 
-    def _view(self, name: str) -> ShellView | None:
-        terminal = self.find(name)
+    def _running(self, user: str, name: str) -> PtySession:
+        terminal = self.find(_named(user, name))
         if terminal is None:
-            return None
-        owner, _, bare = name.removeprefix(_PREFIX).rpartition("/")
+            raise NotFound("terminal", name)
+        return terminal
+
+    def _view(self, terminal: PtySession) -> ShellView:
+        owner, _, bare = terminal.name.removeprefix(_PREFIX).rpartition("/")
         return ShellView(
             name=bare,
             owner=owner,
             size=terminal.screen.size,
-            shared=name in self._shared,
+            shared=terminal.name in self._shared,
             watched=terminal.watched,
             idle_s=round(self._clock.monotonic() - terminal.touched, 1),
         )
@@ -145,8 +144,7 @@ class UserShells:
         that long."""
         task = self._starting.get(name)
         if task is None:
-            task = self._starting[name] = asyncio.create_task(self._start(name, program(), by_use))
-            task.add_done_callback(_looked_at)
+            task = self._starting[name] = self._tasks.spawn(self._start(name, program(), by_use), awaited=True)
         return await asyncio.shield(task)
 
     def recording(self, user: str, name: str) -> str:
@@ -158,9 +156,9 @@ class UserShells:
 
     def _watch(self, who: Identity, action: JoinShell) -> SocketAttachment:
         """Watch another user's shell, read-only, if it is shared. Raises NotFound."""
-        name = _named(action.owner, action.name)
-        terminal = self.find(name)
-        if terminal is None or name not in self._shared:
+        terminal = self._running(action.owner, action.name)
+        name = terminal.name
+        if name not in self._shared:
             raise NotFound("terminal", action.name)
         log.info("shell watched", extra={"terminal": name, "who": who.name, "credential": who.credential})
         joined = SocketAttachment(terminal, action.codec, f"{who.credential}/{next(self._numbers)}", read_only=True)
@@ -177,11 +175,7 @@ class UserShells:
 
     async def close(self) -> None:
         """Stop the idle timers; the registry stops the programs."""
-        tasks = {*self._minding, *self._starting.values()}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.close()
 
     # --- inside
 
@@ -190,9 +184,7 @@ class UserShells:
             terminal = await self._terminals.open(name, program)
         finally:
             del self._starting[name]
-        minding = asyncio.create_task(self._mind(terminal, by_use))
-        self._minding.add(minding)
-        minding.add_done_callback(self._minding.discard)
+        self._tasks.spawn(self._watch_idle(terminal, by_use))
         return terminal
 
     def _program(self, user: str, action: JoinShell) -> Program:
@@ -206,15 +198,15 @@ class UserShells:
             recording=self.recording(user, action.name),
         )
 
-    async def _mind(self, terminal: PtySession, by_use: bool) -> None:
+    async def _watch_idle(self, terminal: PtySession, by_use: bool) -> None:
         try:
-            await self._watch_over(terminal, by_use)
+            await self._stop_when_idle(terminal, by_use)
         finally:
             # The next shell of that name must not inherit the sharing.
             self._shared.discard(terminal.name)
             self._watchers.pop(terminal.name, None)
 
-    async def _watch_over(self, terminal: PtySession, by_use: bool) -> None:
+    async def _stop_when_idle(self, terminal: PtySession, by_use: bool) -> None:
         """Stop a terminal that was idle for too long, after a warning."""
         idle = self.settings.idle_s
         ahead = min(WARNING_SECONDS, idle / 2)
@@ -255,10 +247,4 @@ def warning(seconds: float) -> str:
 
 
 def left_warning(seconds: float) -> str:
-    return f"\r\n[Nobody watches this terminal. It is closed in {round(seconds)} seconds.]\r\n"
-
-
-def _looked_at(task: "asyncio.Task[PtySession]") -> None:
-    """Retrieve the task's exception: if the caller is gone, nothing else does, and asyncio would log it."""
-    if not task.cancelled():
-        task.exception()
+    return f"\r\n[No client watches this terminal. It is closed in {round(seconds)} seconds.]\r\n"

@@ -1,6 +1,6 @@
 """Tests for the projection rows of every store adapter; used together with `StoreConformance`, with the same fixture.
 
-    class TestMyStore(StoreConformance, DerivedConformance): ...
+    class TestMyStore(StoreConformance, ProjectionConformance): ...
 
 NOT promised by the port, and so not tested here: that one node sees another's rows at once, and the result of a
 repeated call with other rows of the same number (a reducer makes the same rows from the same log).

@@ -1,6 +1,6 @@
 """Tests for the usage statistics of every store adapter; used together with `StoreConformance`, with the same fixture.
 
-    class TestMyStore(StoreConformance, InsightConformance): ...
+    class TestMyStore(StoreConformance, UsageStatsConformance): ...
 
 NOT promised by the port, and so not tested here: that the last append is counted already (`indexed` waits for it), and
 that the counts of erased sessions survive the loss of derived data.

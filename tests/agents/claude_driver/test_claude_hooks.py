@@ -22,7 +22,7 @@ from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.system.clock import SystemClock
 from fairlead.testing.clock import ManualClock
-from fairlead.wiring import agent_kinds
+from fairlead.wiring.agents import agent_kinds
 from patience import settled
 
 TLS = Path(__file__).parents[2] / "server" / "tls"

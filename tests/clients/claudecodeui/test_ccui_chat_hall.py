@@ -153,7 +153,7 @@ async def test_a_slow_socket_gets_only_the_latest_state_of_each_session_and_its_
         return summaries.get(session)
 
     broadcasts = Broadcasts(changes, read)
-    channel = await broadcasts.performers()[JoinChannel](ANN, JoinChannel(CODEC))
+    channel = await broadcasts.handlers()[JoinChannel](ANN, JoinChannel(CODEC))
     slow, quick = Slow(), Slow()
     quick.waiting = 0
     member, other = channel.enter(slow), channel.enter(quick)
@@ -167,7 +167,7 @@ async def test_a_slow_socket_gets_only_the_latest_state_of_each_session_and_its_
             while len(quick.got) < count:
                 await asyncio.sleep(0)
     assert slow.got == []
-    assert await broadcasts.performers()[Broadcast](ANN, Broadcast(CHANNEL, b"passes by")) == 2
+    assert await broadcasts.handlers()[Broadcast](ANN, Broadcast(CHANNEL, b"passes by")) == 2
     slow.waiting = 0
     member.drained()
     assert len(slow.got) == MAX_PENDING_SESSIONS

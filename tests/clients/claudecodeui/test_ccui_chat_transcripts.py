@@ -117,7 +117,7 @@ def test_a_subscription_waits_until_the_file_is_loaded() -> None:
 async def test_a_previewed_page_equals_the_page_of_the_loaded_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", 0)
+    monkeypatch.setattr("fairlead.sessions.transcripts.filling.AT_ONCE_BYTES", 0)
     home = Home(tmp_path)
     home.write(*(row(number) for number in range(1, 301)))
     async with gateway(home, tmp_path, listed="/all") as served:

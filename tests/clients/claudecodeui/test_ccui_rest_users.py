@@ -24,7 +24,7 @@ from fairlead.server.doors import Door, open_door
 from fairlead.server.listeners import Binding
 from fairlead.server.logging import LineFormatter, Redactor
 from fairlead.system.clock import SystemClock
-from fairlead.wiring import invitations_page
+from fairlead.wiring.settings import invitations_page
 from patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("cheap_passwords")

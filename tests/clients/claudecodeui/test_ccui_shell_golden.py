@@ -21,7 +21,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadId, BadRequest, Busy, NotFound, OutsideRoots
 from fairlead.model.web.requests import Head
-from fairlead.model.web.sockets import Handshake, Write
+from fairlead.model.web.sockets import AttachOwner, Handshake, Write
 from fairlead.server.websocket.frames import split_frames
 from fairlead.terminals.api import (
     FoundUrl,
@@ -33,7 +33,7 @@ from fairlead.terminals.api import (
     TypedKeys,
 )
 from fairlead.terminals.launcher.programs import PROVIDERS, Provider, command_keys, key, resumes, words
-from fairlead.wiring import providers
+from fairlead.wiring.settings import providers
 from flows import drive
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-shell"
@@ -155,14 +155,8 @@ def test_input_before_the_socket_has_an_owner_is_bounded() -> None:
     frame = b'{"type":"input","data":"' + b"x" * (EARLY_BYTES // 4) + b'"}'
     for _ in range(10):
         assert talk.throttled(frame, True, BadRequest("too many")) == ()
-    heard: list[bytes] = []
-
-    class Holder:
-        def received(self, data: bytes) -> None:
-            heard.append(data)
-
-    list(drive(talk, talk.opened(), lambda step, lane: Holder()))
-    assert len(heard) == 3
+    (attach,) = drive(talk, talk.opened(), lambda step, lane: None)
+    assert isinstance(attach, AttachOwner) and len(attach.early) == 3
     (error,) = talk.failed(BadRequest("No."))
     assert isinstance(error, Write) and b"Error: No." in error.frames
 

@@ -16,12 +16,11 @@ from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.clients.cognova import PROTOCOL
 from fairlead.model.ids import SessionId
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall, ServiceHandler
 from fairlead.model.web.session_changes import What
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService
 from fairlead.server.app import App, AppConfig
-from fairlead.server.dispatch import ServiceHandler
 from fairlead.server.limits import ServerLimits
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets
 from fairlead.server.runner import ServerRunner
@@ -166,7 +165,7 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHarness]:
     sockets = open_sockets(binding)
     performers: dict[type[ServiceCall], ServiceHandler] = {
         **CredentialActions(credentials).handlers(),
-        **room.performers(),
+        **room.handlers(),
     }
     limits = ServerLimits(commands_per_s=1000)
     parts = AppConfig(

@@ -12,7 +12,8 @@ from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.web.requests import Head
 from fairlead.model.web.routes import Request, Response, Steps
-from fairlead.notifications.api import AgentRun, GetItem, ListItems, ScheduledAgent
+from fairlead.notifications.api.cognova import AgentRun, ScheduledAgent
+from fairlead.notifications.api.resources import GetItem, ListItems
 
 HOUR = 3600 * 1000
 NOW = 1_700_000_000_000

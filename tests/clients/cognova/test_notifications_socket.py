@@ -242,9 +242,9 @@ async def test_messages_sent_right_after_connecting_are_handled(house: FeedHarne
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"kind": "webhook", "url": "http://127.0.0.1/x"}, "no public address"),
-        ({"kind": "webhook", "url": "http://169.254.169.254/latest"}, "no public address"),
-        ({"kind": "ntfy", "url": "http://[::1]/topic"}, "no public address"),
+        ({"kind": "webhook", "url": "http://127.0.0.1/x"}, "not a public address"),
+        ({"kind": "webhook", "url": "http://169.254.169.254/latest"}, "not a public address"),
+        ({"kind": "ntfy", "url": "http://[::1]/topic"}, "not a public address"),
         ({"kind": "webhook", "url": "file:///etc/passwd"}, "https://"),
         ({"kind": "pigeon", "url": "https://a/"}, "kind must be one of"),
         ({"url": "https://a/"}, "kind must be one of"),

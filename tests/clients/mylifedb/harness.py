@@ -14,10 +14,9 @@ from websockets.exceptions import ConnectionClosed
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.clients.mylifedb import PROTOCOL
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceCall, ServiceHandler
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
-from fairlead.server.dispatch import ServiceHandler
 from fairlead.server.limits import ServerLimits
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets
 from fairlead.server.runner import ServerRunner
@@ -185,9 +184,9 @@ async def open_house(
     sockets = open_sockets(binding)
     all_performers: dict[type[ServiceCall], ServiceHandler] = {
         **CredentialActions(credentials).handlers(),
-        **book.performers(),
-        **news.performers(),
-        **Broadcasts(news, rig.store.summary).performers(),
+        **book.handlers(),
+        **news.handlers(),
+        **Broadcasts(news, rig.store.summary).handlers(),
         **(performers or {}),
     }
     limits = limits or ServerLimits(commands_per_s=1000)

@@ -13,7 +13,7 @@ from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.mylifedb.terminal import EARLY_BYTES, RawTerminal
 from fairlead.model.auth import Identity
 from fairlead.model.web.requests import Head
-from fairlead.model.web.sockets import Handshake
+from fairlead.model.web.sockets import AttachOwner, Handshake
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.terminals.api import Program, Size, session_terminal
@@ -96,11 +96,5 @@ def test_input_before_the_terminal_is_attached_is_bounded() -> None:
     talk = RawTerminal(Handshake(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION}))
     for _ in range(10):
         assert talk.received(b"x" * (EARLY_BYTES // 4), False) == ()
-    heard: list[bytes] = []
-
-    class Holder:
-        def received(self, data: bytes) -> None:
-            heard.append(data)
-
-    list(drive(talk, talk.opened(), lambda step, lane: Holder()))
-    assert len(heard) == 4
+    (attach,) = drive(talk, talk.opened(), lambda step, lane: None)
+    assert isinstance(attach, AttachOwner) and len(attach.early) == 4

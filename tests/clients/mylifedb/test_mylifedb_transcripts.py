@@ -169,7 +169,7 @@ async def test_a_thousand_records_open_with_their_last_pages(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """Also for a file that is still being read: pages are counted when reading is done."""
-    monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr("fairlead.sessions.transcripts.filling.AT_ONCE_BYTES", at_once)
     home.write(*(row(number) for number in range(1, 1301)))
     async with gateway(home, tmp_path, listed="/all") as served:
         async with tab(served, "?pages=1") as client:

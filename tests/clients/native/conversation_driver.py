@@ -10,6 +10,7 @@ from fairlead.clients.native.codec import CODECS, JSON, JsonCodec, MsgpackCodec
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.commands import CommandBase, Reply
+from fairlead.model.ids import SessionId
 from fairlead.model.web.requests import Head
 from fairlead.model.web.sockets import Effect, Handshake, Signal, Subscribe, Subscribed, Unsubscribe, Write
 from flows import drive
@@ -75,7 +76,7 @@ class ConversationDriver:
         match step:
             case CommandBase():
                 seen.append({"does": msgspec.json.decode(msgspec.json.encode(step)), "lane": lane})
-                return Reply(session=step.session, seq=7)
+                return Reply(session=step.session or SessionId(""), seq=7)
             case Subscribe():
                 place = step.cursor
                 cursor = None if place is None else {"seq": place.seq, "log_id": place.log_id}

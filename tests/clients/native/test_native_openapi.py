@@ -87,7 +87,7 @@ _MODULES = {
     "fairlead.model.errors",
     "fairlead.clients.native.errors",
     "fairlead.auth.login_codes",
-    "fairlead.notifications.api",
+    "fairlead.notifications.api.targets",
 }
 _GATE = {
     "bad_host": 400,

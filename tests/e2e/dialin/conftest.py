@@ -25,7 +25,7 @@ async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relay]:
     """The relay between the CLI and the gateway."""
     async with Relay() as between:
         real = listeners.urls
-        monkeypatch.setattr("fairlead.wiring.urls", lambda *where: between.aim(real(*where)))
+        monkeypatch.setattr("fairlead.wiring.network.urls", lambda *where: between.aim(real(*where)))
         yield between
         assert {line["type"] for line in between.lines()} <= SENT
 

@@ -1,4 +1,4 @@
-"""A real uvicorn in a thread, and the endpoints that the tests of both drivers use."""
+"""A real uvicorn in a thread, and the endpoints that the tests of the driver use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from fairlead.server.websocket import (
     EXTENSION,
@@ -26,7 +26,6 @@ from fairlead.server.websocket import (
     binary_frame,
     driver_class,
     run_endpoint,
-    stock_settings,
     text_frame,
 )
 from server.websocket.rawclient import wait_until
@@ -244,23 +243,6 @@ def build_app(hub: Hub) -> Starlette:
         await ws.accept()
         raise RuntimeError("after accept")
 
-    async def plain(ws: WebSocket) -> None:
-        await ws.accept()
-        while True:
-            message = await ws.receive()
-            if message["type"] == "websocket.disconnect":
-                hub.closes.append(("plain", message["code"]))
-                return
-            if message.get("text") is not None:
-                await ws.send_text(message["text"])
-            else:
-                await ws.send_bytes(message["bytes"])
-
-    async def plain_once(ws: WebSocket) -> None:
-        await ws.accept()
-        await ws.send_text("hello")
-        await ws.close(4001, "enough")
-
     async def late(ws: WebSocket) -> None:
         await ws.accept()
         await hub.wait_for_gate("late")
@@ -269,16 +251,6 @@ def build_app(hub: Hub) -> Starlette:
     async def undecided(ws: WebSocket) -> None:
         await hub.wait_for_gate("undecided")
         await ws.accept()
-        await ws.close(4002)
-
-    async def talks_to_the_dead(ws: WebSocket) -> None:
-        await ws.accept()
-        await hub.wait_for_gate("dead")
-        try:
-            while True:
-                await ws.send_text("x" * 65536)
-        except WebSocketDisconnect as error:
-            hub.closes.append(("talked to the dead", error.code))
 
     async def impolite(ws: WebSocket) -> None:
         connection = ws.scope["extensions"][EXTENSION]
@@ -302,13 +274,6 @@ def build_app(hub: Hub) -> Starlette:
         except Misuse:
             hub.seen["run twice"] += 1
         await running
-
-    async def plain_slow(ws: WebSocket) -> None:
-        await ws.accept()
-        await ws.receive_text()
-        await hub.wait_for_gate("plain-slow")
-        async for text in ws.iter_text():
-            await ws.send_text(text[:6])
 
     async def stuck(ws: WebSocket) -> None:
         await ws.accept()
@@ -334,14 +299,10 @@ def build_app(hub: Hub) -> Starlette:
             WebSocketRoute("/forgetful", forgetful),
             WebSocketRoute("/broken", broken),
             WebSocketRoute("/broken-later", broken_later),
-            WebSocketRoute("/plain", plain),
-            WebSocketRoute("/plain-once", plain_once),
             WebSocketRoute("/late", late),
             WebSocketRoute("/undecided", undecided),
-            WebSocketRoute("/dead", talks_to_the_dead),
             WebSocketRoute("/impolite", impolite),
             WebSocketRoute("/stuck", stuck),
-            WebSocketRoute("/plain-slow", plain_slow),
         ]
     )
 
@@ -349,21 +310,13 @@ def build_app(hub: Hub) -> Starlette:
 class RunningServer:
     def __init__(
         self,
-        driver: str,
         loop: str = "uvloop",
         *,
         close_timeout: float = 5.0,
         keepalive: Keepalive | None = None,
         **settings: Any,
     ) -> None:
-        self.driver = driver
-        self.own = driver == "own"
         self.hub = Hub()
-        driver_settings: dict[str, Any] = (
-            {"ws": driver_class(keepalive=keepalive, close_timeout=close_timeout)}
-            if self.own
-            else stock_settings(SMALL)
-        )
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         self.port: int = listener.getsockname()[1]
@@ -372,7 +325,7 @@ class RunningServer:
             loop=loop,
             log_config=None,
             lifespan="off",
-            **driver_settings,
+            ws=driver_class(keepalive=keepalive, close_timeout=close_timeout),
             **settings,
         )
         self.server = uvicorn.Server(config)

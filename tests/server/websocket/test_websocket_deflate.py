@@ -60,8 +60,8 @@ def test_a_smaller_window_is_kept() -> None:
     assert inflated(frame[4:], 9) == data
 
 
-def test_messages_are_compressed_both_ways(own_server: RunningServer) -> None:
-    with RawClient(own_server.port, "/compressed", OFFER) as client:
+def test_messages_are_compressed_both_ways(server: RunningServer) -> None:
+    with RawClient(server.port, "/compressed", OFFER) as client:
         assert "permessage-deflate; server_no_context_takeover; client_no_context_takeover" in client.head
         for payload in (b"", b"hello " * 1000, b"hello " * 1000, "žluť".encode()):
             client.send(TEXT, deflated(payload), reserved=COMPRESSED)
@@ -72,10 +72,10 @@ def test_messages_are_compressed_both_ways(own_server: RunningServer) -> None:
         assert (head, inflated(data)) == (0xC2, b"not compressed this time")
 
 
-def test_a_compressed_message_may_come_in_fragments(own_server: RunningServer) -> None:
+def test_a_compressed_message_may_come_in_fragments(server: RunningServer) -> None:
     payload = "kůň ".encode() * 500
     data = deflated(payload)
-    with RawClient(own_server.port, "/compressed", OFFER) as client:
+    with RawClient(server.port, "/compressed", OFFER) as client:
         client.send(TEXT, data[:7], fin=False, reserved=COMPRESSED)
         client.send(PING, b"between")
         client.send(CONTINUATION, data[7:])
@@ -111,8 +111,8 @@ def test_without_an_offer_the_answer_is_plain(server: RunningServer) -> None:
         "another reserved bit", "compressed continuation",
     ],
 )  # fmt: skip
-def test_a_bad_compressed_message_is_answered_with_its_code(own_server: RunningServer, data: bytes, code: int) -> None:
-    with RawClient(own_server.port, "/compressed", OFFER) as client:
+def test_a_bad_compressed_message_is_answered_with_its_code(server: RunningServer, data: bytes, code: int) -> None:
+    with RawClient(server.port, "/compressed", OFFER) as client:
         client.raw(data)
         assert client.close_code() == code
         assert client.at_eof()
@@ -130,8 +130,8 @@ def test_compression_bomb_is_not_inflated_beyond_the_limit() -> None:
     assert peak < 4 << 20
 
 
-async def test_the_websockets_client_agrees(own_server: RunningServer) -> None:
-    url = f"ws://127.0.0.1:{own_server.port}/compressed"
+async def test_the_websockets_client_agrees(server: RunningServer) -> None:
+    url = f"ws://127.0.0.1:{server.port}/compressed"
     factory = ClientPerMessageDeflateFactory(server_max_window_bits=11, client_max_window_bits=True)
     async with websockets.connect(url, compression=None, extensions=[factory]) as client:
         assert [type(extension) for extension in client.protocol.extensions] == [PerMessageDeflate]

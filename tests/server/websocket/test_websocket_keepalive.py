@@ -29,7 +29,7 @@ def timer() -> HandTimer:
 
 @pytest.fixture(params=["uvloop", "asyncio"])
 def server(request: pytest.FixtureRequest, timer: HandTimer) -> Iterator[RunningServer]:
-    running = RunningServer("own", request.param, keepalive=Keepalive(30, timer.later))
+    running = RunningServer(request.param, keepalive=Keepalive(30, timer.later))
     yield running
     running.stop()
 

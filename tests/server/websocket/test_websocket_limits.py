@@ -19,7 +19,7 @@ LARGEST_READ = 256 * 1024
 @pytest.fixture(params=["uvloop", "asyncio"])
 def hasty(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
     """A server that waits a tenth of a second for a close to complete."""
-    running = RunningServer("own", request.param, close_timeout=0.1)
+    running = RunningServer(request.param, close_timeout=0.1)
     yield running
     running.stop()
 
@@ -113,15 +113,15 @@ def send_until_blocked(client: RawClient, data: bytes) -> int:
     return sent
 
 
-def test_bytes_before_the_endpoint_are_bounded_and_none_is_lost(own_server: RunningServer) -> None:
+def test_bytes_before_the_endpoint_are_bounded_and_none_is_lost(server: RunningServer) -> None:
     messages = [b"%06d" % number + b"e" * 50_000 for number in range(400)]
     data = b"".join(masked_frame(TEXT, message, key=b"abcd") for message in messages)
-    with RawClient(own_server.port, "/late") as client:
+    with RawClient(server.port, "/late") as client:
         sent = send_until_blocked(client, data)
         assert sent < len(data)
-        (driver,) = own_server.drivers()
+        (driver,) = server.drivers()
         assert len(driver._early) <= MAX_EARLY_BYTES + LARGEST_READ
-        own_server.hub.open_gate("late")
+        server.hub.open_gate("late")
         first = client.frame()
         assert first == (0x81, messages[0])
         # From here on data flows in both directions: send the rest in steps, so that neither side fills up.
@@ -131,89 +131,56 @@ def test_bytes_before_the_endpoint_are_bounded_and_none_is_lost(own_server: Runn
             received.append(client.frame()[1])
         assert received == messages
         assert client.leave() == 1000
-    wait_until(lambda: ("late returned", 1000) in own_server.hub.closes, "the code that run() returns")
+    wait_until(lambda: ("late returned", 1000) in server.hub.closes, "the code that run() returns")
 
 
-def test_a_flood_before_the_handshake_is_answered_is_cut_off(own_server: RunningServer) -> None:
-    with RawClient(own_server.port, "/undecided", wait=False) as client:
-        wait_until(lambda: "undecided" in own_server.hub.gates, "the application")
+def test_a_flood_before_the_handshake_is_answered_is_cut_off(server: RunningServer) -> None:
+    with RawClient(server.port, "/undecided", wait=False) as client:
+        wait_until(lambda: "undecided" in server.hub.gates, "the application")
         assert send_until_cut(client, big_frame(BINARY, 65536))
-    own_server.hub.open_gate("undecided")
-    wait_until(lambda: own_server.connections == 0, "the end of the connection")
+    server.hub.open_gate("undecided")
+    wait_until(lambda: server.connections == 0, "the end of the connection")
 
 
-def test_a_peer_that_leaves_before_the_endpoint_is_attached_ends_run_at_once(own_server: RunningServer) -> None:
-    with RawClient(own_server.port, "/late"):
-        wait_until(lambda: "late" in own_server.hub.gates, "the application")
-    wait_until(lambda: own_server.connections == 0, "the end of the connection")
-    opened = own_server.hub.seen["echo open"]
-    own_server.hub.open_gate("late")
-    wait_until(lambda: ("late returned", 1006) in own_server.hub.closes, "run() returning")
-    assert own_server.hub.seen["echo open"] == opened
+def test_a_peer_that_leaves_before_the_endpoint_is_attached_ends_run_at_once(server: RunningServer) -> None:
+    with RawClient(server.port, "/late"):
+        wait_until(lambda: "late" in server.hub.gates, "the application")
+    wait_until(lambda: server.connections == 0, "the end of the connection")
+    opened = server.hub.seen["echo open"]
+    server.hub.open_gate("late")
+    wait_until(lambda: ("late returned", 1006) in server.hub.closes, "run() returning")
+    assert server.hub.seen["echo open"] == opened
 
 
-def test_a_close_sent_before_the_endpoint_is_attached_is_answered(own_server: RunningServer) -> None:
-    with RawClient(own_server.port, "/late") as client:
+def test_a_close_sent_before_the_endpoint_is_attached_is_answered(server: RunningServer) -> None:
+    with RawClient(server.port, "/late") as client:
         client.text(b"early")
         client.send(CLOSE, struct.pack("!H", 4005))
-        own_server.hub.open_gate("late")
+        server.hub.open_gate("late")
         assert client.frame() == (0x81, b"early")
         assert client.close_code() == 4005
-    wait_until(lambda: ("late returned", 4005) in own_server.hub.closes, "the code that run() returns")
+    wait_until(lambda: ("late returned", 4005) in server.hub.closes, "the code that run() returns")
 
 
-def test_plain_application_gets_an_error_when_its_peer_is_gone(own_server: RunningServer) -> None:
-    with RawClient(own_server.port, "/dead"):
-        wait_until(lambda: "dead" in own_server.hub.gates, "the application")
-    wait_until(lambda: own_server.connections == 0, "the end of the connection")
-    own_server.hub.open_gate("dead")
-    wait_until(lambda: ("talked to the dead", 1006) in own_server.hub.closes, "the error")
-
-
-def test_a_plain_application_waits_for_a_slow_peer_and_is_woken_when_it_leaves(own_server: RunningServer) -> None:
-    own_server.hub.closes.clear()
-    with RawClient(own_server.port, "/dead", receive_buffer=4096):
-        own_server.hub.open_gate("dead")
-        (driver,) = own_server.drivers()
-        wait_until(lambda: driver.write_buffer_size() > 65536, "a full buffer")
-        with RawClient(own_server.port, "/echo") as other:  # the loop is not blocked while the application waits
-            other.text(b"x")
-            assert other.frame() == (0x81, b"x")
-        assert not driver.closed
-        assert driver.write_buffer_size() < 1 << 20
-    wait_until(lambda: ("talked to the dead", 1006) in own_server.hub.closes, "the error")
-
-
-def test_reading_pauses_while_a_plain_application_is_behind(own_server: RunningServer) -> None:
-    messages = [b"%06d" % number + b"e" * 50_000 for number in range(400)]
-    data = b"".join(masked_frame(TEXT, message, key=b"abcd") for message in [b"first", *messages])
-    with RawClient(own_server.port, "/plain-slow") as client:
-        sent = send_until_blocked(client, data)
-        assert sent < len(data)
-        own_server.hub.open_gate("plain-slow")
-        client.raw(data[sent:])
-        assert [client.frame()[1] for _ in messages] == [message[:6] for message in messages]
-
-
-def test_cancelled_application_closes_its_connection(own_server: RunningServer) -> None:
-    own_server.hub.closes.clear()
-    with RawClient(own_server.port, "/echo") as client:
+def test_cancelled_application_closes_its_connection(server: RunningServer) -> None:
+    server.hub.closes.clear()
+    with RawClient(server.port, "/echo") as client:
         client.text(b"x")
         client.frame()
-        (driver,) = own_server.drivers()
-        tasks = own_server.server.server_state.tasks
+        (driver,) = server.drivers()
+        tasks = server.server.server_state.tasks
         wait_until(lambda: len(tasks) == 1, "the end of other connections")
         (task,) = tasks
         driver._loop.call_soon_threadsafe(task.cancel)
         assert client.at_eof()
-    wait_until(lambda: own_server.hub.closes == [("echo", 1006)], "on_close")
+    wait_until(lambda: server.hub.closes == [("echo", 1006)], "on_close")
 
 
-def test_calls_out_of_order_are_refused(own_server: RunningServer) -> None:
+def test_calls_out_of_order_are_refused(server: RunningServer) -> None:
     names = ["run before accept", "send before accept", "configure after accept", "run twice"]
-    own_server.hub.seen.clear()
-    with RawClient(own_server.port, "/impolite") as client:
+    server.hub.seen.clear()
+    with RawClient(server.port, "/impolite") as client:
         client.text(b"x")
         assert client.frame() == (0x81, b"x")
         assert client.leave() == 1000
-    assert {name: own_server.hub.seen[name] for name in names} == dict.fromkeys(names, 1)
+    assert {name: server.hub.seen[name] for name in names} == dict.fromkeys(names, 1)

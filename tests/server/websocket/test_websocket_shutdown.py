@@ -13,16 +13,15 @@ from server.websocket.rawclient import RawClient, wait_until
 CLOSE = 0x8
 
 
-@pytest.fixture(params=[("own", "uvloop"), ("own", "asyncio"), ("stock", "uvloop")], ids="-".join)
+@pytest.fixture(params=["uvloop", "asyncio"])
 def stopping(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
-    driver, loop = request.param
-    running = RunningServer(driver, loop, close_timeout=0.2, timeout_graceful_shutdown=5)
+    running = RunningServer(request.param, close_timeout=0.2, timeout_graceful_shutdown=5)
     yield running
     running.stop()
 
 
 def test_open_connections_are_closed_with_1012(stopping: RunningServer) -> None:
-    with RawClient(stopping.port, "/echo") as first, RawClient(stopping.port, "/plain") as second:
+    with RawClient(stopping.port, "/echo") as first, RawClient(stopping.port, "/kick") as second:
         first.text(b"x")
         first.frame()
         stopping.begin_stop()
@@ -32,7 +31,7 @@ def test_open_connections_are_closed_with_1012(stopping: RunningServer) -> None:
             assert client.at_eof()
     stopping.stop()
     assert ("echo", 1012) in stopping.hub.closes
-    assert ("plain", 1012) in stopping.hub.closes
+    assert ("kick", 1012) in stopping.hub.closes
 
 
 def test_client_that_does_not_read_does_not_delay_the_stop(stopping: RunningServer) -> None:
@@ -53,7 +52,7 @@ def test_paused_connection_does_not_delay_the_stop(stopping: RunningServer) -> N
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_close_reply_on_a_paused_connection_is_read(loop: str) -> None:
     # The close timeout is an hour: only reading the peer's close ends the connection.
-    server = RunningServer("own", loop, close_timeout=3600, timeout_graceful_shutdown=20)
+    server = RunningServer(loop, close_timeout=3600, timeout_graceful_shutdown=20)
     with RawClient(server.port, "/valve") as client:
         client.text(b"stop")
         client.frame()
@@ -65,7 +64,7 @@ def test_close_reply_on_a_paused_connection_is_read(loop: str) -> None:
 
 
 def test_an_application_that_never_returns_is_cancelled() -> None:
-    server = RunningServer("own", close_timeout=0.2, timeout_graceful_shutdown=1)
+    server = RunningServer(close_timeout=0.2, timeout_graceful_shutdown=1)
     with RawClient(server.port, "/stuck") as client:
         wait_until(lambda: "stuck" in server.hub.gates, "the application")
         server.stop()
@@ -74,7 +73,7 @@ def test_an_application_that_never_returns_is_cancelled() -> None:
 
 
 def test_a_pending_handshake_is_refused_with_503() -> None:
-    server = RunningServer("own", timeout_graceful_shutdown=5)
+    server = RunningServer(timeout_graceful_shutdown=5)
     with RawClient(server.port, "/undecided", wait=False) as client:
         wait_until(lambda: "undecided" in server.hub.gates, "the application")
         server.begin_stop()

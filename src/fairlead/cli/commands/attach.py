@@ -5,55 +5,42 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.endpoint import EndpointOptions
-from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, examples, run_async
+from fairlead.cli.context import CommandContext, command
+from fairlead.cli.options import SessionArg
+from fairlead.cli.output import hint
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog=examples("fairlead attach 3f2a", "fairlead attach 3f2a --last 200"))(attach)
-
-
-def attach(
+@command("fairlead attach 3f2a", "fairlead attach 3f2a --last 200", color=True)
+async def attach(
+    context: CommandContext,
     session: SessionArg,
     last: Annotated[
-        int, typer.Option(min=0, max=100_000, metavar="N", help="So much of the history is shown first.")
+        int, typer.Option(min=0, max=100_000, metavar="N", help="Number of past events to show first.")
     ] = 50,
-    json: Json = False,
-    no_color: NoColor = False,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
 ) -> None:
-    """Follow a session live; on a terminal, what you type is sent to it and what it asks is asked here.
+    """Follow a session live. On a terminal, your input goes to the session, and you answer its requests here.
 
-    Ctrl-C interrupts a running turn, a second one (or the first, when nothing runs) leaves; Ctrl-D leaves too.
+    Ctrl-C interrupts a running turn. A second Ctrl-C leaves, and so does the first one if no turn runs. Ctrl-D leaves.
     """
-    run_async(_attach(EndpointOptions(url, token, data), session, last, json=json, no_color=no_color))
-
-
-async def _attach(wanted: EndpointOptions, name: str, last: int, *, json: bool, no_color: bool) -> None:
     from fairlead.cli.chat_loop import ChatLoop, RunOptions
-    from fairlead.cli.client import Api, read_line
-    from fairlead.cli.output import Printer, console, hint
+    from fairlead.cli.client import read_line
     from fairlead.cli.render import EventRenderer
     from fairlead.model import events as ev
 
-    async with Api(wanted.find) as api:
-        session = await api.session(name)
-        view = await api.view(session)
-        terminal = not json and sys.stdin.isatty() and sys.stdout.isatty()
-        manner = RunOptions(json=json, ask=terminal, chat=terminal, wait=True, cwd=view.summary.cwd)
-        talk = ChatLoop(api, view, Printer(console(no_color=no_color)), EventRenderer(), manner)
-        raws = await api.history(session, last)
-        lines = [read_line(raw, view.log_id) for raw in raws]
+    async with context.api() as api:
+        view = await api.view(await api.session(session))
+        terminal = not context.json and sys.stdin.isatty() and sys.stdout.isatty()
+        options = RunOptions(json=context.json, ask=terminal, chat=terminal, wait=True, cwd=view.summary.cwd)
+        chat = ChatLoop(api, view, context.printer(), EventRenderer(), options)
+        lines = [read_line(raw, view.log_id) for raw in await api.history(view.summary.session, last)]
         for line in lines:
-            talk.show(line)
+            chat.show(line)
         shown = {getattr(line.event, "request", None) for line in lines}
         for waiting in view.pending:
             event = ev.decode(bytes(waiting.event))
             if getattr(event, "request", None) not in shown:
-                talk.pending(event)
+                chat.show_pending(event)
         if terminal:
-            hint("— what you type is sent to the session; Ctrl-D leaves it")
+            hint("— your input goes to the session; Ctrl-D leaves it")
         # From the last event shown, not from the head: the deltas of a block in progress are sent again.
-        await talk.attach(lines[-1].seq if lines else view.head, view.log_id)
+        await chat.attach(lines[-1].seq if lines else view.head, view.log_id)

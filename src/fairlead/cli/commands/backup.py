@@ -7,85 +7,72 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.endpoint import EndpointOptions, read_server_file
+from fairlead.cli.context import CommandContext, command
+from fairlead.cli.endpoint import read_server_file
 from fairlead.cli.errors import CommandFailed, Missing, UsageError
-from fairlead.cli.options import examples
-
-Data = Annotated[str | None, typer.Option("--data", envvar="FAIRLEAD_DATA", metavar="DIR", help="The data folder.")]
+from fairlead.cli.output import hint, progress_bar, size
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog=examples("fairlead backup ~/fairlead-monday.db"))(backup)
-    app.command(
-        epilog=examples(
-            "fairlead restore ~/fairlead-monday.db --data ~/restored",
-            "fairlead restore ~/fairlead-monday.db --force",
-        )
-    )(restore)
-
-
+@command("fairlead backup ~/fairlead-monday.db", json=False, gateway=False)
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup; it must not exist yet.")],
-    data: Data = None,
+    context: CommandContext,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup; the file must not exist yet.")],
 ) -> None:
     """Copy everything into one file, as of this moment. The gateway may run meanwhile."""
-    from fairlead.cli.output import hint, size
     from fairlead.stores.sqlite.backup import back_up
     from fairlead.stores.sqlite.connections import DATABASE, SPILL, connect
     from fairlead.stores.sqlite.errors import translating
     from fairlead.stores.sqlite.spill import Spill
 
-    folder = EndpointOptions(data=data).folder()
+    folder = context.endpoint.folder()
     database = folder / DATABASE
     target = file.expanduser().absolute()
     if not database.exists():
-        raise Missing(f"There is nothing to back up in {folder}: no gateway has run on it. Name another with --data.")
+        raise Missing(f"{folder} has nothing to back up: no gateway has used it. Name another folder with --data.")
     if not target.parent.is_dir():
-        raise UsageError(f"There is no folder {target.parent}: make it first.")
+        raise UsageError(f"The folder {target.parent} does not exist: create it first.")
     with translating(database), closing(connect(database, read_only=True)) as db:
         db.execute("select 1 from sqlite_master").fetchone()
-    with _bar("Backing up") as progress:
+    with _progress_bar("Backing up") as progress:
         back_up(database, Spill(folder / SPILL, sync=False), target, progress)
-    hint(f"{target} has {size(target.stat().st_size)}. It holds everything that was said: keep it private.")
+    hint(f"{target} has {size(target.stat().st_size)}. It contains all messages of all sessions: keep it private.")
 
 
+@command(
+    "fairlead restore ~/fairlead-monday.db --data ~/restored",
+    "fairlead restore ~/fairlead-monday.db --force",
+    json=False,
+    gateway=False,
+)
 def restore(
+    context: CommandContext,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup made by fairlead backup.")],
-    data: Data = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what the data folder holds now.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the present contents of the data folder.")] = False,
 ) -> None:
-    """Make the data folder what a backup holds. The gateway must not run.
+    """Restore the data folder from a backup. The gateway must not run.
 
-    Clients that come back with an old cursor are told that the log is another one.
+    The log gets a new id, so that clients with an old cursor read it from its first event.
     """
-    from fairlead.cli.output import hint
     from fairlead.stores.sqlite import restore as do_restore
     from fairlead.stores.sqlite.connections import DATABASE
 
-    folder = EndpointOptions(data=data).folder()
+    folder = context.endpoint.folder()
     source = file.expanduser().absolute()
     if not source.is_file():
-        raise Missing(f"There is no backup {source}.")
+        raise Missing(f"The backup {source} does not exist.")
     if (folder / DATABASE).exists() and not force:
         server = read_server_file(folder)
         running = f" A gateway runs on it (pid {server.pid}): stop it first." if server else ""
-        raise CommandFailed(
-            f"{folder} holds sessions already: say --force to replace them, or name another folder.{running}"
-        )
-    with _bar("Restoring") as progress:
+        raise CommandFailed(f"{folder} has sessions: replace them with --force, or name another folder.{running}")
+    with _progress_bar("Restoring") as progress:
         do_restore(source, folder, overwrite=force, progress=progress)
     hint(f"{folder} is restored. Start it with: fairlead serve --data {folder}")
 
 
 @contextmanager
-def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+def _progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    from rich.progress import DownloadColumn
 
-    from fairlead.cli.output import console
-
-    target = console(err=True)
-    columns = (TextColumn(title), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=target, transient=True, disable=not target.is_terminal) as progress:
+    with progress_bar(title, DownloadColumn()) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

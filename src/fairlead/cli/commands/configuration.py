@@ -1,34 +1,29 @@
 """`fairlead config show`: print every setting, its value and its source."""
 
-from pathlib import Path
+import os
 from typing import Annotated, Any
 
 import typer
 
-from fairlead.cli.options import Json, NoColor, environment, examples
+from fairlead.cli.context import app, examples
+from fairlead.cli.options import ConfigFile, Json, NoColor
+from fairlead.cli.output import hint, json_line, table
 
 settings = typer.Typer(name="config", help="The settings.", no_args_is_help=True)
+app.add_typer(settings, epilog=examples("fairlead config show"))
 
 
-def register(app: typer.Typer) -> None:
-    settings.command("show", epilog=examples("fairlead config show", "fairlead config show --json | jq .name"))(show)
-    app.add_typer(settings, epilog=examples("fairlead config show"))
-
-
+@settings.command(epilog=examples("fairlead config show", "fairlead config show --json | jq .name"))
 def show(
-    config: Annotated[
-        Path | None, typer.Option(envvar="FAIRLEAD_CONFIG", metavar="FILE", help="Settings file, TOML.")
-    ] = None,
-    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="As `serve` would get it.")] = None,
+    config: ConfigFile = None,
+    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="The option --data of serve.")] = None,
     json: Json = False,
     no_color: NoColor = False,
 ) -> None:
-    """Print each setting with its value and where it comes from. Secrets are never shown."""
+    """Print each setting with its value and its source. Secrets are not printed."""
     from fairlead import config as source
-    from fairlead.cli.output import hint, json_line, table
 
-    env = environment()
-    loaded = source.load(env, {"data": data}, config)
+    loaded = source.load(os.environ, {"data": data}, config)
     found = [
         {
             "name": name,
@@ -44,12 +39,14 @@ def show(
             json_line(item)
         return
     rows = [[item["name"], format_value(item["value"]), item["source"]] for item in found]
-    table(("SETTING", "VALUE", "SAID BY"), rows, no_color=no_color)
-    hint(f"The settings file is {config or env.get('FAIRLEAD_CONFIG') or source.default_file(env)}")
+    table(("SETTING", "VALUE", "SOURCE"), rows, no_color=no_color)
+    hint(f"The settings file is {loaded.file}")
 
 
 def without_secrets(name: str, value: Any) -> Any:
     """Return the value without the secrets of MCP servers: environment values, arguments, and parts of a URL."""
+    from urllib.parse import urlsplit
+
     import msgspec
 
     if name != "mcp":
@@ -59,17 +56,11 @@ def without_secrets(name: str, value: Any) -> Any:
         if server.get("env"):
             server["env"] = dict.fromkeys(server["env"], "(hidden)")
         if server.get("url"):
-            server["url"] = _host_only(server["url"])
+            parts = urlsplit(server["url"])
+            server["url"] = f"{parts.scheme}://{parts.hostname or ''}/(hidden)"
         if server.get("args"):
             server["args"] = [f"({len(server['args'])} hidden)"]
     return servers
-
-
-def _host_only(url: str) -> str:
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}/(hidden)"
 
 
 def format_value(value: Any) -> str:

@@ -3,12 +3,13 @@
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
-from fairlead.cli.endpoint import EndpointOptions
+from fairlead.cli.context import CommandContext, command
+from fairlead.cli.endpoint import segment
 from fairlead.cli.errors import CommandFailed, Interrupted, Missing, UsageError
-from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, examples, run_async
+from fairlead.cli.options import SessionArg
+from fairlead.cli.output import hint, json_line
 
 if TYPE_CHECKING:
     from fairlead.cli.approval_prompt import Asked
@@ -17,97 +18,65 @@ if TYPE_CHECKING:
     from fairlead.model.queries import SessionView
 
 
-def register(app: typer.Typer) -> None:
-    app.command(
-        epilog=examples(
-            "fairlead permit 3f2a",
-            "fairlead permit 3f2a --allow",
-            'fairlead permit 3f2a --allow --remember "Bash(git status:*)"',
-            'fairlead permit 3f2a --deny --message "use the other branch"',
-            'fairlead permit 3f2a --answer "Colour=Blue"',
-        )
-    )(permit)
-
-
-class PermissionChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer from the command line."""
-
-    allow: bool
-    deny: bool
-    request: str | None
-    remember: tuple[str, ...]
-    message: str
-    answers: tuple[str, ...]
-
-    @property
-    def given(self) -> bool:
-        return self.allow or self.deny or bool(self.answers)
-
-
-def permit(
+@command(
+    "fairlead permit 3f2a",
+    "fairlead permit 3f2a --allow",
+    'fairlead permit 3f2a --allow --remember "Bash(git status:*)"',
+    'fairlead permit 3f2a --deny --message "use the other branch"',
+    'fairlead permit 3f2a --answer "Colour=Blue"',
+    color=True,
+)
+async def permit(
+    context: CommandContext,
     session: SessionArg,
-    allow: Annotated[bool, typer.Option("--allow", help="Say yes.")] = False,
-    deny: Annotated[bool, typer.Option("--deny", help="Say no.")] = False,
-    request: Annotated[str | None, typer.Option(metavar="REQUEST", help="Which one, where several wait.")] = None,
+    allow: Annotated[bool, typer.Option("--allow", help="Allow the request.")] = False,
+    deny: Annotated[bool, typer.Option("--deny", help="Deny the request.")] = False,
+    request: Annotated[
+        str | None, typer.Option(metavar="REQUEST", help="Id of the request, if several are pending.")
+    ] = None,
     remember: Annotated[
         list[str] | None, typer.Option(metavar="RULE", help="With --allow: allow this from now on in this session.")
     ] = None,
-    message: Annotated[str, typer.Option(metavar="TEXT", help="With --deny: what the agent is told.")] = "",
+    message: Annotated[str, typer.Option(metavar="TEXT", help="With --deny: a message to the agent.")] = "",
     answer: Annotated[
         list[str] | None, typer.Option(metavar="QUESTION=ANSWER", help="Answer to a question; by its number or header.")
     ] = None,
-    json: Json = False,
-    no_color: NoColor = False,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
 ) -> None:
-    """Answer a permission, a question or a plan. Without options it shows what waits and asks you.
+    """Answer a permission request, a question or a plan. Without options, show the pending requests and ask you.
 
     The first answer counts, whichever client gave it.
     """
-    given = PermissionChoice(
-        allow=allow,
-        deny=deny,
-        request=request,
-        remember=tuple(remember or ()),
-        message=message,
-        answers=tuple(answer or ()),
-    )
-    if allow and deny:
-        raise UsageError("--allow or --deny, not both.")
-    if given.remember and not allow:
-        raise UsageError("--remember goes with --allow.")
-    run_async(_permit(EndpointOptions(url, token, data), session, given, json=json, no_color=no_color))
-
-
-async def _permit(wanted: EndpointOptions, name: str, given: PermissionChoice, *, json: bool, no_color: bool) -> None:
-    from fairlead.cli.client import Api
-    from fairlead.cli.output import Printer, console, json_line, raw_line
     from fairlead.cli.render import request_rows
     from fairlead.cli.rules import always
+    from fairlead.clients.native.schemas import AnswerBody
 
-    async with Api(wanted.find) as api:
-        session = await api.session(name)
-        view = await api.view(session)
-        waiting = _waiting(view, given.request)
-        if given.given:
+    if allow and deny:
+        raise UsageError("Use --allow or --deny, not both.")
+    if remember and not allow:
+        raise UsageError("--remember needs --allow.")
+    async with context.api() as api:
+        view = await api.view(await api.session(session))
+        waiting = _waiting(view, request)
+        if allow or deny or answer:
             if len(waiting) > 1:
                 named = ", ".join(event.request for event in waiting)
-                raise UsageError(f"{len(waiting)} requests wait: choose one with --request ({named}).")
-            reply = await _answer(api, waiting[0], _body(waiting[0], given))
-            if json:
+                raise UsageError(f"{len(waiting)} requests are pending: choose one with --request ({named}).")
+            if deny:
+                body = AnswerBody(behavior="deny", message=message)
+            else:
+                body = _approval(waiting[0], message, tuple(remember or ()), answer or [])
+            reply = await _answer(api, waiting[0], body)
+            if context.json:
                 json_line(reply)
             return
-        if json:
+        if context.json:
             for event in waiting:
-                raw_line(msgspec.json.encode(event))
+                json_line(event)
             return
         if not sys.stdin.isatty():
-            raise UsageError(
-                f"{len(waiting)} waits and there is no terminal to ask on: say --allow, --deny or --answer."
-            )
-        printer = Printer(console(no_color=no_color))
+            count = f"{len(waiting)} request{'s are' if len(waiting) > 1 else ' is'} pending"
+            raise UsageError(f"{count}, and there is no terminal to ask on: use --allow, --deny or --answer.")
+        printer = context.printer()
         for event in waiting:
             printer.show(request_rows(event))
             await _answer(api, event, _ask(event, always(event, view.summary.cwd)))
@@ -122,33 +91,29 @@ def _waiting(view: "SessionView", request: str | None) -> "list[Asked]":
     if request is not None:
         asked = [event for event in asked if event.request == request]
     if not asked:
-        which = f" under {request}" if request else ""
-        raise Missing(f"Nothing waits for an answer in {session}{which}. Look at it with: fairlead attach {session}")
+        which = f"No pending request has the id {request}" if request else "Nothing needs you right now"
+        raise Missing(f"{which} in {session}. Show the session with: fairlead attach {session}")
     return asked
 
 
-def _body(event: "Asked", given: PermissionChoice) -> "AnswerBody":
+def _approval(event: "Asked", message: str, remember: tuple[str, ...], answers: list[str]) -> "AnswerBody":
     from fairlead.cli.approval_prompt import answers_from
     from fairlead.clients.native.schemas import AnswerBody
     from fairlead.model import events as ev
 
-    if given.deny:
-        return AnswerBody(behavior="deny", message=given.message)
     if not isinstance(event, ev.QuestionAsked):
-        if given.answers:
-            raise UsageError("--answer is for questions; this asks for --allow or --deny.")
-        return AnswerBody(behavior="allow", message=given.message, remember=given.remember)
-    if not given.answers:
+        if answers:
+            raise UsageError("--answer is for questions; this request needs --allow or --deny.")
+        return AnswerBody(behavior="allow", message=message, remember=remember)
+    if not answers:
         raise UsageError('This is a question: answer it with --answer "QUESTION=ANSWER", or decline with --deny.')
     try:
-        return AnswerBody(behavior="allow", answers=answers_from(event, list(given.answers)))
+        return AnswerBody(behavior="allow", answers=answers_from(event, answers))
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
 async def _answer(api: "Api", event: "Asked", body: "AnswerBody") -> object:
-    from fairlead.cli.client import segment
-    from fairlead.cli.output import hint
     from fairlead.model.commands import Reply
 
     reply = await api.post(f"/v1/permissions/{segment(event.request)}", Reply, body)
@@ -159,8 +124,7 @@ async def _answer(api: "Api", event: "Asked", body: "AnswerBody") -> object:
 def _ask(event: "Asked", rules: tuple[str, ...]) -> "AnswerBody":
     """Ask line by line on the terminal."""
     from fairlead.cli.approval_prompt import Dialog, Edit
-    from fairlead.cli.editor import edit
-    from fairlead.cli.output import hint
+    from fairlead.cli.editor import edit_json
 
     dialog = Dialog(event, rules)
     while True:
@@ -172,8 +136,7 @@ def _ask(event: "Asked", rules: tuple[str, ...]) -> "AnswerBody":
             raise Interrupted("No answer was given; the request stays open.") from None
         answer = dialog.typed(line)
         if isinstance(answer, Edit):
-            text = msgspec.json.format(msgspec.json.encode(answer.input), indent=2).decode()
-            answer = dialog.edited(edit(text, ".json"))
+            answer = dialog.edited(edit_json(answer.input))
         if answer is not None:
             return answer
         if dialog.problem:

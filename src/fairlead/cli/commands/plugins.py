@@ -4,119 +4,78 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.endpoint import EndpointOptions
+from fairlead.cli.context import CommandContext, app, command, examples, with_context
+from fairlead.cli.endpoint import segment
 from fairlead.cli.errors import CommandFailed, Missing
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, confirm, examples, run_async
+from fairlead.cli.options import Yes, confirm
+from fairlead.cli.output import hint, print_text
+from fairlead.cli.sanitize import visible
 
 if TYPE_CHECKING:
     from fairlead.plugins.api import PluginView
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name (fairlead plugins).")]
 
-plugins = typer.Typer(name="plugins", help="List plugins, let them run, or stop them.", invoke_without_command=True)
+plugins = typer.Typer(name="plugins", help="List, enable and disable plugins.", invoke_without_command=True)
+app.add_typer(plugins, epilog=examples("fairlead plugins", "fairlead plugins enable board"))
 
 
-def register(app: typer.Typer) -> None:
-    plugins.callback()(listing)
-    plugins.command("enable", epilog=examples("fairlead plugins enable board"))(enable)
-    plugins.command("disable", epilog=examples("fairlead plugins disable board"))(disable)
-    app.add_typer(plugins, epilog=examples("fairlead plugins", "fairlead plugins enable board"))
-
-
-def listing(
-    context: typer.Context,
-    json: Json = False,
-    no_color: NoColor = False,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
-) -> None:
+def listing(context: CommandContext, invocation: typer.Context) -> None:
     """List the plugins of the folder: their state, port and health."""
-    if context.invoked_subcommand is None:
-        run_async(_list(EndpointOptions(url, token, data), json=json, no_color=no_color))
-
-
-async def _list(wanted: EndpointOptions, *, json: bool, no_color: bool) -> None:
-    from fairlead.cli.client import Api
-    from fairlead.cli.output import hint, json_line, table
-    from fairlead.clients.native.plugins import PluginList
-
-    async with Api(wanted.find) as api:
-        known = (await api.get("/v1/plugins", PluginList)).plugins
-    if json:
-        for one in known:
-            json_line(one)
+    if invocation.invoked_subcommand is not None:
         return
-    rows = [
-        [
-            one.name,
-            one.state,
-            str(one.port or ""),
-            str(one.pid or ""),
-            _health(one),
-            str(one.restarts),
-            one.display_name,
-        ]
-        for one in known
-    ]
-    table(("NAME", "STATE", "PORT", "PID", "HEALTH", "RESTARTS", "TITLE"), rows, no_color=no_color)
+
+    health = {None: "", True: "good", False: "no answer"}
+
+    def row(one: "PluginView") -> list[str]:
+        process = [str(one.port or ""), str(one.pid or ""), health[one.healthy], str(one.restarts)]
+        return [one.name, one.state, *process, one.display_name]
+
+    known = _known(context)
+    context.print_table(("NAME", "STATE", "PORT", "PID", "HEALTH", "RESTARTS", "TITLE"), known, row)
     for one in known:
-        if one.problem:
+        if one.problem and not context.json:
             hint(f"{one.name}: {one.problem}")
 
 
-def enable(
-    name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    json: Json = False,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
-) -> None:
-    """Let a plugin run, after showing what that would be. One that has changed asks again."""
-    run_async(_enable(EndpointOptions(url, token, data), name, yes=yes, json=json))
+plugins.callback()(with_context(listing, color=True))
 
 
-async def _enable(wanted: EndpointOptions, name: str, *, yes: bool, json: bool) -> None:
-    from fairlead.cli.client import Api, segment
-    from fairlead.cli.output import hint, json_line
-    from fairlead.clients.native.plugins import EnableBody, PluginList
+@command("fairlead plugins enable board", group=plugins)
+def enable(context: CommandContext, name: Name, yes: Yes = False) -> None:
+    """Show what a plugin would run, then enable it. A changed plugin must be enabled again."""
+    from fairlead.clients.native.plugins import EnableBody
     from fairlead.plugins.api import PluginView
 
-    async with Api(wanted.find) as api:
-        known = {one.name: one for one in (await api.get("/v1/plugins", PluginList)).plugins}
-        if name not in known:
-            raise Missing(f"There is no plugin {name[:80]}. See which there are with: fairlead plugins")
-        shown = known[name]
-        if not shown.digest:
-            raise CommandFailed(f"{name} cannot be enabled: {shown.problem}")
-        if not json:
-            _show(shown)
-        if not yes:
-            confirm(f"Enable {name}?")
-        done = await api.post(f"/v1/plugins/{segment(name)}", PluginView, EnableBody(shown.digest))
-        json_line(done) if json else hint(f"{name} is enabled as it is now. See how it does with: fairlead plugins")
+    found = next((one for one in _known(context) if one.name == name), None)
+    if found is None:
+        raise Missing(f"No plugin has the name {name[:80]}. List them with: fairlead plugins")
+    if not found.digest:
+        raise CommandFailed(f"{name} cannot be enabled: {found.problem}")
+    if not context.json:
+        _show(found)
+    if not yes:
+        confirm(f"Enable {name}?")
+    done = context.call("POST", f"/v1/plugins/{segment(name)}", PluginView, body=EnableBody(found.digest))
+    context.print_result(done, f"{name} is enabled in its present form. Check its state with: fairlead plugins")
 
 
-def disable(name: Name, json: Json = False, url: Url = None, token: Token = None, data: Data = None) -> None:
-    """End a plugin's server, and let it run no more."""
-    run_async(_disable(EndpointOptions(url, token, data), name, json=json))
-
-
-async def _disable(wanted: EndpointOptions, name: str, *, json: bool) -> None:
-    from fairlead.cli.client import Api, segment
-    from fairlead.cli.output import hint, json_line
+@command("fairlead plugins disable board", group=plugins)
+def disable(context: CommandContext, name: Name) -> None:
+    """Stop a plugin's server, and disable the plugin."""
     from fairlead.plugins.api import PluginView
 
-    async with Api(wanted.find) as api:
-        done = await api.call("DELETE", f"/v1/plugins/{segment(name)}", PluginView)
-    json_line(done) if json else hint(f"{name} is disabled.")
+    done = context.call("DELETE", f"/v1/plugins/{segment(name)}", PluginView)
+    context.print_result(done, f"{name} is disabled.")
+
+
+def _known(context: CommandContext) -> "tuple[PluginView, ...]":
+    from fairlead.clients.native.plugins import PluginList
+
+    return context.call("GET", "/v1/plugins", PluginList).plugins
 
 
 def _show(view: "PluginView") -> None:
-    from fairlead.cli.output import print_text
-    from fairlead.cli.sanitize import visible
-
     print_text(visible(f"{view.display_name} {view.version}".rstrip()), style="bold")
     if view.description:
         print_text(f"  {visible(view.description)}")
@@ -124,7 +83,3 @@ def _show(view: "PluginView") -> None:
     print_text(f"  page:   {visible(view.entry)}")
     server = " ".join(view.server)
     print_text(f"  runs:   {visible(server) if server else 'nothing'}")
-
-
-def _health(view: "PluginView") -> str:
-    return {None: "", True: "good", False: "no answer"}[view.healthy]

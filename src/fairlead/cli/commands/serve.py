@@ -1,126 +1,90 @@
 """`fairlead serve`: run the gateway."""
 
 import asyncio
+import inspect
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 import typer
 
+from fairlead import config as settings
+from fairlead.cli.context import app, examples
 from fairlead.cli.errors import UsageError
-from fairlead.cli.options import environment, examples, listed
+from fairlead.cli.options import ConfigFile, split_list
+from fairlead.cli.output import hint
 
 if TYPE_CHECKING:
-    from fairlead.config import Config
     from fairlead.wiring import DoorInfo, GatewayInfo
 
-Text = str | None
+HIDDEN = "on: agents, terminals and plugins see neither the data folder, nor the settings, nor the gateway's processes"
 
-HIDDEN = "on: what runs here sees neither the data folder, nor the settings, nor the gateway's processes"
+OPTIONS: Final = {
+    "host": ("HOST", "Address to listen on (127.0.0.1)."),
+    "port": ("PORT", "Port to listen on (7433); 0: a free one."),
+    "data": ("DIR", "The data folder."),
+    "agent": ("", "The agent of new sessions (auto)."),
+    "roots": ("DIR[,DIR]", "Folders that sessions may work in (your home)."),
+    "claude": ("PATH", "The Claude Code executable (found in PATH)."),
+    "claude_home": ("DIR", "HOME of the agents' processes (yours)."),
+    "max_agents": ("N", "Maximum number of agent processes (by free memory)."),
+    "on_restart": ("", "What to do with agents of an earlier gateway (follow)."),
+    "sandbox": ("", "Hide the gateway from the programs that it runs, with bubblewrap (auto)."),
+    "durability": ("", "What an acknowledged event survives (process)."),
+    "tls_cert": ("FILE", "Certificate: serve over TLS."),
+    "tls_key": ("FILE", "Private key of the certificate."),
+    "public_url": ("URL", "Address of the TLS proxy in front."),
+    "trusted_proxy": ("ADDRESS", "Proxy whose X-Forwarded-* headers are used."),
+    "insecure_lan": ("", "Listen on a network without TLS."),
+    "door": ("NAME=PORT[,static=DIR]", "A port for one client protocol, with its front end; may be repeated."),
+    "allow_bypass": ("", "Sessions may use the mode bypassPermissions."),
+    "log_level": ("", "The lowest level that is logged (info)."),
+    "log_format": ("", "The format of log lines (text)."),
+}
+"""The settings that are options: metavar and help. Their types are those of the settings."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command(
-        epilog=examples(
-            "fairlead serve",
-            "fairlead serve --agent demo --port 8000",
-            "fairlead serve --roots ~/code,~/notes --data ~/.fairlead",
-            "fairlead serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem",
-            "fairlead serve --door mylifedb=7434,static=~/mylifedb/dist",
-        )
-    )(serve)
+def _option(name: str) -> inspect.Parameter:
+    metavar, about = OPTIONS[name]
+    kind: Any = settings.type_of(name)
+    flag = f"--{name.replace('_', '-')}"
+    if get_origin(kind) is Literal:
+        metavar = "|".join(get_args(kind))
+    elif get_origin(kind) in (tuple, dict):
+        kind = list[str]
+    option = typer.Option(None, flag, metavar=metavar or None, help=about)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
 
 
-def serve(
-    host: Annotated[Text, typer.Option(metavar="HOST", help="Address to listen on (127.0.0.1).")] = None,
-    port: Annotated[int | None, typer.Option(metavar="PORT", help="Port to listen on (7433); 0: a free one.")] = None,
-    data: Annotated[Text, typer.Option(metavar="DIR", help="The data folder.")] = None,
-    agent: Annotated[
-        Literal["auto", "claude", "demo"] | None,
-        typer.Option(metavar="auto|claude|demo", help="Which agent runs sessions (auto)."),
-    ] = None,
-    roots: Annotated[
-        list[str] | None, typer.Option(metavar="DIR[,DIR]", help="Folders that sessions may work in (your home).")
-    ] = None,
-    claude: Annotated[Text, typer.Option(metavar="PATH", help="The Claude Code executable (found in PATH).")] = None,
-    claude_home: Annotated[Text, typer.Option(metavar="DIR", help="HOME of the agents' processes (yours).")] = None,
-    max_agents: Annotated[
-        int | None, typer.Option(metavar="N", help="Agent processes at once (by free memory).")
-    ] = None,
-    on_restart: Annotated[
-        Literal["follow", "kill"] | None,
-        typer.Option(metavar="follow|kill", help="Agents that outlived an earlier gateway (follow)."),
-    ] = None,
-    sandbox: Annotated[
-        Literal["auto", "require", "off"] | None,
-        typer.Option(metavar="auto|require|off", help="Hide the gateway from what it runs, by bubblewrap (auto)."),
-    ] = None,
-    durability: Annotated[
-        Literal["process", "power"] | None,
-        typer.Option(metavar="process|power", help="What an acknowledged event survives (process)."),
-    ] = None,
-    tls_cert: Annotated[Text, typer.Option(metavar="FILE", help="Certificate: serve over TLS.")] = None,
-    tls_key: Annotated[Text, typer.Option(metavar="FILE", help="Private key of the certificate.")] = None,
-    public_url: Annotated[Text, typer.Option(metavar="URL", help="Address of the TLS proxy in front.")] = None,
-    trusted_proxy: Annotated[
-        list[str] | None, typer.Option(metavar="ADDRESS", help="Proxy whose X-Forwarded-* is believed.")
-    ] = None,
-    insecure_lan: Annotated[
-        bool | None, typer.Option("--insecure-lan", help="Listen on a network without TLS.")
-    ] = None,
-    door: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=PORT[,static=DIR]",
-            help="A further port for one client protocol, with a front end of yours; may be repeated.",
-        ),
-    ] = None,
-    allow_bypass: Annotated[
-        bool | None, typer.Option("--allow-bypass", help="Sessions may use the mode bypassPermissions.")
-    ] = None,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"] | None,
-        typer.Option(metavar="debug|info|warning|error", help="How much is logged (info)."),
-    ] = None,
-    log_format: Annotated[
-        Literal["text", "json"] | None,
-        typer.Option(metavar="text|json", help="How log lines look (text)."),
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(envvar="FAIRLEAD_CONFIG", metavar="FILE", help="Settings file, TOML.")
-    ] = None,
-) -> None:
+@app.command(
+    epilog=examples(
+        "fairlead serve",
+        "fairlead serve --agent demo --port 8000",
+        "fairlead serve --roots ~/code,~/notes --data ~/.fairlead",
+        "fairlead serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem",
+        "fairlead serve --door mylifedb=7434,static=~/mylifedb/dist",
+    )
+)
+def serve(config: ConfigFile, **given: Any) -> None:
     """Start the gateway and run it until Ctrl-C.
 
-    Every option is a setting that can also stand in the settings file or the environment; see `fairlead config show`.
+    Every option is a setting that can also be in the settings file or the environment; see `fairlead config show`.
     """
-    from fairlead import config as settings
-
-    given: dict[str, Any] = {
-        "host": host,
-        "port": port,
-        "data": data,
-        "agent": agent,
-        "roots": list(listed(roots)) or None,
-        "claude": claude,
-        "claude_home": claude_home,
-        "max_agents": max_agents,
-        "on_restart": on_restart,
-        "sandbox": sandbox,
-        "durability": durability,
-        "tls_cert": tls_cert,
-        "tls_key": tls_key,
-        "public_url": public_url,
-        "trusted_proxy": list(listed(trusted_proxy)) or None,
-        "insecure_lan": insecure_lan,
-        "door": parse_doors(door or ()) or None,
-        "allow_bypass": allow_bypass,
-        "log_level": log_level,
-        "log_format": log_format,
-    }
-    loaded = settings.load(environment(), given, config)
+    for name in ("roots", "trusted_proxy"):
+        given[name] = list(split_list(given[name])) or None
+    given["door"] = parse_doors(given["door"] or ()) or None
+    loaded = settings.load(os.environ, given, config)
     _serve(loaded.config, loaded.file)
+
+
+# Typer reads the options from the signature.
+serve.__dict__["__signature__"] = inspect.Signature(
+    [
+        *map(_option, OPTIONS),
+        inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile),
+    ]
+)
 
 
 def parse_doors(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -133,22 +97,18 @@ def parse_doors(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         if not name or not port.isascii() or not port.isdigit() or len(port) > 5:
             raise UsageError(f"--door {text}: NAME=PORT is expected, such as mylifedb=7434.")
         if name in found:
-            raise UsageError(f"--door {text}: {name} has a door already, on port {found[name]['port']}.")
+            raise UsageError(f"--door {text}: {name} already has a door, on port {found[name]['port']}.")
         found[name] = {"port": int(port)}
         for option in options:
             key, _, value = option.partition("=")
             if not key or not value:
-                raise UsageError(
-                    f"--door {text}: {option or 'nothing'} is no option: static=DIR, for example, would be one."
-                )
+                raise UsageError(f"--door {text}: {option!r} is not an option; static=DIR, for example, is one.")
             place = found[name] if key in ("static", "public_url", "login") else found[name].setdefault("options", {})
             place[key] = value
     return found
 
 
-def _serve(config: "Config", file: Path) -> None:
-    from fairlead.cli.output import hint
-
+def _serve(config: settings.Config, file: Path) -> None:
     hint("Starting the gateway ...")
     from fairlead.wiring import RunningGateway
 
@@ -156,14 +116,11 @@ def _serve(config: "Config", file: Path) -> None:
         for line in announcement(running):
             hint(line)
 
-    async def serving() -> None:
-        await RunningGateway(config, environment(), file=file).serve(announce)
-
     # No relative path from an agent may refer to the folder that the gateway was started in.
     os.chdir("/")
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(serving())
+            runner.run(RunningGateway(config, dict(os.environ), file=file).serve(announce))
     except OSError as error:
         raise UsageError(
             f"{error.filename or config.data} cannot be used: {error.strerror}. See: fairlead doctor"
@@ -182,8 +139,8 @@ def _loop_factory() -> Any:
 def _with(door: "DoorInfo") -> str:
     if not door.static:
         return ""
-    readers = "those who sign in" if door.basic else "anybody who reaches it"
-    return f", with the files of {door.static}, which {readers} can read"
+    readers = "users who sign in" if door.basic else "all who reach the port"
+    return f", with the files of {door.static}, readable for {readers}"
 
 
 def announcement(running: "GatewayInfo") -> list[str]:
@@ -201,7 +158,7 @@ def announcement(running: "GatewayInfo") -> list[str]:
     if agent.problem:
         lines.append(f"           {agent.problem}")
     elif agent.name == "demo":
-        lines.append("           scripted, no model behind it; install Claude Code for the real thing")
+        lines.append("           scripted, without a model; install Claude Code to run real sessions")
     return [
         *lines,
         "  browser  fairlead login prints a one-time link",

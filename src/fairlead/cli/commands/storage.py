@@ -1,17 +1,18 @@
 """`fairlead du` and `fairlead prune`: show the use of disk space, and delete old sessions."""
 
 import re
-import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.endpoint import EndpointOptions
+from fairlead.cli.context import CommandContext, command
 from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, examples, run_async
+from fairlead.cli.options import Yes, confirm
+from fairlead.cli.output import hint, json_line, progress_bar, size, table
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -23,35 +24,18 @@ OVERSIZE = "oversize"
 """The folder of lines that were too large for a record; the name must agree with the wiring."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog=examples("fairlead du", "fairlead du --top 50 --json"))(du)
-    app.command(
-        epilog=examples(
-            "fairlead prune --older-than 30d --dry-run",
-            "fairlead prune --older-than 12w --archived-only",
-            "fairlead prune --before 2025-01-31 --yes",
-        )
-    )(prune)
-
-
 # --- du --------------------------------------------------------------------------------------------------
 
 
+@command("fairlead du", "fairlead du --top 50 --json", color=True, gateway=False)
 def du(
-    top: Annotated[int, typer.Option(min=0, metavar="N", help="So many of the largest sessions.")] = 10,
-    json: Json = False,
-    no_color: NoColor = False,
-    data: Annotated[
-        str | None, typer.Option("--data", envvar="FAIRLEAD_DATA", metavar="DIR", help="The data folder.")
-    ] = None,
+    context: CommandContext,
+    top: Annotated[int, typer.Option(min=0, metavar="N", help="Number of the largest sessions to list.")] = 10,
 ) -> None:
-    """Show what the data folder's bytes are spent on, by kind and by session."""
-    from fairlead.cli.output import hint, json_line, size, table
-
-    folder = EndpointOptions(data=data).folder()
-    kinds, sessions = measured(folder, top)
-    archive = archived(folder)
-    if json:
+    """Show the sizes in the data folder, by kind and by session."""
+    folder = context.endpoint.folder()
+    kinds, sessions, archive = measure(folder, top)
+    if context.json:
         for name, count in kinds:
             json_line({"kind": name, "bytes": count})
         for row in sessions:
@@ -59,27 +43,29 @@ def du(
         json_line({"archive": len(archive.sessions), "bytes": archive.size, "limit": archive.limit})
         return
     hint(str(folder))
-    table(("SIZE", "WHAT"), [[size(count), name] for name, count in kinds], no_color=no_color)
+    table(("SIZE", "WHAT"), [[size(count), name] for name, count in kinds], no_color=context.no_color)
     if archive.sessions:
         room = f"{size(archive.size)} of at most {size(archive.limit)} (archive_bytes)"
-        hint(f"{len(archive.sessions)} sessions are archived copies: {room}. The oldest go first.")
+        hint(f"{len(archive.sessions)} sessions are archived copies: {room}. The oldest are deleted first.")
     if sessions:
         print()
         rows = [[size(count), str(entries), session[:8], title] for session, title, entries, count in sessions]
-        table(("SIZE", "EVENTS", "SESSION", "TITLE"), rows, no_color=no_color)
+        table(("SIZE", "EVENTS", "SESSION", "TITLE"), rows, no_color=context.no_color)
 
 
-def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[str, str, int, int]]]:
-    """Return (kind, bytes) and (session, title, entries, bytes), largest first. Raises Missing."""
-    from contextlib import closing
+def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[str, str, int, int]], ArchiveState]":
+    """Return (kind, bytes) and (session, title, entries, bytes), largest first, and the state of the archive without
+    sessions that were deleted meanwhile. Raises Missing."""
+    import msgspec
 
+    from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
     from fairlead.stores.sqlite.errors import translating
     from fairlead.uploads.service import FOLDER as UPLOADS
 
     database = folder / DATABASE
     if not database.exists():
-        raise Missing(f"{folder} holds no sessions: no gateway has run on it. Name another folder with --data.")
+        raise Missing(f"{folder} has no sessions: no gateway has used it. Name another folder with --data.")
     with translating(database), closing(connect(database, read_only=True)) as db:
         (free,), (page,) = (db.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_size"))
         sessions = db.execute(
@@ -89,6 +75,10 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
             " where l.session is not null group by l.id order by bytes desc limit ?",
             (top,),
         ).fetchall()
+        stored = db.execute("select value from documents where space = ? and key = ?", (ARCHIVE, ARCHIVE)).fetchone()
+        deleted = {name for (name,) in db.execute("select session from sessions where deleted = 1")}
+    archive = msgspec.json.decode(stored[0], type=ArchiveState) if stored is not None else ArchiveState()
+    kept = {name: size for name, size in archive.sessions.items() if name not in deleted}
     kinds = [
         ("sessions (fairlead.db)", _bytes(folder, DATABASE) - free * page),
         ("room to be used again (fairlead.db)", free * page),
@@ -96,24 +86,8 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
         ("large records", sum(_below(folder / name) for name in (SPILL, OVERSIZE))),
         ("uploads", _below(folder / UPLOADS)),
     ]
-    return [(name, max(0, count)) for name, count in kinds], [tuple(row) for row in sessions]
-
-
-def archived(folder: Path) -> "ArchiveState":
-    """Return the state of the archive, without sessions that were deleted meanwhile."""
-    from contextlib import closing
-
-    import msgspec
-
-    from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
-    from fairlead.stores.sqlite.connections import DATABASE, connect
-    from fairlead.stores.sqlite.errors import translating
-
-    with translating(folder / DATABASE), closing(connect(folder / DATABASE, read_only=True)) as db:
-        kept = db.execute("select value from documents where space = ? and key = ?", (ARCHIVE, ARCHIVE)).fetchone()
-        gone = {name for (name,) in db.execute("select session from sessions where deleted = 1")}
-    books = msgspec.json.decode(kept[0], type=ArchiveState) if kept is not None else ArchiveState()
-    return ArchiveState(books.limit, {name: size for name, size in books.sessions.items() if name not in gone})
+    used = [(name, max(0, count)) for name, count in kinds]
+    return used, [tuple(row) for row in sessions], ArchiveState(archive.limit, kept)
 
 
 def _below(folder: Path) -> int:
@@ -128,37 +102,52 @@ def _bytes(folder: Path, name: str) -> int:
 # --- prune -----------------------------------------------------------------------------------------------
 
 
-def prune(
+@command(
+    "fairlead prune --older-than 30d --dry-run",
+    "fairlead prune --older-than 12w --archived-only",
+    "fairlead prune --before 2025-01-31 --yes",
+    color=True,
+)
+async def prune(
+    context: CommandContext,
     before: Annotated[str | None, typer.Option(metavar="DATE", help="Last used before this day, 2025-01-31.")] = None,
-    older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Not used for so long: 12h, 30d, 8w.")] = None,
-    archived_only: Annotated[bool, typer.Option("--archived-only", help="Only archived ones.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    json: Json = False,
-    no_color: NoColor = False,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
+    older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Not used for this time: 12h, 30d, 8w.")] = None,
+    archived_only: Annotated[bool, typer.Option("--archived-only", help="Only archived sessions.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the sessions.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Delete sessions that were not used for long. The agents' own files stay; there is no way back."""
+    """Delete sessions that were not used for a long time. This cannot be undone. The agents' own files stay."""
     limit = cutoff(before, older_than, time.time())
-    run_async(
-        _prune(
-            EndpointOptions(url, token, data),
-            limit,
-            archived="true" if archived_only else "any",
-            dry_run=dry_run,
-            yes=yes,
-            json=json,
-            no_color=no_color,
-        )
-    )
+    async with context.api() as api:
+        # A session that works or waits is in use, however long ago its last event was.
+        found = [
+            summary
+            async for summary in api.sessions(archived="true" if archived_only else "any")
+            if summary.updated < limit and summary.state == "idle"
+        ]
+        if not found:
+            hint("No session is that old.")
+            return
+        if not context.json:
+            rows = [[s.session[:8], _day(s.updated), s.title or s.first_prompt] for s in found]
+            table(("ID", "USED", "TITLE"), rows, no_color=context.no_color)
+        if dry_run:
+            for summary in found if context.json else ():
+                json_line({"session": summary.session, "deleted": False})
+            hint(f"{len(found)} would be deleted.")
+            return
+        if not yes:
+            confirm(f"Delete {len(found)} session{'s' if len(found) > 1 else ''} permanently?")
+        done = await _delete(api, found, json=context.json)
+        hint(f"{done} deleted.")
+        if done < len(found):
+            raise CommandFailed(f"{len(found) - done} could not be deleted; see above.")
 
 
 def cutoff(before: str | None, older_than: str | None, now: float) -> int:
     """Return the time in milliseconds since 1970 before which a session is old. Raises UsageError."""
     if (before is None) == (older_than is None):
-        raise UsageError("Say which sessions: --older-than 30d or --before 2025-01-31.")
+        raise UsageError("Choose the sessions with --older-than 30d or --before 2025-01-31.")
     if older_than is not None:
         match = re.fullmatch(r"(\d{1,5})([hdw])", older_than.strip().lower())
         if match is None:
@@ -174,48 +163,12 @@ def cutoff(before: str | None, older_than: str | None, now: float) -> int:
     return int(moment * 1000)
 
 
-async def _prune(
-    wanted: EndpointOptions, limit: int, *, archived: str, dry_run: bool, yes: bool, json: bool, no_color: bool
-) -> None:
-    from fairlead.cli.client import Api
-    from fairlead.cli.output import hint, json_line, table
-
-    async with Api(wanted.find) as api:
-        # A session that works or waits is in use, however long ago its last event was.
-        found = [
-            summary
-            async for summary in api.sessions(archived=archived)
-            if summary.updated < limit and summary.state == "idle"
-        ]
-        if not found:
-            hint("No session is that old.")
-            return
-        if not json:
-            rows = [[s.session[:8], _day(s.updated), s.title or s.first_prompt] for s in found]
-            table(("ID", "USED", "TITLE"), rows, no_color=no_color)
-        if dry_run:
-            for summary in found if json else ():
-                json_line({"session": summary.session, "deleted": False})
-            hint(f"{len(found)} would be deleted.")
-            return
-        if not yes:
-            _confirm(len(found))
-        done = await _delete(api, found, json=json)
-        hint(f"{done} deleted.")
-        if done < len(found):
-            raise CommandFailed(f"{len(found) - done} could not be deleted; see above.")
-
-
 async def _delete(api: "Api", found: "list[Summary]", *, json: bool) -> int:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress
+    from rich.progress import MofNCompleteColumn
 
-    from fairlead.cli.output import console, hint, json_line
-
-    target = console(err=True)
     done = 0
-    columns: tuple[Any, ...] = (BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=target, transient=True, disable=not target.is_terminal) as progress:
-        for summary in progress.track(found, description="Deleting"):
+    with progress_bar("Deleting", MofNCompleteColumn()) as progress:
+        for summary in progress.track(found):
             try:
                 await api.call("DELETE", f"/v1/sessions/{summary.session}", dict[str, Any])
             except CliError as error:
@@ -225,13 +178,6 @@ async def _delete(api: "Api", found: "list[Summary]", *, json: bool) -> int:
             if json:
                 json_line({"session": summary.session, "deleted": True})
     return done
-
-
-def _confirm(count: int) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError("There is no terminal to ask on: say --yes to delete them, or --dry-run to only look.")
-    if not typer.confirm(f"Delete {count} session{'s' if count > 1 else ''} for good?", default=False, err=True):
-        raise CommandFailed("Nothing was deleted.")
 
 
 def _day(at: int) -> str:

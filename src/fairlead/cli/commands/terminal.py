@@ -4,32 +4,21 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.endpoint import EndpointOptions
-from fairlead.cli.options import Data, SessionArg, Token, Url, examples, run_async
+from fairlead.cli.context import CommandContext, command
+from fairlead.cli.options import SessionArg
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog=examples("fairlead terminal 3f2a", "fairlead terminal 3f2a --view"))(terminal)
-
-
-def terminal(
+@command("fairlead terminal 3f2a", "fairlead terminal 3f2a --view", json=False)
+async def terminal(
+    context: CommandContext,
     session: SessionArg,
-    view: Annotated[bool, typer.Option("--view", help="Look only: send no keys, and leave the size as it is.")] = False,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
+    view: Annotated[bool, typer.Option("--view", help="Only watch: send no keys, and do not change the size.")] = False,
 ) -> None:
-    """Bring the terminal that a session's agent lives on to your own, and type into it.
+    """Show the terminal of a session's agent in your own terminal, and type into it.
 
-    Ctrl-] leaves; the agent goes on.
+    Ctrl-] leaves; the agent continues.
     """
-    run_async(_terminal(EndpointOptions(url, token, data), session, view=view))
-
-
-async def _terminal(wanted: EndpointOptions, name: str, *, view: bool) -> None:
-    from fairlead.cli.client import Api
     from fairlead.cli.tty_bridge import TtyBridge, attach
 
-    async with Api(wanted.find) as api:
-        session = await api.session(name)
-        await attach(api.locate(), session, TtyBridge(), view=view)
+    async with context.api() as api:
+        await attach(api.locate(), await api.session(session), TtyBridge(), view=view)

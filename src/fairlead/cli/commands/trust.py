@@ -5,82 +5,61 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from fairlead.cli.endpoint import EndpointOptions
+from fairlead.cli.context import CommandContext, command
 from fairlead.cli.errors import Missing, UsageError
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, confirm, examples, run_async
+from fairlead.cli.options import Yes, absolute, confirm
+from fairlead.cli.output import hint, json_line, print_text
+from fairlead.cli.sanitize import visible
 
 if TYPE_CHECKING:
     from fairlead.sessions.api.folders import FolderReport
 
 
-def register(app: typer.Typer) -> None:
-    app.command(
-        epilog=examples(
-            "fairlead trust ~/code/app",
-            "fairlead trust --list",
-            "fairlead trust ~/code/app --remove",
-        )
-    )(trust)
-
-
-def trust(
+@command("fairlead trust ~/code/app", "fairlead trust --list", "fairlead trust ~/code/app --remove", color=True)
+async def trust(
+    context: CommandContext,
     folder: Annotated[str | None, typer.Argument(metavar="DIR", help="The project's folder.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="Which folders are trusted.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Trust this folder no more.")] = False,
-    json: Json = False,
-    no_color: NoColor = False,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
+    yes: Yes = False,
+    show: Annotated[bool, typer.Option("--list", help="List the trusted folders.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting this folder.")] = False,
 ) -> None:
-    """Trust a project's own settings, after showing its hooks, MCP servers, environment and allow rules.
+    """Show what a project's own settings would do, then trust them.
 
-    Until a folder is trusted, its sessions run with your settings only. A changed file asks again.
+    The command shows the hooks, MCP servers, environment and allow rules. Sessions in a folder that is not trusted run
+    with your settings only. Fairlead asks again if a file changes.
     """
-    if show == (folder is not None):
-        raise UsageError("Name a folder, or say --list.")
-    run_async(_trust(EndpointOptions(url, token, data), folder, yes=yes, remove=remove, json=json, no_color=no_color))
-
-
-async def _trust(
-    wanted: EndpointOptions, folder: str | None, *, yes: bool, remove: bool, json: bool, no_color: bool
-) -> None:
-    from fairlead.cli.client import Api
-    from fairlead.cli.output import hint, json_line, print_text
     from fairlead.clients.native.schemas import TrustBody, TrustList, UntrustedBody
     from fairlead.sessions.api.folders import FolderReport, TrustedFolder
 
-    async with Api(wanted.find) as api:
+    if show == (folder is not None):
+        raise UsageError("Name a folder, or use --list.")
+    async with context.api() as api:
         if folder is None:
             for known in (await api.get("/v1/trust", TrustList)).folders:
-                json_line(known) if json else print_text(known.path)
+                json_line(known) if context.json else print_text(known.path)
             return
         path = absolute(folder) if api.local else folder
         if remove:
             gone = await api.call("DELETE", "/v1/trust", UntrustedBody, query={"path": path})
             if not gone.removed:
-                raise Missing(f"{path} was not trusted. See which are with: fairlead trust --list")
-            hint(f"{path} is trusted no more.")
+                raise Missing(f"{path} was not trusted. List the trusted folders with: fairlead trust --list")
+            hint(f"{path} is not trusted any more.")
             return
         report = await api.get("/v1/trust", FolderReport, path=path)
-        if json:
+        if context.json:
             json_line(report)
         else:
-            _show(report, no_color=no_color)
+            _show(report, context.no_color)
         if report.trusted:
-            hint(f"{report.path} is trusted already.")
+            hint(f"{report.path} is already trusted.")
             return
         if not yes:
             confirm(f"Trust {report.path}?")
         done = await api.post("/v1/trust", TrustedFolder, TrustBody(path=path, digest=report.digest))
-        hint(f"{done.path} is trusted as it is now.")
+        hint(f"{done.path} is trusted in its present form.")
 
 
-def _show(report: "FolderReport", *, no_color: bool) -> None:
-    from fairlead.cli.output import print_text
-    from fairlead.cli.sanitize import visible
-
+def _show(report: "FolderReport", no_color: bool) -> None:
     def part(title: str, lines: list[str]) -> None:
         print_text(f"{title}: {'none' if not lines else ''}".rstrip(), style="bold", no_color=no_color)
         for line in lines:

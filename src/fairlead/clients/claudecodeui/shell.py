@@ -90,13 +90,13 @@ class ShellCodec:
 
     # --- frames to the client
 
-    def attached(self, seated: ProgramAttached) -> bytes:
+    def attached(self, program: ProgramAttached) -> bytes:
         # URLs announced before a switch to another program, or before leaving this one, are announced again.
         self._announced_urls.clear()
         frames = b""
-        if seated.lost:
-            frames = _output(_line(33, f"[The session could not be resumed: {seated.lost}]"))
-        return frames + _output(_line(36, _welcome(seated)))
+        if program.lost:
+            frames = _output(_line(33, f"[The session could not be resumed: {program.lost}]"))
+        return frames + _output(_line(36, _welcome(program)))
 
     def output(self, output: TerminalOutput) -> bytes:
         frames = [_output(output.data.decode())] if output.data else []
@@ -179,15 +179,15 @@ def _cells(given: Any, usual: int) -> int:
     return given if isinstance(given, int) and not isinstance(given, bool) else usual
 
 
-def _welcome(seated: ProgramAttached) -> str:
-    if seated.again:
+def _welcome(program: ProgramAttached) -> str:
+    if program.again:
         return "[Reconnected to existing session]"
-    if not seated.provider:
-        return f"Starting terminal in: {seated.folder}"
-    name = NAMES.get(seated.provider, seated.provider)
-    if seated.resumed:
-        return f"Resuming {name} session {seated.resumed} in: {seated.folder}"
-    return f"Starting new {name} session in: {seated.folder}"
+    if not program.provider:
+        return f"Starting terminal in: {program.folder}"
+    name = NAMES.get(program.provider, program.provider)
+    if program.resumed:
+        return f"Resuming {name} session {program.resumed} in: {program.folder}"
+    return f"Starting new {name} session in: {program.folder}"
 
 
 def _line(colour: int, text: str) -> str:

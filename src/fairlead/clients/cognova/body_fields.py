@@ -15,7 +15,7 @@ from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.web.requests import Response
 from fairlead.model.web.routes import Request, Route, Steps
-from fairlead.notifications.api import Resource
+from fairlead.notifications.api.resources import Resource
 
 BODY_LIMIT: Final = 1 << 20
 NAME_LENGTH: Final = 500

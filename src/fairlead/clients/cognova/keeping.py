@@ -15,23 +15,9 @@ from fairlead.clients.cognova.body_fields import (
 from fairlead.clients.cognova.rest import data, problem, with_errors
 from fairlead.model.errors import BadRequest, Stale
 from fairlead.model.web.routes import Request, Steps
-from fairlead.notifications.api import (
-    CHANGE_ACTIONS,
-    RESOURCES,
-    AddItem,
-    Document,
-    EditItem,
-    GetItem,
-    HookEvent,
-    ListItems,
-    MemoryResource,
-    ReadFeedPreferences,
-    RemoveItem,
-    RestoreItem,
-    RevealSecret,
-    Secret,
-    WriteFeedPreferences,
-)
+from fairlead.notifications.api.cognova import Document, HookEvent, MemoryResource, RevealSecret, Secret
+from fairlead.notifications.api.feed import CHANGE_ACTIONS, RESOURCES, ReadFeedPreferences, WriteFeedPreferences
+from fairlead.notifications.api.resources import AddItem, EditItem, GetItem, ListItems, RemoveItem, RestoreItem
 
 NO_DOCUMENT: Final = "Document not found"
 NO_MEMORY: Final = "Memory not found"

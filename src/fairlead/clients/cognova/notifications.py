@@ -15,7 +15,7 @@ from fairlead.model.formats.frames import text_frame
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute
-from fairlead.notifications.api import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
+from fairlead.notifications.api.feed import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
 
 CONNECTED: Final = "Notification bus connected"
 FAILED: Final = (1011, "the feed cannot be read: connect again")

@@ -8,17 +8,8 @@ from fairlead.clients.cognova.rest import data, problem, with_errors
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.web.routes import Request, Steps, json_response
-from fairlead.notifications.api import (
-    AddItem,
-    AgentRun,
-    CancelAgent,
-    EditItem,
-    GetItem,
-    ListItems,
-    RemoveItem,
-    RunAgent,
-    ScheduledAgent,
-)
+from fairlead.notifications.api.cognova import AgentRun, CancelAgent, RunAgent, ScheduledAgent
+from fairlead.notifications.api.resources import AddItem, EditItem, GetItem, ListItems, RemoveItem
 
 NO_AGENT: Final = "Agent not found"
 NOTHING_RUNS: Final = "No running executions found for this agent"

@@ -14,17 +14,8 @@ from fairlead.clients.cognova.body_fields import (
 from fairlead.clients.cognova.rest import data, problem, with_errors
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead.model.web.routes import Request, Steps
-from fairlead.notifications.api import (
-    AddItem,
-    EditItem,
-    GetItem,
-    ListItems,
-    Project,
-    Reminder,
-    RemoveItem,
-    RestoreItem,
-    Task,
-)
+from fairlead.notifications.api.cognova import Project, Reminder, Task
+from fairlead.notifications.api.resources import AddItem, EditItem, GetItem, ListItems, RemoveItem, RestoreItem
 
 STATUSES: Final = ("todo", "in_progress", "done", "blocked")
 NO_TASK: Final = "Task not found"

@@ -6,34 +6,21 @@ from fairlead.clients.cognova.body_fields import BodyFields, item_json, not_foun
 from fairlead.clients.cognova.rest import data, with_errors
 from fairlead.model.errors import BadRequest
 from fairlead.model.web.routes import Request, Steps
-from fairlead.notifications.api import (
-    CHANGE_ACTIONS,
-    RESOURCES,
-    TOPICS,
-    AddTarget,
-    Destination,
-    GetItem,
-    ListItems,
-    PushKey,
-    RemoveItem,
-    TryTarget,
-)
-from fairlead.notifications.api import KINDS as NOTICES
+from fairlead.notifications.api.feed import RESOURCES, SUBSCRIBABLE, TOPICS
+from fairlead.notifications.api.resources import GetItem, ListItems, RemoveItem
+from fairlead.notifications.api.targets import AddTarget, Destination, PushKey, TryTarget
 
 NO_TARGET: Final = "Target not found"
 KINDS: Final = ("webhook", "ntfy")
 USUAL: Final = ("permission.asked", "turn", "reminder.complete", "agent.complete", "agent.fail", "agent.cancel")
 """The default topics, for a person who is away."""
-KNOWN: Final = frozenset(
-    (*TOPICS, *NOTICES, *RESOURCES, *(f"{resource}.{action}" for resource in RESOURCES for action in CHANGE_ACTIONS))
-)
 
 
 def _topics(fields: BodyFields) -> tuple[str, ...]:
     topics = fields.texts("topics")
     if topics is None:
         return USUAL
-    if not topics or not KNOWN.issuperset(topics):
+    if not topics or not SUBSCRIBABLE.issuperset(topics):
         raise BadRequest(
             f"topics must be some of: {', '.join((*TOPICS, *RESOURCES))}, or one of their kinds such as turn.failed"
             " or agent.complete",

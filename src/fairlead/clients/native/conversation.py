@@ -107,7 +107,7 @@ class NativeConversation:
                 return self._typing(fields, tag)
             case _:
                 made = command(kind, fields, self._fresh)
-                return (RunFlow(self._command(made, tag), made.session, ahead=True),)
+                return (RunFlow(self._command(made, tag), made.session or "", ahead=True),)
 
     def _typing(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Effect]:
         frame = convert(fields, _TypingFrame)

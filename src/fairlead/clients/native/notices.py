@@ -14,7 +14,23 @@ from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.routes import Param, Request, Routes, Step, Steps, json_response
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute, Write
-from fairlead.notifications import api as n
+from fairlead.notifications.api.feed import (
+    SUBSCRIBABLE,
+    TOPICS,
+    Change,
+    Color,
+    FeedEntry,
+    FeedPage,
+    FeedPing,
+    FeedRequest,
+    JoinFeed,
+    ReadFeed,
+    Topic,
+    cursor_text,
+    read_cursor,
+)
+from fairlead.notifications.api.resources import EditItem, ListItems, RemoveItem
+from fairlead.notifications.api.targets import AddTarget, AnswerOf, Destination, PushKey, RedeemAnswerCode, TryTarget
 
 routes = Routes()
 _SMALL: Final = 64 << 10
@@ -22,9 +38,6 @@ _PUSH: Final = "/v1/push/subscriptions"
 _PLACES: Final = 10**15
 DEFAULT_TOPICS: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
 """The default topics of a browser's push subscription."""
-KNOWN: Final = frozenset(
-    (*n.TOPICS, *n.KINDS, *n.RESOURCES, *(f"{r}.{d}" for r in n.RESOURCES for d in n.CHANGE_ACTIONS))
-)
 
 
 # --- shapes
@@ -38,7 +51,7 @@ class NoticeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     title: str
     message: str
-    color: n.Color = "info"
+    color: Color = "info"
     session: str = ""
     name: str = ""
     meta: dict[str, Any] = {}
@@ -97,9 +110,9 @@ class Removed(msgspec.Struct, frozen=True):
     removed: bool
 
 
-def notice_view(entry: n.FeedEntry) -> NoticeView:
+def notice_view(entry: FeedEntry) -> NoticeView:
     notice = entry.item
-    if isinstance(notice, n.Change):
+    if isinstance(notice, Change):
         kind, session, name = f"{notice.resource}.{notice.action}", "", notice.name
         if notice.resource == "conversation":
             session = notice.id
@@ -135,24 +148,25 @@ def feed(request: Request) -> Steps:
     """Recent notices of all sessions."""
     before = request.query_int("before", _PLACES, 1, _PLACES)
     limit = request.query_int("limit", 100, 1, 500)
-    page: n.FeedPage = yield n.ReadFeed(None if before == _PLACES else before, limit)
+    page: FeedPage = yield ReadFeed(None if before == _PLACES else before, limit)
     notices = tuple(notice_view(entry) for entry in page.entries)
-    return json_response(NoticePage(notices=notices, first=page.first, cursor=n.cursor_text(page.feed, page.head)))
+    return json_response(NoticePage(notices=notices, first=page.first, cursor=cursor_text(page.feed, page.head)))
 
 
 @routes.get("/v1/push/key", access="view", name="push.key", answer=PushKeyView)
 def push_key(request: Request) -> Steps:
     """The key with which a browser subscribes to push messages."""
-    return json_response(PushKeyView((yield n.PushKey())))
+    return json_response(PushKeyView((yield PushKey())))
 
 
 def _topics(given: tuple[str, ...]) -> tuple[str, ...]:
-    if not KNOWN.issuperset(given):
-        raise BadRequest("topics must be kinds of notices, such as turn.failed.", field="topics", known=sorted(KNOWN))
+    if not SUBSCRIBABLE.issuperset(given):
+        known = sorted(SUBSCRIBABLE)
+        raise BadRequest("topics must be kinds of notices, such as turn.failed.", field="topics", known=known)
     return tuple(dict.fromkeys(given))
 
 
-def _push(target: n.Destination, credential: str) -> PushView:
+def _push(target: Destination, credential: str) -> PushView:
     return PushView(
         id=target.id,
         device=target.device,
@@ -162,11 +176,11 @@ def _push(target: n.Destination, credential: str) -> PushView:
     )
 
 
-def _own(credential: str, id: str = "") -> n.ListItems:
-    def accept(target: n.Destination) -> bool:
+def _own(credential: str, id: str = "") -> ListItems:
+    def accept(target: Destination) -> bool:
         return target.kind == "push" and target.device == credential and (not id or target.id == id)
 
-    return n.ListItems(n.Destination, accept)
+    return ListItems(Destination, accept)
 
 
 @routes.get(_PUSH, access="view", name="push.list", answer=PushList)
@@ -184,9 +198,9 @@ def subscribe(request: Request) -> Steps:
     topics = _topics(body.topics)
     # One per device: a browser that subscribes again has lost its old subscription, or has a new one.
     for old in (yield _own(who.credential)):
-        yield n.RemoveItem(n.Destination, old.id)
-    target, _ = yield n.AddTarget(
-        n.Destination(
+        yield RemoveItem(Destination, old.id)
+    target, _ = yield AddTarget(
+        Destination(
             id=request.fresh,
             kind="push",
             url=body.endpoint,
@@ -200,12 +214,12 @@ def subscribe(request: Request) -> Steps:
     return json_response(_push(target, who.credential), 201)
 
 
-def _mine(request: Request) -> Generator[Step, Any, n.Destination]:
+def _mine(request: Request) -> Generator[Step, Any, Destination]:
     """Return the caller's own subscription with this id. Raises NotFound for one of another device."""
     found = yield _own(request.who.credential, request.params["id"])
     if not found:
         raise NotFound("subscription", request.params["id"])
-    mine: n.Destination = found[0]
+    mine: Destination = found[0]
     return mine
 
 
@@ -214,7 +228,7 @@ def change_topics(request: Request) -> Steps:
     """Change the topics of this browser's subscription."""
     topics = _topics(request.json(TopicsBody).topics)
     target = yield from _mine(request)
-    changed = yield n.EditItem(n.Destination, target.id, {"topics": topics})
+    changed = yield EditItem(Destination, target.id, {"topics": topics})
     return json_response(_push(changed, request.who.credential))
 
 
@@ -222,7 +236,7 @@ def change_topics(request: Request) -> Steps:
 def unsubscribe(request: Request) -> Steps:
     """End this browser's subscription."""
     target = yield from _mine(request)
-    yield n.RemoveItem(n.Destination, target.id)
+    yield RemoveItem(Destination, target.id)
     return json_response(Removed(True))
 
 
@@ -230,14 +244,14 @@ def unsubscribe(request: Request) -> Steps:
 def try_push(request: Request) -> Steps:
     """Send this browser a test message now."""
     target = yield from _mine(request)
-    yield n.TryTarget(target.id)
+    yield TryTarget(target.id)
     return json_response(_push(target, request.who.credential))
 
 
 @routes.post("/v1/answers", access="approve", name="answers.post", body=CodeBody, answer=cmd.Reply, body_limit=_SMALL)
 def answer(request: Request) -> Steps:
     """Answer with the single-use code of a notification, from the device that received it."""
-    found: n.AnswerOf = yield n.RedeemAnswerCode(request.json(CodeBody).code)
+    found: AnswerOf = yield RedeemAnswerCode(request.json(CodeBody).code)
     reply = yield cmd.AnswerPermission(session=found.session, request=found.request, behavior=found.behavior)
     return json_response(reply)
 
@@ -246,7 +260,7 @@ def answer(request: Request) -> Steps:
 
 
 class _AskFrame(msgspec.Struct, frozen=True):
-    topics: tuple[n.Topic, ...] = n.TOPICS
+    topics: tuple[Topic, ...] = TOPICS
     cursor: str | None = None
 
 
@@ -255,17 +269,17 @@ class NoticeCodec:
 
     key = "native"
 
-    def read(self, data: bytes) -> n.FeedPing | n.FeedRequest | None:
+    def read(self, data: bytes) -> FeedPing | FeedRequest | None:
         fields = read_json(data)
         kind = fields.pop("type", None) if isinstance(fields, dict) else None
         if kind == "ping":
-            return n.FeedPing()
+            return FeedPing()
         if kind != "subscribe":
             raise UnknownType("This socket accepts subscribe and ping.")
         asked = convert(fields, _AskFrame)
-        if asked.cursor is not None and n.read_cursor(asked.cursor) is None:
+        if asked.cursor is not None and read_cursor(asked.cursor) is None:
             raise BadRequest("cursor must be one that a frame had.", field="cursor")
-        return n.FeedRequest(frozenset(asked.topics), asked.cursor)
+        return FeedRequest(frozenset(asked.topics), asked.cursor)
 
     def opened(self, now: int) -> bytes:
         return json_frame({"type": "hello", "at": now})
@@ -273,13 +287,13 @@ class NoticeCodec:
     def pong(self, now: int) -> bytes:
         return json_frame({"type": "pong", "at": now})
 
-    def subscribed(self, ask: n.FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
+    def subscribed(self, ask: FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
         return json_frame({"type": "subscribed", "topics": sorted(ask.topics), "verdict": verdict, "cursor": cursor})
 
     def failed(self, error: FairleadError, now: int) -> bytes:
         return json_frame({"type": "error", "code": error.code, "message": error.message})
 
-    def entry(self, entry: n.FeedEntry, cursor: str | None) -> bytes:
+    def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
         place = {} if cursor is None else {"cursor": cursor}
         return json_frame({"type": "notice", **msgspec.to_builtins(notice_view(entry)), **place})
 
@@ -291,7 +305,7 @@ class Notices(Handing):
     """Hands the socket to the change feed."""
 
     def __init__(self, opening: Handshake) -> None:
-        super().__init__(n.JoinFeed(CODEC), _SMALL)
+        super().__init__(JoinFeed(CODEC), _SMALL)
 
     def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (CloseSocket(1011, "the feed cannot be read: connect again"),)

@@ -72,9 +72,7 @@ def explain(request: Request) -> Steps:
 def answer(request: Request) -> Steps:
     """Answer a permission, a question or a plan. The first answer wins."""
     body = request.json(b.AnswerBody)
-    found: q.PendingView = yield q.FindPermission(request.params["request"])
     reply = yield cmd.AnswerPermission(
-        session=found.session,
         key=idempotency_key(request),
         request=RequestId(request.params["request"]),
         behavior=body.behavior,

@@ -27,6 +27,4 @@ class Handing:
 
     def _hand_over(self) -> Flow:
         owner: SocketOwner = yield self._step
-        for data in self._kept:
-            owner.received(data)
-        yield AttachOwner(owner)
+        yield AttachOwner(owner, self._kept)

@@ -1,10 +1,12 @@
 """A request's head and the steps that answer it, shared by routes and sockets. Plain values, no HTTP library."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from fairlead.model.auth import Identity
 from fairlead.model.commands import Command
 from fairlead.model.errors import BadRequest
 from fairlead.model.queries import Query
@@ -64,5 +66,9 @@ def check_token_header(route: str, name: str) -> None:
 class ServiceCall(msgspec.Struct, frozen=True):
     """Base of calls that are neither a command to a session nor a query: credentials, trust. Done by a handler."""
 
+
+ServiceHandler = Callable[[Identity, Any], Awaitable[Any]]
+ServiceHandlers = Mapping[type[ServiceCall], ServiceHandler]
+"""The functions that perform service calls for an authenticated caller, by the type of the call."""
 
 Step = Command | Query | ServiceCall

@@ -106,9 +106,10 @@ class SocketOwner(Protocol):
 
 class AttachOwner(msgspec.Struct, frozen=True):
     """Give the socket to an owner that writes at any time (an agent's link). From now on messages go to the owner, and
-    do not count as commands."""
+    do not count as commands. The messages in `early` came before; the owner receives them first."""
 
     owner: SocketOwner
+    early: Sequence[bytes] = ()
 
 
 class SocketProxy(Protocol):

@@ -1,7 +1,6 @@
 """The WebSocket driver: frames, connections and endpoints. Import from here; the files inside may move.
 
-`run_endpoint` serves one connection, `driver_class` makes the class for uvicorn, `stock_settings` configures the
-fallback driver.
+`run_endpoint` serves one connection, `driver_class` makes the class for uvicorn.
 """
 
 from fairlead.server.websocket.connection import EXTENSION, Connection, ConnectionOptions, Endpoint
@@ -20,7 +19,6 @@ from fairlead.server.websocket.keepalive import Keepalive
 from fairlead.server.websocket.parser import FrameParser
 from fairlead.server.websocket.protocol import WebSocketDriver, driver_class
 from fairlead.server.websocket.run import run_endpoint
-from fairlead.server.websocket.stock import StockConnection, stock_settings
 
 __all__ = [
     "EXTENSION",
@@ -36,7 +34,6 @@ __all__ = [
     "Misuse",
     "PeerGone",
     "ProtocolViolation",
-    "StockConnection",
     "WebSocketDriver",
     "WebSocketError",
     "binary_frame",
@@ -45,6 +42,5 @@ __all__ = [
     "ping_frame",
     "pong_frame",
     "run_endpoint",
-    "stock_settings",
     "text_frame",
 ]

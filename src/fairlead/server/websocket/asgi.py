@@ -1,7 +1,7 @@
 """The ASGI side of our driver: one application call for one handshake, with its receive() and send().
 
-Accepts or rejects the connection and enforces ASGI's order of messages. Sockets, frames and endpoints belong to the
-driver, which this file sees only as an AsgiTransport.
+Accepts or rejects the connection and enforces ASGI's order of messages. The data of an accepted connection does not
+pass through ASGI: sockets, frames and endpoints belong to the driver, which this file sees only as an AsgiTransport.
 """
 
 from __future__ import annotations
@@ -9,24 +9,20 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 from urllib.parse import unquote
 
-from starlette.types import Message, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
-from fairlead.server.websocket.connection import Connection, ConnectionOptions, Endpoint
+from fairlead.server.asgi import Application, Message, Scope
+from fairlead.server.websocket.connection import Connection, ConnectionOptions
 from fairlead.server.websocket.deflate import Deflate, negotiate
 from fairlead.server.websocket.errors import Misuse, PeerGone
-from fairlead.server.websocket.frames import binary_frame, text_frame
 from fairlead.server.websocket.handshake import RequestHead, accept_response, refusal, refusal_head
-from fairlead.server.websocket.queue import MessageQueue
 
 logger = logging.getLogger("fairlead.server.websocket")
-
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class AsgiTransport(Connection, Protocol):
@@ -53,11 +49,6 @@ class AsgiTransport(Connection, Protocol):
         """Close the socket when everything written has been sent."""
 
     def abort(self) -> None: ...
-
-    def attach(self, endpoint: Endpoint) -> None: ...
-
-    async def drained(self) -> None:
-        """Wait until the write buffer is not congested, or the peer is gone."""
 
 
 class HandshakePhase(enum.Enum):
@@ -91,14 +82,13 @@ def websocket_scope(head: RequestHead, config: Config, transport: asyncio.Transp
 class AsgiCall:
     """One call of the application, from the request head to its return."""
 
-    __slots__ = ("_body_started", "_head", "_queue", "_refusal", "_saw_connect", "_wire", "phase")
+    __slots__ = ("_body_started", "_head", "_refusal", "_saw_connect", "_wire", "phase")
 
     def __init__(self, wire: AsgiTransport, head: RequestHead) -> None:
         self._wire = wire
         self._head = head
         self.phase = HandshakePhase.HANDSHAKE
         self._saw_connect = False
-        self._queue: MessageQueue | None = None
         self._refusal: Message = {}
         self._body_started = False
 
@@ -120,12 +110,7 @@ class AsgiCall:
         if not self._saw_connect:
             self._saw_connect = True
             return {"type": "websocket.connect"}
-        if self._queue is None:
-            if self.phase is not HandshakePhase.ACCEPTED or self._wire.closed:
-                return {"type": "websocket.disconnect", "code": self._wire.code}
-            self._queue = MessageQueue()
-            self._wire.attach(self._queue)
-        return await self._queue.receive(self._wire)
+        return {"type": "websocket.disconnect", "code": self._wire.code}
 
     async def send(self, message: Message) -> None:
         if self._wire.lost:
@@ -139,11 +124,7 @@ class AsgiCall:
                 self.phase = HandshakePhase.REFUSING
                 self._refusal = message
             case HandshakePhase.REFUSING, "websocket.http.response.body":
-                await self._send_body(message.get("body", b""), message.get("more_body", False))
-            case HandshakePhase.ACCEPTED, "websocket.send":
-                await self._send_data(message)
-            case HandshakePhase.ACCEPTED, "websocket.close":
-                self._wire.close(message.get("code", 1000), message.get("reason") or "")
+                self._send_body(message.get("body", b""), message.get("more_body", False))
             case phase, kind:
                 raise Misuse(f"{kind} is out of order: the connection is {phase.name.lower()}")
 
@@ -165,7 +146,7 @@ class AsgiCall:
         self.phase = HandshakePhase.ACCEPTED
         self._wire.accept(response, deflate)
 
-    async def _send_body(self, body: bytes, more: bool) -> None:
+    def _send_body(self, body: bytes, more: bool) -> None:
         if not self._body_started:
             self._body_started = True
             headers = [*self._wire.default_headers, *self._refusal.get("headers", ())]
@@ -173,18 +154,9 @@ class AsgiCall:
                 headers.append((b"content-length", b"%d" % len(body)))
             body = refusal_head(self._refusal["status"], headers) + body
         self._wire.write(body)
-        if more:
-            await self._wire.drained()
-        else:
+        if not more:
             self.phase = HandshakePhase.REFUSED
             self._wire.finish()
-
-    async def _send_data(self, message: Message) -> None:
-        await self._wire.drained()
-        if self._wire.closed:
-            raise PeerGone(self._wire.code)
-        text = message.get("text")
-        self._wire.send(binary_frame(message["bytes"]) if text is None else text_frame(text.encode()))
 
     def _leave(self, code: int) -> None:
         """Finish the handshake or the connection that the application left open when it returned."""

@@ -1,6 +1,6 @@
 """The two interfaces of an open WebSocket: Connection, which a driver provides, and Endpoint, which a driver calls.
 
-Both drivers, our own and the stock one, implement them; this file has only interfaces and limits.
+This file has only interfaces and limits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConnectionOptions:
     share: ConnectionShare | None = None
     """Notified of bytes that wait for a slow peer; it may close the connection because of them."""
     compress: bool = False
-    """Agree to permessage-deflate if the peer offers it. The stock driver cannot and sends plain frames."""
+    """Agree to permessage-deflate if the peer offers it."""
 
 
 DEFAULT_OPTIONS: Final = ConnectionOptions()

@@ -1,14 +1,12 @@
-"""The entry point for applications: accepts a WebSocket and serves it with an Endpoint, on either driver."""
+"""The entry point for applications: accepts a WebSocket and serves it with an Endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from starlette.types import Receive, Scope, Send
-
+from fairlead.server.asgi import Receive, Scope, Send
 from fairlead.server.websocket.connection import DEFAULT_OPTIONS, EXTENSION, ConnectionOptions, Endpoint
 from fairlead.server.websocket.protocol import WebSocketDriver
-from fairlead.server.websocket.stock import StockConnection
 
 
 async def run_endpoint(
@@ -25,12 +23,7 @@ async def run_endpoint(
     first = await receive()
     if first["type"] != "websocket.connect":
         return int(first.get("code", 1006))
-    carried = scope.get("extensions", {}).get(EXTENSION)
-    connection: WebSocketDriver | StockConnection
-    if isinstance(carried, WebSocketDriver):
-        carried.configure(options)
-        connection = carried
-    else:
-        connection = StockConnection(scope, receive, send, options)
+    connection: WebSocketDriver = scope["extensions"][EXTENSION]
+    connection.configure(options)
     await send({"type": "websocket.accept", "subprotocol": subprotocol, "headers": list(headers)})
     return await connection.run(endpoint)

@@ -1,10 +1,9 @@
 """Folders that sessions work in: browsing, inspection, trust."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from fairlead.model.auth import Identity
 from fairlead.model.web.requests import ServiceCall
 
 
@@ -74,12 +73,3 @@ class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
     environment: tuple[str, ...] = ()
     permissions: tuple[str, ...] = ()
     other: tuple[str, ...] = ()
-
-
-class Admin(Protocol):
-    """The core's functions for folder trust."""
-
-    async def trusted(self, who: Identity) -> tuple[TrustedFolder, ...]: ...
-    async def inspect(self, who: Identity, path: str) -> FolderReport: ...
-    async def trust(self, who: Identity, path: str, digest: str) -> TrustedFolder: ...
-    async def untrust(self, who: Identity, path: str) -> bool: ...

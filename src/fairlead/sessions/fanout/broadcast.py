@@ -4,26 +4,26 @@ A slow socket delays no other. It gets the latest frames of each changed session
 broadcasts in the meantime are dropped for it. Implements `model.web.broadcast`.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import FairleadError, NotAllowed
+from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Sink
 from fairlead.model.ids import SessionId
+from fairlead.model.scopes import require_scope
 from fairlead.model.store import Summary
 from fairlead.model.web.broadcast import Broadcast, JoinChannel, SessionListCodec
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import SessionChangeNotice
 from fairlead.sessions.fanout.hub import BUFFER
 from fairlead.sessions.fanout.session_changes import ChangeListener, SessionChanges
+from fairlead.system.tasks import TaskSet
 
 MAX_PENDING_SESSIONS = 256
 """Changed sessions that wait for a slow socket. Beyond this the oldest is dropped: the client finds it in its lists."""
 
-log = logging.getLogger("fairlead.halls")
+log = logging.getLogger("fairlead.broadcast")
 
 Read = Callable[[SessionId], Awaitable[Summary | None]]
 
@@ -68,7 +68,7 @@ class Channel:
         self._read = read
         self.members: set[ChannelSubscriber] = set()
         self._listener: ChangeListener | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def enter(self, who: Identity, sink: Sink) -> ChannelSubscriber:
         member = ChannelSubscriber(self, who, sink)
@@ -76,9 +76,7 @@ class Channel:
         if self._listener is None:
             # Registered here, not in the task: no change is missed before the task first runs.
             self._listener = self._changes.listen()
-            task = asyncio.get_running_loop().create_task(self._listen(self._listener))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(self._listen(self._listener))
         return member
 
     def leave(self, member: ChannelSubscriber) -> None:
@@ -89,23 +87,23 @@ class Channel:
 
     async def _listen(self, listener: ChangeListener) -> None:
         while notices := await listener.next_notices():
-            for news in notices:
-                if news.what in ("created", "updated"):
-                    await self._send_change(news)
+            for notice in notices:
+                if notice.what in ("created", "updated"):
+                    await self._send_change(notice)
 
-    async def _send_change(self, news: SessionChangeNotice) -> None:
+    async def _send_change(self, notice: SessionChangeNotice) -> None:
         try:
-            summary = await self._read(news.session)
+            summary = await self._read(notice.session)
         except FairleadError as error:
-            log.warning("a change is not told", extra={"session": news.session, "error": error.message})
+            log.warning("cannot broadcast a session change", extra={"session": notice.session, "error": error.message})
             return
         if summary is None or summary.deleted:
             return
-        frames = self._codec.session(summary, news.at)
+        frames = self._codec.session(summary, notice.at)
         if frames:
             for member in tuple(self.members):
                 if member.who.sees(summary.owner, summary.shared):
-                    member.changed(news.session, frames)
+                    member.changed(notice.session, frames)
 
 
 class SessionChannel:
@@ -127,12 +125,11 @@ class Broadcasts:
         self._read = read
         self._channels: dict[str, Channel] = {}
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {JoinChannel: self._enter, Broadcast: self._broadcast}
 
     async def _enter(self, who: Identity, action: JoinChannel) -> SessionChannel:
-        if not who.may("view"):
-            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        require_scope(who, "view")
         channel = self._channels.setdefault(action.codec.key, Channel(action.codec, self._changes, self._read))
         return SessionChannel(channel, who)
 

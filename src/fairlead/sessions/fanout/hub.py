@@ -77,32 +77,23 @@ class Hub:
         self.on_live: Callable[[bool], Sequence[Entry]] | None = None
         """Returns the transient entries that a subscription needs when it becomes live. Argument: whether it becomes
         live for the first time."""
-        self._joining: list[Subscription] = []
-        self._views: set[Hub] = set()
-        self._followers: set[Follower] = set()
+        self.joining: list[Subscription] = []
+        self._followers: dict[Hub, Follower] = {}
+        """The projections' hubs, each with the function that receives the published entries."""
         self._groups: dict[FrameEncoder, set[Subscription]] = {}
         self._present: Counter[str] = Counter()
 
     def finish_batch(self) -> None:
         """End a batch: its rows are published, so subscriptions that caught up meanwhile can become live."""
         self.busy = False
-        joining, self._joining = self._joining, []
+        joining, self.joining = self.joining, []
         for watcher in joining:
             watcher.join()
 
-    def join_when_idle(self, watcher: "Subscription") -> None:
-        self._joining.append(watcher)
-
-    def follow(self, follower: Follower, view: "Hub") -> Callable[[], None]:
+    def follow(self, view: "Hub", follower: Follower) -> Callable[[], object]:
         """Call `follower` with all published entries and forward signals to `view`; the returned function ends both."""
-        self._followers.add(follower)
-        self._views.add(view)
-
-        def leave() -> None:
-            self._followers.discard(follower)
-            self._views.discard(view)
-
-        return leave
+        self._followers[view] = follower
+        return lambda: self._followers.pop(view, None)
 
     def publish(self, entries: Sequence[Entry]) -> None:
         """Send stored entries to all live subscriptions. Called right after the append, in order."""
@@ -120,7 +111,7 @@ class Hub:
                     watcher.push(data, last, context)
                 else:
                     watcher.push_rest(entries)
-        for follower in tuple(self._followers):
+        for follower in tuple(self._followers.values()):
             follower(entries)
 
     def publish_transient(self, entry: Entry) -> None:
@@ -137,7 +128,7 @@ class Hub:
     def resync(self) -> None:
         """Make every subscription read on from its position: another writer stored rows, unpublished here."""
         for watcher in self._watchers():
-            watcher.resume()
+            watcher.catch_up()
 
     def fail(self, error: FairleadError) -> None:
         """Fail all present and future subscriptions: nothing more will be published."""
@@ -157,7 +148,7 @@ class Hub:
             for watcher in watchers:
                 if but is None or watcher.who.credential != but.credential:
                     watcher.send_signal(frame)
-        for view in self._views:
+        for view in self._followers:
             view.signal(kind, name, data, but=but)
 
     @property
@@ -168,8 +159,8 @@ class Hub:
     @property
     def live_identities(self) -> frozenset[Identity]:
         """Identities with a live subscription to the session or to a projection of it."""
-        feeds = (self, *self._views)
-        return frozenset(watcher.who for feed in feeds for watcher in feed._watchers() if watcher.live)
+        hubs = (self, *self._followers)
+        return frozenset(watcher.who for hub in hubs for watcher in hub._watchers() if watcher.live)
 
     @property
     def empty(self) -> bool:
@@ -245,7 +236,7 @@ class Subscription:
             return
         self.feed.head = max(self.feed.head, self.head)
         self.feed.add(self)
-        self._catch_up()
+        self.catch_up()
 
     def close(self) -> None:
         if self.live:
@@ -267,7 +258,7 @@ class Subscription:
     def push(self, data: bytes, last: int, context: Any) -> None:
         if self.sink.backlog() + len(data) > self._buffer and self.sink.backlog() > 0:
             log.info("slow reader", extra={"session": self.feed.session, "seq": self.position, "who": self.who.name})
-            self._catch_up()
+            self.catch_up()
             return
         self.position, self.context = last, context
         if data:
@@ -280,7 +271,7 @@ class Subscription:
         if not data:
             return
         if self.sink.backlog() + len(data) > self._buffer:
-            self._catch_up()
+            self.catch_up()
         else:
             self.sink.send(data)
 
@@ -289,9 +280,6 @@ class Subscription:
         dropped for a slow one."""
         if self.sink.backlog() <= self._buffer:
             self.sink.send(frame)
-
-    def resume(self) -> None:
-        self._catch_up()
 
     def fail(self, error: FairleadError) -> None:
         self.live = False
@@ -310,7 +298,7 @@ class Subscription:
         if self._closed:
             return
         if self.position < self.feed.head:
-            self._catch_up()
+            self.catch_up()
         else:
             self._go_live()
 
@@ -325,7 +313,7 @@ class Subscription:
             if frames:
                 self.sink.send(frames)
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         self.live = False
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._read())
@@ -339,7 +327,7 @@ class Subscription:
             while not await self._read_page(reading):
                 pass
         except FairleadError as error:
-            log.warning("reading for a watcher failed", extra={"session": self.feed.session, "error": error.message})
+            log.warning("cannot read for a subscription", extra={"session": self.feed.session, "error": error.message})
             self.fail(error)
 
     async def _read_page(self, reading: CatchUpEncoder) -> bool:
@@ -360,7 +348,7 @@ class Subscription:
             # Nothing was published since the page was read. The entry at the head may be gone: it counts as sent.
             self.position = max(self.position, self.feed.head)
             if self.feed.busy:
-                self.feed.join_when_idle(self)
+                self.feed.joining.append(self)
             else:
                 self._go_live()
             return True

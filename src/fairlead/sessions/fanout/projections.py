@@ -29,8 +29,8 @@ STRIDE = 100
 PAGE_BYTES = 256 << 10
 CHECKPOINT_EVERY = 200
 BYTES_PER_ENTRY = 100
-"""Checkpoint interval: at least `MEMORY_EVERY` entries. Large checkpoints are written less often, so that their bytes
-per entry stay below the size of the entry's row."""
+"""Checkpoint interval: at least `CHECKPOINT_EVERY` entries. Large checkpoints are written less often, so that their
+bytes per entry stay below the size of the entry's row."""
 UNLOAD_AFTER_S = 120.0
 """Seconds without a subscription or a query after which a projector is unloaded."""
 MOST_IDLE = 64
@@ -78,9 +78,9 @@ class Projector:
         self.mark_used()
         self._source = source
         self._ended = ended
-        self._fold: Reducer = view.fold(source.session)
-        self._seq = 0
-        self._head = 0
+        self.reducer: Reducer = view.fold(source.session)
+        self.seq = 0
+        self.head = 0
         self._stored = 0
         """The rows of all entries up to this seq are in the store, whichever projector made them."""
         self._stored_head = 0
@@ -97,19 +97,11 @@ class Projector:
         self.feed.on_live = self._running
 
     @property
-    def seq(self) -> int:
-        return self._seq
-
-    @property
-    def head(self) -> int:
-        return self._head
-
-    @property
     def idle(self) -> bool:
         return self.feed.empty and not self._asked
 
     def start(self) -> None:
-        self._leave = self._source.follow(self._on_entries, self.feed)
+        self._leave = self._source.follow(self.feed, self._on_entries)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def unload(self) -> None:
@@ -137,9 +129,6 @@ class Projector:
     def mark_used(self) -> None:
         self.last_used = self._services.clock.monotonic()
 
-    def snapshot(self) -> bytes:
-        return self._fold.snapshot()
-
     # --- the task
 
     def _on_entries(self, entries: Sequence[Entry]) -> None:
@@ -165,12 +154,17 @@ class Projector:
                 self._wake.clear()
                 entries = await self._next()
                 for first in range(0, len(entries), STRIDE):
-                    if not await self._advance(entries[first : first + STRIDE]):
-                        break
+                    self.feed.busy = True
+                    try:
+                        if not await self._project(entries[first : first + STRIDE]):
+                            break
+                    finally:
+                        self.feed.finish_batch()
                 self._answer()
                 if not entries and not self._behind and not self._waiting and not self._leaving:
                     await self._wake.wait()
-            await self._write_down()
+            if (checkpoint := self._checkpoint(1)) is not None:
+                await self._store((), checkpoint)
         except NotFound:
             log.info("the session of a view is gone", extra=self._named)
         except Exception:
@@ -189,74 +183,67 @@ class Projector:
         """Restore the stored checkpoint. Rows between the checkpoint and the last stored row are made again, but only
         counted."""
         found = await self._patiently(lambda: self._services.store.projection_state(self.session, self.view.name))
-        self._fold = self.view.fold(self.session)
-        self._seq = self._head = self._since_memory = 0
+        self.reducer = self.view.fold(self.session)
+        self.seq = self.head = self._since_memory = 0
         self._stored, self._stored_head = found.seq, found.head
         if found.memory is not None:
             try:
-                self._fold.restore(found.memory.data)
-                self._seq, self._head = found.memory.seq, found.memory.head
+                self.reducer.restore(found.memory.data)
+                self.seq, self.head = found.memory.seq, found.memory.head
             except Exception:
                 # Written by another version of the projection: everything can be made again from the log.
-                log.exception("a view's memory is not understood", extra=self._named)
-                self._fold = self.view.fold(self.session)
+                log.exception("cannot read the checkpoint of a view", extra=self._named)
+                self.reducer = self.view.fold(self.session)
         self._read_from_log()
 
     async def _next(self) -> Sequence[Entry]:
-        """The entries after `_seq`; empty if there are none yet."""
+        """The entries after `seq`; empty if there are none yet."""
         if not self._behind:
-            entries = [entry for entry in self._waiting if entry.seq > self._seq]
+            entries = [entry for entry in self._waiting if entry.seq > self.seq]
             self._waiting = []
             self._waiting_bytes = 0
             return entries
         # From here on `_on_entries` collects new entries: each is in the page, or it waits and this page was the last.
         self._behind = False
         read = self._services.store.read
-        page = await self._patiently(lambda: read(self.session, self._seq, STRIDE, PAGE_BYTES))
+        page = await self._patiently(lambda: read(self.session, self.seq, STRIDE, PAGE_BYTES))
         if page.entries:
             self._read_from_log()
         else:
             # The entry at the head may be gone: it counts as reduced.
-            self._seq = max(self._seq, page.head)
+            self.seq = max(self.seq, page.head)
             self._resume_numbers()
         return page.entries
 
-    async def _advance(self, entries: Sequence[Entry]) -> bool:
-        """Reduce, store and publish the entries. False: the projector reloaded, so the entries after these are void."""
-        self.feed.busy = True
-        try:
-            return await self._reduce_and_publish(entries)
-        finally:
-            self.feed.finish_batch()
-
     def _running(self, first_time: bool) -> Sequence[Entry]:
-        if not isinstance(self._fold, Resumable):
+        if not isinstance(self.reducer, Resumable):
             return ()
-        return [transient_entry(self._head, 0, item.data) for item in self._fold.running(fresh=first_time)]
+        return [transient_entry(self.head, 0, item.data) for item in self.reducer.running(fresh=first_time)]
 
-    async def _reduce_and_publish(self, entries: Sequence[Entry]) -> bool:
+    async def _project(self, entries: Sequence[Entry]) -> bool:
+        """Reduce, store and publish the entries. False: the projector reloaded, so the entries after these are void."""
         made: list[ProjectionRow | RowReplacement] = []
         published: list[Entry] = []
         for entry in entries:
             new = entry.seq > self._stored
             if new:
                 self._resume_numbers()
-            for item in self._fold.step(entry):
+            for item in self.reducer.step(entry):
                 if isinstance(item, NewRow):
-                    self._head += 1
+                    self.head += 1
                 if not new:
                     continue
                 if isinstance(item, NewRow):
-                    row = ProjectionRow(self._head, entry.seq, entry.at, item.data, item.key)
+                    row = ProjectionRow(self.head, entry.seq, entry.at, item.data, item.key)
                     made.append(row)
                     published.append(row_entry(row))
                 elif isinstance(item, ReplaceRow):
                     made.append(RowReplacement(item.key, item.data))
                 else:
-                    published.append(transient_entry(self._head, entry.at, item.data))
-            self._seq = entry.seq
+                    published.append(transient_entry(self.head, entry.at, item.data))
+            self.seq = entry.seq
         self._since_memory += len(entries)
-        memory = self._take_memory() if self._memory_is_due() else None
+        memory = self._checkpoint(max(CHECKPOINT_EVERY, self._memory_bytes // BYTES_PER_ENTRY))
         if not made and memory is None:
             # Nothing to wait for, but other tasks get a turn all the same.
             await asyncio.sleep(0)
@@ -267,22 +254,22 @@ class Projector:
 
     def _resume_numbers(self) -> None:
         """Check at the last stored row that the repeated rows have the same count; log a changed projection if not."""
-        if self._seq <= self._stored and self._head != self._stored_head:
-            log.error("a view makes other rows than it did: it needs another name", extra=self._named)
-            self._head = self._stored_head
+        if self.seq <= self._stored and self.head != self._stored_head:
+            log.error("a view makes other rows than before: it needs a new name", extra=self._named)
+            self.head = self._stored_head
 
     async def _store(self, made: Sequence[ProjectionRow | RowReplacement], memory: ReducerCheckpoint | None) -> bool:
         """Store rows and checkpoint. False: another writer stored more rows, and this projector continues from them."""
-        derived = ProjectionWrite(made=tuple(made), seq=self._seq, head=self._head, memory=memory)
+        derived = ProjectionWrite(made=tuple(made), seq=self.seq, head=self.head, memory=memory)
         store, expected = self._services.store, self._stored
         try:
             await self._patiently(lambda: store.write_projection(self.session, self.view.name, derived, expected))
         except Conflict:
-            log.warning("a view was written by somebody else", extra=self._named)
+            log.warning("another writer stored rows of a view", extra=self._named)
             await self._load()
             self.feed.resync()
             return False
-        self._stored, self._stored_head = self._seq, self._head
+        self._stored, self._stored_head = self.seq, self.head
         if memory is not None:
             self._since_memory = 0
             self._memory_bytes = len(memory.data)
@@ -296,24 +283,19 @@ class Projector:
                 for entry in entries:
                     self.feed.publish_transient(entry)
 
-    def _memory_is_due(self) -> bool:
-        enough = max(CHECKPOINT_EVERY, self._memory_bytes // BYTES_PER_ENTRY)
-        return self._since_memory >= enough and self._seq >= self._stored
-
-    def _take_memory(self) -> ReducerCheckpoint:
-        return ReducerCheckpoint(self._seq, self._head, self._fold.snapshot())
-
-    async def _write_down(self) -> None:
-        if self._since_memory and self._seq >= self._stored:
-            await self._store((), self._take_memory())
+    def _checkpoint(self, least: int) -> ReducerCheckpoint | None:
+        """The reducer's checkpoint, if at least so many entries were reduced since the last one."""
+        if self._since_memory < least or self.seq < self._stored:
+            return None
+        return ReducerCheckpoint(self.seq, self.head, self.reducer.snapshot())
 
     def _answer(self) -> None:
-        """Resolve the waiters of `level` whose seq is reached. Runs between two batches."""
+        """Resolve the callers of `wait_until` whose seq is reached. Runs between two batches."""
         waiting = []
         for seq, then, future in self._asked:
             if future.done():
                 continue
-            if max(seq, self._stored) > self._seq:
+            if max(seq, self._stored) > self.seq:
                 waiting.append((seq, then, future))
             else:
                 future.set_result(then())

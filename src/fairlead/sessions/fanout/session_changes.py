@@ -1,30 +1,20 @@
 """Sends change notices about sessions to the current listeners. Implements `model.web.session_changes`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
 
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
-from fairlead.model.errors import NotAllowed
 from fairlead.model.ids import SessionId
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.scopes import require_scope
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import ListenToChanges, SessionChangeNotice, What
 from fairlead.system.clock import Clock
 
 _UPDATES = (
-    ev.SessionChanged
-    | ev.AgentReady
-    | ev.UserMessage
-    | ev.TurnStarted
-    | ev.TurnEnded
-    | ev.PermissionRequested
-    | ev.QuestionAsked
-    | ev.PlanProposed
-    | ev.PermissionResolved
-    | ev.PermissionCancelled
-    | ev.ModeChanged
+    *(ev.SessionChanged, ev.AgentReady, ev.UserMessage, ev.TurnStarted, ev.TurnEnded, ev.ModeChanged),
+    *(ev.PermissionRequested, ev.QuestionAsked, ev.PlanProposed, ev.PermissionResolved, ev.PermissionCancelled),
 )
 """Events that change a session's entry in a list."""
 
@@ -39,10 +29,10 @@ class ChangeListener:
         self._wake = asyncio.Event()
         self._closed = False
 
-    def notify(self, news: SessionChangeNotice) -> None:
+    def notify(self, notice: SessionChangeNotice) -> None:
         # Only the last notice of a session and kind is kept, in the order of the last occurrence.
-        self._waiting.pop((news.session, news.what), None)
-        self._waiting[news.session, news.what] = news
+        self._waiting.pop((notice.session, notice.what), None)
+        self._waiting[notice.session, notice.what] = notice
         self._wake.set()
 
     async def next_notices(self) -> Sequence[SessionChangeNotice]:
@@ -52,7 +42,7 @@ class ChangeListener:
                 await self._wake.wait()
             notices, self._waiting = tuple(self._waiting.values()), {}
             if self._sees is not None:
-                notices = tuple([news for news in notices if await self._sees(news.session)])
+                notices = tuple([notice for notice in notices if await self._sees(notice.session)])
             if notices and not self._closed:
                 return notices
         return ()
@@ -77,19 +67,18 @@ class SessionChanges:
         self.listeners.add(listener)
         return listener
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {ListenToChanges: self._listen}
 
     async def _listen(self, who: Identity, action: ListenToChanges) -> ChangeListener:
-        if not who.may("view"):
-            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        require_scope(who, "view")
         return self.listen(who)
 
     def notify(self, session: SessionId, what: What) -> None:
         if self.listeners:
-            news = SessionChangeNotice(session, what, self._clock.now_ms())
+            notice = SessionChangeNotice(session, what, self._clock.now_ms())
             for listener in self.listeners:
-                listener.notify(news)
+                listener.notify(notice)
 
 
 def changes_of(events: Sequence[ev.Event]) -> list[What]:

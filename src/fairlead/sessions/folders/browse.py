@@ -2,12 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.folders import Folder, FolderPage, ListFolders
 from fairlead.sessions.permissions.policy.paths import inside_any
 
@@ -22,7 +22,7 @@ class FolderBrowser:
         self._roots = tuple(roots)
         self._resolve = resolve
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {ListFolders: self.list}
 
     async def list(self, who: Identity, action: ListFolders) -> FolderPage:

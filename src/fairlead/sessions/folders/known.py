@@ -1,21 +1,16 @@
 """The folders and modes that a client can offer: those of the settings, and folders that users have added."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import NotAllowed, TooMany
+from fairlead.model.errors import TooMany
+from fairlead.model.scopes import require_scope
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import ServiceCall
-from fairlead.sessions.api.session_choices import (
-    FolderMarks,
-    ListFolder,
-    MarkFolder,
-    ReadSessionChoices,
-    SessionChoices,
-)
+from fairlead.model.web.requests import ServiceHandlers
+from fairlead.sessions.api import session_choices as api
 from fairlead.sessions.dependencies import PolicySettings
 from fairlead.sessions.permissions.policy.modes import ModePolicy
 
@@ -34,28 +29,28 @@ class KnownFolders:
         self._policy = policy
         self._resolve = resolve
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {ReadSessionChoices: self._read, ListFolder: self._list, MarkFolder: self._mark}
+    def handlers(self) -> ServiceHandlers:
+        return {api.ReadSessionChoices: self._read, api.ListFolder: self._list, api.MarkFolder: self._mark}
 
-    async def _read(self, who: Identity, action: ReadSessionChoices) -> SessionChoices:
-        _check(who)
+    async def _read(self, who: Identity, action: api.ReadSessionChoices) -> api.SessionChoices:
+        require_scope(who, "view")
         modes = tuple(ModePolicy(allow_bypass=self._policy.allow_bypass).valid)
         folders = tuple(await self._documents.list(SPACE))
-        return SessionChoices(self._policy.roots, folders, modes, await self._marks(who))
+        return api.SessionChoices(self._policy.roots, folders, modes, await self._marks(who))
 
-    async def _marks(self, who: Identity) -> dict[str, FolderMarks]:
+    async def _marks(self, who: Identity) -> dict[str, api.FolderMarks]:
         own = f"{who.user}\0"
         found = await self._documents.list(MARKS)
         return {
-            key.removeprefix(own): msgspec.convert(value, FolderMarks)
+            key.removeprefix(own): msgspec.convert(value, api.FolderMarks)
             for key, value in found.items()
             if key.startswith(own)
         }
 
-    async def _mark(self, who: Identity, action: MarkFolder) -> None:
-        _check(who)
+    async def _mark(self, who: Identity, action: api.MarkFolder) -> None:
+        require_scope(who, "view")
         key = f"{who.user}\0{action.path}"
-        if action.marks == FolderMarks():
+        if action.marks == api.FolderMarks():
             await self._documents.delete(MARKS, key)
             return
         if len(await self._marks(who)) >= MOST_MARKS:
@@ -68,13 +63,8 @@ class KnownFolders:
             if key.startswith(f"{user}\0"):
                 await self._documents.delete(MARKS, key)
 
-    async def _list(self, who: Identity, action: ListFolder) -> str:
-        _check(who)
+    async def _list(self, who: Identity, action: api.ListFolder) -> str:
+        require_scope(who, "view")
         folder = self._resolve(action.path)
         await self._documents.add(SPACE, folder, {"by": who.name})
         return folder
-
-
-def _check(who: Identity) -> None:
-    if not who.may("view"):
-        raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")

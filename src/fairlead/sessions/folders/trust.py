@@ -1,4 +1,4 @@
-"""Trusted folders: their own settings, hooks and MCP servers may run. Implements `sessions.api.folders.Admin`.
+"""Trusted folders: their own settings, hooks and MCP servers may run.
 
 A folder is trusted with the content that was shown: its digest is stored, and a changed file needs trust again. Without
 trust its sessions run with the user's settings only.
@@ -6,32 +6,28 @@ trust its sessions run with the user's settings only.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, Stale
 from fairlead.model.store import Documents
-from fairlead.sessions.api.folders import FolderReport, TrustedFolder
+from fairlead.model.web.requests import ServiceHandlers
+from fairlead.sessions.api import folders as api
 from fairlead.system.clock import Clock
 
 TRUSTED = "trusted"
 
 
+@dataclass(frozen=True, repr=False)
 class TrustedFolders:
-    """`describe` reads a folder's settings; `resolve` turns a path from the wire into an allowed folder."""
+    """`_describe` reads a folder's settings; `_resolve` turns a path from the wire into an allowed folder."""
 
-    def __init__(
-        self,
-        documents: Documents,
-        clock: Clock,
-        describe: Callable[[str], FolderReport],
-        resolve: Callable[[str], str],
-    ) -> None:
-        self._documents = documents
-        self._clock = clock
-        self._describe = describe
-        self._resolve = resolve
+    _documents: Documents
+    _clock: Clock
+    _describe: Callable[[str], api.FolderReport]
+    _resolve: Callable[[str], str]
 
     async def is_trusted(self, folder: str) -> bool:
         kept = await self._documents.get(TRUSTED, folder)
@@ -40,28 +36,37 @@ class TrustedFolders:
         report = await asyncio.to_thread(self._describe, folder)
         return bool(kept["digest"] == report.digest)
 
-    async def trusted(self, who: Identity) -> tuple[TrustedFolder, ...]:
-        kept = await self._documents.list(TRUSTED)
-        return tuple(msgspec.convert(value, TrustedFolder) for value in kept.values())
+    def handlers(self) -> ServiceHandlers:
+        return {
+            api.ListTrusted: self.trusted,
+            api.InspectFolder: self.inspect,
+            api.TrustFolder: self.trust,
+            api.UntrustFolder: self.untrust,
+        }
 
-    async def inspect(self, who: Identity, path: str) -> FolderReport:
-        folder = self._resolve(path)
+    async def trusted(self, who: Identity, action: api.ListTrusted) -> tuple[api.TrustedFolder, ...]:
+        kept = await self._documents.list(TRUSTED)
+        return tuple(msgspec.convert(value, api.TrustedFolder) for value in kept.values())
+
+    async def inspect(self, who: Identity, action: api.InspectFolder) -> api.FolderReport:
+        folder = self._resolve(action.path)
         report = await asyncio.to_thread(self._describe, folder)
         kept = await self._documents.get(TRUSTED, folder)
         return msgspec.structs.replace(report, trusted=kept is not None and kept["digest"] == report.digest)
 
-    async def trust(self, who: Identity, path: str, digest: str) -> TrustedFolder:
+    async def trust(self, who: Identity, action: api.TrustFolder) -> api.TrustedFolder:
         _admin(who)
-        report = await self.inspect(who, path)
-        if report.digest != digest:
-            raise Stale("The folder's settings have changed since they were shown: look at them again.", path=path)
-        folder = TrustedFolder(path=report.path, digest=digest, at=self._clock.now_ms(), by=who.name)
+        report = await self.inspect(who, api.InspectFolder(action.path))
+        if report.digest != action.digest:
+            text = "The folder's settings have changed since they were shown: look at them again."
+            raise Stale(text, path=action.path)
+        folder = api.TrustedFolder(path=report.path, digest=action.digest, at=self._clock.now_ms(), by=who.name)
         await self._documents.put(TRUSTED, report.path, msgspec.to_builtins(folder))
         return folder
 
-    async def untrust(self, who: Identity, path: str) -> bool:
+    async def untrust(self, who: Identity, action: api.UntrustFolder) -> bool:
         _admin(who)
-        return await self._documents.delete(TRUSTED, self._resolve(path))
+        return await self._documents.delete(TRUSTED, self._resolve(action.path))
 
 
 def _admin(who: Identity) -> None:

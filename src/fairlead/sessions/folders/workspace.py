@@ -7,12 +7,13 @@ import asyncio
 import os
 import re
 import stat
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, NotAllowed, NotFound, TooLarge, Unavailable
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.errors import BadRequest, NotFound, TooLarge, Unavailable
+from fairlead.model.scopes import require_scope
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 from fairlead.sessions.permissions.policy.paths import inside, inside_any
 from fairlead.system import git
@@ -30,6 +31,8 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
 _WILD: Final = re.compile(r"[][*?\\]")
 _ESCAPED: Final = r"\\\g<0>"
 _DIFF: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--no-color")
+_STATUS: Final = ("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=all", "--untracked-files=all")
+_SHOW: Final = ("--no-show-signature", *_DIFF, "--format=")
 _LOG: Final = "--format=%H%x00%an%x00%ae%x00%aI%x00%s%x00"
 
 
@@ -52,22 +55,21 @@ class WorkspaceReader:
             os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in beginnings
         )
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {ReadTree: self._read_tree, ReadFile: self._read_file, ReadGit: self._read_git}
 
     # --- files
 
     async def _read_tree(self, who: Identity, action: ReadTree) -> tuple[FileEntry, ...]:
         folder = self._folder(who, action.folder)
-        return await asyncio.to_thread(self._tree, folder)
+        return await asyncio.to_thread(self._below, folder, DEPTH, [ENTRIES])
 
     async def _read_file(self, who: Identity, action: ReadFile) -> bytes:
         folder = self._folder(who, action.folder)
         return await asyncio.to_thread(self._file, os.path.join(folder, action.path), action.path)
 
     def _folder(self, who: Identity, path: str) -> str:
-        if not who.may("view"):
-            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        require_scope(who, "view")
         folder = self._resolve(path)
         if not self._open(folder):
             raise NotFound("folder", path)
@@ -82,11 +84,8 @@ class WorkspaceReader:
             and not inside(real, "/proc")
         )
 
-    def _tree(self, folder: str) -> tuple[FileEntry, ...]:
-        left = [ENTRIES]
-        return self._below(folder, DEPTH, left)
-
     def _below(self, folder: str, depth: int, left: list[int]) -> tuple[FileEntry, ...]:
+        """The content of a folder. `left`: the number of entries that may still be listed."""
         found: list[tuple[bool, str, str, os.stat_result]] = []
         try:
             with os.scandir(folder) as entries:
@@ -162,31 +161,14 @@ class WorkspaceReader:
     def _arguments(self, action: ReadGit, folder: str, top: str) -> tuple[str, ...]:
         match action.what:
             case "status":
-                return (
-                    "status",
-                    "--porcelain=v2",
-                    "--branch",
-                    "-z",
-                    "--ignore-submodules=all",
-                    "--untracked-files=all",
-                    "--",
-                    *self._below_top(top, "."),
-                )
+                return (*_STATUS, "--", *self._below_top(top, "."))
             case "diff":
                 return ("diff", *_DIFF, "HEAD", "--", *self._below_top(top, self._inside(folder, top, action.name)))
             case "log":
                 count = max(1, min(action.count, COMMITS))
                 return ("log", f"-{count}", "--no-show-signature", _LOG, "--shortstat", *_DIFF)
             case "commit":
-                return (
-                    "show",
-                    "--no-show-signature",
-                    *_DIFF,
-                    "--format=",
-                    _commit(action.name),
-                    "--",
-                    *self._below_top(top, "."),
-                )
+                return ("show", *_SHOW, _commit(action.name), "--", *self._below_top(top, "."))
             case "old":
                 return ("cat-file", "blob", f"HEAD:{self._inside(folder, top, action.name)}")
             case "branches":

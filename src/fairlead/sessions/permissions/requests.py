@@ -159,7 +159,7 @@ class PermissionRequests:
         core = self.core
         async with core.client_lock():
             command = msgspec.structs.replace(command, remember=self.check_remembered(command.remember, admin=admin))
-            resolved, _ = decide.answer(core.state, command, by, core.services.new_uuid(), self.judge)
+            resolved = decide.answer(core.state, command, by, core.services.new_uuid(), self.judge)
             transition = core.begin()
             entry = transition.add(resolved)
             reply = Reply(session=core.session, seq=entry.seq)

@@ -8,7 +8,6 @@ process does not start, the old link is used again.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from fairlead.model import commands as cmd
@@ -31,9 +30,9 @@ CUT_OFF_S = 5.0
 class Handovers:
     """The hand-overs of one session. Implements the supervisor's `PendingTask`."""
 
-    def __init__(self, core: SessionCore, runner: AgentSupervisor) -> None:
+    def __init__(self, core: SessionCore, supervisor: AgentSupervisor) -> None:
         self._core = core
-        self._runner = runner
+        self._supervisor = supervisor
         self._moving = False
         self._asked: list[asyncio.Future[cmd.Reply | FairleadError]] = []
         self._turned = asyncio.Event()
@@ -43,25 +42,22 @@ class Handovers:
     async def ask(self, command: cmd.StartHandover, by: str) -> cmd.Reply:
         """Request a hand-over; return when it is done or has to wait. The error explains a failed hand-over."""
         core = self._core
-        future: asyncio.Future[cmd.Reply | FairleadError] = asyncio.get_running_loop().create_future()
-        async with core.client_lock():
+        async with core.client_transaction() as transition:
             if self._moving:
                 raise Busy("The session is being handed over: ask again when that is done.")
             waits_for = self.waits_for(command.when)
             event = self._decided(command, by, waits_for)
             if event is None:
                 return self._reply("there", command.link)
-            transition = core.begin()
             transition.add(event)
             stays = isinstance(event, ev.HandoverSettled)
             reply = self._reply("there" if stays else "waiting", command.link, transition.stage.seq, waits_for)
-            if command.key:
-                transition.save_reply(f"key:{command.key}", reply)
-            await core.commit(transition)
+            transition.save_replies(command, reply)
             if waits_for or stays:
                 return reply
-            self._asked.append(future)
-        self._runner.schedule_next()
+        future: asyncio.Future[cmd.Reply | FairleadError] = asyncio.get_running_loop().create_future()
+        self._asked.append(future)
+        self._supervisor.schedule_next()
         outcome = await future
         if isinstance(outcome, FairleadError):
             raise outcome
@@ -70,42 +66,37 @@ class Handovers:
     def _decided(
         self, command: cmd.StartHandover, by: str, waits_for: tuple[str, ...]
     ) -> ev.HandoverRequested | ev.HandoverSettled | None:
-        state, runner = self._core.state, self._runner
+        state, supervisor = self._core.state, self._supervisor
         cause = self._core.services.new_uuid()
-        if runner.agent is None or not command.link == state.settings.link == runner.launched.link:
+        if supervisor.agent is None or not command.link == state.settings.link == supervisor.launched.link:
             return decide.hand_over(state, command, by, cause, waits_for)
         # The session already uses the requested link: a pending request for another one is withdrawn.
         return None if state.handover is None else decide.handover_settled(state, "withdrawn", by, cause)
 
     async def withdraw(self, command: cmd.WithdrawHandover, by: str) -> cmd.Reply:
         core = self._core
-        async with core.client_lock():
+        async with core.client_transaction() as transition:
             if self._moving:
                 raise Stale("The session is being handed over already: hand it back when that is done.")
             if core.state.handover is None:
                 raise NotFound("hand-over that waits in session", core.session)
-            transition = core.begin()
             entry = transition.add(decide.handover_settled(core.state, "withdrawn", by, core.services.new_uuid()))
             reply = self._reply("there", core.state.settings.link, entry.seq)
-            if command.key:
-                transition.save_reply(f"key:{command.key}", reply)
-            await core.commit(transition)
+            transition.save_replies(command, reply)
         return reply
 
     async def drop(self, by: str, reason: str) -> None:
         """Withdraw a pending hand-over, which would start a process: the session is to have none."""
         core = self._core
-        async with core.client_lock():
+        async with core.client_transaction() as transition:
             if core.state.handover is not None and not self._moving:
-                transition = core.begin()
                 transition.add(decide.handover_settled(core.state, "withdrawn", by, core.services.new_uuid(), reason))
-                await core.commit(transition)
 
     def waits_for(self, when: str) -> tuple[str, ...]:
         """Descriptions of the work that a hand-over waits for; empty if it can be done at once."""
         state, interpreter = self._core.state, self._core.interpreter
         found: list[str] = []
-        if self._runner.following:
+        if self._supervisor.following:
             found.append("an agent of an earlier gateway, or a file, that is still read")
         if when == "now":
             return tuple(found)
@@ -161,90 +152,75 @@ class Handovers:
         return self._reply("waiting", state.handover.link, waits_for=self.waits_for(state.handover.when))
 
     async def _move(self) -> cmd.Reply | FairleadError:
-        core, runner = self._core, self._runner
-        async with runner.starting:
+        core, supervisor = self._core, self._supervisor
+        async with supervisor.starting:
             async with core.lock:
                 wish = core.state.handover
                 if wish is None or not self.due:
                     # A turn has begun, or the hand-over was withdrawn.
                     return self._undone()
                 self._moving = True
-            if wish.when == "now" and runner.agent is not None:
-                await self._cut_off(runner.agent, wish.by)
-            before = runner.launched.link if runner.agent is not None else core.state.settings.link
-            ran = runner.agent is not None
-            await runner.cancel_invitation()
-            await runner.end_process(f"handed over to {wish.link}", cut_by=wish.by)
+            if wish.when == "now" and supervisor.agent is not None:
+                await self._cut_off(supervisor.agent, wish.by)
+            before = supervisor.launched.link if supervisor.agent is not None else core.state.settings.link
+            ran = supervisor.agent is not None
+            await supervisor.cancel_invitation()
+            await supervisor.end_process(f"handed over to {wish.link}", cut_by=wish.by)
             try:
                 await self._relink(wish)
-                await core.services.make_room(core.session)
-                await runner.start_process()
+                await supervisor.start_process()
             except FairleadError as error:
                 await self._fall_back(wish, before, error)
                 if ran and before != wish.link:
                     await self._start_again()
                 return error
-            async with core.lock:
-                transition = core.begin()
+            async with core.transaction() as transition:
                 transition.add(decide.handover_settled(core.state, "moved", wish.by, core.services.new_uuid()))
-                await core.commit(transition, patient=True)
             return self._reply("moved", wish.link)
 
     async def _cut_off(self, agent: Agent, by: str) -> None:
         """Interrupt the agent and wait up to `CUT_OFF_S` for it to end its turn itself."""
         core = self._core
-        async with core.lock:
+        async with core.transaction() as transition:
             if core.interpreter.turn is None and not core.interpreter.background_tasks:
                 return
-            transition = core.begin()
-            self._runner.process_log.interrupted(transition, by)
-            await core.commit(transition, patient=True)
+            self._supervisor.log_interrupt(transition, by)
 
         async def interrupted() -> None:
             await agent.interrupt()
-            await self._until(lambda: core.interpreter.turn is None)
+            while core.interpreter.turn is not None:
+                self._turned.clear()
+                await self._turned.wait()
 
         with contextlib.suppress(TimeoutError, AgentFailed):
             await within(core.services.clock, CUT_OFF_S, interrupted())
 
-    async def _until(self, true: Callable[[], bool]) -> None:
-        while not true():
-            self._turned.clear()
-            await self._turned.wait()
-
     async def _relink(self, wish: PendingHandover) -> None:
         core = self._core
-        async with core.lock:
+        async with core.transaction() as transition:
             changed = decide.link_changed(core.state, wish.link, wish.by, core.services.new_uuid())
             if changed is not None:
-                transition = core.begin()
                 transition.add(changed)
-                await core.commit(transition, patient=True)
 
     async def _fall_back(self, wish: PendingHandover, before: cmd.Link, error: FairleadError) -> None:
         core = self._core
         logger.warning("hand-over failed", extra={"session": core.session, "link": wish.link, "error": error.message})
-        async with core.lock:
+        async with core.transaction() as transition:
             cause = core.services.new_uuid()
-            transition = core.begin()
             transition.add(self._failure(cause, f"It could not be handed over to {wish.link}: {error.message}", error))
             changed = decide.link_changed(core.state, before, wish.by, cause)
             if changed is not None:
                 transition.add(changed)
             transition.add(decide.handover_settled(transition.state, "failed", wish.by, cause, error.message))
-            await core.commit(transition, patient=True)
 
     async def _start_again(self) -> None:
         core = self._core
         try:
-            await core.services.make_room(core.session)
-            await self._runner.start_process()
+            await self._supervisor.start_process()
         except FairleadError as error:
             # The next message tries again.
-            async with core.lock:
-                transition = core.begin()
+            async with core.transaction() as transition:
                 transition.add(self._failure(core.services.new_uuid(), error.message, error))
-                await core.commit(transition, patient=True)
 
     def _failure(self, cause: str, message: str, error: FairleadError) -> ev.ErrorRaised:
         return ev.ErrorRaised(id=event_id(cause, "error"), code=error.code, message=message, data=error.data)

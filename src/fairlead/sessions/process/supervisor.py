@@ -7,33 +7,22 @@ per turn. Calls to the agent are made without the session's lock: its answers co
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agents import (
-    Agent,
-    AgentInvitation,
-    AgentKind,
-    AgentSink,
-    Exit,
-    InvitedAgent,
-    Launch,
-    PermissionRequest,
-    ProcessInfo,
-    Record,
-    ToolCheck,
-)
+from fairlead.model.agents import Agent, AgentInvitation, AgentKind, InvitedAgent, Launch, ProcessInfo, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import Content
-from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, NotFound
-from fairlead.model.ids import MessageId, RequestId, event_id
-from fairlead.model.policy import Verdict
-from fairlead.sessions.commit import SessionCore
+from fairlead.model.errors import AgentNotRunning, Busy, FairleadError
+from fairlead.model.ids import MessageId, event_id
+from fairlead.model.store import NewEntry
+from fairlead.sessions.commit import Commit
 from fairlead.sessions.permissions.requests import PermissionRequests
-from fairlead.sessions.process.process_log import ProcessEnd, ProcessLog, child_name
+from fairlead.sessions.process.connection import LOST, AgentConnection, child_name, exit_key, log_interrupt
+from fairlead.sessions.state import Queued
 
 logger = logging.getLogger("fairlead.agent")
 
@@ -50,24 +39,24 @@ class PendingTask(Protocol):
 
 
 class AgentSupervisor:
-    def __init__(self, core: SessionCore, kind: AgentKind, asking: PermissionRequests) -> None:
-        self.core = core
+    def __init__(self, kind: AgentKind, asking: PermissionRequests) -> None:
+        core = self.core = asking.core
         self.kind = kind
         self.asking = asking
-        self.process_log = ProcessLog(core, kind)
-        self.agent: Agent | None = None
-        self._link: _AgentConnection | None = None
+        self._connection: AgentConnection | None = None
         self.following = False
         self.last_used = core.services.clock.monotonic()
         self.launched = Settings()
         self.starting = asyncio.Lock()
         self._dispatching: asyncio.Task[None] | None = None
-        self._stop_reason = ""
         self._closing = False
         self._guest: InvitedAgent | None = None
         self._awaiting: asyncio.Task[None] | None = None
-        self._cut_by: str | None = None
         self.pending_task: PendingTask | None = None
+
+    @property
+    def agent(self) -> Agent | None:
+        return None if self._connection is None else self._connection.agent
 
     # --- when to run -------------------------------------------------------------------------------
 
@@ -92,14 +81,14 @@ class AgentSupervisor:
 
     def schedule_next(self) -> None:
         """Start the next task: a pending task that is due, else the next queued message if the agent is free for it."""
-        if self._closing or not (self._errand_due or self._sendable):
+        if self._closing or not (self._task_due or self._sendable):
             return
         if self._dispatching is None or self._dispatching.done():
             self._dispatching = asyncio.get_running_loop().create_task(self._next())
             self._dispatching.add_done_callback(self._dispatched)
 
     @property
-    def _errand_due(self) -> bool:
+    def _task_due(self) -> bool:
         return self.pending_task is not None and self.pending_task.due
 
     @property
@@ -108,7 +97,7 @@ class AgentSupervisor:
         return free and bool(self.core.state.queue)
 
     async def _next(self) -> None:
-        if self.pending_task is not None and self.pending_task.due:
+        if self.pending_task is not None and self._task_due:
             await self.pending_task.run()
         elif self._sendable:
             await self._dispatch()
@@ -129,16 +118,18 @@ class AgentSupervisor:
             await self._refuse_first(error)
             return
         core = self.core
-        async with core.lock:
-            if core.interpreter.busy or not core.state.queue or self.agent is not agent or self._errand_due:
+        async with core.transaction() as transition:
+            if core.interpreter.busy or not core.state.queue or self.agent is not agent or self._task_due:
                 return
-            item = core.state.queue[0]
-            record = self.kind.prompt(item.content, item.message, core.state.agent_session)
-            transition = core.begin()
-            transition.add(ev.MessageDequeued(id=event_id(item.message, "message.dequeued"), message=item.message))
-            transition.record(record, by=item.by)
-            await core.commit(transition, patient=True)
+            record = self._dequeue(transition, core.state.queue[0])
         await self._write(agent, record)
+
+    def _dequeue(self, transition: Commit, item: Queued) -> Record:
+        """Take a message out of the queue; return the record that starts its turn."""
+        record = self.kind.prompt(item.content, item.message, self.core.state.agent_session)
+        transition.add(ev.MessageDequeued(id=event_id(item.message, "message.dequeued"), message=item.message))
+        transition.record(record, by=item.by)
+        return record
 
     async def steer(self, content: Sequence[Content], message: MessageId, by: str) -> int:
         """Send a message into the running turn; return the seq of the message."""
@@ -158,30 +149,20 @@ class AgentSupervisor:
         try:
             await agent.write(record)
         except AgentNotRunning:
-            logger.info("agent gone before it got a message", extra={"session": self.core.session})
+            logger.info("the agent exited before it received a message", extra={"session": self.core.session})
 
     async def _refuse_first(self, error: FairleadError) -> None:
         """Fail the first queued message because the agent cannot be started; the others are tried again."""
         core = self.core
-        async with core.lock:
+        async with core.transaction() as transition:
             if not core.state.queue or core.interpreter.busy:
                 return
-            item = core.state.queue[0]
-            cause = core.services.new_uuid()
-            transition = core.begin()
-            transition.add(ev.MessageDequeued(id=event_id(item.message, "message.dequeued"), message=item.message))
-            transition.record(self.kind.prompt(item.content, item.message, core.state.agent_session), by=item.by)
-            transition.add(
-                ev.ErrorRaised(
-                    id=event_id(cause, "error"),
-                    turn=core.interpreter.turn,
-                    code=error.code,
-                    message=error.message,
-                    data=error.data,
-                )
-            )
-            self.process_log.close_turn(transition, error.message, cause)
-            await core.commit(transition, patient=True)
+            self._dequeue(transition, core.state.queue[0])
+            cause, turn = core.services.new_uuid(), core.interpreter.turn
+            name = event_id(cause, "error")
+            raised = ev.ErrorRaised(id=name, turn=turn, code=error.code, message=error.message, data=error.data)
+            transition.add(raised)
+            transition.close_turn(error.message, cause)
 
     # --- start and stop --------------------------------------------------------------------------------
 
@@ -207,21 +188,20 @@ class AgentSupervisor:
                 if not self.agent.needs_restart(self.launched, settings):
                     return self.agent
                 await self.end_process("restarted for new settings")
-            await self.core.services.make_room(self.core.session)
             return await self.start_process()
 
     async def start_process(self) -> Agent:
+        await self.core.services.make_room(self.core.session)
         try:
             return await self._launch(resume=True)
         except AgentNotRunning as error:
             if NO_HISTORY not in error.message:
                 raise
-            logger.warning("nothing to resume: starting anew", extra={"session": self.core.session})
+            logger.warning("no history to resume; starting a new conversation", extra={"session": self.core.session})
             return await self._launch(resume=False)
 
     async def _plan(self, *, resume: bool) -> Launch:
-        core, state = self.core, self.core.state
-        services = core.services
+        state, services = self.core.state, self.core.services
         source = (state.fork_from or (state.agent_session if state.resumable else "")) if resume else ""
         return Launch(
             session=state.session,
@@ -236,18 +216,28 @@ class AgentSupervisor:
 
     async def _launch(self, *, resume: bool) -> Agent:
         launch = await self._plan(resume=resume)
-        self._stop_reason, self._cut_by = "", None
-        link = self._link = _AgentConnection(self, self.core.services.new_uuid(), launch)
-        return await self._live(link, launch, await self.kind.launch(launch, link, link))
+        connection = self._connection = self._connect(launch, self.core.services.new_uuid())
+        return await self._live(connection, launch, await self.kind.launch(launch, connection, connection))
 
-    async def _live(self, link: "_AgentConnection", launch: Launch, agent: Agent) -> Agent:
+    def _connect(self, launch: Launch | None, cause: str, followed: str = "") -> AgentConnection:
+        callbacks = self._on_records, self.schedule_next
+        return AgentConnection(self.core, self.kind, self.asking, launch, cause, followed, *callbacks)
+
+    def _on_records(self, events: Sequence[ev.Event]) -> None:
+        self.last_used = self.core.services.clock.monotonic()
+        for event in events:
+            if isinstance(event, ev.ModeChanged):
+                # The process already runs in this mode: it need not be restarted for it.
+                self.launched = msgspec.structs.replace(self.launched, mode=event.mode)
+
+    async def _live(self, connection: AgentConnection, launch: Launch, agent: Agent) -> Agent:
         """Register a started agent, which now accepts prompts."""
         services, asked = self.core.services, launch.settings.mcp_servers
         self.launched = launch.settings
-        self.agent = None if link.gone else agent
         self.last_used = services.clock.monotonic()
-        if link.gone:
-            raise AgentNotRunning(link.last_words or "The agent exited at once.")
+        if connection.gone:
+            raise AgentNotRunning(connection.last_words or "The agent exited at once.")
+        connection.agent = agent
         configured = {name: services.mcp_configs[name] for name in asked if name in services.mcp_configs}
         if configured:
             await agent.control("mcp_set_servers", {"servers": configured})
@@ -261,15 +251,14 @@ class AgentSupervisor:
             await self.end_process("an agent is to dial in")
             await self.cancel_invitation()
             launch = await self._plan(resume=True)
-            self._stop_reason, self._cut_by = "", None
-            link = self._link = _AgentConnection(self, self.core.services.new_uuid(), launch)
-            self._guest = await self.kind.invite(launch, link, link)
-            self._awaiting = asyncio.create_task(self._await(self._guest, link, launch))
+            connection = self._connection = self._connect(launch, self.core.services.new_uuid())
+            self._guest = await self.kind.invite(launch, connection, connection)
+            self._awaiting = asyncio.create_task(self._await(self._guest, connection, launch))
             return self._guest.invitation
 
-    async def _await(self, guest: InvitedAgent, link: "_AgentConnection", launch: Launch) -> None:
+    async def _await(self, guest: InvitedAgent, connection: AgentConnection, launch: Launch) -> None:
         try:
-            await self._live(link, launch, await guest.arrival())
+            await self._live(connection, launch, await guest.arrival())
         except FairleadError as error:
             logger.warning("no agent dialed in", extra={"session": self.core.session, "error": error.message})
         finally:
@@ -293,10 +282,11 @@ class AgentSupervisor:
         """Stop the process; return when its exit is in the log, so that the exit is not mistaken for a new process's.
 
         `cut_by`: the person who wants it; an open turn then counts as cancelled by them, not as failed."""
-        if self.agent is not None and self._link is not None:
-            self._stop_reason, self._cut_by = reason, cut_by
-            await self.agent.stop(reason)
-            await self._link.ended.wait()
+        connection = self._connection
+        if connection is not None and connection.agent is not None:
+            connection.stop_reason, connection.cut_by = reason, cut_by
+            await connection.agent.stop(reason)
+            await connection.ended.wait()
 
     async def shutdown(self) -> None:
         """Stop for the end of the gateway: no more messages are sent, and the process is stopped."""
@@ -312,99 +302,35 @@ class AgentSupervisor:
     async def follow(self, child: ProcessInfo, *, end: bool) -> None:
         """Follow the transcript of a process that outlived its gateway; the session is free again when it exits."""
         self.following = True
-        link = _AgentConnection(self, child_name(child), None, child.agent_session)
-        link.child = child_name(child)
+        core, name = self.core, child_name(child)
+        connection = self._connect(None, name, child.agent_session)
+        connection.child = name
         try:
-            if await self.process_log.knows_exit(link.child):
-                await self.core.services.forget_child(self.core.session)
+            if await core.log.store.find(core.session, exit_key(name)) is not None:
+                await core.services.forget_child(core.session)
                 return
-            await self.process_log.cancel_pending("agent lost its gateway")
+            await self._cancel_pending()
             if end:
                 await self.kind.end(child)
-            await self.kind.follow(child, link, self.core.state.last_prompt)
+            await self.kind.follow(child, connection, core.state.last_prompt)
         finally:
             self.following = False
-            if not link.gone:
-                await self.process_log.close_lost()
+            if not connection.gone:
+                await self.close_lost()
             self.schedule_next()
 
-    # --- output of the process ---------------------------------------------------------------------------
+    # --- log entries ---------------------------------------------------------------------------------------
 
-    async def records(self, batch: Sequence[Record]) -> None:
-        self.last_used = self.core.services.clock.monotonic()
-        for event in await self.process_log.records(batch):
-            if isinstance(event, ev.ModeChanged):
-                # The process already runs in this mode: it need not be restarted for it.
-                self.launched = msgspec.structs.replace(self.launched, mode=event.mode)
+    def log_interrupt(self, transition: Commit, by: str) -> NewEntry:
+        return log_interrupt(transition, self.core, self.kind, by)
 
-    async def exited(self, link: "_AgentConnection", exit: Exit) -> None:
-        ending = ProcessEnd(
-            exit=exit,
-            child=link.child,
-            stopped=self._stop_reason,
-            cut_by=self._cut_by,
-            followed=link.follows,
-            conversation=link.conversation,
-        )
-        await self.process_log.exited(ending, link.cause)
-        self.agent = None
-        await self.core.services.forget_child(self.core.session)
+    async def close_lost(self) -> None:
+        """Close a turn that is open in the log although no process is left that could end it."""
+        await self._cancel_pending()
+        async with self.core.transaction() as transition:
+            if self.core.interpreter.turn is not None:
+                transition.close_turn(LOST, self.core.services.new_uuid())
 
-
-class _AgentConnection(AgentSink):
-    """The sink of one process: late output of an earlier process cannot be mistaken for that of the current one."""
-
-    def __init__(self, runner: AgentSupervisor, cause: str, launch: Launch | None, followed: str = "") -> None:
-        self._runner = runner
-        self.cause = cause
-        self._launch = launch
-        self._followed = followed
-        self._has_records = False
-        self.child = ""
-        self.gone = False
-        self.ended = asyncio.Event()
-        self.last_words = ""
-
-    @property
-    def follows(self) -> bool:
-        """Whether the process outlived its gateway."""
-        return self._launch is None
-
-    @property
-    def conversation(self) -> str:
-        return self._followed if self._has_records else ""
-
-    async def started(self, child: ProcessInfo) -> None:
-        assert self._launch is not None
-        self.child = child_name(child) if child.pid else ""
-        await self._runner.process_log.started(child, self._launch)
-
-    async def records(self, batch: Sequence[Record]) -> None:
-        self._has_records = True
-        await self._runner.records(batch)
-
-    async def check(self, call: ToolCheck) -> Verdict:
-        return await self._runner.asking.check(call)
-
-    async def permission_requested(self, ask: PermissionRequest) -> None:
-        resolved = await self._runner.asking.resolve_by_policy(ask)
-        if resolved is not None and self._runner.agent is not None:
-            await self._runner.asking.deliver(self._runner.agent, resolved)
-
-    async def permission_cancelled(self, request: RequestId) -> None:
-        await self._runner.asking.cancel(request, "the agent withdrew it")
-
-    async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        servers = self._runner.core.services.mcp
-        if server not in servers:
-            raise NotFound("MCP server", server)
-        return await servers[server].handle(message)
-
-    async def exited(self, exit: Exit) -> None:
-        self.gone = True
-        self.last_words = exit.stderr.strip()
-        try:
-            await self._runner.exited(self, exit)
-        finally:
-            self.ended.set()
-        self._runner.schedule_next()
+    async def _cancel_pending(self) -> None:
+        async with self.core.transaction() as transition:
+            transition.cancel([item.request for item in self.core.state.pending], "agent lost its gateway")

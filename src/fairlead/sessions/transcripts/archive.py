@@ -6,16 +6,17 @@ longer the archive's.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT, Batch, SessionFilter, Summary
-from fairlead.sessions.api.transcripts import ArchiveView, Imported
+from fairlead.sessions.api.transcripts import ArchiveView
 from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.paging import all_sessions
+from fairlead.sessions.transcripts.importer import TranscriptImporter
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -37,35 +38,15 @@ class ArchiveState(msgspec.Struct):
         return sum(self.sessions.values())
 
 
-class ArchiveHost(Protocol):
-    """The part of `TranscriptImporter` that the archive uses."""
-
-    async def import_session(self, session: SessionId) -> Imported: ...
-    async def unload(self, session: SessionId) -> None:
-        """Unload the session, even if clients have it open, and delete its spilled files."""
-        ...
-
-    def size_of(self, session: SessionId) -> int: ...
-    async def file_exists(self, session: SessionId) -> bool:
-        """Whether the session's file exists."""
-        ...
-
-
 class TranscriptArchive:
-    def __init__(
-        self,
-        services: CoreDependencies,
-        house: ArchiveHost,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
-        *,
-        on: bool,
-        limit: int,
-    ) -> None:
+    def __init__(self, services: CoreDependencies, importer: TranscriptImporter, *, on: bool, limit: int) -> None:
         self._services = services
-        self._house = house
-        self._spawn = spawn
+        self._importer = importer
         self._on = on
         self._limit = limit
+
+    def start(self) -> None:
+        self._importer.tasks.spawn(self._run())
 
     async def consent(self) -> bool | None:
         """Whether sessions may be copied before the agent's own cleanup deletes them; None: the user was not asked."""
@@ -77,14 +58,14 @@ class TranscriptArchive:
     async def agree(self, on: bool) -> None:
         await self._services.store.documents.put(CONSENT, ARCHIVE, on)
         if on:
-            self._spawn(self.round())
+            self._importer.tasks.spawn(self.round())
 
     async def view(self) -> ArchiveView:
-        books = await self._books()
-        return ArchiveView(on=await self.consent(), sessions=len(books.sessions), bytes=books.size, limit=self._limit)
+        state = await self._load()
+        return ArchiveView(on=await self.consent(), sessions=len(state.sessions), bytes=state.size, limit=self._limit)
 
-    async def forever(self, ready: Awaitable[Any]) -> None:
-        await ready
+    async def _run(self) -> None:
+        await self._importer.watching.wait()
         while True:
             if await self.consent():
                 await self.round()
@@ -92,54 +73,44 @@ class TranscriptArchive:
 
     async def round(self) -> None:
         """Import the newest sessions that fit, each into its log; evict those that no longer fit."""
-        books = await self._books()
-        books.limit, room = self._limit, self._limit
-        listed = {summary.session: summary for summary in await self._listed()}
-        kept = {summary.session: summary for summary in await self._kept(books)}
-        books.sessions = {session: size for session, size in books.sessions.items() if session in kept}
+        state = await self._load()
+        state.limit, room = self._limit, self._limit
+        wanted = SessionFilter(state=TRANSCRIPT, archived=None, limit=200)
+        listed = {summary.session: summary for summary in await all_sessions(self._services.store, wanted)}
+        kept = {summary.session: summary for summary in await self._archived(state)}
+        state.sessions = {session: size for session, size in state.sessions.items() if session in kept}
         everything = sorted((*listed.values(), *kept.values()), key=lambda summary: summary.updated, reverse=True)
-        gone = 0
+        evicted = 0
         for summary in everything:
             session = summary.session
-            size = books.sessions.get(session) or self._house.size_of(session)
+            size = state.sessions.get(session) or self._importer.listing.size_of(session)
             if not size:
                 continue  # its file was not read: it is gone, or will be read by the next round
             if size <= room:
                 room -= size
-                if session in listed and await self._take(session):
-                    books.sessions[session] = size
-                    await self._keep(books)
-            elif session in kept and await self._let_go(summary):
-                del books.sessions[session]
-                gone += 1
-        await self._keep(books)
-        if gone:
-            logger.warning("archive is full", extra={"let_go": gone, "limit": self._limit, "bytes": books.size})
+                if session in listed and await self._import(session):
+                    state.sessions[session] = size
+                    await self._save(state)
+            elif session in kept and await self._evict(summary):
+                del state.sessions[session]
+                evicted += 1
+        await self._save(state)
+        if evicted:
+            logger.warning("archive is full", extra={"evicted": evicted, "limit": self._limit, "bytes": state.size})
 
     # --- inside
 
-    async def _books(self) -> ArchiveState:
+    async def _load(self) -> ArchiveState:
         kept = await self._services.store.documents.get(ARCHIVE, ARCHIVE)
         return ArchiveState() if kept is None else msgspec.convert(kept, ArchiveState)
 
-    async def _keep(self, books: ArchiveState) -> None:
-        await self._services.store.documents.put(ARCHIVE, ARCHIVE, msgspec.to_builtins(books))
+    async def _save(self, state: ArchiveState) -> None:
+        await self._services.store.documents.put(ARCHIVE, ARCHIVE, msgspec.to_builtins(state))
 
-    async def _listed(self) -> list[Summary]:
-        found: list[Summary] = []
-        before = ""
-        while True:
-            wanted = SessionFilter(state=TRANSCRIPT, archived=None, before=before, limit=200)
-            page = await self._services.store.sessions(wanted)
-            found.extend(page.sessions)
-            if not page.next:
-                return found
-            before = page.next
-
-    async def _kept(self, books: ArchiveState) -> list[Summary]:
+    async def _archived(self, state: ArchiveState) -> list[Summary]:
         """Sessions that are still the archive's: not deleted meanwhile, and never continued by an agent here."""
         found = []
-        for name in books.sessions:
+        for name in state.sessions:
             summary = await self._services.store.summary(SessionId(name))
             if summary is None or summary.deleted or summary.state == TRANSCRIPT:
                 continue
@@ -148,26 +119,26 @@ class TranscriptArchive:
                 found.append(summary)
         return found
 
-    async def _take(self, session: SessionId) -> bool:
+    async def _import(self, session: SessionId) -> bool:
         try:
-            await self._house.import_session(session)
+            await self._importer.import_session(session)
         except FairleadError as error:
-            logger.warning("cannot archive", extra={"session": session, "error": error.message})
+            logger.warning("cannot archive a session", extra={"session": session, "error": error.message})
             return False
         return True
 
-    async def _let_go(self, summary: Summary) -> bool:
+    async def _evict(self, summary: Summary) -> bool:
         """Restore a session's state from before it was archived: listed if its file exists, else gone."""
         session, store = summary.session, self._services.store
         try:
-            await self._house.unload(session)
+            await self._importer.unload(session)
             await store.erase(session)
-            if await self._house.file_exists(session):
+            if await self._importer.source.look(session) is not None:
                 lease, _, head = await store.claim(session)
                 again = msgspec.structs.replace(summary, state=TRANSCRIPT)
                 await store.append(lease, Batch(entries=(), summary=again), head)
                 await store.release(lease)
         except FairleadError as error:
-            logger.warning("cannot let go of", extra={"session": session, "error": error.message})
+            logger.warning("cannot evict a session", extra={"session": session, "error": error.message})
             return False
         return True

@@ -1,9 +1,8 @@
 """Lists the sessions that exist only in their agent's own files, and keeps the list up to date without copying them."""
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -13,6 +12,7 @@ from fairlead.model.store import TRANSCRIPT, Summary
 from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptGone, TranscriptProblem, Transcripts
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.transcripts.forks import ForkDetector
+from fairlead.system.tasks import TaskSet
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -23,25 +23,18 @@ LISTED_AGAIN_S = 2.0
 """The least time between two reads of a session that is not open, however quickly its file grows."""
 
 
+@dataclass(eq=False, repr=False)
 class TranscriptIndex:
-    """`forget` is called with each session whose file is gone."""
+    """`_forget` is called with each session whose file is gone."""
 
-    def __init__(
-        self,
-        services: CoreDependencies,
-        source: Transcripts,
-        forks: ForkDetector,
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        forget: Callable[[SessionId], None],
-    ) -> None:
-        self._services = services
-        self._source = source
-        self._forks = forks
-        self._spawn = spawn
-        self._forget = forget
-        self._waiting: set[SessionId] = set()
-        self._listing = False
-        self._marks: dict[str, FileMark] = {}
+    _services: CoreDependencies
+    _source: Transcripts
+    _forks: ForkDetector
+    _tasks: TaskSet
+    _forget: Callable[[SessionId], None]
+    _waiting: set[SessionId] = field(default_factory=set)
+    _listing: bool = False
+    _marks: dict[str, FileMark] = field(default_factory=dict)
 
     async def scan(self) -> frozenset[SessionId]:
         """Update the list from the files; unchanged files are not opened.
@@ -96,7 +89,7 @@ class TranscriptIndex:
         self._waiting.add(session)
         if not self._listing:
             self._listing = True
-            self._spawn(self._later())
+            self._tasks.spawn(self._later())
 
     async def now(self, session: SessionId) -> None:
         found = await self._source.look(session)

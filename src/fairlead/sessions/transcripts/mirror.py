@@ -12,7 +12,6 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId, event_id, is_uuid
-from fairlead.model.store import Checkpoint, Entry
 from fairlead.model.transcripts import (
     FOREIGN,
     MirroredRow,
@@ -23,6 +22,7 @@ from fairlead.model.transcripts import (
 )
 from fairlead.sessions.commit import Commit, SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.paging import entries_after
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -51,53 +51,51 @@ class TranscriptMirror:
     def __init__(self, services: CoreDependencies, source: Transcripts) -> None:
         self._services = services
         self._source = source
-        self._books: dict[SessionId, _MirrorState] = {}
+        self._states: dict[SessionId, _MirrorState] = {}
 
     async def catch_up(self, core: SessionCore, *, ended: bool = False) -> None:
         """Store all rows that the files have now in the log; during a turn they wait until it is over.
 
         `ended`: the agent's process has exited. One caller at a time for each session. Raises NotFound, OSError."""
-        book = self._books.get(core.session)
-        if book is not None and book.conversation != _conversation(core):
+        state = self._states.get(core.session)
+        if state is not None and state.conversation != _conversation(core):
             # The agent continues under another id, in another file.
             self.forget(core.session)
-            book = None
-        if book is None:
-            book = self._books[core.session] = await self._open(core)
-        while (rows := book.held or await book.reader.read()) is not None:
-            await self._listen(core, book)
+            state = None
+        if state is None:
+            state = self._states[core.session] = await self._open(core)
+        while (rows := state.held or await state.reader.read()) is not None:
+            await self._listen(core, state)
             if core.interpreter.turn is not None and not ended:
-                book.held = rows
+                state.held = rows
                 return
-            book.held = None
-            await self._log(core, book, rows)
+            state.held = None
+            await self._log(core, state, rows)
 
     async def finish(self, core: SessionCore) -> None:
         """Store the rest after the agent has ended. All rows so far are its own; later rows are not."""
         await self.catch_up(core, ended=True)
-        async with core.lock:
-            transition = core.begin()
-            transition.save_offset(PLACE, self._books[core.session].reader.place())
-            await core.commit(transition, patient=True)
+        async with core.transaction() as transition:
+            transition.save_offset(PLACE, self._states[core.session].reader.place())
 
     def forget(self, session: SessionId) -> None:
-        book = self._books.pop(session, None)
-        if book is not None:
-            book.reader.close()
+        state = self._states.pop(session, None)
+        if state is not None:
+            state.reader.close()
 
     def close(self) -> None:
-        for session in list(self._books):
+        for session in list(self._states):
             self.forget(session)
 
     async def _open(self, core: SessionCore) -> _MirrorState:
         """Start where the files were last read; for a conversation that began elsewhere, at our first prompt."""
-        state, store = core.state, self._services.store
-        kept = await store.checkpoint(state.session, PLACE)
+        session, store = core.session, self._services.store
+        kept = await store.checkpoint(session, PLACE)
         since = "" if kept is not None else await self._first_prompt(core)
         place, seq = (b"", 0) if kept is None else (kept.data, kept.seq)
         reader = await self._source.reader(_conversation(core), place, since=since)
-        reported = await store.checkpoint(state.session, DIFFERS) is not None
-        return _MirrorState(_conversation(core), reader, self._source.mirror_matcher(state.session), seq, reported)
+        reported = await store.checkpoint(session, DIFFERS) is not None
+        return _MirrorState(_conversation(core), reader, self._source.mirror_matcher(session), seq, reported)
 
     async def _first_prompt(self, core: SessionCore) -> str:
         """Our first prompt in a session that continues another conversation; empty for a new conversation."""
@@ -116,30 +114,25 @@ class TranscriptMirror:
                 return first if resumed else ""
             before = page.entries[0].seq
 
-    async def _listen(self, core: SessionCore, book: _MirrorState) -> None:
+    async def _listen(self, core: SessionCore, state: _MirrorState) -> None:
         """Pass the log's new records to the matcher."""
-        while book.seq < core.log.head:
-            page = await self._services.store.read(core.session, book.seq, PAGE)
-            if not page.entries:
-                return
-            for entry in page.entries:
+        if state.seq < core.log.head:
+            async for entry in entries_after(self._services.store, core.session, state.seq):
                 if entry.raw is not None and entry.origin:
-                    book.copies.add_record(Record(entry.raw, entry.origin))
-            book.seq = page.entries[-1].seq
+                    state.copies.add_record(Record(entry.raw, entry.origin))
+                state.seq = entry.seq
 
-    async def _log(self, core: SessionCore, book: _MirrorState, rows: TranscriptPage) -> None:
+    async def _log(self, core: SessionCore, state: _MirrorState, rows: TranscriptPage) -> None:
         # The others are our own markers that link subagents to calls: the wire has that already.
         written = [record for record in rows.records if record.origin == "transcript"]
-        copies = [copy for record in written if (copy := book.copies.match_row(record)) is not None]
+        copies = [copy for record in written if (copy := state.copies.match_row(record)) is not None]
         known = await self._names(core.session) if rows.again else frozenset()
-        async with core.lock:
-            transition = core.begin()
+        async with core.transaction() as transition:
             for copy in copies:
                 if copy.name not in known:
                     self._add(transition, copy)
-                    self._report(transition, book, copy)
+                    self._report(transition, state, copy)
             transition.save_offset(PLACE, rows.place)
-            await core.commit(transition, patient=True)
 
     def _add(self, transition: Commit, copy: MirroredRow) -> None:
         # A row without a uuid is named by a hash of its bytes: each process of a session may write the same row again.
@@ -149,41 +142,33 @@ class TranscriptMirror:
         )
         transition.add(event, copy.record.origin, copy.record.raw, copy.record.at)
 
-    def _report(self, transition: Commit, book: _MirrorState, copy: MirroredRow) -> None:
-        if not copy.differs or book.reported:
+    def _report(self, transition: Commit, state: _MirrorState, copy: MirroredRow) -> None:
+        if not copy.differs or state.reported:
             return
-        book.reported = True
+        state.reported = True
         session = transition.state.session
         logger.warning("a transcript differs", extra={"session": session, "record": copy.of, "in": copy.differs})
         if copy.differs == FOREIGN:
-            text = f"Another program writes to this session's file: {copy.of} was not said here. End one of the two."
+            text = f"Another program writes to this session's file: {copy.of} was not sent here. Stop one of the two."
         else:
-            text = f"The agent wrote {copy.of} down otherwise than it said it: {copy.differs}. Its own copy is shown."
+            text = f"The agent's file differs from its output in {copy.of}: {copy.differs}. The file's copy is shown."
         data = {"record": copy.of, "row": copy.name, "differs": copy.differs}
         transition.add(ev.Notice(id=event_id(session, "notice", DIFFERS), kind=DIFFERS, text=text, data=data))
-        transition.offsets.append(Checkpoint(DIFFERS, transition.stage.seq, b"1"))
+        transition.save_offset(DIFFERS, b"1")
 
     async def _names(self, session: SessionId) -> frozenset[str]:
         """Names of the rows in the log. Needed only when a file was replaced, or its session continues in another."""
         found: set[str] = set()
-        after, ours = 0, False
-        while True:
-            page = await self._services.store.read(session, after, PAGE)
-            if not page.entries:
-                return frozenset(found)
-            for entry in page.entries:
-                # A row's bytes are stored with its first event, whose id may come from another row (a turn's end).
-                ours = entry.origin == "transcript" if entry.raw is not None else ours
-                if ours:
-                    found.add(_source(entry))
-            after = page.entries[-1].seq
+        ours = False
+        async for entry in entries_after(self._services.store, session):
+            # A row's bytes are stored with its first event, whose id may come from another row (a turn's end).
+            ours = entry.origin == "transcript" if entry.raw is not None else ours
+            if ours:
+                # An event's id begins with the name of the record that it comes from.
+                found.add(ev.decode(entry.event).id.split("/", 1)[0])
+        return frozenset(found)
 
 
 def _conversation(core: SessionCore) -> SessionId:
     """The session id that the agent uses in its transcript."""
     return SessionId(core.state.agent_session or core.session)
-
-
-def _source(entry: Entry) -> str:
-    """The name of the record that an event comes from: the first part of the event's id."""
-    return ev.decode(entry.event).id.split("/", 1)[0]

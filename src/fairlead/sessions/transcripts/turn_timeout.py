@@ -4,9 +4,8 @@ A final answer followed by silence ends its turn. A turn without one is ended af
 for the parent of orphaned records. Sessions that were written to recently have one timer each, the others none.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from fairlead.model.agents import Interpretation
 from fairlead.model.ids import SessionId
@@ -14,6 +13,7 @@ from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.session import Session
 from fairlead.system.clock import Timer
+from fairlead.system.tasks import TaskSet
 
 SETTLE_S = 3.0
 """A final answer ends its turn when nothing is written for this long: rows of one answer come within a second."""
@@ -21,17 +21,12 @@ LOST_MS = 600_000
 """A turn without a final answer is ended after this long (design: an orphan waits 10 minutes)."""
 
 
+@dataclass(eq=False, repr=False)
 class TurnTimeouts:
-    def __init__(
-        self,
-        services: CoreDependencies,
-        loaded: Callable[[SessionId], Session | None],
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-    ) -> None:
-        self._services = services
-        self._loaded = loaded
-        self._spawn = spawn
-        self._due: dict[SessionId, Timer] = {}
+    _services: CoreDependencies
+    _loaded: Callable[[SessionId], Session | None]
+    _tasks: TaskSet
+    _due: dict[SessionId, Timer] = field(default_factory=dict)
 
     def soon(self, session: SessionId) -> None:
         self._after(session, SETTLE_S)
@@ -42,21 +37,21 @@ class TurnTimeouts:
         if silent < SETTLE_S * 1000:
             self._after(session.core.session, SETTLE_S - silent / 1000)
         elif not await self._settle(session.core):
-            self._after(session.core.session, max(SETTLE_S, (LOST_MS - silent) / 1000 + 1))
+            self._check_when_lost(session.core.session, silent)
 
     def _after(self, session: SessionId, seconds: float) -> None:
         self.forget(session)
-        self._due[session] = self._services.clock.call_later(seconds, lambda: self._spawn(self._check(session)))
+        self._due[session] = self._services.clock.call_later(seconds, lambda: self._tasks.spawn(self._check(session)))
 
     async def _check(self, session: SessionId) -> None:
         self._due.pop(session, None)
         if not await self.settle(session) and session not in self._due:
             # Check again when the timeout is reached; a write to the file triggers an earlier check.
-            self._after(session, max(SETTLE_S, (LOST_MS - self._silent(session)) / 1000 + 1))
+            loaded = self._loaded(session)
+            self._check_when_lost(session, 0 if loaded is None else self._silence(loaded.core))
 
-    def _silent(self, session_id: SessionId) -> int:
-        session = self._loaded(session_id)
-        return 0 if session is None else self._silence(session.core)
+    def _check_when_lost(self, session: SessionId, silent: int) -> None:
+        self._after(session, max(SETTLE_S, (LOST_MS - silent) / 1000 + 1))
 
     def _silence(self, core: SessionCore) -> int:
         """Milliseconds since the last row was written, by its own time."""
@@ -72,17 +67,13 @@ class TurnTimeouts:
         return rests
 
     async def _settle(self, core: SessionCore) -> bool:
-        async with core.lock:
+        async with core.transaction() as transition:
             outcomes = self._over(core)
             if any(outcome.events for outcome in outcomes):
-                transition = core.begin()
                 transition.force_checkpoint = True
                 for outcome in outcomes:
-                    for event in outcome.events:
-                        transition.add(event, at=core.log.last_at + 1)
-                    transition.stage.drop.update(outcome.drop)
-                await core.commit(transition, patient=True)
-            return core.interpreter.turn is None and not core.interpreter.deferred_count
+                    transition.apply(outcome, at=core.log.last_at + 1)
+        return core.interpreter.turn is None and not core.interpreter.deferred_count
 
     def _over(self, core: SessionCore) -> list[Interpretation]:
         interpreter, outcomes = core.interpreter, []

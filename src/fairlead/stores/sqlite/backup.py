@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from fairlead.model.errors import BadRequest, NotFound, Unavailable
-from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect, make_private
+from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect, make_private, transaction
 from fairlead.stores.sqlite.crash_detection import new_log_ids
 from fairlead.stores.sqlite.errors import damaged, translating
 from fairlead.stores.sqlite.lock import FolderLock
@@ -63,7 +63,7 @@ def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Pr
     lock = FolderLock(folder, SystemClock().now_ms())
     try:
         if database.exists() and not overwrite:
-            raise BadRequest(f"{database} exists: say --overwrite to replace it.", folder=str(folder))
+            raise BadRequest(f"{database} exists: use --force to replace it.", folder=str(folder))
         part, files = folder / f"{DATABASE}.restoring", folder / f"{SPILL}.restoring"
         part.unlink(missing_ok=True)
         shutil.rmtree(files, ignore_errors=True)
@@ -110,23 +110,22 @@ def _copy(source: sqlite3.Connection, target: Path, progress: Progress | None) -
 
 
 def _pack(copy: sqlite3.Connection, spill: Spill) -> None:
-    copy.execute("begin")
-    copy.execute("create table spilled (name text, part integer, data blob, primary key (name, part))")
-    names = copy.execute(
-        "select event_file from entries where event_file is not null"
-        " union select raw_file from entries where raw_file is not null"
-    ).fetchall()
-    for (name,) in names:
-        data = spill.read(name)
-        for number, start in enumerate(range(0, len(data), _PART)):
-            copy.execute("insert into spilled values (?, ?, ?)", (name, number, data[start : start + _PART]))
-    copy.execute("commit")
+    with transaction(copy):
+        copy.execute("create table spilled (name text, part integer, data blob, primary key (name, part))")
+        names = copy.execute(
+            "select event_file from entries where event_file is not null"
+            " union select raw_file from entries where raw_file is not null"
+        ).fetchall()
+        for (name,) in names:
+            data = spill.read(name)
+            for number, start in enumerate(range(0, len(data), _PART)):
+                copy.execute("insert into spilled values (?, ?, ?)", (name, number, data[start : start + _PART]))
 
 
 def _check(backup: sqlite3.Connection, source: Path) -> None:
     found = backup.execute("pragma integrity_check(1)").fetchone()[0]
     if found != "ok":
-        raise damaged(source, f"its check says: {found}")
+        raise damaged(source, f"the integrity check reports: {found}")
 
 
 def _unpack(copy: sqlite3.Connection, folder: Path) -> None:
@@ -144,10 +143,9 @@ def _unpack(copy: sqlite3.Connection, folder: Path) -> None:
 
 
 def _reset_ids(copy: sqlite3.Connection) -> None:
-    copy.execute("begin")
-    new_log_ids(copy)
-    copy.execute("update logs set node = ''")
-    copy.execute("delete from nodes")
-    copy.execute("delete from meta where name = 'running'")
-    copy.execute("update meta set value = ? where name = 'store_id'", (uuid.uuid4().hex,))
-    copy.execute("commit")
+    with transaction(copy):
+        new_log_ids(copy)
+        copy.execute("update logs set node = ''")
+        copy.execute("delete from nodes")
+        copy.execute("delete from meta where name = 'running'")
+        copy.execute("update meta set value = ? where name = 'store_id'", (uuid.uuid4().hex,))

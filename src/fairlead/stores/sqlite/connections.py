@@ -1,14 +1,12 @@
-"""Opens the connections to the data folder's files: one writer, and readers that cannot write."""
+"""Connections to the data folder's files, and transactions on them."""
 
 import os
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
-
-from fairlead.stores.sqlite.errors import translating
-from fairlead.stores.sqlite.schema import migrate
 
 Durability = Literal["process", "power"]
 """The failures that an acknowledged append survives: the death of any process, or also a power cut (an fsync per
@@ -18,11 +16,8 @@ DATABASE = "fairlead.db"
 SEARCH = "search.db"
 SPILL = "spill"
 
-_SYNCHRONOUS = {"process": "normal", "power": "full"}
 # Milliseconds that a connection waits for another process's transaction (a user's SQLite tool) before it gives up.
 BUSY_MS = 5000
-# The WAL file keeps this size when it is reset: growing a file costs more than overwriting it.
-_WAL_KEPT = 32 << 20
 
 
 def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -46,24 +41,18 @@ def attach(db: sqlite3.Connection, file: Path, name: str) -> None:
     db.execute(f"attach ? as {name}", (f"file:{quote(str(file))}?mode=ro",))
 
 
-def open_writer(file: Path, durability: Durability) -> sqlite3.Connection:
-    """Open the only connection that writes; creates a missing file and migrates an old one."""
-    make_private(file)
-    db = connect(file)
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Commit everything that the block writes, or nothing of it."""
+    db.execute("begin immediate")
     try:
-        with translating(file):
-            migrate(db, file)
-            db.execute("pragma journal_mode = wal")
-            db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
-            # The maintenance thread checkpoints the WAL; a commit never does.
-            db.execute("pragma wal_autocheckpoint = 0")
-            db.execute(f"pragma journal_size_limit = {_WAL_KEPT}")
-            # Erased data is overwritten if that needs no additional page write.
-            db.execute("pragma secure_delete = fast")
+        yield
+        db.execute("commit")
     except BaseException:
-        db.close()
+        # Some errors (a full disk) have ended the transaction already.
+        if db.in_transaction:
+            db.execute("rollback")
         raise
-    return db
 
 
 def make_private(file: Path) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.stores.sqlite.connections import transaction
+
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -26,12 +28,11 @@ def mark_open(db: sqlite3.Connection, durability: str, boot_id: Path = _BOOT) ->
     row = db.execute("select value from meta where name = 'running'").fetchone()
     before = None if row is None else msgspec.json.decode(row[0], type=OpenMark)
     lost = before is not None and before.durability == "process" and boot != before.boot and bool(boot and before.boot)
-    db.execute("begin immediate")
-    if lost:
-        new_log_ids(db)
-    now = msgspec.json.encode(OpenMark(boot, durability)).decode()
-    db.execute("insert or replace into meta values ('running', ?)", (now,))
-    db.execute("commit")
+    with transaction(db):
+        if lost:
+            new_log_ids(db)
+        now = msgspec.json.encode(OpenMark(boot, durability)).decode()
+        db.execute("insert or replace into meta values ('running', ?)", (now,))
     db.execute("pragma wal_checkpoint(full)").fetchone()
     return lost
 

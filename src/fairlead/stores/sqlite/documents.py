@@ -15,10 +15,7 @@ class SqliteDocuments:
         self._writer = writer
 
     async def get(self, space: str, key: str) -> Any | None:
-        def read(db: sqlite3.Connection) -> Any:
-            return db.execute("select value from documents where space = ? and key = ?", (space, key)).fetchone()
-
-        row = await self._readers.do(read)
+        row = await self._readers.row("select value from documents where space = ? and key = ?", space, key)
         return None if row is None else msgspec.json.decode(row[0])
 
     async def put(self, space: str, key: str, value: Any) -> None:

@@ -11,7 +11,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import NamedTuple
 
 from fairlead.model.errors import Unavailable
 from fairlead.stores.sqlite.errors import translate
@@ -29,23 +31,9 @@ _WAL_TOO_LONG = 64 << 20
 _log = logging.getLogger(__name__)
 
 
-class _Request:
-    def __init__(self, work: Callable[[], None]) -> None:
-        self.work = work
-        self.loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[None] = self.loop.create_future()
-
-    def settle(self, error: Exception | None) -> None:
-        """Report the result. Called from the maintenance thread."""
-        self.loop.call_soon_threadsafe(self._deliver, error)
-
-    def _deliver(self, error: Exception | None) -> None:
-        if self.done.cancelled():
-            return
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
+class _Request(NamedTuple):
+    work: Callable[[], None]
+    done: Future[None]
 
 
 class Maintenance:
@@ -85,9 +73,9 @@ class Maintenance:
     async def _ask(self, work: Callable[[], None]) -> None:
         if self._closed:
             raise Unavailable("The store is closed.")
-        request = _Request(work)
+        request = _Request(work, Future())
         self._queue.put(request)
-        await request.done
+        await asyncio.wrap_future(request.done)
 
     # --- the thread
 
@@ -113,11 +101,19 @@ class Maintenance:
             if item is False:
                 break
             if isinstance(item, _Request):
-                item.settle(self._outcome(item.work))
+                self._settle(item)
             else:
                 index_at = time.monotonic() + _GATHER
         self._index.close()
         self._db.close()
+
+    def _settle(self, request: _Request) -> None:
+        error = self._outcome(request.work)
+        if request.done.set_running_or_notify_cancel():
+            if error is None:
+                request.done.set_result(None)
+            else:
+                request.done.set_exception(error)
 
     def _catch_up(self) -> None:
         while self._index.is_behind():

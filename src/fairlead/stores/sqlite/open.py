@@ -6,16 +6,20 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, attach, connect, open_writer
+from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, attach, connect, make_private
 from fairlead.stores.sqlite.crash_detection import mark_open
 from fairlead.stores.sqlite.errors import translating
 from fairlead.stores.sqlite.lock import FolderLock
 from fairlead.stores.sqlite.read import last_entry
+from fairlead.stores.sqlite.schema import migrate
 from fairlead.stores.sqlite.search import Index, has_fts5
 from fairlead.stores.sqlite.sessions import add_functions
 
 # Reader threads: one may be deep in a search while the others serve pages.
 _READERS = 3
+_SYNCHRONOUS = {"process": "normal", "power": "full"}
+# The WAL file keeps this size when it is reset: growing a file costs more than overwriting it.
+_WAL_KEPT = 32 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +44,7 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
         if alone:
             lock = FolderLock(folder, now_ms)
             undo.callback(lock.release)
-        writer = open_writer(file, durability)
+        writer = _open_writer(file, durability)
         undo.callback(writer.close)
         if alone:
             _take_over(writer, file, durability)
@@ -64,9 +68,29 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
         return Opened(lock, writer, maintenance, index, tuple(readers), fts)
 
 
+def _open_writer(file: Path, durability: Durability) -> sqlite3.Connection:
+    """Open the only connection that writes; creates a missing file and migrates an old one."""
+    make_private(file)
+    db = connect(file)
+    try:
+        with translating(file):
+            migrate(db, file)
+            db.execute("pragma journal_mode = wal")
+            db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
+            # The maintenance thread checkpoints the WAL; a commit never does.
+            db.execute("pragma wal_autocheckpoint = 0")
+            db.execute(f"pragma journal_size_limit = {_WAL_KEPT}")
+            # Erased data is overwritten if that needs no additional page write.
+            db.execute("pragma secure_delete = fast")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
 def _take_over(writer: sqlite3.Connection, file: Path, durability: Durability) -> None:
     """Remove all nodes from the file: the holder of the lock is the only process, so they are all gone."""
     with translating(file):
         if mark_open(writer, durability):
-            _log.warning("%s was open when the power went: its logs begin anew for every client", file)
+            _log.warning("%s was open during a power cut: its logs get new ids, clients read them again", file)
         writer.execute("delete from nodes")

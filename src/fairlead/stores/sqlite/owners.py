@@ -4,8 +4,6 @@ file, so that a lease of an erased log never matches the log that was created in
 
 import sqlite3
 import uuid
-from collections.abc import Callable
-from typing import Any
 
 from fairlead.model.errors import Conflict, OwnedElsewhere
 from fairlead.model.ids import SessionId
@@ -14,33 +12,28 @@ from fairlead.stores.sqlite.read import HEAD, visible_ranges
 
 
 def claim(
-    session: SessionId, node: str, now_ms: int, fork: ForkPoint | None
-) -> Callable[[sqlite3.Connection], tuple[Lease, str, int]]:
-    def run(db: sqlite3.Connection) -> tuple[Lease, str, int]:
-        row = db.execute(
-            "select id, log_id, logs.node, base, until from logs left join nodes using (node) where session = ?",
-            (session,),
-        ).fetchone()
-        if row is None:
-            parent, base = (None, 0) if fork is None else _fork_point(db, fork)
-            log_id = uuid.uuid4().hex
-            cursor = db.execute(
-                "insert into logs (session, log_id, parent, base) values (?, ?, ?, ?)", (session, log_id, parent, base)
-            )
-            log = cursor.lastrowid
-            if parent is not None:
-                db.execute("update logs set forked_at = max(forked_at, ?) where id = ?", (base, parent))
-        else:
-            log, log_id, owner, base, until = row
-            if owner not in ("", node) and until is not None and until > now_ms:
-                raise OwnedElsewhere(owner)
-        epoch = int(db.execute("select value from meta where name = 'epoch'").fetchone()[0]) + 1
-        db.execute("update meta set value = ? where name = 'epoch'", (str(epoch),))
-        db.execute("update logs set node = ?, epoch = ? where id = ?", (node, epoch, log))
-        head = db.execute(HEAD, (log,)).fetchone()[0]
-        return Lease(session, node, epoch), log_id, base if head is None else head
-
-    return run
+    db: sqlite3.Connection, session: SessionId, node: str, now_ms: int, fork: ForkPoint | None
+) -> tuple[Lease, str, int]:
+    row = db.execute(
+        "select id, log_id, logs.node, base, until from logs left join nodes using (node) where session = ?", (session,)
+    ).fetchone()
+    if row is None:
+        parent, base = (None, 0) if fork is None else _fork_point(db, fork)
+        log_id = uuid.uuid4().hex
+        log = db.execute(
+            "insert into logs (session, log_id, parent, base) values (?, ?, ?, ?)", (session, log_id, parent, base)
+        ).lastrowid
+        if parent is not None:
+            db.execute("update logs set forked_at = max(forked_at, ?) where id = ?", (base, parent))
+    else:
+        log, log_id, owner, base, until = row
+        if owner not in ("", node) and until is not None and until > now_ms:
+            raise OwnedElsewhere(owner)
+    epoch = int(db.execute("select value from meta where name = 'epoch'").fetchone()[0]) + 1
+    db.execute("update meta set value = ? where name = 'epoch'", (str(epoch),))
+    db.execute("update logs set node = ?, epoch = ? where id = ?", (node, epoch, log))
+    head = db.execute(HEAD, (log,)).fetchone()[0]
+    return Lease(session, node, epoch), log_id, base if head is None else head
 
 
 def _fork_point(db: sqlite3.Connection, fork: ForkPoint) -> tuple[int | None, int]:
@@ -54,30 +47,12 @@ def _fork_point(db: sqlite3.Connection, fork: ForkPoint) -> tuple[int | None, in
     return None, 0
 
 
-def present(node: str, until_ms: int) -> Callable[[sqlite3.Connection], None]:
-    def run(db: sqlite3.Connection) -> None:
-        db.execute("insert or replace into nodes values (?, ?)", (node, until_ms))
-
-    return run
+def set_present(db: sqlite3.Connection, node: str, until_ms: int) -> None:
+    db.execute("insert or replace into nodes values (?, ?)", (node, until_ms))
 
 
-def release(lease: Lease) -> Callable[[sqlite3.Connection], None]:
-    def run(db: sqlite3.Connection) -> None:
-        db.execute(
-            "update logs set node = '' where session = ? and node = ? and epoch = ?",
-            (lease.session, lease.node, lease.epoch),
-        )
-
-    return run
-
-
-def owner(db: sqlite3.Connection, session: SessionId) -> Lease | None:
-    row = db.execute("select node, epoch from logs where session = ? and node <> ''", (session,)).fetchone()
-    return None if row is None else Lease(session, *row)
-
-
-def owned_by(db: sqlite3.Connection, node: str) -> list[SessionId]:
-    rows: list[tuple[Any]] = db.execute(
-        "select session from logs where node = ? and node <> '' order by id", (node,)
-    ).fetchall()
-    return [SessionId(session) for (session,) in rows]
+def release(db: sqlite3.Connection, lease: Lease) -> None:
+    db.execute(
+        "update logs set node = '' where session = ? and node = ? and epoch = ?",
+        (lease.session, lease.node, lease.epoch),
+    )

@@ -6,7 +6,7 @@ log, not to a fork that shows it: a fork's projections are computed from the for
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -29,14 +29,9 @@ _COLUMNS = "fold, ordinal, seq, at, key, data"
 _INSERTS = {n: f"insert into derived ({_COLUMNS}) values {', '.join(['(?, ?, ?, ?, ?, ?)'] * n)}" for n in CHUNKS}
 _TAKEN = {n: f"select key from derived where fold = ? and key <> '' and key in ({', '.join('?' * n)})" for n in CHUNKS}
 _REPLACE = "update derived set data = ? where fold = ? and key = ? and key <> ''"
-_FORWARD = (
-    "select ordinal, seq, at, cast(data as blob), key from derived"
-    " where fold = ? and ordinal > ? order by ordinal limit ?"
-)
-_BACKWARD = (
-    "select ordinal, seq, at, cast(data as blob), key from derived"
-    " where fold = ? and ordinal < ? order by ordinal desc limit ?"
-)
+_ROWS = "select ordinal, seq, at, cast(data as blob), key from derived where fold = ? and ordinal"
+_FORWARD = f"{_ROWS} > ? order by ordinal limit ?"
+_BACKWARD = f"{_ROWS} < ? order by ordinal desc limit ?"
 _KEY = "select ordinal from derived where fold = ? and key = ? and key <> ''"
 
 
@@ -112,20 +107,29 @@ def read_state(db: sqlite3.Connection, session: SessionId, view: str) -> Project
 def page_forward(
     db: sqlite3.Connection, session: SessionId, view: str, after: int, limit: int, max_bytes: int
 ) -> RowPage:
-    log, log_id = _log(db, session)
-    fold, seq, head = db.execute(_FOLD, (log, view)).fetchone() or (0, 0, 0)
-    rows = _bounded(db.execute(_FORWARD, (fold, after, min(limit, NO_END))), max_bytes)
-    return RowPage(tuple(rows), head, seq, log_id)
+    return _page(db, session, view, _FORWARD, after, limit, max_bytes)
 
 
 def page_backward(
     db: sqlite3.Connection, session: SessionId, view: str, before: int | None, limit: int, max_bytes: int
 ) -> RowPage:
+    page = _page(db, session, view, _BACKWARD, NO_END if before is None else before, limit, max_bytes)
+    return msgspec.structs.replace(page, rows=page.rows[::-1])
+
+
+def _page(
+    db: sqlite3.Connection, session: SessionId, view: str, query: str, bound: int, limit: int, max_bytes: int
+) -> RowPage:
     log, log_id = _log(db, session)
     fold, seq, head = db.execute(_FOLD, (log, view)).fetchone() or (0, 0, 0)
-    end = NO_END if before is None else before
-    rows = _bounded(db.execute(_BACKWARD, (fold, end, min(limit, NO_END))), max_bytes)
-    return RowPage(tuple(reversed(rows)), head, seq, log_id)
+    rows: list[ProjectionRow] = []
+    size = 0
+    for row in db.execute(query, (fold, bound, min(limit, NO_END))):
+        size += len(row[3])
+        if rows and size > max_bytes:
+            break
+        rows.append(ProjectionRow(*row))
+    return RowPage(tuple(rows), head, seq, log_id)
 
 
 def row_of(db: sqlite3.Connection, session: SessionId, view: str, key: str) -> int | None:
@@ -162,14 +166,3 @@ def _follows(head: int, derived: ProjectionWrite) -> bool:
             if made.ordinal != head:
                 return False
     return head == derived.head
-
-
-def _bounded(found: Iterable[tuple[int, int, int, bytes, str]], max_bytes: int) -> list[ProjectionRow]:
-    rows: list[ProjectionRow] = []
-    size = 0
-    for row in found:
-        size += len(row[3])
-        if rows and size > max_bytes:
-            break
-        rows.append(ProjectionRow(*row))
-    return rows

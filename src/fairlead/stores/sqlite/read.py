@@ -2,7 +2,7 @@
 
 Rule: `prev` is never taken from the table (which has the writer's value at the time) but is the seq that precedes the
 entry in the log as it is read now. Entries whose deltas were dropped would otherwise refer to a seq that no reader has,
-and every reader would take that for a gap. Since this adapter only removes complete logs, a page is never `truncated`.
+and every reader would take that for a gap.
 """
 
 import sqlite3

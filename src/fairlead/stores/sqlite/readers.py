@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fairlead.model.errors import Unavailable
 from fairlead.stores.sqlite.errors import translating
@@ -28,6 +28,10 @@ class Readers:
     async def do(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Run `read` in a thread; all its queries see one snapshot of the database."""
         return await self.outside(lambda: self._in_snapshot(read))
+
+    async def row(self, query: str, *values: object) -> Any:
+        """Return the first row of a query; None if it has no row."""
+        return await self.do(lambda db: db.execute(query, values).fetchone())
 
     async def outside(self, work: Callable[[], T]) -> T:
         """Run other slow work that must not block the loop, such as reading a large file."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fairlead.notifications.api import FeedEntry, FeedItem, FeedPage, StoredResource
+from fairlead.notifications.api.feed import FeedEntry, FeedItem, FeedPage
+from fairlead.notifications.api.resources import StoredResource
 from fairlead.stores.sqlite.readers import Readers
 from fairlead.stores.sqlite.writer import Writer
 
@@ -14,7 +15,7 @@ _decoder = msgspec.json.Decoder(FeedItem)
 
 
 class SqliteResources:
-    """Implements `notifications.api.ResourceStore`."""
+    """Implements `notifications.api.resources.ResourceStore`."""
 
     def __init__(self, readers: Readers, writer: Writer) -> None:
         self._readers = readers
@@ -53,11 +54,8 @@ class SqliteResources:
         return entries
 
     async def get(self, kind: str, id: str) -> bytes | None:
-        def read(db: sqlite3.Connection) -> bytes | None:
-            row = db.execute("select data from shelf where kind = ? and id = ?", (kind, id)).fetchone()
-            return None if row is None else str(row[0]).encode()
-
-        return await self._readers.do(read)
+        row = await self._readers.row("select data from shelf where kind = ? and id = ?", kind, id)
+        return None if row is None else str(row[0]).encode()
 
     async def scan(self, kind: str, before: int | None, limit: int) -> tuple[tuple[int, bytes], ...]:
         def read(db: sqlite3.Connection) -> tuple[tuple[int, bytes], ...]:
@@ -70,10 +68,7 @@ class SqliteResources:
         return await self._readers.do(read)
 
     async def count(self, kind: str) -> int:
-        def read(db: sqlite3.Connection) -> int:
-            return int(db.execute("select count(*) from shelf where kind = ?", (kind,)).fetchone()[0])
-
-        return await self._readers.do(read)
+        return int((await self._readers.row("select count(*) from shelf where kind = ?", kind))[0])
 
     async def feed(self, after: int, limit: int) -> FeedPage:
         def read(db: sqlite3.Connection) -> FeedPage:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from fairlead.model.errors import Damaged
+from fairlead.stores.sqlite.connections import transaction
 from fairlead.stores.sqlite.errors import damaged
 
 APPLICATION_ID: Final = 0x4641524C
@@ -154,8 +155,7 @@ def migrate(db: sqlite3.Connection, file: Path, steps: Sequence[str] = STEPS) ->
         # Only possible while the file has no pages.
         db.execute("pragma auto_vacuum = incremental")
         db.execute(f"pragma application_id = {APPLICATION_ID}")
-    db.execute("begin immediate")
-    try:
+    with transaction(db):
         # Another process may have migrated the file while this one waited for the lock.
         found = _checked_version(db, file, len(steps))
         for step in steps[found:]:
@@ -165,12 +165,6 @@ def migrate(db: sqlite3.Connection, file: Path, steps: Sequence[str] = STEPS) ->
         if found == 0:
             db.execute("insert into meta values ('store_id', ?), ('epoch', '0')", (uuid.uuid4().hex,))
         db.execute("insert or replace into meta values ('written_by', ?)", (own_version(),))
-        db.execute("commit")
-    except BaseException:
-        # Some errors (a full disk) have ended the transaction already.
-        if db.in_transaction:
-            db.execute("rollback")
-        raise
 
 
 def _checked_version(db: sqlite3.Connection, file: Path, known: int) -> int:
@@ -197,7 +191,7 @@ def _written_by(db: sqlite3.Connection) -> str:
         row = db.execute("select value from meta where name = 'written_by'").fetchone()
     except sqlite3.OperationalError:  # a schema so much newer that it has no such table
         row = None
-    return str(row[0]) if row else "of a later time"
+    return str(row[0]) if row else "of a later version"
 
 
 def _statements(script: str) -> list[str]:

@@ -19,17 +19,17 @@ import msgspec
 
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SearchHit
-from fairlead.stores.sqlite.connections import connect, make_private
+from fairlead.stores.sqlite.connections import connect, make_private, transaction
 from fairlead.stores.sqlite.read import LogRange, last_entry, visible_ranges
 from fairlead.stores.sqlite.sessions import VISIBLE_TO_USER, storable
 from fairlead.stores.sqlite.usage_stats import KINDS as COUNTED
-from fairlead.stores.sqlite.usage_stats import TABLES as TALLY
+from fairlead.stores.sqlite.usage_stats import TABLES as USAGE_TABLES
 from fairlead.stores.sqlite.usage_stats import UsageCounter
 
 MESSAGE_KINDS = ("user.message", "text", "plan.proposed", "session.opened", "session.changed")
 TOOL_KINDS = ("tool.called", "tool.ended")
 INDEXED = MESSAGE_KINDS + TOOL_KINDS
-_TAKEN = tuple(dict.fromkeys(INDEXED + COUNTED))
+_PROCESSED = tuple(dict.fromkeys(INDEXED + COUNTED))
 
 # Entries processed per transaction of the index.
 _SLICE = 2000
@@ -57,9 +57,9 @@ _WITH_FTS, _WITHOUT_FTS = 7, 8
 events. A file with any other version is rebuilt."""
 _TOOLS_LAST = f"texts.kind in ({', '.join(repr(kind) for kind in TOOL_KINDS)})"
 
-_NEWS = f"""
+_NEW_ENTRIES = f"""
 select id, log, seq, at, kind, cast(event as blob) from entries
-where id > ? and id <= ? and event is not null and kind in ({", ".join("?" * len(_TAKEN))})
+where id > ? and id <= ? and event is not null and kind in ({", ".join("?" * len(_PROCESSED))})
 order by id
 """
 _FOUND = """
@@ -145,26 +145,20 @@ class Index:
 
     def advance(self) -> None:
         """Process one slice of the log."""
-        self._db.execute("begin immediate")
-        try:
+        with transaction(self._db):
             first = self._cursor()
             last = min(first + _SLICE, last_entry(self._log))
             texts = []
-            tally = UsageCounter(self._db, self._log)
-            for row in self._log.execute(_NEWS, (first, last, *_TAKEN)):
+            counter = UsageCounter(self._db, self._log)
+            for row in self._log.execute(_NEW_ENTRIES, (first, last, *_PROCESSED)):
                 _, log, _, at, kind, event = row
                 if kind in INDEXED and (text := text_of(event)):
                     texts.append((*row[:5], text))
                 if kind in COUNTED:
-                    tally.take(log, at, kind, event)
-            tally.write()
+                    counter.take(log, at, kind, event)
+            counter.write()
             self._db.executemany("insert or ignore into texts values (?, ?, ?, ?, ?, ?)", texts)
             self._db.execute("update cursor set entry = ?", (last,))
-            self._db.execute("commit")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("rollback")
-            raise
 
     def remove(self, log: int, above: int) -> None:
         """Remove the texts of an erased log."""
@@ -198,7 +192,7 @@ def _opened(file: Path, log: sqlite3.Connection, *, fts: bool) -> sqlite3.Connec
     make_private(file)
     db = connect(file)
     db.execute("pragma journal_mode = wal")
-    db.executescript(f"begin; {_TABLES} {TALLY} {_FTS if fts else ''} pragma user_version = {kind}; commit;")
+    db.executescript(f"begin; {_TABLES} {USAGE_TABLES} {_FTS if fts else ''} pragma user_version = {kind}; commit;")
     db.execute("insert into cursor values (?, 0)", (store_id,))
     return db
 

@@ -5,14 +5,13 @@ to, and the epoch, so that cleaning up after an erased log never touches a file 
 """
 
 import hashlib
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from fairlead.model.errors import Unavailable
 from fairlead.model.store import Lease
 from fairlead.stores.sqlite.errors import damaged
+from fairlead.system.private_files import write_private
 
 _DIGEST_LENGTH = 32
 
@@ -26,20 +25,10 @@ class Spill:
         """Store `data` as durably as a commit. Returns the file name for the entry."""
         name = f"{lease.session}/{lease.epoch}-{seq}-{_digest(data)}"
         file = self._folder / name
-        part = file.with_name(f"{file.name}.{os.urandom(4).hex()}.part")
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(part, "xb", opener=_private) as out:
-                out.write(data)
-                out.flush()
-                if self._sync:
-                    os.fsync(out.fileno())
-            os.replace(part, file)
-            if self._sync:
-                _sync_folder(file.parent)
+            write_private(file, data, sync=self._sync)
         except OSError as error:
-            with suppress(OSError):
-                part.unlink()
             raise Unavailable(f"{file} cannot be written ({error}): make room and repeat.", file=str(file)) from error
         return name
 
@@ -50,7 +39,7 @@ class Spill:
         except OSError as error:
             raise damaged(file, f"an entry of the log is in this file, and reading it failed ({error})") from error
         if _digest(data) != name.rpartition("-")[2]:
-            raise damaged(file, "its content is not what was written")
+            raise damaged(file, "its content has changed since it was written")
         return data
 
     def sweep(self, session: str, epoch: int, is_named: Callable[[str], bool]) -> None:
@@ -65,21 +54,6 @@ class Spill:
         if not any(folder.iterdir()):
             folder.rmdir()
 
-    def size(self) -> int:
-        return sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
-
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_DIGEST_LENGTH]
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -8,14 +8,15 @@ its cursor. After a rebuild (the file was lost, or has an older version) they la
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import date, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from fairlead.model.events import ModelUsage
 from fairlead.model.usage_stats import CostRow, LimitWindow, ToolUsage, TurnRow, UsageStats
 from fairlead.stores.sqlite.sessions import VISIBLE_TO_USER
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 KINDS: Final = ("turn.ended", "tool.called", "tool.ended", "permission.resolved", "rate.limit")
 SLOT_MS: Final = 15 * 60 * 1000
@@ -40,34 +41,31 @@ _PLACE = """
 select sessions.session, sessions.cwd from logs
 join sessions on sessions.session = coalesce(logs.session, logs.erased) where logs.id = ?
 """
-_ADD_SPENT = """
-insert into spent values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set input = input + excluded.input,
-    output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
-    cache_write = cache_write + excluded.cache_write, cost_usd = cost_usd + excluded.cost_usd
-"""
-_ADD_TURNED = """
-insert into turned values (?, ?, ?, ?, ?, ?, ?) on conflict do update set turns = turns + excluded.turns,
-    failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled,
-    duration_ms = duration_ms + excluded.duration_ms
-"""
-_ADD_USED = """
-insert into used values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set calls = calls + excluded.calls,
-    failed = failed + excluded.failed, interrupted = interrupted + excluded.interrupted,
-    denied = denied + excluded.denied, total_ms = total_ms + excluded.total_ms
-"""
+
+
+def _adding(table: str, keys: int, *sums: str) -> str:
+    """Return the statement that adds to the sums of a row, whose first columns are its keys."""
+    added = ", ".join(f"{name} = {name} + excluded.{name}" for name in sums)
+    return f"insert into {table} values ({', '.join('?' * (keys + len(sums)))}) on conflict do update set {added}"
+
+
+_ADD_SPENT = _adding("spent", 4, "input", "output", "cache_read", "cache_write", "cost_usd")
+_ADD_TURNED = _adding("turned", 3, "turns", "failed", "cancelled", "duration_ms")
+_ADD_USED = _adding("used", 3, "calls", "failed", "interrupted", "denied", "total_ms")
 _SET_LIMIT = """
 insert into limits values (?, ?, ?) on conflict do update set at = excluded.at, info = excluded.info
     where excluded.at >= at
 """
 
-# (slot * 15 + offset) / 1440 is the day since 1970 in the caller's time zone; slot * 15 + offset are minutes.
+# slot * 15 + offset are minutes since 1970 in the caller's time zone.
 _SPENT = """
-select (slot * 15 + ?) / 1440 as day, project, model, sum(input), sum(output), sum(cache_read), sum(cache_write),
-    sum(cost_usd)
+select date((slot * 15 + ?) * 60, 'unixepoch') as day, project, model, sum(input), sum(output), sum(cache_read),
+    sum(cache_write), sum(cost_usd)
 from search.spent where slot >= ? and slot < ? {seen} group by day, project, model order by day, project, model
 """
 _TURNED = """
-select (slot * 15 + ?) / 1440 as day, project, sum(turns), sum(failed), sum(cancelled), sum(duration_ms)
+select date((slot * 15 + ?) * 60, 'unixepoch') as day, project, sum(turns), sum(failed), sum(cancelled),
+    sum(duration_ms)
 from search.turned where slot >= ? and slot < ? {seen} group by day, project order by day, project
 """
 _USED = """
@@ -183,36 +181,18 @@ def read(db: sqlite3.Connection, since: int, until: int, offset: int, seen_by: s
     seen = ""
     if seen_by is not None:
         seen, span = _SEEN, (*span, seen_by, seen_by)
+    limits = db.execute("select kind, at, info from search.limits order by kind")
     return UsageStats(
         since=since,
         until=until,
-        spent=tuple(
-            CostRow(
-                day=_day(row[0]),
-                project=row[1],
-                model=row[2],
-                input=row[3],
-                output=row[4],
-                cache_read=row[5],
-                cache_write=row[6],
-                cost_usd=row[7],
-            )
-            for row in db.execute(_SPENT.format(seen=seen), (offset, *span))
-        ),
-        turns=tuple(
-            TurnRow(day=_day(row[0]), project=row[1], turns=row[2], failed=row[3], cancelled=row[4], duration_ms=row[5])
-            for row in db.execute(_TURNED.format(seen=seen), (offset, *span))
-        ),
-        tools=tuple(
-            ToolUsage(tool=row[0], calls=row[1], failed=row[2], interrupted=row[3], denied=row[4], total_ms=row[5])
-            for row in db.execute(_USED.format(seen=seen), span)
-        ),
-        limits=tuple(
-            LimitWindow(kind=row[0], at=row[1], info=msgspec.json.decode(row[2]))
-            for row in db.execute("select kind, at, info from search.limits order by kind")
-        ),
+        spent=_structs(CostRow, db.execute(_SPENT.format(seen=seen), (offset, *span))),
+        turns=_structs(TurnRow, db.execute(_TURNED.format(seen=seen), (offset, *span))),
+        tools=_structs(ToolUsage, db.execute(_USED.format(seen=seen), span)),
+        limits=tuple(LimitWindow(kind=kind, at=at, info=msgspec.json.decode(info)) for kind, at, info in limits),
     )
 
 
-def _day(number: int) -> str:
-    return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
+def _structs(kind: type[T], rows: Iterable[tuple[Any, ...]]) -> tuple[T, ...]:
+    """Return a struct for each row, whose columns are in the order of the struct's fields."""
+    names = [field.name for field in msgspec.structs.fields(kind)]
+    return tuple(kind(**dict(zip(names, row, strict=True))) for row in rows)

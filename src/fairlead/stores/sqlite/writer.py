@@ -17,12 +17,11 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairlead.model.errors import FairleadError, Unavailable
-from fairlead.model.ids import SessionId
 from fairlead.stores.sqlite.append import Append, Appender
-from fairlead.stores.sqlite.connections import BUSY_MS
+from fairlead.stores.sqlite.connections import BUSY_MS, transaction
 from fairlead.stores.sqlite.errors import translate
 from fairlead.stores.sqlite.projections import Derive
 
@@ -43,26 +42,19 @@ class _WriterSignal(enum.Enum):
     SHRINK = enum.auto()
 
 
-class WriteJob:
-    __slots__ = ("call", "changes", "future", "size")
+class WriteJob(NamedTuple):
+    """`changes_logs`: the call changes the owner of a log, or forks or erases one."""
 
-    def __init__(self, future: asyncio.Future[Any], call: Append | Call, changes: SessionId | None) -> None:
-        self.future = future
-        self.call = call
-        self.changes = changes
-        """The session whose owner or log this call changes; None for appends and for calls that change no log."""
-        self.size = call.size if isinstance(call, Append | Derive) else 0
+    future: asyncio.Future[Any]
+    call: Append | Call
+    changes_logs: bool
+    size: int
 
 
 class Writer:
-    """Takes ownership of `db`. `committed` is called on the loop with the changed sessions and the bytes added."""
+    """Takes ownership of `db`. `committed` is called on the loop with the number of bytes added."""
 
-    def __init__(
-        self,
-        db: sqlite3.Connection,
-        file: Path,
-        committed: Callable[[set[SessionId], int], None],
-    ) -> None:
+    def __init__(self, db: sqlite3.Connection, file: Path, committed: Callable[[int], None]) -> None:
         self._db = db
         self._file = file
         self._committed = committed
@@ -74,13 +66,14 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="fairlead-writer", daemon=True)
         self._thread.start()
 
-    async def do(self, call: Append | Call, changes: SessionId | None = None) -> Any:
+    async def do(self, call: Append | Call, *, changes_logs: bool = False) -> Any:
         """Run a call in the writer thread. It is durable when this returns; cancelling does not undo it."""
         async with self._room:
             if self._closed:
                 raise Unavailable("The store is closed.")
             future: asyncio.Future[Any] = self._loop.create_future()
-            self._queue.put(WriteJob(future, call, changes))
+            size = call.size if isinstance(call, Append | Derive) else 0
+            self._queue.put(WriteJob(future, call, changes_logs, size))
             return await future
 
     async def close(self) -> None:
@@ -126,7 +119,7 @@ class Writer:
         try:
             self._db.execute("pragma wal_checkpoint(truncate)")
         except sqlite3.Error as error:
-            _log.warning("the WAL of %s stays long for now: %s", self._file, error)
+            _log.warning("the WAL of %s could not be truncated, and is tried again later: %s", self._file, error)
         finally:
             self._db.execute(f"pragma busy_timeout = {BUSY_MS}")
 
@@ -136,21 +129,17 @@ class Writer:
         except Exception as error:
             if len(group) > 1:
                 return [outcome for job in group for outcome in self._commit([job])]
-            return [self._in_our_words(error)]
+            return [self._translated(error)]
 
     def _transaction(self, group: list[WriteJob]) -> list[Outcome]:
         try:
-            self._db.execute("begin immediate")
-            self._appender.begin()
-            outcomes = [self._one(job) for job in group]
-            self._appender.flush()
-            self._db.execute("commit")
+            with transaction(self._db):
+                self._appender.begin()
+                outcomes = [self._one(job) for job in group]
+                self._appender.flush()
             return outcomes
         except BaseException:
             self._appender.roll_back()
-            # Some errors (a full disk) have ended the transaction already.
-            if self._db.in_transaction:
-                self._db.execute("rollback")
             raise
 
     def _one(self, job: WriteJob) -> Outcome:
@@ -161,11 +150,11 @@ class Writer:
             result = job.call(self._db)
         except FairleadError as refusal:
             return refusal
-        if job.changes is not None:
+        if job.changes_logs:
             self._appender.invalidate()
         return result
 
-    def _in_our_words(self, error: Exception) -> BaseException:
+    def _translated(self, error: Exception) -> BaseException:
         if isinstance(error, sqlite3.Error) and (ours := translate(error, self._file)) is not None:
             ours.__cause__ = error
             return ours
@@ -180,20 +169,14 @@ class Writer:
     # --- the loop
 
     def _deliver(self, group: list[WriteJob], outcomes: list[Outcome]) -> None:
-        changed: set[SessionId] = set()
         size = 0
         for job, outcome in zip(group, outcomes, strict=True):
             failed = isinstance(outcome, BaseException)
-            if not failed:
-                size += job.size
-                if isinstance(job.call, Append):
-                    changed.add(job.call.lease.session)
-                elif job.changes is not None:
-                    changed.add(job.changes)
+            size += 0 if failed else job.size
             if job.future.cancelled():
                 continue
             if failed:
                 job.future.set_exception(outcome)
             else:
                 job.future.set_result(outcome)
-        self._committed(changed, size)
+        self._committed(size)

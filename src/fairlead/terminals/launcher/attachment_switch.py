@@ -25,8 +25,9 @@ EARLY_BYTES: Final = 1 << 20
 
 
 class AttachTarget(msgspec.Struct, frozen=True):
-    """A program to attach to. `began`: it was started for this request, so all its output is shown. `next_wish`: called
-    when the program has ended; returns the request that replaces it without a message of the client, and the reason."""
+    """A program to attach to. `began`: it was started for this request, so all its output is sent. `next_request`:
+    called when the program has ended; returns the request that replaces it without a message of the client, and the
+    reason."""
 
     terminal: PtySession
     attached: ProgramAttached
@@ -51,44 +52,6 @@ class _Attachment(TerminalAttachment):
         self._switch.on_exit(self, self._place, exit)
 
 
-class _SwitchedHandle:
-    """The client's socket as one attachment sees it; implements `model.web.sockets.SocketHandle`. After `leave`, the
-    attachment can no longer send or close; the socket itself stays open."""
-
-    def __init__(self, wire: SocketHandle) -> None:
-        self._wire = wire
-        self._in_use = True
-        self._paused = False
-
-    def send(self, frames: bytes) -> None:
-        if self._in_use:
-            self._wire.send(frames)
-
-    def backlog(self) -> int:
-        return self._wire.backlog()
-
-    def probe(self, answered: Callable[[], None]) -> None:
-        self._wire.probe(answered)
-
-    def pause(self) -> None:
-        if self._in_use:
-            self._paused = True
-            self._wire.pause()
-
-    def resume(self) -> None:
-        if self._paused:
-            self._paused = False
-            self._wire.resume()
-
-    def hang_up(self, code: int, reason: str) -> None:
-        if self._in_use:
-            self._wire.hang_up(code, reason)
-
-    def leave(self) -> None:
-        self._in_use = False
-        self.resume()
-
-
 class ProgramSwitch:
     """Implements `model.web.sockets.SocketOwner`. `enter` finds or starts the requested program; its second argument is
     the reason why an earlier program is gone (`ProgramAttached.lost`)."""
@@ -100,42 +63,32 @@ class ProgramSwitch:
         self._who = who
         self._enter = enter
         self._wire: SocketHandle | None = None
-        self._attachment: tuple[_Attachment, _SwitchedHandle] | None = None
+        self._attachment: _Attachment | None = None
         self._entering: asyncio.Task[None] | None = None
         self._early: list[TypedKeys | Size | TerminalReply] = []
         self._early_bytes = 0
-        self._unread: list[bytes] = []
         self._attachments = 0
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
-        unread, self._unread = self._unread, []
-        for data in unread:
-            self.received(data)
 
     def received(self, data: bytes) -> None:
-        """Handle a frame; frames that come before the socket is attached are queued."""
-        if self._wire is None:
-            self._unread.append(data)
-            return
         message = self.codec.read(data)
         match message:
             case TerminalReply(frames=frames):
-                self._wire.send(frames)
+                self._send(frames)
             case ProgramRequest():
                 self._request(message)
             case _ if self._attachment is not None:
-                self._attachment[0].on_input(message)
+                self._attachment.on_input(message)
             case _ if self._entering is not None:
                 self._early_bytes += len(data)
                 if self._early_bytes <= EARLY_BYTES:
                     self._early.append(message)
-            case _:
-                pass
 
     def drained(self) -> None:
         if self._attachment is not None:
-            self._attachment[0].drained()
+            self._attachment.drained()
 
     def detached(self, code: int) -> None:
         self._leave()
@@ -143,13 +96,16 @@ class ProgramSwitch:
 
     def on_exit(self, attachment: _Attachment, place: AttachTarget, exit: Exit) -> None:
         """Handle the end of an attachment's program."""
-        if self._attachment is not None and self._attachment[0] is attachment:
+        if self._attachment is attachment:
             # Keys from now on go to the program that may replace it.
-            self._attachment[1].leave()
-            self._attachment = None
+            self._detach()
             self._entering = asyncio.create_task(self._after(place, exit))
 
     # --- inside
+
+    def _send(self, frames: bytes) -> None:
+        if self._wire is not None:
+            self._wire.send(frames)
 
     def _leave(self) -> None:
         """Cancel the current request and detach from its program."""
@@ -158,10 +114,11 @@ class ProgramSwitch:
             self._entering = None
         self._early.clear()
         self._early_bytes = 0
-        if self._attachment is not None:
-            attachment, wire = self._attachment
-            self._attachment = None
-            wire.leave()
+        self._detach()
+
+    def _detach(self) -> None:
+        attachment, self._attachment = self._attachment, None
+        if attachment is not None:
             attachment.detached(0)
 
     def _request(
@@ -178,33 +135,29 @@ class ProgramSwitch:
             return
         try:
             place = await self._enter(wanted, lost)
-        except FairleadError as error:
+        except Exception as error:
+            if not isinstance(error, FairleadError):
+                log.exception("attaching a client to a program failed")
+                error = FairleadError("The gateway failed: its log says why.")
             self._entering = None
             self._leave()
             wire.send(self.codec.refused(error))
             return
-        except Exception:
-            log.exception("a program could not be given to its client")
-            self._entering = None
-            self._leave()
-            wire.send(self.codec.refused(FairleadError("The gateway failed: its log says why.")))
-            return
         self._entering = None
         self._attachments += 1
         attachment = _Attachment(place, self, f"{self._who}/{self._attachments}", wanted)
-        handle = _SwitchedHandle(wire)
-        self._attachment = (attachment, handle)
+        self._attachment = attachment
         wire.send(self.codec.attached(place.attached))
-        attachment.attached(handle)
+        attachment.attached(wire)
         early, self._early = self._early, []
         for message in early:
             attachment.on_input(message)
 
     async def _after(self, place: AttachTarget, exit: Exit) -> None:
-        wish = await place.next_request(exit)
+        following = await place.next_request(exit)
         self._entering = None
-        if wish is not None:
-            self._request(*wish, early=self._early)
-        elif self._wire is not None:
-            self._wire.send(self.codec.ended(exit))
+        if following is not None:
+            self._request(*following, early=self._early)
+        else:
+            self._send(self.codec.ended(exit))
             self._leave()

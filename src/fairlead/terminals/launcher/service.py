@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -26,6 +26,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceCall
 from fairlead.system.clock import Clock, within
+from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
 from fairlead.terminals.launcher.attachment_switch import AttachTarget, ProgramSwitch
 from fairlead.terminals.launcher.programs import Provider, command_keys, key, resumes, words
@@ -46,7 +47,7 @@ RESUME_SECONDS: Final = 10.0
 """A program that fails within this time could not resume its conversation: it is started again without it."""
 
 
-async def _no_wish(exit: Exit) -> None:
+async def _no_request(exit: Exit) -> None:
     return None
 
 
@@ -74,7 +75,7 @@ class ProgramLauncher:
         self._numbers = count(1)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._sessions: dict[str, tuple[SessionId, PtySession]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = TaskSet()
 
     def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {OpenLauncher: self.open}
@@ -83,20 +84,16 @@ class ProgramLauncher:
         def enter(wanted: ProgramRequest, lost: str) -> Awaitable[AttachTarget]:
             return self._enter(who, wanted, lost)
 
-        return ProgramSwitch(action.codec, f"{who.credential}/desk{next(self._numbers)}", enter)
+        return ProgramSwitch(action.codec, f"{who.credential}/launcher{next(self._numbers)}", enter)
 
     async def start(self) -> None:
         """Restore the link of sessions whose terminal ended with an earlier gateway."""
         for session, link in (await self._documents.list(LINKS)).items():
-            self._spawn(self._put_back(SessionId(session), link))
+            self._tasks.spawn(self._put_back(SessionId(session), link))
 
     async def close(self) -> None:
         """Cancel the background tasks; the registry stops the programs."""
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.close()
 
     # --- inside
 
@@ -128,9 +125,9 @@ class ProgramLauncher:
             await terminal.stop()
             terminal = None
         if terminal is not None:
-            return AttachTarget(terminal, _seated(folder, wanted, again=True), False, _no_wish)
+            return AttachTarget(terminal, _attached(folder, wanted, again=True), False, _no_request)
         program = self._described(who.user, name, folder, wanted)
-        begun: PtySession = await asyncio.shield(self._spawn(self._started(name, program, wanted)))
+        begun = await asyncio.shield(self._tasks.spawn(self._started(name, program, wanted), awaited=True))
         resumed = wanted.session if resumes(self._providers, wanted) else ""
         at = self._clock.monotonic()
 
@@ -139,7 +136,7 @@ class ProgramLauncher:
                 return None
             return msgspec.structs.replace(wanted, resume=False), f"it ended at once with code {exit.code}"
 
-        return AttachTarget(begun, _seated(folder, wanted, resumed=resumed, lost=lost), True, again)
+        return AttachTarget(begun, _attached(folder, wanted, resumed=resumed, lost=lost), True, again)
 
     def _described(self, user: str, name: str, folder: str, wanted: ProgramRequest) -> Program:
         argv = words(self._providers, wanted) if wanted.provider else (self._settings.program,)
@@ -171,7 +168,7 @@ class ProgramLauncher:
             # Check access again: the session may no longer be shared with this user.
             await self._gateway.ask(who, q.GetSession(session=known[0]))
             if not wanted.restart:
-                return AttachTarget(known[1], _seated(folder, wanted, again=True), False, _no_wish)
+                return AttachTarget(known[1], _attached(folder, wanted, again=True), False, _no_request)
             await self._gateway.command(who, cmd.Close(session=known[0]))
         real = self._folder(folder)
         if wanted.resume and wanted.session:
@@ -189,7 +186,7 @@ class ProgramLauncher:
             with contextlib.suppress(FairleadError):
                 await self._gateway.command(who, cmd.Delete(session=session))
             raise
-        return AttachTarget(terminal, _seated(real, wanted, lost=lost), False, _no_wish)
+        return AttachTarget(terminal, _attached(real, wanted, lost=lost), False, _no_request)
 
     async def _resumed(self, who: Identity, name: str, wanted: ProgramRequest) -> AttachTarget:
         view: q.SessionView = await self._gateway.ask(who, q.GetSession(session=SessionId(wanted.session)))
@@ -214,18 +211,15 @@ class ProgramLauncher:
             return None
 
         cwd, conversation = view.summary.cwd, view.summary.agent_session or session
-        seated = _seated(cwd, wanted, again=there is terminal, resumed=conversation)
-        return AttachTarget(terminal, seated, False, start_new)
+        attached = _attached(cwd, wanted, again=there is terminal, resumed=conversation)
+        return AttachTarget(terminal, attached, False, start_new)
 
     async def _moved(
         self, who: Identity, name: str, session: SessionId, back: cmd.Link
     ) -> tuple[PtySession, "asyncio.Task[cmd.Reply]"]:
         """The session's terminal, as soon as it is open: the agent's questions at its start are answered there. Raises
         Busy while a turn runs. A caller that leaves does not cancel it. `back`: the link to restore afterwards."""
-        found: tuple[PtySession, asyncio.Task[cmd.Reply]] = await asyncio.shield(
-            self._spawn(self._found(who, name, session, back))
-        )
-        return found
+        return await asyncio.shield(self._tasks.spawn(self._found(who, name, session, back), awaited=True))
 
     async def _found(
         self, who: Identity, name: str, session: SessionId, back: cmd.Link
@@ -233,10 +227,9 @@ class ProgramLauncher:
         place = session_terminal(session)
         async with self._lock(place):
             terminal = self._shells.find(place)
-            opened = self._spawn(self._terminals.opened(place))
-            moving = self._spawn(
-                self._gateway.command(who, cmd.StartHandover(session=session, link="terminal", wait=False))
-            )
+            opened = self._tasks.spawn(self._terminals.opened(place), awaited=True)
+            handover = cmd.StartHandover(session=session, link="terminal", wait=False)
+            moving = self._tasks.spawn(self._gateway.command(who, handover), awaited=True)
             if terminal is None:
                 await asyncio.wait({moving, opened}, return_when=asyncio.FIRST_COMPLETED)
                 terminal = opened.result() if opened.done() else None
@@ -250,7 +243,7 @@ class ProgramLauncher:
                 await self._documents.put(LINKS, session, back)
             if self._sessions.get(name) != (session, terminal):
                 self._sessions[name] = (session, terminal)
-                self._spawn(self._after(name, session, back, terminal))
+                self._tasks.spawn(self._after(name, session, back, terminal))
         return terminal, moving
 
     async def _after(self, name: str, session: SessionId, back: cmd.Link, terminal: PtySession) -> None:
@@ -280,24 +273,12 @@ class ProgramLauncher:
                 return
             await self._documents.delete(LINKS, session)
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: "asyncio.Task[Any]") -> None:
-        """Retrieve the task's exception: if the caller is gone, nothing else does, and asyncio would log it."""
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()
-
 
 def _real(folder: str) -> str:
     return os.path.realpath(folder)
 
 
-def _seated(
+def _attached(
     folder: str, wanted: ProgramRequest, *, again: bool = False, resumed: str = "", lost: str = ""
 ) -> ProgramAttached:
     return ProgramAttached(folder=folder, provider=wanted.provider, again=again, resumed=resumed, lost=lost)

@@ -131,7 +131,7 @@ class Emulator:
         if token.final == "b":
             # REP repeats the last character, which a watcher that joined late does not know: send the characters.
             self._last = last_character(self._last)
-            return Token(TokenKind.RUN, self._last * min(max(token.numbers()[0], 1), self.columns))
+            return Token(TokenKind.RUN, self._last * min(max(token.number, 1), self.columns))
         if token.mark == "?" and token.final in "hlsr":
             return token._replace(raw=self._switched(token))
         return token

@@ -125,6 +125,38 @@ class String(Structure):
 _WritePty = CFUNCTYPE(None, c_void_p, py_object, c_void_p, c_size_t)
 
 
+_Handle = POINTER(c_void_p)
+_Length = POINTER(c_size_t)
+_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "free": (None, c_void_p, c_void_p, c_size_t),
+    "terminal_new": (c_int, c_void_p, _Handle, c_uint16, c_uint16),
+    "terminal_free": (None, c_void_p),
+    "terminal_vt_write": (None, c_void_p, c_char_p, c_size_t),
+    "terminal_resize": (c_int, c_void_p, c_uint16, c_uint16, c_uint32, c_uint32),
+    "terminal_set": (c_int, c_void_p, c_int, c_void_p),
+    "terminal_get": (c_int, c_void_p, c_int, c_void_p),
+    "terminal_grid_ref": (c_int, c_void_p, Point, POINTER(GridRef)),
+    "grid_ref_cell": (c_int, POINTER(GridRef), POINTER(c_uint64)),
+    "cell_get": (c_int, c_uint64, c_int, c_void_p),
+    "render_state_new": (c_int, c_void_p, _Handle),
+    "render_state_free": (None, c_void_p),
+    "render_state_update": (c_int, c_void_p, c_void_p),
+    "render_state_get": (c_int, c_void_p, c_int, c_void_p),
+    "render_state_row_iterator_new": (c_int, c_void_p, _Handle),
+    "render_state_row_iterator_free": (None, c_void_p),
+    "render_state_row_iterator_next": (c_bool, c_void_p),
+    "render_state_row_get": (c_int, c_void_p, c_int, c_void_p),
+    "formatter_terminal_new": (c_int, c_void_p, _Handle, c_void_p, FormatOptions),
+    "formatter_format_alloc": (c_int, c_void_p, c_void_p, _Handle, _Length),
+    "formatter_free": (None, c_void_p),
+    "snapshot_encode_alloc": (c_int, c_void_p, c_void_p, _Handle, _Length),
+    "snapshot_decoder_new_buf": (c_int, c_void_p, _Handle, c_char_p, c_size_t),
+    "snapshot_decoder_decode": (c_int, c_void_p, _Handle),
+    "snapshot_decoder_free": (None, c_void_p),
+}
+"""The called functions, each with the type of its result and of its arguments."""
+
+
 class EmulatorFault(FairleadError):
     """libghostty-vt failed: out of memory, or an unsupported release."""
 
@@ -141,37 +173,9 @@ def library() -> CDLL:
     if not places:
         raise EmulatorFault("pyghostty is not installed", 0)
     lib = CDLL(str(places[0]))
-    for name in ("free", "vt_write"):
-        getattr(lib, f"ghostty_terminal_{name}").restype = None
-    lib.ghostty_terminal_free.argtypes = (c_void_p,)
-    lib.ghostty_terminal_vt_write.argtypes = (c_void_p, c_char_p, c_size_t)
-    lib.ghostty_terminal_new.argtypes = (c_void_p, POINTER(c_void_p), c_uint16, c_uint16)
-    lib.ghostty_terminal_resize.argtypes = (c_void_p, c_uint16, c_uint16, c_uint32, c_uint32)
-    lib.ghostty_terminal_set.argtypes = (c_void_p, c_int, c_void_p)
-    lib.ghostty_terminal_get.argtypes = (c_void_p, c_int, c_void_p)
-    lib.ghostty_terminal_grid_ref.argtypes = (c_void_p, Point, POINTER(GridRef))
-    lib.ghostty_grid_ref_cell.argtypes = (POINTER(GridRef), POINTER(c_uint64))
-    lib.ghostty_cell_get.argtypes = (c_uint64, c_int, c_void_p)
-    for name in ("render_state", "render_state_row_iterator"):
-        getattr(lib, f"ghostty_{name}_new").argtypes = (c_void_p, POINTER(c_void_p))
-        getattr(lib, f"ghostty_{name}_free").argtypes = (c_void_p,)
-        getattr(lib, f"ghostty_{name}_free").restype = None
-    lib.ghostty_render_state_update.argtypes = (c_void_p, c_void_p)
-    lib.ghostty_render_state_get.argtypes = (c_void_p, c_int, c_void_p)
-    lib.ghostty_render_state_row_iterator_next.argtypes = (c_void_p,)
-    lib.ghostty_render_state_row_iterator_next.restype = c_bool
-    lib.ghostty_render_state_row_get.argtypes = (c_void_p, c_int, c_void_p)
-    lib.ghostty_formatter_terminal_new.argtypes = (c_void_p, POINTER(c_void_p), c_void_p, FormatOptions)
-    lib.ghostty_formatter_format_alloc.argtypes = (c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_size_t))
-    lib.ghostty_formatter_free.argtypes = (c_void_p,)
-    lib.ghostty_formatter_free.restype = None
-    lib.ghostty_free.argtypes = (c_void_p, c_void_p, c_size_t)
-    lib.ghostty_free.restype = None
-    lib.ghostty_snapshot_encode_alloc.argtypes = (c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_size_t))
-    lib.ghostty_snapshot_decoder_new_buf.argtypes = (c_void_p, POINTER(c_void_p), c_char_p, c_size_t)
-    lib.ghostty_snapshot_decoder_decode.argtypes = (c_void_p, POINTER(c_void_p))
-    lib.ghostty_snapshot_decoder_free.argtypes = (c_void_p,)
-    lib.ghostty_snapshot_decoder_free.restype = None
+    for name, (result, *arguments) in _FUNCTIONS.items():
+        function = getattr(lib, f"ghostty_{name}")
+        function.restype, function.argtypes = result, arguments
     return lib
 
 

@@ -12,9 +12,6 @@ from typing import Final, NamedTuple
 LONGEST: Final = 64 * 1024
 """Longest sequence in characters. Titles and clipboards are far shorter; pictures may be longer and are dropped."""
 
-_LARGEST: Final = 9999
-_MOST_PARAMETERS: Final = 16
-
 
 class TokenKind(Enum):
     RUN = "run"
@@ -42,16 +39,11 @@ class Token(NamedTuple):
         """The private mark of a CSI; empty if it has none."""
         return self.body[:1] if self.body[:1] in ("<", "=", ">", "?") else ""
 
-    def numbers(self) -> list[int]:
-        """The parameters of a CSI: empty ones are 0, large ones are capped, and parts after a colon are ignored."""
-        parts = self.body[len(self.mark) :].split(";", _MOST_PARAMETERS)[:_MOST_PARAMETERS]
-        return [_number(part.partition(":")[0]) for part in parts]
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        return 0
-    return min(int(text), _LARGEST) if len(text) <= 6 else _LARGEST
+    @property
+    def number(self) -> int:
+        """The first parameter of a CSI, up to six digits and without parts after a colon; 0 if it is missing."""
+        first = self.body[len(self.mark) :].partition(";")[0].partition(":")[0].lstrip("0")
+        return int(first[:6]) if first.isdecimal() else 0
 
 
 _TEXT = r"[^\x00-\x1f\x7f]"

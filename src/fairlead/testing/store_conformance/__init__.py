@@ -11,8 +11,7 @@ The tests are coroutines (pytest-asyncio runs them in auto mode) and use nothing
 
 NOT promised by the port, and so not tested here: that a read on one node sees an append of another at once (tests wait
 for it), any order between sessions, that entries named in `drop` are gone when `append` returns or at all, which text
-other than user messages and answers is indexed, how hits rank, what `owner` returns for a node that died, and how far
-apart epochs are. Live readers may see entries that a later replay no longer has; the reverse never happens.
+other than user messages and answers is indexed, how hits rank, and how far apart epochs are.
 """
 
 from fairlead.testing.store_conformance.appending import Appending
@@ -23,12 +22,10 @@ from fairlead.testing.store_conformance.helping import (
     assert_stored,
     batch,
     entry,
-    following,
     new_session,
     read_all,
     refusal,
     seqs,
-    take,
     until,
 )
 from fairlead.testing.store_conformance.listing import Listing
@@ -42,12 +39,10 @@ __all__ = [
     "assert_stored",
     "batch",
     "entry",
-    "following",
     "new_session",
     "read_all",
     "refusal",
     "seqs",
-    "take",
     "until",
 ]
 

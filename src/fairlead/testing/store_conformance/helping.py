@@ -3,20 +3,12 @@
 import asyncio
 import itertools
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.store import (
-    Batch,
-    Entry,
-    NewEntry,
-    Page,
-    Reset,
-    Store,
-)
+from fairlead.model.store import Batch, Entry, NewEntry, Page, Store
 
 T = TypeVar("T")
 E = TypeVar("E", bound=FairleadError)
@@ -33,7 +25,7 @@ class Stores(Protocol):
         ...
 
     async def expire(self, node: str) -> None:
-        """Let `node` die: its presence expires while the others keep renewing theirs."""
+        """Let `node` die, while the others live on."""
         ...
 
 
@@ -62,25 +54,6 @@ async def refusal(error: type[E], call: Awaitable[Any]) -> E:
     raise AssertionError(f"expected {error.__name__}, got {result!r}")
 
 
-@asynccontextmanager
-async def following(
-    store: Store, session: SessionId, after: int, log_id: str | None = None
-) -> AsyncIterator[AsyncIterator[Entry | Reset]]:
-    """A subscription that ends with the block."""
-    items = store.subscribe(session, after, log_id)
-    try:
-        yield items
-    finally:
-        if isinstance(items, AsyncGenerator):
-            await items.aclose()
-
-
-async def take(items: AsyncIterator[T], count: int) -> list[T]:
-    """The next `count` items."""
-    async with asyncio.timeout(PATIENCE):
-        return [await anext(items) for _ in range(count)]
-
-
 async def until(condition: Callable[[], Awaitable[T]]) -> T:
     """Wait for another node's change, because the port does not promise that it is visible at once."""
     async with asyncio.timeout(PATIENCE):
@@ -98,9 +71,8 @@ async def read_all(store: Store, session: SessionId, after: int = 0, limit: int 
     return entries
 
 
-def seqs(entries: Sequence[Entry | Reset] | Page) -> list[int]:
-    items = entries.entries if isinstance(entries, Page) else entries
-    return [item.seq for item in items if isinstance(item, Entry)]
+def seqs(entries: Sequence[Entry] | Page) -> list[int]:
+    return [entry.seq for entry in (entries.entries if isinstance(entries, Page) else entries)]
 
 
 def assert_stored(entries: Sequence[Entry], written: Sequence[NewEntry]) -> None:

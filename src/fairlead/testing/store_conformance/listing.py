@@ -1,4 +1,4 @@
-"""The part of the suite about lists of sessions, search in them, documents and sizes."""
+"""The part of the suite about lists of sessions, search in them, and documents."""
 
 import asyncio
 from functools import partial
@@ -229,13 +229,6 @@ class Listing:
                 assert await until(partial(_is, store, winner))
             deleted = await asyncio.gather(*(stores[n % 2].documents.delete("s", "code") for n in range(20)))
             assert deleted.count(True) == 1
-
-    # --- the rest
-
-    async def test_sizes_are_in_bytes(self, make_store: Stores) -> None:
-        sizes = await (await make_store()).sizes()
-        assert sizes
-        assert all(size >= 0 for size in sizes.values())
 
 
 async def _is(store: Store, winner: int) -> bool:

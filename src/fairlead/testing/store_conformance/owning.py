@@ -1,31 +1,21 @@
-"""The part of the suite about ownership of logs, commands to the owner, and forks."""
+"""The part of the suite about ownership of logs, and forks."""
 
 import asyncio
-from functools import partial
 
-from fairlead.model.errors import Conflict, FairleadError, Fenced, NoOwner, NotFound, OwnedElsewhere
-from fairlead.model.store import (
-    ForkPoint,
-    Lease,
-)
+from fairlead.model.errors import Conflict, Fenced, NotFound, OwnedElsewhere
+from fairlead.model.store import ForkPoint, Lease
 from fairlead.testing.store_conformance.helping import (
     Stores,
     assert_chained,
     batch,
-    following,
     new_session,
     read_all,
     refusal,
     seqs,
-    take,
-    until,
 )
 
 
 class Owning:
-    between_nodes = True
-    """Whether a command reaches the owner from another node; False for an adapter that supports only one process."""
-
     # --- ownership
 
     async def test_one_of_many_claimers_wins(self, make_store: Stores) -> None:
@@ -35,8 +25,7 @@ class Owning:
         losers = [outcome for outcome in outcomes if isinstance(outcome, OwnedElsewhere)]
         assert (len(winners), len(losers)) == (1, 3)
         assert {loser.node for loser in losers} == {winners[0].node}
-        for store in stores:
-            assert await until(partial(store.owner, session)) == winners[0]
+        assert await stores["abcd".index(winners[0].node)].append(winners[0], batch(1), 0) == 1
 
     async def test_the_same_node_claims_again_with_a_later_epoch(self, make_store: Stores) -> None:
         store, session = await make_store(), new_session()
@@ -55,20 +44,17 @@ class Owning:
         head = await dead.append(lease, batch(1, 2), head)
         assert (await refusal(OwnedElsewhere, heir.claim(session))).node == "a"
         await make_store.expire("a")
-        assert session in await heir.owned_by("a")
         newer, same, now = await heir.claim(session)
         assert newer.epoch > lease.epoch
         assert newer.node == "b"
         assert (same, now) == (log_id, 2)
         await refusal(Fenced, dead.append(lease, batch(3), head))
         assert await heir.append(newer, batch(3), now) == 3
-        assert (await heir.owned_by("a"), await heir.owned_by("b")) == ([], [session])
         assert seqs(await read_all(heir, session)) == [1, 2, 3]
 
-    async def test_a_node_that_renews_keeps_its_logs(self, make_store: Stores) -> None:
+    async def test_a_live_node_keeps_its_logs(self, make_store: Stores) -> None:
         store, other, session = await make_store("a"), await make_store("b"), new_session()
         await store.claim(session)
-        assert await store.renew() > 0
         await make_store.expire("b")
         await refusal(OwnedElsewhere, other.claim(session))
 
@@ -77,8 +63,6 @@ class Owning:
         lease, _, head = await store.claim(session)
         await store.release(lease)
         await store.release(lease)
-        assert await store.owner(session) is None
-        assert await store.owned_by("a") == []
         await refusal(Fenced, store.append(lease, batch(1), head))
         newer, _, head = await other.claim(session)
         assert newer.epoch > lease.epoch
@@ -91,36 +75,6 @@ class Owning:
         lease, _, head = await store.claim(session)
         await refusal(Fenced, store.append(Lease(session, "b", lease.epoch), batch(1), head))
         await refusal(Fenced, store.append(Lease(session, "a", lease.epoch + 1), batch(1), head))
-
-    # --- commands
-
-    async def test_the_owner_answers_commands(self, make_store: Stores) -> None:
-        store, session = await make_store(), new_session()
-        lease, _, _ = await store.claim(session)
-        await refusal(NoOwner, store.command(session, b"?"))
-
-        async def answer(payload: bytes) -> bytes:
-            return b"heard " + payload
-
-        stop = await store.serve(lease, answer)
-        assert await store.command(session, b"\xff\x00") == b"heard \xff\x00"
-        if self.between_nodes:
-            other = await make_store("b")
-            assert await other.command(session, b"hello") == b"heard hello"
-        await stop()
-        await refusal(NoOwner, store.command(session, b"?"))
-
-    async def test_a_command_is_not_awaited_for_ever(self, make_store: Stores) -> None:
-        store, session = await make_store(), new_session()
-        lease, _, _ = await store.claim(session)
-
-        async def silent(_: bytes) -> bytes:
-            await asyncio.Event().wait()
-            return b""
-
-        stop = await store.serve(lease, silent)
-        await refusal(FairleadError, store.command(session, b"?", timeout=0.02))
-        await stop()
 
     # --- forks
 
@@ -142,10 +96,6 @@ class Owning:
         assert seqs(tail) == [2, 3, 4, 6]
         assert_chained(tail.entries, 1)
         assert seqs(await store.tail(fork, 4, 2)) == [2, 3]
-        async with following(store, fork, 1) as live:
-            assert seqs(await take(live, 4)) == [2, 3, 4, 6]
-            await store.append(forked, batch(7), 6)
-            assert seqs(await take(live, 1)) == [7]
 
     async def test_a_fork_of_a_fork_begins_in_either(self, make_store: Stores) -> None:
         store, first = await make_store(), new_session()

@@ -1,0 +1,17 @@
+"""The service calls of this protocol."""
+
+from fairlead.model.ids import SessionId
+from fairlead.model.web.requests import ServiceCall
+
+
+class ListBookmarks(ServiceCall, frozen=True):
+    """-> list[int], the seqs that this user marked in the session."""
+
+    session: SessionId
+
+
+class AddBookmark(ServiceCall, frozen=True):
+    """-> list[int], as for `ListBookmarks`."""
+
+    session: SessionId
+    seq: int

@@ -1,0 +1,14 @@
+"""The services of this room."""
+
+from typing import Final
+
+from fairlead.plugins.manager import PluginManager, PluginSettings
+from fairlead.system.services import Service, ServiceContext, ServiceFactory
+
+
+def plugins(context: ServiceContext) -> Service:
+    manager = context.add(PluginManager(context.store.documents, context.clock, context.get(PluginSettings)))
+    return Service(handlers=manager.performers(), start=manager.start, stop=manager.stop, stops_first=True)
+
+
+SERVICES: Final[tuple[ServiceFactory, ...]] = (plugins,)

@@ -1,0 +1,76 @@
+"""Reads requests: their head and body, the access that a route requires, the subprotocol of a socket."""
+
+from collections.abc import Mapping, Sequence
+
+from fairlead.auth.gate import AccessRequirement
+from fairlead.model.errors import BadRequest, TooLarge
+from fairlead.model.web.requests import Head
+from fairlead.model.web.routes import Route
+from fairlead.model.web.sockets import SocketRoute
+from fairlead.server.asgi import Receive, Scope
+
+
+def head_of(scope: Scope) -> Head:
+    client, server = scope.get("client"), scope.get("server")
+    return Head(
+        method=scope.get("method", "GET"),
+        path=scope["path"],
+        query=scope["query_string"].decode("latin-1"),
+        headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]),
+        peer=client[0] if client else "",
+        local=server[0] if server else "",
+        secure=scope["scheme"] in ("https", "wss"),
+        socket=scope["type"] == "websocket",
+    )
+
+
+def access_requirement(
+    route: Route | SocketRoute, params: Mapping[str, str], *, basic: bool = False
+) -> AccessRequirement:
+    signed = isinstance(route, Route) and route.signed
+    session = params.get("session", "").lower()
+    return AccessRequirement(
+        access=route.access,
+        token_query=route.token_query,
+        token_header=route.token_header,
+        signed=signed,
+        session=session,
+        accounts=route.accounts,
+        query_first=route.query_first,
+        basic=basic,
+        page=isinstance(route, Route) and route.page,
+    )
+
+
+def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:
+    """Return the first of the route's subprotocols that the client offers. Raises BadRequest if none matches.
+
+    The result is empty, which means the route's first subprotocol, if the client offers none at all.
+    """
+    if not route.subprotocols or not offered:
+        return ""
+    for name in route.subprotocols:
+        if name in offered:
+            return name
+    raise BadRequest(f"This socket speaks {', '.join(route.subprotocols)}.", subprotocols=list(route.subprotocols))
+
+
+async def read_body(head: Head, limit: int, receive: Receive) -> bytes:
+    length = head.first("content-length")
+    if length.isdigit() and len(length) < 19 and int(length) > limit:
+        raise TooLarge("body", int(length), limit)
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise BadRequest("The client left before the body was there.")
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise TooLarge("body", len(body), limit)
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+async def wait_disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

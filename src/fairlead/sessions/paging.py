@@ -1,0 +1,32 @@
+"""Reads logs and lists from the store, page by page."""
+
+from collections.abc import AsyncGenerator
+
+import msgspec
+
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry, SessionFilter, Store, Summary
+
+PAGE = 1000
+
+
+async def entries_after(store: Store, session: SessionId, after: int = 0) -> AsyncGenerator[Entry, None]:
+    """The entries of a log after a seq, up to its head."""
+    while True:
+        page = await store.read(session, after, PAGE)
+        for entry in page.entries:
+            yield entry
+        if not page.entries or page.entries[-1].seq >= page.head:
+            return
+        after = page.entries[-1].seq
+
+
+async def all_sessions(store: Store, wanted: SessionFilter, seen_by: str | None = None) -> list[Summary]:
+    """All sessions that match, newest first."""
+    found: list[Summary] = []
+    while True:
+        page = await store.sessions(wanted, seen_by)
+        found.extend(page.sessions)
+        if not page.next:
+            return found
+        wanted = msgspec.structs.replace(wanted, before=page.next)

@@ -1,0 +1,157 @@
+"""The connection to one agent process: logs its start, its records and its exit in the session's log.
+
+Rule: this file only logs what happened to a process; `AgentSupervisor` decides about processes.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlead.model import events as ev
+from fairlead.model.agents import (
+    Agent,
+    AgentKind,
+    AgentSink,
+    Exit,
+    Launch,
+    PermissionRequest,
+    ProcessInfo,
+    Record,
+    ToolCheck,
+)
+from fairlead.model.commands import Reply
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import RequestId, event_id
+from fairlead.model.policy import Verdict
+from fairlead.model.store import NewEntry
+from fairlead.sessions.commit import Commit, SessionCore
+from fairlead.sessions.permissions.requests import PermissionRequests
+
+LOST = "gateway lost"
+"""Reason of a failed turn whose agent could not finish it without the gateway."""
+
+
+@dataclass(eq=False, repr=False)
+class AgentConnection(AgentSink):
+    """The sink of one process: late output of an earlier process cannot be mistaken for that of the current one.
+
+    `_launch` is None for a process that outlived its gateway; `_followed` is then the agent's session id. `_on_records`
+    is called with the logged events of each batch, `_on_exit` when the exit is logged."""
+
+    _core: SessionCore
+    _kind: AgentKind
+    _asking: PermissionRequests
+    _launch: Launch | None
+    _cause: str
+    _followed: str
+    _on_records: Callable[[Sequence[ev.Event]], None]
+    _on_exit: Callable[[], None]
+    _has_records: bool = False
+    agent: Agent | None = None
+    child: str = ""
+    stop_reason: str = ""
+    """Why we stop the process; empty while we do not."""
+    cut_by: str | None = None
+    """The person who wants the process stopped: an open turn counts as cancelled by them, not as failed."""
+    gone: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    last_words: str = ""
+
+    async def started(self, child: ProcessInfo) -> None:
+        assert self._launch is not None
+        core, cause, resume = self._core, self._core.services.new_uuid(), self._launch.resume
+        if child.pid:  # not for a process that a person started: a restarted gateway does not look for it
+            self.child = child_name(child)
+            await core.services.remember_child(child)
+        async with core.transaction() as transition:
+            if resume:
+                transition.add(ev.SessionResumed(id=event_id(cause, "session.resumed"), agent_session=resume))
+            name = event_id(cause, "agent.started")
+            transition.add(ev.AgentStarted(id=name, agent=child.agent, pid=child.pid, resumed=bool(resume)))
+
+    async def records(self, batch: Sequence[Record]) -> None:
+        self._has_records = True
+        async with self._core.transaction() as transition:
+            for record in batch:
+                transition.record(record)
+        self._on_records(transition.events)
+
+    async def check(self, call: ToolCheck) -> Verdict:
+        return await self._asking.check(call)
+
+    async def permission_requested(self, ask: PermissionRequest) -> None:
+        resolved = await self._asking.resolve_by_policy(ask)
+        if resolved is not None and self.agent is not None:
+            await self._asking.deliver(self.agent, resolved)
+
+    async def permission_cancelled(self, request: RequestId) -> None:
+        await self._asking.cancel(request, "the agent withdrew it")
+
+    async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        servers = self._core.services.mcp
+        if server not in servers:
+            raise NotFound("MCP server", server)
+        return await servers[server].handle(message)
+
+    async def exited(self, exit: Exit) -> None:
+        self.gone = True
+        self.last_words = exit.stderr.strip()
+        try:
+            await self._log_exit(exit)
+            self.agent = None
+            await self._core.services.forget_child(self._core.session)
+        finally:
+            self.ended.set()
+        self._on_exit()
+
+    async def _log_exit(self, exit: Exit) -> None:
+        core, cause, follows = self._core, self._cause, self._launch is None
+        reason = self.stop_reason or (LOST if follows else _describe(exit))
+        async with core.transaction() as transition:
+            if self.cut_by is not None and core.interpreter.turn is not None:
+                log_interrupt(transition, core, self._kind, self.cut_by)
+            transition.cancel([item.request for item in core.state.pending], "the agent has exited")
+            transition.close_turn(reason, cause)
+            if self._followed and self._has_records and not core.state.resumable:
+                # The gateway died before the agent sent its id; without it the next process would start from scratch.
+                resumed = event_id(cause, "session.resumed")
+                transition.add(ev.SessionResumed(id=resumed, agent_session=self._followed))
+            transition.add(
+                ev.AgentExited(
+                    id=event_id(cause, "agent.exited"),
+                    reason=reason,
+                    expected=bool(self.stop_reason) or follows,
+                    code=exit.code,
+                    signal=exit.signal,
+                    stderr=exit.stderr,
+                )
+            )
+            if self.child:
+                transition.save_reply(exit_key(self.child), Reply(session=core.session))
+
+
+def log_interrupt(transition: Commit, core: SessionCore, kind: AgentKind, by: str) -> NewEntry:
+    """Log a requested interrupt: the open turn will end as cancelled."""
+    cause = core.services.new_uuid()
+    marker = kind.interrupt_record(cause)
+    core.interpreter.step(marker)
+    asked = ev.InterruptRequested(id=event_id(cause, "interrupt.asked"), turn=core.interpreter.turn, by=by)
+    return transition.add(asked, marker.origin, marker.raw)
+
+
+def child_name(child: ProcessInfo) -> str:
+    """A permanent name of a process: pids are reused."""
+    return f"{child.pid}-{child.started}"
+
+
+def exit_key(child: str) -> str:
+    """The key of the reply that marks a logged exit: the gateway may die before it deletes the child record."""
+    return f"exit:{child}"
+
+
+def _describe(exit: Exit) -> str:
+    if exit.signal is not None:
+        return f"the agent was ended by signal {exit.signal}"
+    words = exit.stderr.strip().splitlines()
+    return f"the agent exited with code {exit.code}" + (f": {words[-1]}" if words else "")

@@ -1,0 +1,133 @@
+"""The session core and the parts that it notifies, which know each other."""
+
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from fairlead.auth.credentials import Credentials
+from fairlead.config import Config
+from fairlead.model.agents import AgentKind
+from fairlead.model.ids import SessionId
+from fairlead.model.transcripts import Transcripts
+from fairlead.model.web.routes import ClientProtocol
+from fairlead.model.web.session_changes import What
+from fairlead.notifications.address_policy import networks
+from fairlead.notifications.http_client import HttpClient
+from fairlead.notifications.service import NotificationService
+from fairlead.server.discovery import projections_of
+from fairlead.sessions.api.folders import FolderReport
+from fairlead.sessions.dependencies import CoreDependencies, McpServerSettings, PolicySettings, SessionLimits
+from fairlead.sessions.fanout.session_changes import SessionChanges
+from fairlead.sessions.folders.trust import TrustedFolders
+from fairlead.sessions.gateway import SessionGateway
+from fairlead.sessions.permissions import disk
+from fairlead.sessions.permissions.policy.call import Fences
+from fairlead.sessions.read_state import ReadState
+from fairlead.sessions.registry import Registry
+from fairlead.sessions.transcripts.archive import TranscriptArchive
+from fairlead.sessions.transcripts.importer import TranscriptImporter
+from fairlead.stores.sqlite import SqliteStore
+from fairlead.system.clock import Clock
+from fairlead.wiring.agents import agents_by_memory
+from fairlead.wiring.settings import rules_of
+
+
+class Core:
+    """`owner`: the identity of the data folder, which marks the processes that belong to this gateway."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        home: str | None,
+        store: SqliteStore,
+        clock: Clock,
+        credentials: Credentials,
+        protocols: Sequence[ClientProtocol],
+        kinds: Mapping[str, AgentKind],
+        default_agent: str,
+        fences: Fences,
+        transcripts: Transcripts,
+        mcp: Mapping[str, McpServerSettings],
+        owner: str,
+        describe_folder: Callable[[str], FolderReport],
+    ) -> None:
+        self.policy = PolicySettings(
+            roots=tuple(os.path.realpath(root) for root in config.roots),
+            resolve=disk.resolve,
+            rules=rules_of(config),
+            fences=fences,
+            home=home,
+            allow_bypass=config.allow_bypass,
+        )
+        self.changes = SessionChanges(clock, lambda who, session: self.gateway.ownership.sees(who, session))
+        self.notifications = NotificationService(
+            store.resources,
+            store.documents,
+            lambda: self.gateway,
+            Path(config.data),
+            clock,
+            fresh=lambda: str(uuid.uuid4()),
+            describe=_describe_session(store),
+            who_is=credentials.identity,
+            caller=HttpClient(clock, networks(config.notify_private)),
+            public_url=config.public_url,
+        )
+        self.read_state = ReadState(
+            store.documents, self.changes.notify, lambda session: self.registry.watching(session)
+        )
+        self.data = Path(config.data)
+        self.dependencies = CoreDependencies(
+            store=store,
+            clock=clock,
+            kinds=kinds,
+            default_agent=default_agent,
+            policy=self.policy,
+            new_uuid=lambda: str(uuid.uuid4()),
+            trusted=lambda folder: self.trusted_folders.is_trusted(folder),
+            make_room=lambda session: self.registry.make_room(session),
+            is_folder=os.path.isdir,
+            agent_ended=lambda session: self.importer.agent_ended(session),
+            turn_ended=lambda session: self.importer.turn_ended(session),
+            transcripts=transcripts,
+            limits=SessionLimits(
+                idle_s=config.idle_minutes * 60,
+                max_agents=config.max_agents or agents_by_memory(),
+                watcher_buffer=config.watcher_bytes,
+            ),
+            mcp=mcp,
+            mcp_configs={name: msgspec.to_builtins(server) for name, server in config.mcp.items()},
+            session_env=frozenset(config.session_env),
+            views=projections_of(protocols),
+            owner=owner,
+            on_change=self._notify,
+            committed=self.notifications.committed,
+            is_user=lambda name: credentials.users.get(name) is not None,
+            sight_lost=credentials.ask_to_reconnect,
+            on_read=self.read_state.mark_read,
+        )
+        self.registry = Registry(self.dependencies)
+        self.importer = TranscriptImporter(self.dependencies, transcripts, self.registry)
+        self.archive = TranscriptArchive(
+            self.dependencies, self.importer, on=config.archive, limit=config.archive_bytes
+        )
+        self.registry.opener = self.importer
+        self.gateway = SessionGateway(self.dependencies, self.registry)
+        self.trusted_folders = TrustedFolders(store.documents, clock, describe_folder, self.gateway.resolve_folder)
+
+    def _notify(self, session: SessionId, what: What) -> None:
+        self.changes.notify(session, what)
+        self.notifications.session_changed(session, what)
+
+
+def _describe_session(store: SqliteStore) -> Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]:
+    async def describe(session: SessionId) -> tuple[str, tuple[str, ...]]:
+        summary = await store.summary(session)
+        if summary is None:
+            return "", ()
+        return summary.title, tuple(filter(None, (summary.owner, *summary.shared)))
+
+    return describe

@@ -1,0 +1,237 @@
+"""A whole gateway: builds the parts in their order, joins the services in a loop, and stops everything in reverse."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fairlead.agents.claude.kind import ClaudeKind
+from fairlead.auth.actions import CredentialActions
+from fairlead.auth.bootstrap import bootstrap_admin
+from fairlead.auth.credentials import Credentials
+from fairlead.auth.keyfile import URLS, KeyFile
+from fairlead.config import Config, default_file
+from fairlead.model.agents import AgentInfo
+from fairlead.model.web.routes import ClientProtocol
+from fairlead.plugins.manager import PluginManager
+from fairlead.server import limits as serving
+from fairlead.server.app import App, AppConfig
+from fairlead.server.discovery import discover
+from fairlead.server.dispatch import RemovalCleanup
+from fairlead.server.logging import Redactor, configure_logging
+from fairlead.server.plugin_pages import page_handlers
+from fairlead.server.runner import ServerRunner
+from fairlead.server.shares import CredentialShares
+from fairlead.server.webui import WebUi
+from fairlead.sessions.dependencies import McpServerSettings
+from fairlead.stores.sqlite import SqliteStore
+from fairlead.system import descriptors
+from fairlead.system.clock import SystemClock
+from fairlead.system.services import ServiceContext
+from fairlead.terminals.registry import TerminalRegistry
+from fairlead.uploads.service import FOLDER as UPLOADS
+from fairlead.uploads.service import Uploads
+from fairlead.wiring import agents, settings
+from fairlead.wiring.agents import ChosenSandbox
+from fairlead.wiring.core import Core
+from fairlead.wiring.info import DoorInfo, GatewayInfo, write_server_file
+from fairlead.wiring.network import Network, open_network
+from fairlead.wiring.services import JoinedServices, service_context
+
+log = logging.getLogger("fairlead")
+
+
+class RunningGateway:
+    """A complete gateway; `serve` starts it and runs until `stop` or a signal."""
+
+    def __init__(
+        self,
+        config: Config,
+        env: Mapping[str, str],
+        mcp: Mapping[str, McpServerSettings] | None = None,
+        *,
+        file: Path | None = None,
+    ) -> None:
+        """`file`: the settings file, which no tool may touch."""
+        self.config = config
+        self._env = env
+        self._file = file or default_file(env)
+        self._mcp = dict(mcp or {})
+        self._clock = SystemClock()
+
+    async def serve(
+        self, announce: Callable[[GatewayInfo], None] = lambda running: None, *, signals: bool = True
+    ) -> None:
+        """Start, announce the address, run until `stop` or a signal, then stop everything in order."""
+        async with contextlib.AsyncExitStack() as stack:
+            running = await self._start(stack, alone=signals)
+            serving = asyncio.create_task(self._runner.serve(signals=signals))
+            ready = asyncio.create_task(self._runner.ready())
+            await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                # Not earlier: a client that reads the address must be able to connect.
+                stack.callback(write_server_file(Path(running.data), running.urls[0]))
+                announce(running)
+            ready.cancel()
+            await serving
+
+    def stop(self) -> None:
+        self._runner.stop()
+
+    async def _start(self, stack: contextlib.AsyncExitStack, *, alone: bool) -> GatewayInfo:
+        """Start all parts. `alone`: the process belongs to the gateway, with its log and limit of open files."""
+        config, data = self.config, Path(self.config.data)
+        redactor = configure_logging(config.log_format, config.log_level.upper()) if alone else Redactor()
+        limits = settings.server_limits(config, descriptors.raise_limit() if alone else descriptors.limit())
+        protocols = discover()
+        network = open_network(config, protocols, stack)
+        store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
+        stack.push_async_callback(store.close)
+        credentials = Credentials(store.documents, self._clock, key=KeyFile(data), url_key=KeyFile(data, URLS))
+        await credentials.load()
+        stack.push_async_callback(credentials.close)
+        token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
+        redactor.hide(token)
+        sandbox = await self._choose_sandbox()
+        core, context, kinds, agent = await self._build_core(stack, protocols, network, store, credentials, sandbox)
+        self.core = core
+        services = JoinedServices(context)
+        services.stop_with(stack, core.registry.stop)
+        webui = WebUi()
+        cleanup = RemovalCleanup(
+            store.documents,
+            lambda name: credentials.users.get(name) is not None,
+            (core.gateway.revoked, *services.forget_credential),
+            (core.gateway.ownership.forget, *services.forget_user),
+        )
+        page = settings.invitations_page(protocols, network.doors, config.public_url or network.address)
+        handlers = core.gateway.ownership.guarded(
+            {
+                **cleanup.with_cleanup(CredentialActions(credentials, page).handlers()),
+                **services.handlers(),
+                **page_handlers(context.get(PluginManager)),
+                **webui.handlers(),
+            }
+        )
+        for kind in kinds.values():
+            handlers.update(kind.performers())
+        parts = AppConfig(
+            protocols=protocols,
+            inbound=[*filter(None, (kind.protocol() for kind in kinds.values())), webui.protocol()],
+            gateway=core.gateway,
+            handlers=handlers,
+            credentials=credentials,
+            allowed_origins=network.origins,
+            clock=self._clock,
+            version=version("fairlead"),
+            base=config.public_url,
+            limits=limits,
+            shares=CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential),
+        )
+        behind = [(door, door.app(parts)) for door in network.doors]
+        self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
+        await core.registry.start(kill_children=config.on_restart == "kill")
+        await cleanup.start()
+        await _warn_about_shared_sessions(store)
+        await services.start()
+        return GatewayInfo(
+            url=config.public_url or self._runner.urls[0],
+            urls=self._runner.urls,
+            data=str(data),
+            token=token,
+            agent=agent,
+            version=version("fairlead"),
+            exposed=sandbox.exposed,
+            doors=tuple(
+                DoorInfo(name=door.name, url=door.url, static=str(door.static or ""), basic=door.login == "basic")
+                for door in network.doors
+            ),
+        )
+
+    async def _choose_sandbox(self) -> ChosenSandbox:
+        settings.make_settings_folder(self._env)
+        chosen = await asyncio.to_thread(agents.choose_sandbox, self.config, self._env, self._file)
+        if chosen.exposed:
+            log.warning("no sandbox", extra={"problem": chosen.exposed})
+        return chosen
+
+    async def _build_core(
+        self,
+        stack: contextlib.AsyncExitStack,
+        protocols: Sequence[ClientProtocol],
+        network: Network,
+        store: SqliteStore,
+        credentials: Credentials,
+        sandbox: ChosenSandbox,
+    ) -> tuple[Core, ServiceContext, Mapping[str, ClaudeKind], AgentInfo]:
+        """Build the agents and the session core; also return the context of the services and the default agent."""
+        config, env, clock, data = self.config, self._env, self._clock, Path(self.config.data)
+        uploads = Uploads(data / UPLOADS)
+        await uploads.start()
+        confined = agents.agents_sandbox(config, env, sandbox.sandbox)
+        terminals = TerminalRegistry(clock, config.max_terminals, agents=confined, people=sandbox.sandbox)
+        stack.push_async_callback(terminals.close)
+        kinds = agents.agent_kinds(config, env, clock, credentials.agents, network.address, terminals, confined)
+        agent = await agents.choose_agent(config, kinds)
+        owner = _identity_of(data)
+        closed = (data, settings.plugins_folder(config), *settings.settings_places(self._file, env))
+        core = Core(
+            config,
+            home=env.get("HOME"),
+            store=store,
+            clock=clock,
+            credentials=credentials,
+            protocols=protocols,
+            kinds=kinds,
+            default_agent=agent.name,
+            fences=settings.tool_fences(closed, uploads, network.origins, network.doors),
+            transcripts=agents.transcripts_source(config, env, clock),
+            mcp=self._mcp,
+            owner=owner,
+            describe_folder=partial(agents.describe_folder, config, env),
+        )
+        await core.notifications.begin()
+        plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)
+        return core, service_context(config, env, core, (uploads, terminals, plugins)), kinds, agent
+
+
+def _identity_of(folder: Path) -> str:
+    """Return the identity of a folder, which a copy does not share: a child belongs to the folder of the gateway that
+    started it."""
+    found = folder.stat()
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+async def _warn_about_shared_sessions(store: SqliteStore) -> None:
+    """Warn once, after a migration of the data folder to sessions that belong to users."""
+    sessions = await store.documents.get("notes", "sessions-shared")
+    if sessions is not None:
+        log.warning(
+            "Sessions belong to the users who made them from now on. The %d sessions that were here before are shared"
+            " with everybody; fairlead share SESSION --everybody --remove takes one back.",
+            sessions,
+        )
+        await store.documents.delete("notes", "sessions-shared")
+
+
+@contextlib.asynccontextmanager
+async def running(
+    config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServerSettings] | None = None
+) -> AsyncIterator[GatewayInfo]:
+    """Run a gateway inside this process, for tests and for programs that embed one."""
+    gateway = RunningGateway(config, env, mcp)
+    started: asyncio.Future[GatewayInfo] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(gateway.serve(started.set_result, signals=False))
+    either: set[asyncio.Future[Any]] = {started, task}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not started.done():
+        await task
+    try:
+        yield started.result()
+    finally:
+        gateway.stop()
+        await task

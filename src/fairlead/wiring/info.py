@@ -1,0 +1,45 @@
+"""Facts about a running gateway, for the command line and for embedding programs."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.model.agents import AgentInfo
+from fairlead.system.private_files import write_private
+
+SERVER_FILE = "server.json"
+"""File in the data folder while a gateway runs: the other commands find its address there."""
+
+
+class DoorInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The address of an extra port. `static`: the folder whose files it serves, if any; `basic`: browsers sign in by
+    HTTP Basic."""
+
+    name: str
+    url: str
+    static: str = ""
+    basic: bool = False
+
+
+class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a gateway that has started."""
+
+    url: str
+    urls: tuple[str, ...]
+    data: str
+    token: str
+    agent: AgentInfo
+    version: str
+    exposed: str = ""
+    """What an agent can reach without a sandbox; empty if there is one."""
+    doors: tuple[DoorInfo, ...] = ()
+
+
+def write_server_file(data: Path, url: str) -> Callable[[], Any]:
+    path = data / SERVER_FILE
+    write_private(path, json.dumps({"url": url, "pid": os.getpid()}).encode(), sync=False)
+    return lambda: path.unlink(missing_ok=True)

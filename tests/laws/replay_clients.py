@@ -1,0 +1,207 @@
+"""The clients of our own protocols for the replay law (`fairlead.testing.replay`), each with its reference client."""
+
+from typing import Any
+
+import msgspec
+
+from fairlead.auth.api.session_keys import SessionKey
+from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
+from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
+from fairlead.clients.cognova.chat_frames import ENCODER as COGNOVA
+from fairlead.clients.direct.view import DirectEncoder
+from fairlead.clients.happy.encryption import unseal
+from fairlead.clients.happy.mapper import HappyReducer
+from fairlead.clients.happy.messages import HappyEncoder
+from fairlead.clients.mylifedb.fold import MyLifeDbReducer
+from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
+from fairlead.clients.native.codec import CODECS
+from fairlead.model.gateway import Cursor, FrameEncoder
+from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
+from fairlead.testing.claudecodeui_client import Shown as CcuiShown
+from fairlead.testing.cognova_client import CognovaClient
+from fairlead.testing.direct_client import DirectClient
+from fairlead.testing.happy_client import HappyClient
+from fairlead.testing.mylifedb_client import MyLifeDbClient
+from fairlead.testing.native_client import Fold
+from fairlead.testing.replay import SESSION, LogScene, RecordedLog, ReplayClient, Scene, ViewScene
+from laws.test_cognova_law import seen as cognova_seen
+from laws.test_mylifedb_law import seen as mylifedb_seen
+
+KEY = SessionKey("dataKey", bytes(range(32)))
+
+
+class NativeReplay(ReplayClient):
+    codec = "fairlead.v1.json"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.fold = Fold()
+
+    def encoder(self) -> FrameEncoder:
+        return CODECS[self.codec]
+
+    def take(self, payload: bytes) -> None:
+        message = (msgspec.msgpack if "msgpack" in self.codec else msgspec.json).decode(payload)
+        if message["type"] != "presence":
+            self.fold.apply(message)
+
+    def state(self) -> Any:
+        return self.fold.state
+
+
+class PackedNativeReplay(NativeReplay):
+    codec = "fairlead.v1.msgpack"
+
+
+class DirectReplay(ReplayClient):
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = DirectClient()
+
+    def encoder(self) -> FrameEncoder:
+        return DirectEncoder()
+
+    def take(self, payload: bytes) -> None:
+        self.client.feed(payload)
+
+    def state(self) -> Any:
+        """All but the pieces of complete blocks: they leave the log."""
+        whole = [message for message in self.client.messages if message.get("type") != "stream_event"]
+        return whole, self.client.init, self.client.pending
+
+
+class CognovaReplay(ReplayClient):
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = CognovaClient()
+        self.client.apply({"type": "chat:session_created", "conversationId": SESSION})
+
+    def encoder(self) -> FrameEncoder:
+        return COGNOVA
+
+    def take(self, payload: bytes) -> None:
+        self.client.apply(msgspec.json.decode(payload))
+
+    def state(self) -> Any:
+        return cognova_seen(self.client.conversations[SESSION])
+
+
+class MyLifeDbReplay(ReplayClient):
+    packed = False
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = MyLifeDbClient()
+        self.client.opened()
+
+    @classmethod
+    def scene_of(cls, recorded: RecordedLog) -> Scene:
+        return ViewScene(recorded, MyLifeDbReducer(SESSION))
+
+    def encoder(self) -> FrameEncoder:
+        return MyLifeDbEncoder(packed=self.packed, state=True)
+
+    def take(self, payload: bytes) -> None:
+        self.client.apply((msgspec.msgpack if self.packed else msgspec.json).decode(payload))
+
+    def state(self) -> Any:
+        return mylifedb_seen(self.client, passing=False)
+
+
+class PackedMyLifeDbReplay(MyLifeDbReplay):
+    packed = True
+
+
+class HappyReplay(ReplayClient):
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = HappyClient()
+
+    @classmethod
+    def scene_of(cls, recorded: RecordedLog) -> Scene:
+        return ViewScene(recorded, HappyReducer(SESSION))
+
+    def encoder(self) -> FrameEncoder:
+        return HappyEncoder(None)
+
+    def take(self, payload: bytes) -> None:
+        message = msgspec.json.decode(payload)
+        assert self.client.receive(message["meta"]["seq"], message)
+
+    def state(self) -> Any:
+        return self.client.state, self.client.tracer.children
+
+
+class EncryptedHappyReplay(HappyReplay):
+    def encoder(self) -> FrameEncoder:
+        # As the conversation creates it, from a key that it has read.
+        return HappyEncoder(SessionKey(KEY.scheme, bytes(KEY.key)))
+
+    def take(self, payload: bytes) -> None:
+        row = msgspec.json.decode(payload)
+        assert self.client.receive(row["seq"], unseal(KEY, row["content"]["c"]))
+
+
+class ClaudeCodeUiReplay(ReplayClient):
+    """Its conversation reads the context that frames need from the past, and looks at a session or away from it."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = ClaudeCodeUiClient()
+        self.client.sessions[SESSION] = CcuiShown()
+        self.whole = self.looked_away = False
+
+    @property
+    def shown(self) -> CcuiShown:
+        return self.client.sessions[SESSION]
+
+    def memory(self) -> HistoryMemory:
+        assert isinstance(self.scene, LogScene)
+        fold = HistoryReducer(SESSION)
+        for entry in self.scene.log():
+            fold.step(entry)
+        return read_memory(fold.snapshot())
+
+    def encoder(self) -> FrameEncoder:
+        return ChatEncoder(whole=self.whole)
+
+    def cursor(self, position: int) -> Cursor:
+        last = self.shown.seq
+        return Cursor(max(last // FRAMES - 1, 0), frame=last, context=self.memory().known)
+
+    def take(self, payload: bytes) -> None:
+        self.client.apply(msgspec.json.decode(payload))
+
+    def look_away(self) -> None:
+        assert self.subscription is not None
+        self.whole = self.looked_away = True
+        self._go_on()
+
+    def look_back(self) -> None:
+        """In the middle of a run the first half of a text would be missing: its conversation waits for the end."""
+        if not self.memory().processing:
+            self.whole = False
+            self._go_on()
+
+    def _go_on(self) -> None:
+        assert self.subscription is not None
+        self.subscription.close()
+        self.open(self.subscription.cursor)
+
+    def state(self) -> Any:
+        """All, except partial texts from before it looked away: they have no id, and history has them."""
+        rows = [{name: value for name, value in row.items() if name != "seq"} for row in self.shown.rows]
+        return [row for row in rows if "id" in row], self.shown.requests, self.shown.completes, self.shown.budget
+
+
+CLIENTS: dict[str, type[ReplayClient]] = {
+    "native json": NativeReplay,
+    "native msgpack": PackedNativeReplay,
+    "mylifedb": MyLifeDbReplay,
+    "mylifedb msgpack": PackedMyLifeDbReplay,
+    "happy": HappyReplay,
+    "happy sealed": EncryptedHappyReplay,
+    "direct": DirectReplay,
+    "cognova": CognovaReplay,
+    "claudecodeui": ClaudeCodeUiReplay,
+}
