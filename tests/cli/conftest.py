@@ -25,6 +25,7 @@ class CommandResult(NamedTuple):
     @property
     def lines(self) -> list[dict[str, Any]]:
         """The decoded lines that --json printed."""
+        assert self.out or self.code == 0, self.err
         return [msgspec.json.decode(line) for line in self.out.splitlines()]
 
 

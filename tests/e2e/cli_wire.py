@@ -110,23 +110,23 @@ class RealCli:
         await self.prompt(content)
         return await self.until("result")
 
-    async def ask(self, request: control.OurRequest) -> Message:
+    async def ask(self, subtype: str, /, **fields: Any) -> Message:
         """Send a request and return the whole inner answer: `subtype` success or error."""
         name = str(uuid.uuid4())
-        await self.write(control.request_line(name, request))
+        await self.write(control.request_line(name, subtype, fields))
         answer = await self.until(
             lambda m: m.get("type") == "control_response" and m["response"].get("request_id") == name, rewind=True
         )
         return dict(answer["response"])
 
-    async def got(self, request: control.OurRequest) -> Any:
+    async def got(self, subtype: str, /, **fields: Any) -> Any:
         """The answer to a request that must succeed."""
-        answer = await self.ask(request)
+        answer = await self.ask(subtype, **fields)
         assert answer["subtype"] == "success", answer
         return answer.get("response") or {}
 
     async def set_up(self, **fields: Any) -> Any:
-        return await self.got(control.Initialize(**fields))
+        return await self.got("initialize", **fields)
 
     # --- receiving
 

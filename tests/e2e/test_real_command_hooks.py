@@ -133,7 +133,7 @@ async def test_the_cli_waits_for_the_person_and_does_what_they_say(
 async def an_interrupt_withdraws_the_question(cli: RealCli, cwd: Path, driver: HookDriver, clock: ManualClock) -> None:
     await cli.prompt(f"SCRIPT:bash touch {cwd / 'd'}")
     ask = await driver.asked(4)
-    await cli.got(control.InterruptRequest())
+    await cli.got("interrupt")
     assert (await cli.until("result"))["subtype"] == "error_during_execution"
     async with asyncio.timeout(PATIENCE):
         while not clock.waiting:
@@ -168,7 +168,7 @@ async def test_over_stdio_a_project_cannot_turn_the_policy_hook_off(start: Start
     launch = Launch(session=SESSION, cwd=str(cli_cwd), settings=Settings(), trusted=True)
     flags = [flag for flag in arguments(launch, numbers(version), SESSION) if flag.startswith("--settings")]
     async with start(*flags, base=(*BASE, *ASKING)) as cli:
-        hook = control.HookMatcher(hookCallbackIds=("h1",), timeout=30)
+        hook = {"hookCallbackIds": ["h1"], "timeout": 30}
         await cli.set_up(hooks={"PreToolUse": (hook,)})
         cli.hook = lambda request: deny("by our rules")
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")

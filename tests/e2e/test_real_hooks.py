@@ -26,12 +26,26 @@ def start(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> Start:
 
 
 def hooked(event: str = "PreToolUse", matcher: str | None = None) -> dict[str, Any]:
-    return {"hooks": {event: (control.HookMatcher(hookCallbackIds=("h1",), matcher=matcher, timeout=30),)}}
+    named = {} if matcher is None else {"matcher": matcher}
+    return {"hooks": {event: [{"hookCallbackIds": ["h1"], **named, "timeout": 30}]}}
 
 
 def deciding(decision: str, **more: Any) -> control.HookAnswer:
     output = {"hookEventName": "PreToolUse", "permissionDecision": decision, **more}
     return control.HookAnswer(hookSpecificOutput=control.HookOutput(**output))
+
+
+PYTHON_RULE: Message = {
+    "type": "addRules",
+    "rules": [{"toolName": "Bash", "ruleContent": "python3:*"}],
+    "behavior": "allow",
+}
+
+
+def allowing(update: Message, destination: str) -> Callable[[Message], Message]:
+    """Answers a permission request with an allow that changes the permissions."""
+    updates = [{**update, "destination": destination}]
+    return lambda request: {"behavior": "allow", "updatedInput": request["input"], "updatedPermissions": updates}
 
 
 def callbacks(cli: RealCli) -> list[Message]:
@@ -113,15 +127,11 @@ async def a_changed_input_is_the_one_that_runs(cli: RealCli, cwd: Path, model: S
 
 
 async def updated_permissions_hold_for_the_session(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
-    rule = control.AddRules(
-        rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="session"
-    )
-    cli.permission = lambda request: control.AllowTool(updatedInput=request["input"], updatedPermissions=(rule,))
+    cli.permission = allowing(PYTHON_RULE, destination="session")
     await cli.turn("SCRIPT:bash python3 one.py")
     await cli.turn("SCRIPT:bash python3 two.py")
     assert cli.asked() == ["Bash"]
-    mode = control.SetModeUpdate(mode="acceptEdits", destination="session")
-    cli.permission = lambda request: control.AllowTool(updatedInput=request["input"], updatedPermissions=(mode,))
+    cli.permission = allowing({"type": "setMode", "mode": "acceptEdits"}, destination="session")
     await cli.turn(f"SCRIPT:write {cwd / 'a.txt'}")
     await cli.turn(f"SCRIPT:write {cwd / 'b.txt'}")
     assert cli.asked() == ["Bash", "Write"]
@@ -133,11 +143,8 @@ async def test_updated_permissions_in_the_settings_hold_for_a_process_that_asks_
     start: Start, cli_cwd: Path
 ) -> None:
     """Without its flag it asks for no permission over stdio: it runs what the settings allow, and denies the rest."""
-    rule = control.AddRules(
-        rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="userSettings"
-    )
     async with start() as cli:
-        cli.permission = lambda request: control.AllowTool(updatedInput=request["input"], updatedPermissions=(rule,))
+        cli.permission = allowing(PYTHON_RULE, destination="userSettings")
         await cli.turn("SCRIPT:bash python3 one.py")
         assert cli.asked() == ["Bash"]
     async with start(base=BASE) as cli:
@@ -157,8 +164,8 @@ async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(
     start: Start, cli_cwd: Path, model: ScriptedModel
 ) -> None:
     async with start() as cli:
-        quick = control.HookMatcher(hookCallbackIds=("h1",), matcher="Bash", timeout=30)
-        slow = control.HookMatcher(hookCallbackIds=("slow",), matcher="Read", timeout=1)
+        quick = {"hookCallbackIds": ["h1"], "matcher": "Bash", "timeout": 30}
+        slow = {"hookCallbackIds": ["slow"], "matcher": "Read", "timeout": 1}
         await cli.set_up(hooks={"PreToolUse": (quick, slow)})
         cli.hook = lambda request: deciding("allow")
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
@@ -196,7 +203,7 @@ OF_TOOLS = {"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailur
 EVENTS = OF_TOOLS | {"UserPromptSubmit", "Stop", "SubagentStart", "SubagentStop"}
 
 
-def answering(event: str, answer: control.HookAnswer | control.AsyncHookAnswer) -> Callable[[Message], Any]:
+def answering(event: str, answer: control.HookAnswer | Message) -> Callable[[Message], Any]:
     """A hook handler that decides about one event and leaves the others unchanged."""
     return lambda request: answer if request["callback_id"] == event else control.HookAnswer()
 
@@ -206,7 +213,7 @@ def answering(event: str, answer: control.HookAnswer | control.AsyncHookAnswer) 
 @pytest.mark.rules("S004-198")
 async def test_hooks_of_every_event_are_told_and_decide(start: Start, cli_cwd: Path, model: ScriptedModel) -> None:
     async with start() as cli:
-        await cli.set_up(hooks={event: (control.HookMatcher(hookCallbackIds=(event,)),) for event in EVENTS})
+        await cli.set_up(hooks={event: [{"hookCallbackIds": [event]}] for event in EVENTS})
         await events_are_reported_by_name(cli)
         for scene in (
             a_hook_blocks_changes_the_input_and_adds_context,
@@ -264,7 +271,8 @@ async def every_field_of_an_answer_may_be_left_out_or_given(cli: RealCli, cwd: P
 
 
 async def an_async_answer_does_not_hold_the_tool_up(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
-    for name, answer in (("c", control.AsyncHookAnswer()), ("d", control.AsyncHookAnswer(asyncTimeout=5000))):
+    answers: dict[str, Message] = {"c": {"async": True}, "d": {"async": True, "asyncTimeout": 5000}}
+    for name, answer in answers.items():
         cli.hook = answering("PreToolUse", answer)
         assert (await cli.turn(f"SCRIPT:bash touch {cwd / name}"))["subtype"] == "success"
         assert (cwd / name).exists()
@@ -310,7 +318,7 @@ async def test_its_own_rules_deny_before_they_ask_and_ask_before_they_allow(star
         assert (cli_cwd / "b").exists()
         await cli.turn(f"SCRIPT:write {cli_cwd / 'c.txt'}")
         assert cli.asked() == ["Write"]
-        await cli.got(control.SetPermissionMode(mode="dontAsk"))
+        await cli.got("set_permission_mode", mode="dontAsk")
         await cli.turn('SCRIPT:bash python3 -c \'open("d", "w")\'')
         await cli.turn(f"SCRIPT:bash mkdir {cli_cwd / 'e'}")
         assert cli.asked() == ["Write"]
@@ -385,7 +393,7 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, version: s
     async with start("--allowedTools", "mcp__adder__add") as cli:
         cli.mcp = serve
         await cli.set_up(sdkMcpServers=("adder",))
-        early = await cli.got(control.McpStatus())
+        early = await cli.got("mcp_status")
         if not since(version, "2.1.121"):
             assert early["mcpServers"] == [], "it comes with the first turn"
         await cli.turn("SCRIPT:mcp mcp__adder__add")
@@ -393,13 +401,13 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, version: s
         assert "sum=3" in str(model.of("mcp")[-1].since_last_answer)
         (entry,) = cli.init["mcp_servers"]
         assert entry["name"] == "adder" and isinstance(entry["status"], str)
-        status = await cli.got(control.McpStatus())
+        status = await cli.got("mcp_status")
         assert "adder" in [server["name"] for server in status["mcpServers"]]
         for message in cli.all("control_request", "mcp_message"):
             assert message["request"]["server_name"] == "adder"
             assert message["request"]["message"]["jsonrpc"] == "2.0"
         listed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-        answer = await cli.ask(control.McpMessage(server_name="adder", message=listed))
+        answer = await cli.ask("mcp_message", server_name="adder", message=listed)
         assert answer["subtype"] == "success"
         assert not answer.get("response"), "nothing but that it was taken"
 
@@ -409,9 +417,9 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, version: s
 async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(_SERVER)
-    good = control.McpServerConfig(type="stdio", command=sys.executable, args=(str(script),))
-    broken = control.McpServerConfig(type="stdio", command="/nowhere/server")
-    far = control.McpServerConfig(type="http", url="http://127.0.0.1:9/mcp")
+    good = {"type": "stdio", "command": sys.executable, "args": [str(script)]}
+    broken = {"type": "stdio", "command": "/nowhere/server"}
+    far = {"type": "http", "url": "http://127.0.0.1:9/mcp"}
     async with start() as cli:
         await cli.set_up()
 
@@ -419,12 +427,12 @@ async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_
             """The status of its servers, once they are in these states."""
             async with asyncio.timeout(PATIENCE):
                 while True:
-                    status = (await cli.got(control.McpStatus()))["mcpServers"]
+                    status = (await cli.got("mcp_status"))["mcpServers"]
                     servers = {server["name"]: server for server in status}
                     if {name: servers.get(name, {}).get("status") for name in wanted} == wanted:
                         return servers
 
-        await cli.got(control.McpSetServers(servers={"small": good, "gone": broken, "far": far}))
+        await cli.got("mcp_set_servers", servers={"small": good, "gone": broken, "far": far})
         servers = await states(small="connected", gone="failed", far="failed")
         for name, server in servers.items():
             assert (server["name"], type(server["scope"])) == (name, str)
@@ -437,15 +445,16 @@ async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_
         assert "error" not in small
         assert isinstance(gone["error"], str)
         assert not {"serverInfo", "tools"} & gone.keys()
-        listed = [server["name"] for server in (await cli.got(control.McpStatus()))["mcpServers"]]
+        listed = [server["name"] for server in (await cli.got("mcp_status"))["mcpServers"]]
         twice = not since(version, "2.1.77")
         assert listed.count("small") == (2 if twice else 1)
-        for request, status in (
-            (control.McpToggle(serverName="small", enabled=False), "disabled"),
-            (control.McpToggle(serverName="small", enabled=True), "connected"),
-            (control.McpReconnect(serverName="small"), "connected"),
-        ):
-            answer = await cli.ask(request)
+        changes: list[tuple[str, Message, str]] = [
+            ("mcp_toggle", {"enabled": False}, "disabled"),
+            ("mcp_toggle", {"enabled": True}, "connected"),
+            ("mcp_reconnect", {}, "connected"),
+        ]
+        for subtype, fields, status in changes:
+            answer = await cli.ask(subtype, serverName="small", **fields)
             if twice:
                 assert "Server not found" in answer["error"]
             else:

@@ -76,29 +76,29 @@ async def an_interrupt_withdraws_the_permission_that_waits_and_is_answered_by_an
     await cli.prompt("SCRIPT:bash touch never")
     asked = await cli.until(asks_permission)
     if not since(version, "2.1.170"):
-        again = await cli.ask(control.Initialize())
+        again = await cli.ask("initialize")
         assert (again["subtype"], again["pending_permission_requests"]) == ("error", [asked])
-    answer = await cli.got(control.InterruptRequest())
+    answer = await cli.got("interrupt")
     assert answer in ({}, {"still_queued": []})
     assert (await cli.until("result"))["subtype"] == "error_during_execution"
     (withdrawn,) = cli.all("control_cancel_request")
     assert withdrawn == {"type": "control_cancel_request", "request_id": asked["request_id"]}
     interrupted = [number for number, m in enumerate(cli.seen) if "[Request interrupted" in str(m.get("message"))]
     assert interrupted and interrupted[-1] < cli.seen.index(cli.all("result")[0])
-    await cli.got(control.InterruptRequest())
+    await cli.got("interrupt")
     assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
     assert len(cli.all("result")) == 2, "an interrupt of nothing has no result"
 
 
 async def a_request_that_it_does_not_know_is_an_error_or_never_answered(cli: RealCli, version: str) -> None:
     if since(version, "2.1.77"):
-        answer = await cli.ask(control.OtherRequest(subtype="made_up"))
+        answer = await cli.ask("made_up")
         assert set(answer) >= {"subtype", "request_id", "error"}
         assert (answer["subtype"], answer["error"]) == ("error", "Unsupported control request subtype: made_up")
     else:
-        await cli.write(control.request_line("r-unknown", control.OtherRequest(subtype="made_up")))
+        await cli.write(control.request_line("r-unknown", "made_up", {}))
         await cli.turn("SCRIPT:text")
-        await cli.got(control.InterruptRequest())
+        await cli.got("interrupt")
         assert "r-unknown" not in [m["response"]["request_id"] for m in cli.all("control_response")]
 
 
@@ -127,7 +127,7 @@ async def without_its_variable_nothing_is_rewound(cli: RealCli, cwd: Path) -> No
     target = cwd / "a.txt"
     name = await cli.prompt(f"SCRIPT:write {target}")
     assert (await cli.until("result"))["subtype"] == "success"
-    answer = await cli.ask(control.RewindFiles(user_message_id=name))
+    answer = await cli.ask("rewind_files", user_message_id=name)
     assert (answer["subtype"], answer["error"]) == ("error", "File rewinding is not enabled.")
     assert target.exists()
 

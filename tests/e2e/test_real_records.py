@@ -72,7 +72,7 @@ async def test_a_conversation_and_its_limits_after_a_resume(
 
 
 async def initialized_again(cli: RealCli, version: str) -> None:
-    again = await cli.ask(control.Initialize())
+    again = await cli.ask("initialize")
     if since(version, "2.1.170"):
         assert again["subtype"] == "success"
     else:
@@ -120,7 +120,7 @@ async def states_are_reported(cli: RealCli, version: str) -> None:
     before = len(cli.seen)
     modes = ("acceptEdits", "plan", "default")
     for mode in modes:
-        await cli.got(control.SetPermissionMode(mode=mode))
+        await cli.got("set_permission_mode", mode=mode)
     shown.the_result_of_a_success_is_the_final_text(await turn(cli, "SCRIPT:text after"))
     shown.a_state_carries_the_mode_when_it_changed_except_in_the_oldest(cli.seen[before:], version, *modes)
     shown.compaction_is_two_states_and_a_boundary(await turn(cli, "/compact"))

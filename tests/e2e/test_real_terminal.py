@@ -331,7 +331,7 @@ async def a_fork_goes_its_own_way(desk: GatewayHarness, version: str, model: Scr
     await desk.watch(made.json()["session"])
     await desk.send("SCRIPT:text forked")
     if version == LAST_DIAL_IN:
-        await desk.until(lambda line: line["type"] == "error" and "take the link stdio" in line["message"])
+        await desk.until(lambda line: line["type"] == "error" and "set the link to stdio" in line["message"])
         return
     await desk.until(lambda line: line["type"] == "text" and line["text"].endswith("forked"))
     assert "SCRIPT:text remember me" in str(model.of("text")[-1].conversation)

@@ -103,12 +103,12 @@ async def _written(cli: RealCli, uuids: set[str]) -> None:
 
 async def model_and_thinking_are_set_by_request(cli: RealCli, version: str, cwd: Path, model: ScriptedModel) -> None:
     await cli.turn("SCRIPT:text a")
-    reply = await cli.got(control.SetModelRequest(model="claude-haiku-4-5"))
+    reply = await cli.got("set_model", model="claude-haiku-4-5")
     assert reply == ({"model": "claude-haiku-4-5"} if since(version, "2.1.310") else {})
-    assert not await cli.got(control.SetMaxThinkingTokens(max_thinking_tokens=2000))
+    assert not await cli.got("set_max_thinking_tokens", max_thinking_tokens=2000)
     await cli.turn("SCRIPT:text b")
-    await cli.got(control.SetModelRequest(model="default"))
-    assert not await cli.got(control.SetMaxThinkingTokens(max_thinking_tokens=None))
+    await cli.got("set_model", model="default")
+    assert not await cli.got("set_max_thinking_tokens", max_thinking_tokens=None)
     await cli.turn("SCRIPT:text c")
     first, second, third = (request.model for request in model.of("text"))
     assert second == "claude-haiku-4-5"
@@ -135,7 +135,7 @@ async def an_interrupt_withdraws_the_permission_that_waits(
     cli.permission = None
     await cli.prompt("SCRIPT:bash touch withdrawn")
     asked = await cli.until(lambda m: m.get("request", {}).get("subtype") == "can_use_tool")
-    await cli.got(control.InterruptRequest())
+    await cli.got("interrupt")
     withdrawn = await cli.until("control_cancel_request")
     assert withdrawn["request_id"] == asked["request_id"]
     await cli.until("result")
@@ -157,12 +157,12 @@ async def an_unanswered_permission_is_waited_for(cli: RealCli, version: str, cwd
 async def the_mode_delegate_is_known_to_old_versions_alone(
     cli: RealCli, version: str, cwd: Path, model: ScriptedModel
 ) -> None:
-    answer = await cli.ask(control.SetPermissionMode(mode="delegate"))
+    answer = await cli.ask("set_permission_mode", mode="delegate")
     assert answer["subtype"] == ("error" if since(version, "2.1.220") else "success")
 
 
 async def the_mode_is_set_by_request(cli: RealCli, version: str, cwd: Path, model: ScriptedModel) -> None:
-    assert (await cli.got(control.SetPermissionMode(mode="dontAsk")))["mode"] == "dontAsk"
+    assert (await cli.got("set_permission_mode", mode="dontAsk"))["mode"] == "dontAsk"
     name = json.loads(cli.sent[-1])["request_id"]
     await cli.turn(f"SCRIPT:write {cwd / 'a.txt'}")
     answers = [m["response"] for m in cli.all("control_response") if m["response"]["request_id"] == name]
@@ -170,7 +170,7 @@ async def the_mode_is_set_by_request(cli: RealCli, version: str, cwd: Path, mode
     assert not any(answer.get("response") for answer in answers[1:]), "the second answer is empty"
     assert cli.asked() == []
     assert not (cwd / "a.txt").exists(), "what no rule allows is denied"
-    answer = await cli.ask(control.SetPermissionMode(mode="bypassPermissions"))
+    answer = await cli.ask("set_permission_mode", mode="bypassPermissions")
     if not since(version, "2.1.77"):
         assert answer["subtype"] == "success", "the old CLI takes anything: the gateway must refuse it"
     else:
@@ -243,7 +243,7 @@ async def a_prompt_whose_uuid_was_seen_is_skipped(cli: RealCli, model: ScriptedM
 async def an_interrupt_aborts_the_turn_and_the_next_prompt_works(cli: RealCli) -> None:
     await cli.prompt("SCRIPT:slow 200")
     await cli.until(lambda m: m["type"] == "stream_event" and m["event"]["type"] == "content_block_delta")
-    await cli.got(control.InterruptRequest())
+    await cli.got("interrupt")
     assert (await cli.until("result"))["subtype"] == "error_during_execution"
     assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
 
@@ -271,12 +271,12 @@ async def rewinding_puts_the_files_back(cli: RealCli, cwd: Path) -> None:
     target = cwd / "rewound.txt"
     name = await _prompted(cli, f"SCRIPT:write {target}")
     assert target.exists()
-    dry = await cli.got(control.RewindFiles(user_message_id=name, dry_run=True))
+    dry = await cli.got("rewind_files", user_message_id=name, dry_run=True)
     assert dry["canRewind"] is True
     assert dry["filesChanged"] == [str(target)]
     assert isinstance(dry["insertions"], int) and isinstance(dry["deletions"], int)
     assert target.exists()
-    done = await cli.got(control.RewindFiles(user_message_id=name))
+    done = await cli.got("rewind_files", user_message_id=name)
     assert done["canRewind"] is True
     assert not {"filesChanged", "insertions", "deletions"} & done.keys(), "a dry run alone counts"
     assert not target.exists()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import SESSION, Input, Log, cases, inputs, raw
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.wire.framing import LineSplitter
-from fairlead.agents.claude.wire.markers import interrupt_marker
+from fairlead.agents.claude.wire.markers import InterruptMarker, encode_marker
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import EventId
@@ -198,15 +198,15 @@ class Store:
         self.entries: list[tuple[int, ev.Event, Record | None]] = []
 
     def add(self, given_: Input) -> Interpretation:
-        before = len(self.log.told)
+        before = len(self.log.entries)
         outcome = self.log.add(given_)
         ((kind, what),) = given_.items()
         if kind == "interrupt":
             # The core's own event: the marker of an interrupt is stored with it.
-            marker = Record(interrupt_marker(what), "gateway")
+            marker = Record(encode_marker(InterruptMarker(cause=what)), "gateway")
             self.entries.append((0, ev.InterruptRequested(id=EventId(what)), marker))
         record = None if kind in ("exit", "interrupt") else Record(raw(what), msgspec.convert(kind, Origin))
-        for seq, event in self.log.told[before:]:
+        for seq, event in self.log.entries[before:]:
             self.entries.append((seq, event, record))
             record = None
         if kind == "exit":
@@ -244,7 +244,7 @@ def test_a_restart_from_an_older_checkpoint_and_the_log_changes_nothing(case: li
             checkpoint, after = store.log.interpreter.snapshot(), len(store.entries)
         store.add(given_)
     other = Log(store.restarted(checkpoint, after))
-    other.told = list(store.log.told)
+    other.entries = list(store.log.entries)
     for given_ in case[restart:]:
         gone = set(store.log.dropped)
         expected, got = store.add(given_), other.add(given_)
@@ -261,7 +261,7 @@ def _without_cause(event: ev.Event) -> ev.Event:
 @examples(40, 100)
 @given(SESSIONS)
 def test_the_same_records_give_the_same_events(case: list[Input]) -> None:
-    assert Log().run(case).told == Log().run(case).told
+    assert Log().run(case).entries == Log().run(case).entries
 
 
 def assistant(uuid: str, *content: dict[str, Any], parent: str | None = None) -> Input:
@@ -439,7 +439,7 @@ def catch_up(block: dict[str, Any], after: int) -> list[dict[str, Any]]:
 @given(SESSIONS, st.data())
 def test_a_client_cut_anywhere_and_resumed_from_the_log_ends_the_same(case: list[Input], data: st.DataObject) -> None:
     log = Log().run(case)
-    after = data.draw(st.integers(0, len(log.told)))
+    after = data.draw(st.integers(0, len(log.entries)))
     lines = list(log.lines())
     live = [line for line in lines if line["seq"] <= after]
     resumed: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.claude_transcripts.transcript_files import Row, Writer, line
-from fairlead.agents.claude.transcripts.mirror import WHOLE_ASIDE
+from fairlead.agents.claude.transcripts.mirror import SPILLED_ABOVE
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit
 from fairlead.model.commands import Close, Delete, Fork
@@ -244,8 +244,8 @@ async def test_large_rows_outside_the_conversation_are_spilled(tmp_path: Path) -
         await rig.start()
         agent = await a_turn(rig)
         rows = await wire_rows(rig)
-        blob = {"type": "api-request-blob", "sessionId": SESSION, "blob": "x" * (WHOLE_ASIDE + 1)}
-        long = {**rows[3], "note": "x" * (WHOLE_ASIDE + 1)}
+        blob = {"type": "api-request-blob", "sessionId": SESSION, "blob": "x" * (SPILLED_ABOVE + 1)}
+        long = {**rows[3], "note": "x" * (SPILLED_ABOVE + 1)}
         rig.home.write([*rows[:3], blob, long], SESSION)
         await agent.result()
         await eventually(lambda: level(rig, 5))

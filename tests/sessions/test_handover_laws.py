@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairlead.agents.claude.wire.markers import TerminalMarker, screen_marker
+from fairlead.agents.claude.wire.markers import TerminalMarker, encode_marker
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentSink, ChildRecorder, Exit, Launch, Record
@@ -104,7 +104,7 @@ class Story:
             await agent.result()
             return
         await self.says(agent, "end_turn")
-        stopped = screen_marker(TerminalMarker(what="stopped", cause=f"stop-{next(self.numbers)}"))
+        stopped = encode_marker(TerminalMarker(what="stopped", cause=f"stop-{next(self.numbers)}"))
         await agent.sink.records([Record(stopped, "gateway")])
 
     def ask(self, command: cmd.Command) -> None:

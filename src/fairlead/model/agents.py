@@ -42,8 +42,8 @@ class Interpretation(msgspec.Struct, frozen=True):
 class Interpreter(Protocol):
     """Turns records into events. Pure: the same records give the same events and ids whenever it runs.
 
-    It has state; `snapshot` and `restore` carry it over a restart. The core calls `placed` with the seq of each delta
-    event, so that the block that repeats the deltas can refer to them in its marks."""
+    It has state; `snapshot` and `restore` carry it over a restart. The core calls `assign_seq` with the seq of each
+    delta event, so that the block that repeats the deltas can refer to them in its marks."""
 
     def step(self, record: Record) -> Interpretation: ...
     def assign_seq(self, event: Event, seq: int) -> None: ...

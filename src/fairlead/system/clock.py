@@ -70,3 +70,12 @@ async def within(clock: Clock, seconds: float, awaitable: Awaitable[T]) -> T:
         if not task.done():
             task.cancel()
             await asyncio.wait({task})
+
+
+async def ends_within(clock: Clock, seconds: float, awaitable: Awaitable[Any]) -> bool:
+    """Return whether `awaitable` ends within `seconds` of `clock`; else it is cancelled."""
+    try:
+        await within(clock, seconds, awaitable)
+    except TimeoutError:
+        return False
+    return True

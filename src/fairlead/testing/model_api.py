@@ -33,8 +33,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from fairlead.agents.demo.conversation import read_conversation
+from fairlead.agents.demo.ids import new_id
 from fairlead.agents.demo.scripts import ApiError, Block, Call, ScriptText, ToolUse, respond
-from fairlead.testing.model_stream import CutHere, Piece, answer, new_id, server_events
+from fairlead.testing.model_stream import CutHere, Piece, answer, server_events
 
 CALLS = "calls"
 """The name of the script whose tool calls a test sets (`ScriptedModel.calls`)."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.wire.markers import interrupt_marker
+from fairlead.agents.claude.wire.markers import InterruptMarker, encode_marker
 from fairlead.model import events
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import SessionId
@@ -42,7 +42,7 @@ def feed(interpreter: ClaudeInterpreter, given: Input, number: int) -> Interpret
     if kind == "exit":
         return interpreter.exited(what, f"exit-{number}")
     if kind == "interrupt":
-        return interpreter.step(Record(interrupt_marker(what), "gateway"))
+        return interpreter.step(Record(encode_marker(InterruptMarker(cause=what)), "gateway"))
     origin: Origin = msgspec.convert(kind, Origin)
     return interpreter.step(Record(raw(what), origin))
 
@@ -52,7 +52,7 @@ class Log:
 
     def __init__(self, interpreter: ClaudeInterpreter | None = None) -> None:
         self.interpreter = interpreter or ClaudeInterpreter(SESSION)
-        self.told: list[tuple[int, events.Event]] = []
+        self.entries: list[tuple[int, events.Event]] = []
         self.dropped: set[int] = set()
         self._number = 0
 
@@ -60,8 +60,8 @@ class Log:
         self._number += 1
         outcome = feed(self.interpreter, given, self._number)
         for event in outcome.events:
-            self.told.append((len(self.told) + 1, event))
-            self.interpreter.assign_seq(event, len(self.told))
+            self.entries.append((len(self.entries) + 1, event))
+            self.interpreter.assign_seq(event, len(self.entries))
         self.dropped.update(outcome.drop)
         return outcome
 
@@ -72,11 +72,11 @@ class Log:
 
     @property
     def events(self) -> list[events.Event]:
-        return [event for _, event in self.told]
+        return [event for _, event in self.entries]
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield every event with its seq, as a live client receives it."""
-        for seq, event in self.told:
+        for seq, event in self.entries:
             yield {"seq": seq, **json.loads(events.encode(event))}
 
 
@@ -85,9 +85,9 @@ def output(case: list[Input]) -> list[str]:
     log = Log()
     lines = []
     for given in case:
-        before = len(log.told)
+        before = len(log.entries)
         outcome = log.add(given)
-        for seq, event in log.told[before:]:
+        for seq, event in log.entries[before:]:
             lines.append(raw({"seq": seq, **json.loads(events.encode(event))}).decode())
         if outcome.drop:
             lines.append(raw({"drop": list(outcome.drop)}).decode())

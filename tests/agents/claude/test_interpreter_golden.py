@@ -60,9 +60,9 @@ def test_turns_and_calls_are_well_formed(case: str) -> None:
 @pytest.mark.parametrize("case", cases())
 def test_deltas_are_dropped_once_their_block_is_complete(case: str) -> None:
     log = log_of(case)
-    by_seq = dict(log.told)
+    by_seq = dict(log.entries)
     whole = {(event.message, event.block) for event in log.events if isinstance(event, ev.Block)}
-    for seq, event in log.told:
+    for seq, event in log.entries:
         if isinstance(event, ev.Delta):
             assert (seq in log.dropped) == ((event.message, event.block) in whole)
     for seq in log.dropped:
@@ -258,7 +258,7 @@ def test_a_killed_agent_leaves_a_failed_turn_and_its_partial_text() -> None:
     log = log_of("2.1.325-kill9_then_resume")
     assert [turn.status for turn in all_of(log, ev.TurnEnded)] == ["completed", "failed", "completed"]
     failed = all_of(log, ev.TurnEnded)[1]
-    partial = [seq for seq, event in log.told if isinstance(event, ev.TextDelta) and event.turn == failed.turn]
+    partial = [seq for seq, event in log.entries if isinstance(event, ev.TextDelta) and event.turn == failed.turn]
     assert partial and not log.dropped & set(partial)
 
 
@@ -380,7 +380,7 @@ def test_an_interrupt_in_the_middle_of_a_text_keeps_its_deltas() -> None:
     log = log_of("2.1.37-interrupt_text")
     cancelled, completed = all_of(log, ev.TurnEnded)
     assert (cancelled.status, completed.status) == ("cancelled", "completed")
-    partial = {seq for seq, event in log.told if isinstance(event, ev.TextDelta) and event.turn == cancelled.turn}
+    partial = {seq for seq, event in log.entries if isinstance(event, ev.TextDelta) and event.turn == cancelled.turn}
     assert partial
     assert not partial & log.dropped
 

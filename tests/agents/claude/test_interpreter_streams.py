@@ -30,14 +30,14 @@ def streamed(words: str, index: int = 0, message: str = "msg_1") -> list[Input]:
 def test_deltas_carry_running_offsets_and_the_block_names_them() -> None:
     log = said(prompt(), start(), *streamed("abc"), assistant(text("abc")))
     assert [(event.offset, event.text) for event in all_of(log, ev.TextDelta)] == [(0, "a"), (1, "b"), (2, "c")]
-    seqs = [seq for seq, event in log.told if isinstance(event, ev.TextDelta)]
+    seqs = [seq for seq, event in log.entries if isinstance(event, ev.TextDelta)]
     assert the(log, ev.Text).marks == tuple(zip(seqs, (1, 2, 3), strict=True))
     assert log.dropped == set(seqs)
 
 
 def test_frame_records_of_a_message_are_dropped_with_the_next_event_after_its_stop() -> None:
     log = said(prompt(), start(), *streamed("a"), assistant(text("a")), stream("content_block_stop", index=0), *stop())
-    frame = {seq for seq, event in log.told if isinstance(event, ev.RecordStored)}
+    frame = {seq for seq, event in log.entries if isinstance(event, ev.RecordStored)}
     assert len(frame) == 5
     assert not log.dropped & frame
     log.add(result())
@@ -46,7 +46,7 @@ def test_frame_records_of_a_message_are_dropped_with_the_next_event_after_its_st
 
 def test_the_next_message_ends_a_message_without_a_stop() -> None:
     log = said(prompt(), start("msg_1"), *streamed("a"), assistant(text("a")), start("msg_2"))
-    kept = [seq for seq, event in log.told if isinstance(event, ev.RecordStored)]
+    kept = [seq for seq, event in log.entries if isinstance(event, ev.RecordStored)]
     assert kept[0] in log.dropped and kept[1] in log.dropped
     assert kept[2] not in log.dropped
 
@@ -138,7 +138,7 @@ def test_a_delta_of_an_unknown_kind_is_stored_and_dropped_with_its_message() -> 
         result(),
     )
     assert not any(isinstance(event, ev.Delta) for event in log.events)
-    kept = {seq for seq, event in log.told if isinstance(event, ev.RecordStored)}
+    kept = {seq for seq, event in log.entries if isinstance(event, ev.RecordStored)}
     assert kept == log.dropped
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fairlead.agents.claude.interpreter.turns import TABLE, TurnAction, TurnPhase, TurnSignal, diagram
+from fairlead.agents.claude.interpreter.turns import TABLE, TurnAction, TurnPhase, TurnSignal
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "turns.md"
 
@@ -30,6 +30,16 @@ def test_a_result_or_an_exit_leaves_no_turn() -> None:
     for phase in TurnPhase:
         assert TABLE[phase, TurnSignal.RESULT][0] is TurnPhase.IDLE
         assert TABLE[phase, TurnSignal.EXIT][0] is TurnPhase.IDLE
+
+
+def diagram() -> str:
+    """The table as a mermaid state diagram, for the documentation."""
+    lines = ["stateDiagram-v2", f"    [*] --> {TurnPhase.IDLE}"]
+    for (phase, sign), (after, actions) in TABLE.items():
+        if actions or phase is not after:
+            doing = f" / {', '.join(actions)}" if actions else ""
+            lines.append(f"    {phase} --> {after}: {sign}{doing}")
+    return "\n".join(lines) + "\n"
 
 
 def test_the_diagram_in_the_documentation_is_current() -> None:

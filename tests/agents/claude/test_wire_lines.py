@@ -128,7 +128,7 @@ def test_the_spill_of_an_endless_line_is_bounded_and_the_next_line_is_intact(siz
 
 
 def test_the_record_of_a_cut_line_says_where_it_was_cut() -> None:
-    assert msgspec.json.decode(oversize_placeholder("f", 9, b"x", 5)) == {
+    assert msgspec.json.decode(oversize_placeholder(Oversize(b"x", 9, "f", 5))) == {
         "type": "fairlead_oversize", "subtype": "f", "size": 9, "cut": 5, "head": "x"
     }  # fmt: skip
-    assert "cut" not in msgspec.json.decode(oversize_placeholder("f", 9, b"x"))
+    assert "cut" not in msgspec.json.decode(oversize_placeholder(Oversize(b"x", 9, "f")))

@@ -1,17 +1,16 @@
 """Decoding and encoding: every known type becomes its class, nothing raises, and sent lines match the seed exactly."""
 
 import json
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs, raw
-from fairlead.agents.claude.transcripts.rows import decode_row
-from fairlead.agents.claude.wire import decode
+from fairlead.agents.claude.wire import control, decode, encode
 from fairlead.agents.claude.wire import records as r
-from fairlead.agents.claude.wire.encode import Sent, cancel_line, environment_line, keep_alive_line, user_line
+from fairlead.agents.claude.wire.encode import cancel_line, environment_line, keep_alive_line, user_line
 
 # --- sent lines ------------------------------------------------------------------------------------------
 
@@ -33,9 +32,8 @@ def test_a_later_prompt_carries_the_session_and_its_own_uuid() -> None:
 
 
 def test_a_prompt_of_blocks_goes_as_a_list() -> None:
-    sent = json.loads(user_line([{"type": "text", "text": "a"}], parent="toolu_1"))
+    sent = json.loads(user_line([{"type": "text", "text": "a"}]))
     assert sent["message"]["content"] == [{"type": "text", "text": "a"}]
-    assert sent["parent_tool_use_id"] == "toolu_1"
 
 
 @pytest.mark.rules("S004-121", "S004-124", "S004-131")
@@ -47,7 +45,10 @@ def test_the_small_messages_are_exact() -> None:
 
 @pytest.mark.rules("S004-050")
 def test_the_set_of_messages_we_may_send_is_closed() -> None:
-    assert {kind.__struct_config__.tag for kind in get_args(Sent)} == {
+    answers = (control.answer_line("r"), control.mcp_answer_line("r", {}), control.error_line("r", "no"))
+    others = (user_line("a"), cancel_line("r"), keep_alive_line(), environment_line({}))
+    lines = (control.request_line("r", "interrupt", {}), *answers, *others)
+    assert {json.loads(line)["type"] for line in lines} == {
         "user",
         "control_request",
         "control_response",
@@ -55,6 +56,8 @@ def test_the_set_of_messages_we_may_send_is_closed() -> None:
         "keep_alive",
         "update_environment_variables",
     }
+    public = {name for name in (*vars(control), *vars(encode)) if name.endswith("_line") and not name.startswith("_")}
+    assert len(public - {"encode_line"}) == len(lines)
 
 
 # --- received lines --------------------------------------------------------------------------------------
@@ -256,7 +259,7 @@ def test_stray_bytes_do_not_lose_the_record() -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_make_the_decoder_raise(line: bytes) -> None:
     decode.decode(line)
-    decode_row(line)
+    decode.decode_row(line)
 
 
 KEYS = st.sampled_from(["type", "subtype", "uuid", "message", "event", "request", "response", "tools", "x"])
@@ -281,11 +284,11 @@ def test_unknown_fields_change_nothing(fields: dict[str, Any]) -> None:
 
 def test_rows_of_a_transcript_are_conversation_only_with_a_uuid() -> None:
     row = {"type": "user", "message": {"role": "user", "content": "x"}}
-    assert decode_row(raw(row)) == r.QuietRecord(type="user")
-    assert decode_row(raw({"type": "assistant", "message": MESSAGE})) == r.QuietRecord(type="assistant")
-    assert isinstance(decode_row(raw({**row, "uuid": "u"})), r.UserRecord)
+    assert decode.decode_row(raw(row)) == r.QuietRecord(type="user")
+    assert decode.decode_row(raw({"type": "assistant", "message": MESSAGE})) == r.QuietRecord(type="assistant")
+    assert isinstance(decode.decode_row(raw({**row, "uuid": "u"})), r.UserRecord)
     blob = {"type": "api-request-blob", "message": {"role": "user", "content": "x"}}
-    assert isinstance(decode_row(raw(blob)), r.QuietRecord)
+    assert isinstance(decode.decode_row(raw(blob)), r.QuietRecord)
 
 
 def test_every_record_of_the_recorded_traffic_is_known() -> None:

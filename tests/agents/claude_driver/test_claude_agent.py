@@ -49,7 +49,7 @@ async def test_initialize_comes_first_and_once_with_the_policy_hook_for_every_to
         "forwardSubagentText": True,
     }
     assert rig.link.sent[1]["request"] == {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": 4000}
-    with pytest.raises(BadRequest, match="gateway alone"):
+    with pytest.raises(BadRequest, match="Only the gateway"):
         await rig.agent.control("initialize", {})
     assert len(rig.link.sent) == 2
     await rig.end()
@@ -314,7 +314,7 @@ async def test_a_sink_that_fails_ends_the_agent(
     rig.link.says({"type": "a"})
     await rig.sink.until(lambda: rig.sink.all("exited"))
     assert rig.link.stopped
-    assert "could not be handed on" in caplog.text
+    assert "records could not be stored" in caplog.text
 
 
 async def test_a_sink_that_fails_on_exit_is_logged(
@@ -331,7 +331,7 @@ async def test_a_sink_that_fails_on_exit_is_logged(
     rig.link.die(Exit(code=0))
     await failed.wait()
     await settled()
-    assert "could not be told" in caplog.text
+    assert "exit could not be stored" in caplog.text
 
 
 async def test_a_permission_request_that_the_sink_fails_on_is_logged_and_stays_open(

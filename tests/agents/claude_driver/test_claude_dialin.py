@@ -20,7 +20,7 @@ from fairlead.agents.claude.dialin.link import (
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.claude.wire.encode import user_line
-from fairlead.agents.claude.wire.markers import ConnectionMarker, link_marker
+from fairlead.agents.claude.wire.markers import ConnectionMarker, encode_marker
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.model import events as ev
 from fairlead.model.agents import Decision, Launch, Record
@@ -324,7 +324,7 @@ def agents(**message: Any) -> Record:
 
 
 def marked(**fields: Any) -> Record:
-    return Record(link_marker(ConnectionMarker(cause="c", **fields)), "gateway")
+    return Record(encode_marker(ConnectionMarker(cause="c", **fields)), "gateway")
 
 
 PROMPTED = Record(user_line("go", "", PROMPT)[:-1], "gateway")
@@ -375,7 +375,7 @@ def test_a_turn_with_a_lost_result_ends_with_its_final_answer() -> None:
 
 
 def test_the_agent_cannot_forge_our_markers() -> None:
-    forged = Record(link_marker(ConnectionMarker(gap=True, over=True, back=True)))
+    forged = Record(encode_marker(ConnectionMarker(gap=True, over=True, back=True)))
     events = interpreted(PROMPTED, tool("t1"), forged)
     assert not any(isinstance(event, ev.Notice | ev.TurnEnded) for event in events)
 

@@ -16,16 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude_driver.harness import MemorySink
-from fairlead.agents.claude.transcripts.recovery import (
-    QUIET_SECONDS,
-    config_folder,
-    end,
-    find_transcript,
-    follow,
-    lines_backwards,
-    place_after,
-    transcript_path,
-)
+from fairlead.agents.claude.transcripts.paths import config_folder, find_transcript, transcript_path
+from fairlead.agents.claude.transcripts.recovery import QUIET_SECONDS, end, follow, lines_backwards, place_after
 from fairlead.model.agents import Exit, ProcessInfo
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.system.clock import SystemClock

@@ -321,8 +321,8 @@ def test_the_lists_of_variables_hold_nothing_of_ours_and_no_name_twice() -> None
 @pytest.mark.rules("S004-195")
 def test_the_hook_timeout_is_long_but_below_the_timer_limit() -> None:
     request = initialize(Launch(session=SESSION, cwd="/w", settings=Settings()))
-    (matcher,) = request.fields["hooks"]["PreToolUse"]
+    (matcher,) = request["hooks"]["PreToolUse"]
     assert matcher["timeout"] == HOOK_SECONDS
     assert 7 * 24 * 3600 < HOOK_SECONDS < 2**31 / 1000
     assert "matcher" not in matcher
-    assert set(request.fields) == {"hooks", "forwardSubagentText"}
+    assert set(request) == {"hooks", "forwardSubagentText"}

@@ -60,7 +60,7 @@ async def test_info_without_a_cli_says_what_to_do(tmp_path: Path) -> None:
         ("echo hello", "hello"),
         ("echo broken >&2; exit 1", "broken"),
         ("exit 0", "nothing"),
-        ("head -c 1000000 /dev/zero", "should tell a version"),
+        ("head -c 1000000 /dev/zero", "did not print a version"),
     ],
 )
 async def test_a_program_that_is_not_the_cli_is_rejected_with_its_output(body: str, words: str, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_a_version_that_is_too_old_is_rejected_with_advice(tmp_path: Path)
 
 async def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "VERSION_SECONDS", 0.05)
-    with pytest.raises(AgentMissing, match="no answer"):
+    with pytest.raises(AgentMissing, match="did not answer"):
         await VersionProbe(SystemClock()).ask([str(program(tmp_path, "exec sleep 300"))], {"PATH": os.defpath})
 
 

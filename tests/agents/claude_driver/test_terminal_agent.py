@@ -10,11 +10,12 @@ import pytest
 
 from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
 from agents.claude_driver.harness import MemorySink
+from fairlead.agents.claude.launch import PreparedLaunch
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
-from fairlead.agents.claude.tui.launcher import TuiLaunch
+from fairlead.agents.claude.tui.launcher import open_terminal
 from fairlead.agents.claude.versions import Version
-from fairlead.agents.claude.wire.markers import typed_prompt
+from fairlead.agents.claude.wire.markers import TypedPrompt, encode_marker
 from fairlead.model.agents import Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest, Conflict
@@ -57,7 +58,7 @@ class House:
         return list(self.terminals.opened[-1][1].argv)
 
     async def open(self, version: Version = NEW, **launch: Any) -> ClaudeTerminal:
-        stage = TuiLaunch(
+        prepared = PreparedLaunch(
             launch=Launch(session=SESSION, cwd="/w", settings=Settings(link="terminal"), **launch),
             version=version,
             command=("claude",),
@@ -67,15 +68,16 @@ class House:
             transcript=self.transcript,
             spill=None,
         )
-        playing = await stage.open(self.terminals, self.hook_server, self.sink, self.clock)
-        starting = asyncio.create_task(playing.start())
+        agent = await open_terminal(prepared, self.terminals, self.hook_server, self.sink, self.clock)
+        starting = asyncio.create_task(agent.start())
         self.starting = starting
         await passing(self.clock, lambda: starting.done() or self.tui.up or self.clock.monotonic() > 0)
         if not self.tui.up:
             self.tui.draw(up=True)
         await passing(self.clock, starting.done)
-        self.agents.append(starting.result())
-        return starting.result()
+        starting.result()
+        self.agents.append(agent)
+        return agent
 
     async def so(self, reached: Any) -> None:
         await passing(self.clock, reached)
@@ -89,13 +91,13 @@ class House:
 
     async def hook(self, event: str, **given: Any) -> dict[str, Any]:
         facts = {"session_id": SESSION, "transcript_path": str(self.transcript), "cwd": "/w", **given}
-        post = self.hook_server._posts[SESSION]
+        post = self.hook_server._endpoints[SESSION]
         answer: dict[str, Any] = json.loads(await post.answer_hook(event, f"{event} {len(self.sink.story)}", facts))
         return answer
 
 
 def prompt(text: str = "hello", message: str = MESSAGE) -> Record:
-    return Record(typed_prompt(text, message), "gateway")
+    return Record(encode_marker(TypedPrompt(uuid=message, content=text)), "gateway")
 
 
 @pytest.fixture
@@ -147,7 +149,7 @@ async def test_a_dialog_at_the_start_is_reported_once_and_no_key_is_pressed(hous
     await house.clock.advance(120)
     assert len(house.marks("shows")) == 1 and house.tui.writes == []
     (shown,) = house.marks("shows")
-    assert shown["kind"] == "dialog" and "trusted" in shown["text"]
+    assert shown["kind"] == "dialog" and "trust this folder" in shown["text"]
     assert " Do you trust the files in this folder?" in shown["lines"]
     house.tui.draw(dialog=())
     await house.so(writing.done)
@@ -200,7 +202,7 @@ async def test_a_prompt_that_is_never_accepted_is_removed_and_reported(house: Ho
     writing = asyncio.create_task(agent.write(prompt("one\ntwo")))
     await house.so(writing.done)
     (failed,) = house.marks("untyped")
-    assert failed["message"] == MESSAGE and "did not take" in failed["text"]
+    assert failed["message"] == MESSAGE and "did not accept" in failed["text"]
     assert house.tui.box == "" and house.tui.writes.count(b"\r") == 3
     assert not agent.is_busy
 
@@ -212,7 +214,7 @@ async def test_a_prompt_that_is_accepted_but_never_written_is_reported(house: Ho
     writing = asyncio.create_task(agent.write(prompt()))
     await house.so(writing.done)
     assert house.tui.submitted == ["hello"] and house.tui.writes.count(b"\r") == 1
-    assert "did not write down" in house.marks("untyped")[0]["text"]
+    assert "did not store the text" in house.marks("untyped")[0]["text"]
 
 
 async def test_a_prompt_queued_by_the_cli_is_waited_for_while_it_works(house: House) -> None:
@@ -322,7 +324,9 @@ async def test_only_prompts_are_typed(house: House, raw: bytes) -> None:
 async def test_images_are_not_typed(house: House) -> None:
     agent = await house.open()
     image = {"type": "image", "source": {}}
-    await agent.write(Record(typed_prompt([{"type": "text", "text": "see"}, image], MESSAGE), "gateway"))
+    await agent.write(
+        Record(encode_marker(TypedPrompt(uuid=MESSAGE, content=[{"type": "text", "text": "see"}, image])), "gateway")
+    )
     assert house.tui.writes == [] and not agent.is_busy
 
 
@@ -557,7 +561,7 @@ async def test_an_answer_after_the_exit_is_rejected(house: House) -> None:
     agent = await house.open()
     house.tui.end(Exit(code=0))
     await house.so(lambda: house.sink.all("exited"))
-    with pytest.raises(AgentNotRunning, match="hears no answer"):
+    with pytest.raises(AgentNotRunning, match="cannot receive the answer"):
         await agent.answer(RequestId("r1"), Decision("deny"))
 
 

@@ -60,7 +60,7 @@ def test_resume_and_fork() -> None:
         f"--session-id={SESSION}",
     ]
     assert not any("resume" in word for word in words(MIDDLE, resume=OTHER)), "there it is a command"
-    with pytest.raises(BadAgentSetting, match="take the link stdio"):
+    with pytest.raises(BadAgentSetting, match="set the link to stdio"):
         words(MIDDLE, resume=OTHER, fork=True)
 
 

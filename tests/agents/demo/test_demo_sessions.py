@@ -111,13 +111,6 @@ async def test_an_id_with_a_transcript_is_rejected_for_a_new_session(tmp_path: P
         assert await host.errors() == f"Error: Session ID {session} is already in use.\n"
 
 
-async def test_continue_takes_the_last_session(tmp_path: Path) -> None:
-    await first_session(tmp_path, "SCRIPT:text one")
-    session = await first_session(tmp_path, "SCRIPT:text two")
-    async with demo(tmp_path, "--continue") as host:
-        assert (await host.ask("SCRIPT:echo"))["session_id"] == session
-
-
 async def test_the_transcript_repeats_the_wire_by_uuid(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         host.permit = allow
@@ -204,9 +197,3 @@ async def test_the_agent_finishes_its_turn_after_the_host_dies(prompt: str, tmp_
             await host.process.wait()
         last = [r for r in host.transcript(session) if r["type"] == "assistant"][-1]
         assert last["message"]["stop_reason"] == "end_turn"
-
-
-async def test_no_transcript_is_written_when_disabled(tmp_path: Path) -> None:
-    async with demo(tmp_path, "--no-session-persistence") as host:
-        await host.ask("SCRIPT:text")
-        assert list(host.home.rglob("*.jsonl")) == []

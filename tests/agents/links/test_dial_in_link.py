@@ -13,9 +13,9 @@ from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import LineSplitter
 from fairlead.agents.links.dialin import UNREAD_BYTES, UNSENT_BYTES, DialInConnection, DialInLimits, DialInLink
 from fairlead.agents.links.dialin_state import DialInState
-from fairlead.agents.links.stdio import WRITE_SECONDS
+from fairlead.agents.links.stdio import WRITE_SECONDS, start_child
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentTimeout, Busy
+from fairlead.model.errors import AgentNotRunning, AgentTimeout, Busy
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.testing.clock import ManualClock
@@ -231,14 +231,10 @@ def test_any_cut_of_the_bytes_into_frames_is_the_same_stream(pieces: list[bytes]
 
 
 def start(code: str, terms: DialInLimits = TERMS) -> DialInLink:
-    return DialInLink.open(
-        [sys.executable, "-I", "-c", code],
-        env={},
-        cwd="/",
-        clock=SystemClock(),
-        terms=terms,
-        ended=lambda: None,
-    )
+    clock = SystemClock()
+    link = DialInLink(clock, terms, start_child([sys.executable, "-I", "-c", code], env={}, cwd="/", clock=clock))
+    link.expect()
+    return link
 
 
 async def everything(link: DialInLink) -> bytes:
@@ -294,15 +290,6 @@ async def test_the_end_of_the_process_waits_for_the_last_data_of_its_socket() ->
     agent.say("last words")
     agent.drop()
     assert await everything(link) == b"last words\n"
-
-
-@pytest.mark.process
-def test_a_missing_program_is_reported() -> None:
-    async def scene() -> None:
-        with pytest.raises(AgentMissing):
-            DialInLink.open(["/nowhere/claude"], env={}, cwd="/", clock=SystemClock(), terms=TERMS, ended=lambda: None)
-
-    asyncio.run(scene())
 
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "claude"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fairlead.agents.links.stdio import WRITE_SECONDS, StdioLink
+from fairlead.agents.links.stdio import WRITE_SECONDS, StdioLink, start_child
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentTimeout, BadRequest
 from fairlead.system.clock import Clock, SystemClock
@@ -17,8 +17,9 @@ pytestmark = pytest.mark.process
 
 
 def open_link(code: str, clock: Clock | None = None, cwd: str = "/") -> StdioLink:
-    return StdioLink.open(
-        [sys.executable, "-I", "-c", code], env={}, cwd=cwd, clock=clock or SystemClock(), patience=StopTimeouts()
+    clock = clock or SystemClock()
+    return StdioLink(
+        start_child([sys.executable, "-I", "-c", code], env={}, cwd=cwd, clock=clock), clock, StopTimeouts()
     )
 
 
@@ -51,9 +52,9 @@ def test_a_missing_program_and_a_missing_folder_are_distinguished() -> None:
     async def missing() -> None:
         clock = SystemClock()
         with pytest.raises(AgentMissing, match="/nonexistent/claude"):
-            StdioLink.open(["/nonexistent/claude"], env={}, cwd="/", clock=clock, patience=StopTimeouts())
+            start_child(["/nonexistent/claude"], env={}, cwd="/", clock=clock)
         with pytest.raises(AgentMissing, match="Permission denied"):
-            StdioLink.open(["/etc/passwd"], env={}, cwd="/", clock=clock, patience=StopTimeouts())
+            start_child(["/etc/passwd"], env={}, cwd="/", clock=clock)
         with pytest.raises(BadRequest, match="/nonexistent/folder"):
             open_link("", cwd="/nonexistent/folder")
 

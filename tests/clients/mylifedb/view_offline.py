@@ -12,7 +12,7 @@ import msgspec
 
 from agents.claude.golden_claude import Input, feed, raw
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.wire.markers import interrupt_marker
+from fairlead.agents.claude.wire.markers import InterruptMarker, encode_marker
 from fairlead.clients.mylifedb.fold import MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model import events as ev
@@ -75,7 +75,13 @@ class ViewRecorder:
         else:
             outcome = feed(self.interpreter, given, len(self.entries))
             ((kind, what),) = given.items()
-            bytes_ = None if kind == "exit" else interrupt_marker(what) if kind == "interrupt" else raw(what)
+            bytes_ = (
+                None
+                if kind == "exit"
+                else encode_marker(InterruptMarker(cause=what))
+                if kind == "interrupt"
+                else raw(what)
+            )
             origin: Origin = (
                 "gateway" if kind == "interrupt" else "" if kind == "exit" else msgspec.convert(kind, Origin)
             )

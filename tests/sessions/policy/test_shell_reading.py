@@ -190,6 +190,16 @@ def test_ordinary_text_of_any_language_is_not_forbidden() -> None:
     assert forbidden_character("echo\t'été — ☃ 日本'\n") is None
 
 
+@pytest.mark.parametrize("text", ["\U000d485d", "\U0001de33", "\U0010fffd", "\uffff", "日本", "é"])
+def test_characters_beyond_ascii_are_plain_parts_of_words(text: str) -> None:
+    """Such a character could end the process: the grammar's scanner looked it up in a table of 256."""
+    for number in range(300):
+        assert commands(f"echo {text}x{number}; .{text} a") == [["echo", f"{text}x{number}"], [f".{text}", "a"]]
+        analyse(f".{text}{{{number}{text}<<{text} ${{{text} $(({text}")
+    assert commands(f"{text}=1 rm x") == [[f"{text}=1", "rm", "x"]], "no name of a variable"
+    assert commands(f"cat <<{text}\nhi\n{text}\nrm x") == [["cat"], ["rm", "x"]]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -9,24 +9,20 @@ schemas) goes into `initialize` on stdin. The environment starts empty.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from fairlead.agents.claude.versions import Version, abilities
-from fairlead.agents.claude.wire.control import HookMatcher, Initialize, OtherRequest
+from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.model.agents import Launch
 from fairlead.model.commands import Settings
 from fairlead.model.errors import BadId, BadMode, BadRequest
 from fairlead.model.ids import is_uuid
 
-ALWAYS: Final = (
-    "-p",
-    "--input-format=stream-json",
-    "--output-format=stream-json",
-    "--verbose",
-)
+ALWAYS: Final = ("-p", "--input-format=stream-json", "--output-format=stream-json", "--verbose")
 
 OVER_STDIO: Final = (*ALWAYS, "--permission-prompt-tool=stdio")
 """Without the last flag the CLI asks nothing over stdio and rejects calls that need an answer; over a socket the flag
@@ -48,19 +44,9 @@ BLOCKS_SINCE: Final[Version] = (2, 1, 325)
 """Since this version a hook without an answer blocks its tool. Older versions then apply their own rules. Measured: if
 the gateway dies while the hook is open, they run the tool where the project allows it or in bypass mode."""
 
+_EDITING_TOOLS: Final = ("Edit", "MultiEdit", "NotebookEdit", "Write")
 ASK_RULE_TOOLS: Final = frozenset(
-    {
-        "Bash",
-        "CronCreate",
-        "Edit",
-        "EnterWorktree",
-        "MultiEdit",
-        "NotebookEdit",
-        "SendMessage",
-        "WebFetch",
-        "WebSearch",
-        "Write",
-    }
+    {*_EDITING_TOOLS, "Bash", "CronCreate", "EnterWorktree", "SendMessage", "WebFetch", "WebSearch"}
 )
 """Tools with side effects. Older versions get an ask rule for each. The rule takes precedence over their allow rules
 and modes, so that a call which our hook could not decide is asked over the wire, and denied if no one answers."""
@@ -72,41 +58,16 @@ ASK_RULES_IGNORED: Final[tuple[Version, Version]] = ((2, 1, 51), (2, 1, 76))
 ALWAYS_ASKED: Final = frozenset({"AskUserQuestion", "ExitPlanMode"})
 """Tools for which every version asks a person, regardless of hooks and rules (measured)."""
 
-BASIC_VARIABLES: Final = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-)
+_LOCALE: Final = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
+BASIC_VARIABLES: Final = (*_LOCALE, "PATH", "HOME", "TERM", "TMPDIR", "USER", "LOGNAME", "SHELL")
 """Variables that every program needs to run."""
 
-PASSED_VARIABLES: Final = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_BASE_URL",
-    "ANTHROPIC_MODEL",
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "CLAUDE_CONFIG_DIR",
-    "DISABLE_AUTOUPDATER",
-    "DISABLE_ERROR_REPORTING",
-    "DISABLE_TELEMETRY",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "NODE_EXTRA_CA_CERTS",
-    "NO_PROXY",
-    "SSL_CERT_FILE",
-    "https_proxy",
-    "http_proxy",
-    "no_proxy",
-)
+_API: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL")
+_PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy")
+_CERTIFICATES: Final = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
+_SWITCHES: Final = ("DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING", "DISABLE_TELEMETRY")
+_OF_CLAUDE: Final = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR")
+PASSED_VARIABLES: Final = (*_API, *_OF_CLAUDE, *_SWITCHES, *_PROXIES, *_CERTIFICATES)
 """Variables that configure the CLI, passed on if set. Others are passed only if the setting `pass_env` names them."""
 
 OURS: Final = "FAIRLEAD_"
@@ -124,6 +85,20 @@ _SERVER: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
+class PreparedLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is known before the process starts. `agent_session` is the CLI's id of the conversation; `spill`
+    stores records that are too large for the log."""
+
+    launch: Launch
+    version: Version
+    command: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    agent_session: str
+    transcript: Path
+    spill: OversizeSpill | None
+
+
 class BadAgentSetting(BadRequest):
     """A session setting that cannot be passed to the CLI; `data["setting"]` names it."""
 
@@ -137,18 +112,10 @@ def arguments(launch: Launch, version: Version, agent_session: str, sdk_url: str
     """The CLI's arguments. `agent_session` is the id that a new or forked conversation gets; with `sdk_url` the CLI
     dials in to that address."""
     settings = launch.settings
-    flags = [
-        *(_dialing(sdk_url) if sdk_url else OVER_STDIO),
-        f"--permission-mode={_mode(settings.mode, version)}",
-    ]
+    flags = [*(_dialing(sdk_url) if sdk_url else OVER_STDIO), f"--permission-mode={_mode(settings.mode, version)}"]
     if settings.partial:
         flags.append("--include-partial-messages")
-    flags += _conversation(launch, agent_session)
-    if settings.model:
-        flags.append(f"--model={_model(settings.model)}")
-    if settings.effort and version >= _EFFORT_SINCE:
-        flags.append(f"--effort={_effort(settings.effort)}")
-    flags += [f"--add-dir={_directory(path)}" for path in settings.directories]
+    flags += [*_conversation(launch, agent_session), *_choices(settings, version)]
     if settings.max_turns is not None:
         flags.append(f"--max-turns={_turns(settings.max_turns)}")
     if settings.max_budget_usd is not None:
@@ -173,24 +140,27 @@ def in_terminal(launch: Launch, version: Version, agent_session: str, hooks: str
         ("mcp_servers", settings.mcp_servers or launch.mcp or None),
     ):
         if given is not None:
-            raise BadAgentSetting(name, "cannot be had in a terminal: take the link stdio, or leave it out")
+            raise BadAgentSetting(name, "is not available in a terminal: set the link to stdio, or omit the setting")
     flags = [f"--permission-mode={_mode(settings.mode, version)}"]
     if not (launch.resume and resumes_by_command(version)):
         flags += _conversation(launch, agent_session)
     elif launch.fork:
         raise BadAgentSetting(
-            "link", "cannot be terminal for a fork with this version of Claude Code: take the link stdio"
+            "link", "cannot be terminal for a fork with this version of Claude Code: set the link to stdio"
         )
-    if settings.model:
-        flags.append(f"--model={_model(settings.model)}")
-    if settings.effort and version >= _EFFORT_SINCE:
-        flags.append(f"--effort={_effort(settings.effort)}")
-    flags += [f"--add-dir={_directory(path)}" for path in settings.directories]
+    flags += _choices(settings, version)
     if settings.append_prompt:
         flags.append(f"--append-system-prompt={_words(settings.append_prompt)}")
     if not launch.trusted:
         flags.append("--setting-sources=user")
     return [*flags, f"--settings={hooks}"]
+
+
+def _choices(settings: Settings, version: Version) -> list[str]:
+    flags = [f"--model={_model(settings.model)}"] if settings.model else []
+    if settings.effort and version >= _EFFORT_SINCE:
+        flags.append(f"--effort={_effort(settings.effort)}")
+    return flags + [f"--add-dir={_directory(path)}" for path in settings.directories]
 
 
 def resumes_by_command(version: Version) -> bool:
@@ -265,24 +235,20 @@ def environment(host: Mapping[str, str], *, home: str = "", passed: tuple[str, .
     return chosen
 
 
-def initialize(launch: Launch) -> OtherRequest:
-    """The `initialize` request, sent once before the first prompt."""
+def initialize(launch: Launch) -> dict[str, Any]:
+    """The fields of the `initialize` request, sent once before the first prompt."""
     settings = launch.settings
-    servers = tuple(dict.fromkeys(launch.mcp))
-    hook = HookMatcher(hookCallbackIds=(POLICY_HOOK,), timeout=HOOK_SECONDS)
-    asked = Initialize(
-        hooks={"PreToolUse": (hook,)},
-        sdkMcpServers=servers or None,
-        jsonSchema=settings.output_schema,
-        appendSystemPrompt=settings.append_prompt or None,
-        # Without it the CLI does not send a subagent's text. Versions that do not know it (up to 2.1.118) ignore it.
-        forwardSubagentText=True,
-    )
-    fields: dict[str, Any] = msgspec.to_builtins(asked)
-    del fields["subtype"]
     # Newer versions then block the tool if we fail to answer; older ones ignore the field and apply their own rules.
-    fields["hooks"]["PreToolUse"][0]["onFailure"] = "block"
-    return OtherRequest(subtype="initialize", fields=fields)
+    hook = {"hookCallbackIds": [POLICY_HOOK], "timeout": HOOK_SECONDS, "onFailure": "block"}
+    fields = {
+        "hooks": {"PreToolUse": [hook]},
+        "sdkMcpServers": list(dict.fromkeys(launch.mcp)) or None,
+        "jsonSchema": settings.output_schema,
+        "appendSystemPrompt": settings.append_prompt or None,
+        # Without it the CLI does not send a subagent's text. Versions that do not know it (up to 2.1.118) ignore it.
+        "forwardSubagentText": True,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def needs_restart(old: Settings, new: Settings, version: Version) -> bool:
@@ -312,41 +278,41 @@ def _mode(mode: str, version: Version) -> str:
 
 def _model(name: str) -> str:
     if _MODEL.fullmatch(name) is None:
-        raise BadAgentSetting("model", f"is no name of a model: {name[:80]!r}")
+        raise BadAgentSetting("model", f"is not a valid model name: {name[:80]!r}")
     return name
 
 
 def _server(name: str) -> str:
     if _SERVER.fullmatch(name) is None:
-        raise BadAgentSetting("mcp_servers", f"takes names of letters, digits, dots and dashes, not {name[:80]!r}")
+        raise BadAgentSetting("mcp_servers", f"accepts names of letters, digits, dots and dashes, not {name[:80]!r}")
     return name
 
 
 def _effort(level: str) -> str:
     if level not in EFFORTS:
-        raise BadAgentSetting("effort", f"is one of {', '.join(EFFORTS)}, not {level[:40]!r}")
+        raise BadAgentSetting("effort", f"must be one of {', '.join(EFFORTS)}, not {level[:40]!r}")
     return level
 
 
 def _directory(path: str) -> str:
     if not path.startswith("/") or _CONTROL.search(path):
-        raise BadAgentSetting("directories", f"takes absolute paths without control characters, not {path[:200]!r}")
+        raise BadAgentSetting("directories", f"accepts absolute paths without control characters, not {path[:200]!r}")
     return path
 
 
 def _words(text: str) -> str:
     if "\0" in text:
-        raise BadAgentSetting("append_prompt", "takes no NUL character")
+        raise BadAgentSetting("append_prompt", "must not contain a NUL character")
     return text
 
 
 def _turns(number: int) -> str:
     if number < 1:
-        raise BadAgentSetting("max_turns", "is at least 1")
+        raise BadAgentSetting("max_turns", "must be at least 1")
     return str(number)
 
 
 def _budget(dollars: float) -> str:
     if not math.isfinite(dollars) or dollars < 1e-6:
-        raise BadAgentSetting("max_budget_usd", "is a number of dollars above 0")
+        raise BadAgentSetting("max_budget_usd", "must be a number of dollars above 0")
     return f"{dollars:.6f}".rstrip("0").rstrip(".")

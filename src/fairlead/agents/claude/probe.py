@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fairlead.agents.claude.versions import Version, abilities, parse_version
+from fairlead.agents.claude.versions import Version, abilities, dotted, parse_version
 from fairlead.model.errors import AgentMissing
 from fairlead.system.clock import Clock, within
 from fairlead.system.process import StopTimeouts, spawn
@@ -35,10 +35,6 @@ class Installed(msgspec.Struct, frozen=True):
     version: Version
 
 
-def _dotted(version: Version) -> str:
-    return ".".join(map(str, version))
-
-
 def ways(version: Version) -> dict[str, str]:
     """The links over which this version can be driven, each with yes or the reason why not."""
     return {
@@ -54,7 +50,7 @@ def find_executable(configured: str, path: str) -> str:
     if found is None:
         where = f"at {configured}" if configured else "in PATH"
         raise AgentMissing(
-            f"There is no Claude Code {where}. Install it (npm install -g @anthropic-ai/claude-code), name it with "
+            f"Claude Code was not found {where}. Install it (npm install -g @anthropic-ai/claude-code), name it with "
             "--claude PATH, or try --agent demo.",
             path=configured,
         )
@@ -96,7 +92,7 @@ class VersionProbe:
             await within(self._clock, VERSION_SECONDS, child.read(take))
         except TimeoutError:
             raise AgentMissing(
-                f"{command[0]} --version gave no answer within {VERSION_SECONDS:.0f} s.", path=command[0]
+                f"{command[0]} --version did not answer within {VERSION_SECONDS:.0f} s.", path=command[0]
             ) from None
         finally:
             await child.end(_HURRY)
@@ -104,11 +100,11 @@ class VersionProbe:
         version = parse_version(words)
         if version is None:
             shown = words or child.stderr.strip()[-500:] or "nothing"
-            raise AgentMissing(f"{command[0]} --version should tell a version and said: {shown[:500]}", path=command[0])
+            raise AgentMissing(f"{command[0]} --version did not print a version but: {shown[:500]}", path=command[0])
         if version < OLDEST:
             raise AgentMissing(
-                f"Claude Code {_dotted(version)} is older than the oldest version that Fairlead supports "
-                f"({_dotted(OLDEST)}). Update it: {command[0]} update, or npm install -g @anthropic-ai/claude-code.",
+                f"Claude Code {dotted(version)} is older than the oldest version that Fairlead supports "
+                f"({dotted(OLDEST)}). Update it: {command[0]} update, or npm install -g @anthropic-ai/claude-code.",
                 path=command[0],
                 version=words,
             )

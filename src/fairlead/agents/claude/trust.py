@@ -8,7 +8,7 @@ other file of the project: the report shows the call, but not the effects of tha
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,11 +40,11 @@ _KNOWN: Final = frozenset({"hooks", "env", "permissions", "$schema"})
 
 
 class _Found(msgspec.Struct):
-    """The report while it is being built."""
+    """The lists of a `FolderReport` while it is being built."""
 
     files: list[str] = []
     hooks: list[dict[str, Any]] = []
-    servers: list[dict[str, Any]] = []
+    mcp_servers: list[dict[str, Any]] = []
     environment: list[str] = []
     permissions: list[str] = []
     other: list[str] = []
@@ -67,16 +67,8 @@ def describe(folder: str, home: str = "") -> FolderReport:
             hidden += 1
     if hidden:
         found.other.append(f"and {hidden} more files")
-    return FolderReport(
-        path=str(root),
-        digest=digest.hexdigest(),
-        files=tuple(found.files),
-        hooks=tuple(found.hooks),
-        mcp_servers=tuple(found.servers),
-        environment=tuple(found.environment),
-        permissions=tuple(found.permissions),
-        other=tuple(found.other),
-    )
+    facts: dict[str, Any] = {name: tuple(items) for name, items in msgspec.structs.asdict(found).items()}
+    return FolderReport(path=str(root), digest=digest.hexdigest(), **facts)
 
 
 def _files(root: Path, home: Path | None) -> Iterator[tuple[str, Path]]:
@@ -163,17 +155,12 @@ def _object(name: str, content: bytes, found: _Found) -> dict[str, Any]:
 
 
 def _explain_settings(name: str, settings: dict[str, Any], found: _Found) -> None:
-    hooks = settings.get("hooks")
-    for event, matchers in hooks.items() if isinstance(hooks, dict) else ():
-        for matcher in matchers if isinstance(matchers, list) else [matchers]:
+    for event, matchers in _items(settings.get("hooks")):
+        for matcher in _as_list(matchers):
             _explain_hook(name, event, matcher, found)
-    env = settings.get("env")
-    for variable, value in env.items() if isinstance(env, dict) else ():
-        found.environment.append(f"{variable}={value}")
-    permissions = settings.get("permissions")
-    for key, value in permissions.items() if isinstance(permissions, dict) else ():
-        for item in value if isinstance(value, list) else [value]:
-            found.permissions.append(f"{key} {item}")
+    found.environment += [f"{variable}={value}" for variable, value in _items(settings.get("env"))]
+    for key, value in _items(settings.get("permissions")):
+        found.permissions += [f"{key} {item}" for item in _as_list(value)]
     for key, value in settings.items():
         if key not in _KNOWN:
             found.other.append(f"{name}: {key} = {msgspec.json.encode(value).decode()[:500]}")
@@ -183,13 +170,20 @@ def _explain_hook(name: str, event: str, matcher: Any, found: _Found) -> None:
     if not isinstance(matcher, dict):
         found.hooks.append({"file": name, "event": event, "hook": matcher})
         return
-    hooks = matcher.get("hooks")
-    for hook in hooks if isinstance(hooks, list) else [hooks]:
+    for hook in _as_list(matcher.get("hooks")):
         fields = hook if isinstance(hook, dict) else {"hook": hook}
         found.hooks.append({"file": name, "event": event, "matcher": matcher.get("matcher", ""), **fields})
 
 
 def _explain_servers(name: str, servers: Any, found: _Found) -> None:
-    for server, config in servers.items() if isinstance(servers, dict) else ():
+    for server, config in _items(servers):
         fields = config if isinstance(config, dict) else {"config": config}
-        found.servers.append({**fields, "file": name, "name": server})
+        found.mcp_servers.append({**fields, "file": name, "name": server})
+
+
+def _items(value: Any) -> Iterable[tuple[str, Any]]:
+    return value.items() if isinstance(value, dict) else ()
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -35,6 +35,10 @@ def parse_version(text: str) -> Version | None:
     return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 
+def dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
 class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """The behaviour of one version."""
 

@@ -1,7 +1,5 @@
 """`python -m fairlead.agents.demo`: the demo agent on stdin and stdout."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -4,8 +4,6 @@ Rule: only this module connects the parts. The agent ends when stdin has ended a
 exit code 1 if the last turn was an error, as the real CLI does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -13,29 +11,19 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from fairlead.agents.claude.transcripts.paths import config_folder, transcript_path
 from fairlead.agents.demo import records, tools
-from fairlead.agents.demo.checkpoints import Checkpoints
-from fairlead.agents.demo.controls import Controls, Refused
+from fairlead.agents.demo.controls import Refused, answer_control
 from fairlead.agents.demo.execution import Executor
 from fairlead.agents.demo.flags import Options
 from fairlead.agents.demo.ids import new_uuid
 from fairlead.agents.demo.permissions import Grants
 from fairlead.agents.demo.records import Record
 from fairlead.agents.demo.session import DemoSession
-from fairlead.agents.demo.transcript import (
-    History,
-    NoConversation,
-    Transcript,
-    config_dir,
-    folder_of,
-    latest,
-    load,
-)
-from fairlead.agents.demo.turns import Prompt, Turn, compact, lifecycle
+from fairlead.agents.demo.transcript import NoConversation, Transcript, load
+from fairlead.agents.demo.turns import Prompt, Turn, compact
 from fairlead.agents.demo.usage import TokenUsage
 from fairlead.agents.demo.wire import Wire
-
-_CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
 
 
 class SessionTaken(Exception):
@@ -50,7 +38,7 @@ class DemoAgent:
         self._environ = dict(environ)
         self._cwd = cwd
         self._waiting: list[Prompt] = []
-        self._news = asyncio.Event()
+        self._stirred = asyncio.Event()
         self._ended = False
         self._turn: Turn | None = None
         self._turns = 0
@@ -70,61 +58,49 @@ class DemoAgent:
             self._wire.emit(records.failed_start(session_id, str(error)))
             self._wire.flush()
             return 1
-        self._controls = Controls(self._session)
-        self._executor = Executor(self._session, self._notified)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_by_signal)
+        self._executor = Executor(self._session, lambda text, origin: self._enqueue(Prompt(text, origin=origin)))
         self._wire.start()
         failed = False
         while (prompts := await self._next()) is not None:
             failed = await self._answer(prompts)
-        cost = {"type": "cost-state", "sessionId": self._session.id, **self._session.ledger.as_cost_state()}
         if self._turns:
-            self._session.transcript.line(cost)
+            cost = self._session.ledger.as_cost_state()
+            self._session.transcript.line({"type": "cost-state", "sessionId": self._session.id, **cost})
         self._wire.flush()
         return 1 if failed else 0
 
     # -- the session
 
     def _open(self) -> DemoSession:
-        options = self._options
-        config = config_dir(self._environ)
-        folder = folder_of(config, self._cwd)
-        resumed = options.resume or (latest(folder) if options.latest else None)
-        history = load(folder, resumed, options.resume_at) if resumed else None
+        """Start a session, or continue one: a fork copies the chain into a new file under its own id, a resume uses the
+        same file."""
+        options, config = self._options, config_folder(self._environ)
+        resumed = transcript_path(config, self._cwd, options.resume) if options.resume else None
+        history = load(resumed, options.resume_at) if resumed is not None else None
         session_id = options.session_id or new_uuid()
-        if resumed and not options.fork:
-            session_id = resumed
-        path = folder / f"{session_id}.jsonl"
-        if session_id != resumed and path.exists():
+        if options.resume and not options.fork:
+            session_id = options.resume
+        path = transcript_path(config, self._cwd, session_id)
+        if path != resumed and path.exists():
             raise SessionTaken(f"Error: Session ID {session_id} is already in use.")
-        transcript = Transcript(path, session_id, self._cwd, keep=options.keeps_transcript)
+        transcript = Transcript(path, session_id, self._cwd)
         if history is not None:
-            self._continue(history, transcript, fork=options.fork)
+            self._seen |= history.prompts
+            for record in history.chain if options.fork else ():
+                transcript.line({**record, "sessionId": session_id})
+            transcript.leaf = history.leaf
         return DemoSession(
             id=session_id,
             cwd=self._cwd,
-            config=config,
             options=options,
             wire=self._wire,
             transcript=transcript,
             model=records.resolve_model(options.model),
-            grants=Grants(options.mode, self._cwd, list(options.directories)),
+            grants=Grants(options.mode, self._cwd, options.directories),
             ledger=history.ledger if history is not None else TokenUsage(),
             messages=history.messages if history is not None else [],
-            structured=options.structured,
-            forwards_subagents=options.forwards_subagents,
             heartbeat=float(self._environ.get("FAIRLEAD_DEMO_HEARTBEAT") or 30),
-            checkpoints=Checkpoints() if self._environ.get(_CHECKPOINTS) == "1" else None,
-            retries=int(self._environ.get("CLAUDE_CODE_MAX_RETRIES") or 2),
         )
-
-    def _continue(self, history: History, transcript: Transcript, *, fork: bool) -> None:
-        """Continue a session: a fork copies the chain into a new file under its own id, a resume uses the same file."""
-        self._seen |= history.prompts
-        if fork:
-            for record in history.chain:
-                transcript.line({**record, "sessionId": transcript.session_id})
-        transcript.leaf = history.leaf
 
     # -- input from the host
 
@@ -145,24 +121,18 @@ class DemoAgent:
         elif not isinstance(content, str):
             return
         if isinstance(uuid, str) and uuid in self._seen:
-            if self._options.replay:
-                replayed = records.user(self._session.speaker, content, isReplay=True)
-                self._session.emit(replayed | {"uuid": uuid})
             return
         busy = self._turn is not None or bool(self._waiting)
         prompt = Prompt(content, uuid if isinstance(uuid, str) else None, came_while_busy=busy)
         if prompt.uuid is not None:
             self._seen.add(prompt.uuid)
-            self._session.emit(lifecycle(self._session, prompt.uuid, "queued"))
+            self._session.emit_lifecycle(prompt.uuid, "queued")
         self._enqueue(prompt)
-
-    def _notified(self, text: str, origin: Record) -> None:
-        self._enqueue(Prompt(text, origin=origin))
 
     def _enqueue(self, prompt: Prompt) -> None:
         self._session.transcript.queued("enqueue", content=prompt.text)
         self._waiting.append(prompt)
-        self._news.set()
+        self._stirred.set()
 
     def _control(self, record: Record) -> None:
         request_id, request = str(record.get("request_id")), record.get("request")
@@ -175,20 +145,20 @@ class DemoAgent:
                 self._wire.reply(request_id, {"cancelled": self._cancel(str(request.get("message_uuid")))})
             case _:
                 try:
-                    answer = self._controls.answer(request)
+                    self._wire.reply(request_id, answer_control(self._session, request))
                 except Refused as refused:
                     self._wire.refuse(request_id, str(refused), **refused.fields)
                 else:
-                    self._wire.reply(request_id, answer)
-                    self._controls.after(request)
+                    if request["subtype"] == "set_permission_mode":
+                        self._session.emit_status(None, permissionMode=self._session.grants.mode)
 
     def _interrupt(self, request_id: str) -> None:
-        def heard() -> None:
+        def acknowledge() -> None:
             queued = [p.uuid for p in self._waiting if p.uuid is not None]
             self._wire.reply(request_id, {"still_queued": queued})
 
-        if self._turn is None or not self._turn.interrupt(heard):
-            heard()
+        if self._turn is None or not self._turn.interrupt(acknowledge):
+            acknowledge()
 
     def _cancel(self, uuid: str) -> bool:
         kept = [p for p in self._waiting if p.uuid != uuid]
@@ -202,13 +172,7 @@ class DemoAgent:
             tools.kill_all()
             os._exit(1)
         self._ended = True
-        self._news.set()
-
-    def _stop_by_signal(self) -> None:
-        self._ended = True
-        self._waiting.clear()
-        if self._turn is None or not self._turn.interrupt(lambda: None):
-            self._news.set()
+        self._stirred.set()
 
     # -- turns
 
@@ -217,8 +181,11 @@ class DemoAgent:
         while not self._waiting:
             if self._ended and not self._session.tasks:
                 return None
-            self._news.clear()
-            await self._wait()
+            self._stirred.clear()
+            running = [t.work for t in self._session.tasks.values() if t.work is not None]
+            stirred = asyncio.create_task(self._stirred.wait())
+            await asyncio.wait([stirred, *running], return_when=asyncio.FIRST_COMPLETED)
+            stirred.cancel()
         # Messages that arrived while the agent was busy form one turn, as in CLI 2.1.120 and later.
         prompts = [self._waiting.pop(0)]
         if prompts[0].came_while_busy:
@@ -228,17 +195,11 @@ class DemoAgent:
             self._session.transcript.queued("dequeue")
         return prompts
 
-    async def _wait(self) -> None:
-        running = [t.work for t in self._session.tasks.values() if t.work is not None]
-        news = asyncio.create_task(self._news.wait())
-        await asyncio.wait([news, *running], return_when=asyncio.FIRST_COMPLETED)
-        news.cancel()
-
     async def _answer(self, prompts: list[Prompt]) -> bool:
         index = self._turns
         self._turns += 1
         if prompts[0].text.strip() == "/compact":
-            await compact(self._session, index)
+            compact(self._session, index)
             return False
         self._turn = Turn(self._session, prompts, index, self._executor, self._absorb)
         try:
@@ -268,6 +229,6 @@ def run_agent(options: Options, environ: Mapping[str, str], cwd: str) -> int:
     signal.signal(signal.SIGTERM, terminated)
 
     async def live() -> int:
-        return await DemoAgent(options, environ, cwd).run()
+        return await DemoAgent(options, environ, cwd).run()  # the wire needs a running event loop
 
     return asyncio.run(live())

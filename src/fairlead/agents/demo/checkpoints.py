@@ -3,8 +3,6 @@
 Rule: only files that Write and Edit changed in this process; kept in memory, because the demo's files are small.
 """
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import dataclass
 from pathlib import Path

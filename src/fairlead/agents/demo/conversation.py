@@ -3,8 +3,6 @@
 Rule: pure. Both stand-ins use it, so that a prompt has the same meaning for the model API and the demo agent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

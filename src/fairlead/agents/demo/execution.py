@@ -3,18 +3,17 @@
 Rule: this module emits all records of a call while it runs; the thread emits its result.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fairlead.agents.demo import records, tools
 from fairlead.agents.demo.gate import Refusal
-from fairlead.agents.demo.ids import new_uuid, timestamp
+from fairlead.agents.demo.ids import new_uuid
 from fairlead.agents.demo.records import Record, RecordSource
 from fairlead.agents.demo.session import BackgroundTask, DemoSession
 from fairlead.agents.demo.thread import Answered, LimitReached, ModelRefused, Thread
@@ -35,7 +34,7 @@ class Executor:
 
     async def run(self, thread: Thread, call: Record, arguments: Record) -> Outcome:
         session, name = self._session, call["name"]
-        if session.checkpoints is not None and name in ("Write", "Edit"):
+        if name in ("Write", "Edit"):
             session.checkpoints.about_to_change(Path(str(arguments["file_path"])))
         match name:
             case "Bash" if arguments.get("run_in_background"):
@@ -43,14 +42,8 @@ class Executor:
             case "Bash":
                 async with self._watched(call, arguments):
                     return await tools.bash(arguments, session.cwd)
-            case "Read":
-                return tools.read(arguments, session.cwd)
-            case "Write":
-                return tools.write(arguments, session.cwd)
-            case "Edit":
-                return tools.edit(arguments, session.cwd)
-            case "Glob":
-                return tools.glob(arguments, session.cwd)
+            case "Read" | "Write" | "Edit" | "Glob":
+                return tools.ON_FILES[name](arguments, session.cwd)
             case "TodoWrite":
                 return tools.todo_write(arguments, session.todos)
             case "AskUserQuestion":
@@ -62,16 +55,13 @@ class Executor:
                 return Outcome(reply, reply)
             case "Agent" | "Task":
                 return await self._subagent(thread, call, arguments)
-        if name.startswith("mcp__"):
+        if name in session.mcp.tools():
             return await self._mcp(call, arguments)
         raise ToolFailed(f"<tool_use_error>Error: No such tool available: {name}</tool_use_error>")
 
     async def _mcp(self, call: Record, arguments: Record) -> Outcome:
         try:
             result = await self._session.mcp.call(call["name"], arguments, call["id"])
-        except KeyError:
-            sentence = f"<tool_use_error>Error: No such tool available: {call['name']}</tool_use_error>"
-            raise ToolFailed(sentence) from None
         except (HostGone, HostRefused) as error:
             raise ToolFailed(f"MCP server failed: {error}") from None
         content = result.get("content") or []
@@ -82,7 +72,7 @@ class Executor:
     def _leave_plan_mode(self, call: Record) -> Outcome:
         session = self._session
         session.grants.mode = "default"
-        session.emit(records.status(session.id, None, permissionMode="default"))
+        session.emit_status(None, permissionMode="default")
         detail = {"plan": call["input"].get("plan"), "isAgent": False, "filePath": None}
         return Outcome("User has approved exiting plan mode. You can now proceed.", detail)
 
@@ -99,15 +89,7 @@ class Executor:
         finally:
             watch.cancel()
         if reported.is_set():
-            self._session.emit_system(
-                "task_notification",
-                task_id=task.id,
-                run_id=task.run_id,
-                tool_use_id=task.tool_use_id,
-                status="completed",
-                output_file="",
-                summary=task.description,
-            )
+            self._session.notify_task(task, "completed", output_file="", summary=task.description)
 
     async def _report_slow(self, task: BackgroundTask, reported: asyncio.Event) -> None:
         session = self._session
@@ -136,24 +118,21 @@ class Executor:
     def _background_bash(self, call: Record, arguments: Record) -> Outcome:
         session = self._session
         task = session.new_task("local_bash", str(arguments.get("description") or ""), call["id"])
-        output = session.scratch / f"{task.id}.output"
-        self._begin(task, self._finish_bash(task, arguments, str(output)))
-        reply = f"Command running in background with ID: {task.id}. Output is being written to: {output}."
-        detail: Record = {"stdout": "", "stderr": "", "interrupted": False, "isImage": False}
-        detail |= {"noOutputExpected": False, "backgroundTaskId": task.id}
-        return Outcome(reply, detail, is_error=False)
+        self._begin(task, self._finish_bash(task, arguments))
+        reply = f"Command running in background with ID: {task.id}. Output is being written to: {task.output}."
+        return Outcome(reply, tools.bash_detail() | {"backgroundTaskId": task.id}, is_error=False)
 
-    async def _finish_bash(self, task: BackgroundTask, arguments: Record, output: str) -> None:
+    async def _finish_bash(self, task: BackgroundTask, arguments: Record) -> None:
         code = "exit code 0"
         try:
             reply = (await tools.bash(arguments, self._session.cwd)).content
         except ToolFailed as failure:
             reply = str(failure)
             code = reply.split("\n", 1)[0].lower()
-        self._session.scratch.mkdir(parents=True, exist_ok=True)
-        (self._session.scratch / f"{task.id}.output").write_text(str(reply), encoding="utf-8")
+        task.output.parent.mkdir(parents=True, exist_ok=True)
+        task.output.write_text(str(reply), encoding="utf-8")
         summary = f'Background command "{task.description}" completed ({code})'
-        self._ended(task, output, summary, summary, str(reply))
+        self._ended(task, summary, summary, str(reply))
 
     # -- subagents
 
@@ -165,138 +144,74 @@ class Executor:
         # CLI 2.1.325 runs a subagent in the background unless the call says otherwise.
         background = arguments.get("run_in_background") is not False
         task = session.new_task("local_agent", description, call["id"])
-        task.subagent_type = kind
+        task.subagent_type, task.prompt, task.depth = kind, prompt, parent.depth + 1
         speaker = RecordSource(session.id, call["id"], task.id, kind, description, task.run_id)
         transcript = session.transcript.subagent(task.id)
         message = {"role": "user", "content": prompt}
-        line = {"promptId": parent.prompt_id, "type": "user", "message": message, "uuid": new_uuid()}
-        transcript.add({**line, "timestamp": timestamp()})
-        transcript.meta(
-            {
-                "agentType": kind,
-                "isBuiltIn": True,
-                "description": description,
-                "toolUseId": call["id"],
-                "spawnDepth": parent.depth + 1,
-                "requestShape": "background" if background else "foreground",
-            }
-        )
+        transcript.add({"type": "user", "message": message})
+        transcript.meta({"agentType": kind, "description": description, "toolUseId": call["id"]})
         thread = Thread(
             session,
             speaker,
             transcript,
             [message],
             self.run,
-            prompt_id=parent.prompt_id,
             # The real CLI forwards a subagent's output only if it runs in the background or the host requested it.
             forwards_text=background or session.forwards_subagents,
             waited_for=not background,
-            depth=parent.depth + 1,
+            depth=task.depth,
         )
-        self._count(kind, thread.depth, background=background)
-        output = str(session.scratch / f"{task.id}.output")
+        session.subagents += 1
         if background:
-            self._begin(task, self._finish_agent(task, thread, output), prompt=prompt, depth=thread.depth)
-            return self._launched(task, prompt, output)
-        self._started(task, backgrounded=False, prompt=prompt, depth=thread.depth)
-        await self._fire("SubagentStart", speaker, {})
+            self._begin(task, self._finish_agent(task, thread))
+            return _launched(task)
+        self._started(task, backgrounded=False)
         session.emit(records.user(speaker, [{"type": "text", "text": prompt}]))
         try:
             final = await _final_text(thread)
         except asyncio.CancelledError:
-            session.stats.killed += 1
-            parent.afterwards.append(lambda: session.task_ended(task, killed=True, summary=description, output=output))
+            parent.afterwards.append(lambda: session.task_ended(task, killed=True, summary=description))
             raise
-        await self._subagent_stopped(thread, final)
-        session.task_ended(task, killed=False, summary=final, output=output, usage=_spent(thread))
+        session.task_ended(task, killed=False, summary=final, usage=_spent(thread))
         return _completed(thread, prompt, final)
 
-    async def _finish_agent(self, task: BackgroundTask, thread: Thread, output: str) -> None:
-        await self._fire("SubagentStart", thread.speaker, {})
+    async def _finish_agent(self, task: BackgroundTask, thread: Thread) -> None:
         final = await _final_text(thread)
-        await self._subagent_stopped(thread, final)
-        spent = _spent(thread)
-        self._ended(task, output, f'Agent "{task.description}" finished', final, final, usage=spent)
-
-    async def _subagent_stopped(self, thread: Thread, final: str) -> None:
-        self._session.stats.completed += 1
-        about = {"agent_transcript_path": str(thread.transcript.path), "last_assistant_message": final}
-        await self._fire("SubagentStop", thread.speaker, {"stop_hook_active": False, **about})
-
-    async def _fire(self, event: str, speaker: RecordSource, fields: Record) -> None:
-        with contextlib.suppress(HostGone):
-            await self._session.hooks.fire(event, speaker, fields)
-
-    def _count(self, kind: str, depth: int, *, background: bool) -> None:
-        stats = self._session.stats
-        stats.spawned += 1
-        stats.background += background
-        stats.foreground += not background
-        stats.max_depth = max(stats.max_depth, depth)
-        stats.by_type[kind] = stats.by_type.get(kind, 0) + 1
-
-    def _launched(self, task: BackgroundTask, prompt: str, output: str) -> Outcome:
-        reply = f"Async agent launched successfully.\nagentId: {task.id}\noutput_file: {output}"
-        detail = {
-            "isAsync": True,
-            "status": "async_launched",
-            "agentId": task.id,
-            "description": task.description,
-            "resolvedModel": self._session.model,
-            "prompt": prompt,
-            "outputFile": output,
-            "canReadOutputFile": True,
-            "canContinueAgent": False,
-        }
-        return Outcome([{"type": "text", "text": reply}], detail)
+        self._ended(task, f'Agent "{task.description}" finished', final, final, usage=_spent(thread))
 
     # -- background tasks
 
-    def _begin(self, task: BackgroundTask, work: Any, *, prompt: str | None = None, depth: int = 0) -> None:
+    def _begin(self, task: BackgroundTask, work: Coroutine[Any, Any, None]) -> None:
         session = self._session
         session.tasks[task.id] = task
         session.tasks_changed()
-        self._started(task, backgrounded=True, prompt=prompt, depth=depth)
+        self._started(task, backgrounded=True)
         task.work = asyncio.create_task(self._guarded(task, work))
 
-    async def _guarded(self, task: BackgroundTask, work: Any) -> None:
+    async def _guarded(self, task: BackgroundTask, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except (asyncio.CancelledError, Refusal):
             # Stopped by stop_task, or by a person's "deny and stop": either way the task is over.
-            self._ended(task, "", task.description, task.description, "", killed=True)
+            self._ended(task, task.description, task.description, "", killed=True)
 
-    def _started(self, task: BackgroundTask, *, backgrounded: bool, prompt: str | None = None, depth: int = 0) -> None:
-        fields: Record = {"tool_use_id": task.tool_use_id, "description": task.description}
+    def _started(self, task: BackgroundTask, *, backgrounded: bool) -> None:
+        fields = task.as_record() | {"tool_use_id": task.tool_use_id, "is_backgrounded": backgrounded}
         if task.subagent_type is not None:
-            fields["subagent_type"] = task.subagent_type
-        fields["is_backgrounded"] = backgrounded
-        if task.subagent_type is not None:
-            fields["spawn_depth"] = depth
-        fields["task_type"] = task.kind
-        if prompt is not None:
-            fields["prompt"] = prompt
-        self._session.emit_system("task_started", task_id=task.id, run_id=task.run_id, **fields)
+            fields |= {"spawn_depth": task.depth, "prompt": task.prompt}
+        self._session.emit_system("task_started", **fields)
 
     def _ended(
-        self,
-        task: BackgroundTask,
-        output: str,
-        headline: str,
-        summary: str,
-        result: str,
-        *,
-        killed: bool = False,
-        **fields: Any,
+        self, task: BackgroundTask, headline: str, summary: str, result: str, *, killed: bool = False, **fields: Any
     ) -> None:
         """Notify the host, and give the model a notification that opens a new turn."""
         session = self._session
-        session.task_ended(task, killed=killed, summary=summary, output=output, **fields)
+        session.task_ended(task, killed=killed, summary=summary, **fields)
         session.tasks.pop(task.id, None)
         session.tasks_changed()
         text = (
             f"<task-notification>\n<task-id>{task.id}</task-id>\n<tool-use-id>{task.tool_use_id}</tool-use-id>\n"
-            f"<output-file>{output}</output-file>\n<status>{'stopped' if killed else 'completed'}</status>\n"
+            f"<output-file>{task.output}</output-file>\n<status>{'stopped' if killed else 'completed'}</status>\n"
             f"<summary>{headline}</summary>\n<result>{result}</result>\n</task-notification>"
         )
         self._notify(text, {"kind": "task-notification", "producer": "session-task", "runId": task.run_id})
@@ -309,11 +224,24 @@ async def _final_text(thread: Thread) -> str:
     except (ModelRefused, LimitReached) as error:
         return f"The subagent failed: {error}"
     except Answered as answered:
-        return json.dumps(answered.value)
+        return msgspec.json.encode(answered.value).decode()
 
 
 def _spent(thread: Thread) -> Record:
     return {"total_tokens": thread.tokens, "tool_uses": thread.tool_uses, "duration_ms": 1}
+
+
+def _launched(task: BackgroundTask) -> Outcome:
+    reply = f"Async agent launched successfully.\nagentId: {task.id}\noutput_file: {task.output}"
+    detail = {
+        "isAsync": True,
+        "status": "async_launched",
+        "agentId": task.id,
+        "description": task.description,
+        "prompt": task.prompt,
+        "outputFile": str(task.output),
+    }
+    return Outcome([{"type": "text", "text": reply}], detail)
 
 
 def _completed(thread: Thread, prompt: str, final: str) -> Outcome:
@@ -324,12 +252,10 @@ def _completed(thread: Thread, prompt: str, final: str) -> Outcome:
         "agentId": speaker.agent_id,
         "agentType": speaker.subagent_type,
         "content": [{"type": "text", "text": final}],
-        "resolvedModel": thread.session.model,
         "totalDurationMs": 1,
         "totalTokens": thread.tokens,
         "totalToolUseCount": thread.tool_uses,
         "usage": full_usage(thread.calls),
-        "canContinueAgent": False,
     }
     reply = f"{final}\nagentId: {speaker.agent_id}"
     return Outcome([{"type": "text", "text": reply}], detail)

@@ -1,7 +1,5 @@
 """Ids and times of the demo agent, in the forms the real CLI uses; no other file here reads the calendar."""
 
-from __future__ import annotations
-
 import time
 import uuid
 

@@ -4,11 +4,9 @@ Rule: everything here is pure. A script gets one model call (the step of the pro
 available tools) and returns the blocks of the model's answer; the caller that plays them owns the clock.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 MARKER = "SCRIPT:"
@@ -74,7 +72,8 @@ class UnknownRecords:
     """The demo agent emits records of unknown types; a model API cannot emit records."""
 
 
-Block = ScriptText | SlowText | ScriptThinking | ToolUse | ApiError | CutStream | Crash | UnknownRecords
+ContentBlock = ScriptText | SlowText | ScriptThinking | ToolUse
+Block = ContentBlock | ApiError | CutStream | Crash | UnknownRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +108,15 @@ class Call:
         return not self.tools or tool in self.tools
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """One entry of the catalogue."""
+Script = Callable[[Call], list[Block]]
 
-    name: str
-    hint: str
-    description: str
-    run: Callable[[Call], list[Block]] = field(repr=False)
+_SCRIPTS: dict[str, tuple[str, str, Script]] = {}
+"""Each script with the hint for its argument and its description."""
 
 
-_SCRIPTS: dict[str, Script] = {}
-
-
-def _script(
-    name: str, hint: str, description: str
-) -> Callable[[Callable[[Call], list[Block]]], Callable[[Call], list[Block]]]:
-    def register(run: Callable[[Call], list[Block]]) -> Callable[[Call], list[Block]]:
-        _SCRIPTS[name] = Script(name, hint, description, run)
+def _script(name: str, hint: str, description: str) -> Callable[[Script], Script]:
+    def register(run: Script) -> Script:
+        _SCRIPTS[name] = (hint, description, run)
         return run
 
     return register
@@ -134,7 +124,7 @@ def _script(
 
 def catalogue() -> list[tuple[str, str, str]]:
     """Every script as (name, argument hint, description), in the order in which a new user would try them."""
-    return [(s.name, s.hint, s.description) for s in _SCRIPTS.values()]
+    return [(name, hint, description) for name, (hint, description, _) in _SCRIPTS.items()]
 
 
 def parse(text: str) -> tuple[str, str] | None:
@@ -151,11 +141,9 @@ def respond(call: Call) -> list[Block]:
     """The blocks the scripted model answers this call with."""
     if call.name is None:
         return [ScriptText(_tour(), chunks=60)]
-    script = _SCRIPTS.get(call.name)
-    if script is None:
-        known = ", ".join(_SCRIPTS)
-        return [ScriptText(f"There is no script named {call.name!r}. Known scripts: {known}.")]
-    return script.run(call)
+    if call.name not in _SCRIPTS:
+        return [ScriptText(f"There is no script named {call.name!r}. Known scripts: {', '.join(_SCRIPTS)}.")]
+    return _SCRIPTS[call.name][2](call)
 
 
 def _tour() -> str:
@@ -261,20 +249,13 @@ def _twice(call: Call) -> list[Block]:
 
 
 def _delegate(call: Call, *, background: bool) -> list[Block]:
-    agent = "Task" if call.tools and "Agent" not in call.tools else "Agent"
-    return _once(
-        call,
-        ScriptText("I will delegate this."),
-        ToolUse(
-            agent,
-            {
-                "description": "demo job",
-                "prompt": MARKER + (call.argument or "tool"),
-                "subagent_type": "general-purpose",
-                "run_in_background": background,
-            },
-        ),
-    )
+    job = {
+        "description": "demo job",
+        "prompt": MARKER + (call.argument or "tool"),
+        "subagent_type": "general-purpose",
+        "run_in_background": background,
+    }
+    return _once(call, ScriptText("I will delegate this."), ToolUse("Agent" if call.has("Agent") else "Task", job))
 
 
 @_script("subagent", "[inner script]", "a subagent that runs another script while the turn waits")
@@ -289,10 +270,7 @@ def _background(call: Call) -> list[Block]:
 
 @_script("question", "", "asks you to choose (AskUserQuestion)")
 def _question(call: Call) -> list[Block]:
-    options = [
-        {"label": "Red", "description": "a warm colour"},
-        {"label": "Blue", "description": "a cool colour"},
-    ]
+    options = [{"label": "Red", "description": "a warm colour"}, {"label": "Blue", "description": "a cool colour"}]
     question = {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False}
     return _once(call, ToolUse("AskUserQuestion", {"questions": [question]}))
 
@@ -378,9 +356,9 @@ def _crash(call: Call) -> list[Block]:
     return [ScriptText("I am about to crash."), Crash()]
 
 
-@_script("unknown", "", "the demo agent emits records that nobody knows")
+@_script("unknown", "", "the demo agent emits records of unknown types")
 def _unknown(call: Call) -> list[Block]:
-    return [UnknownRecords(), ScriptText("I said things that nobody knows.")]
+    return [UnknownRecords(), ScriptText("I emitted records of unknown types.")]
 
 
 @_script("burst", "<n>", "n text deltas as fast as possible, for load tests")

@@ -1,13 +1,10 @@
-"""The state that all parts of a demo agent process share: its session, hooks, MCP servers and background tasks.
+"""The state that all parts of a demo agent process share: its session, MCP servers and background tasks.
 
 Rule: state and small services; turns and control requests are in separate modules.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
-import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +13,9 @@ from typing import Any, NoReturn
 from fairlead.agents.demo import records, tools
 from fairlead.agents.demo.checkpoints import Checkpoints
 from fairlead.agents.demo.flags import Options
-from fairlead.agents.demo.ids import epoch_ms, new_id
+from fairlead.agents.demo.ids import epoch_ms, new_id, new_uuid
 from fairlead.agents.demo.permissions import Grants
-from fairlead.agents.demo.records import Record, RecordSource, SubagentStats
+from fairlead.agents.demo.records import Record, RecordSource
 from fairlead.agents.demo.transcript import Transcript
 from fairlead.agents.demo.usage import TokenUsage
 from fairlead.agents.demo.wire import HostGone, HostRefused, Wire
@@ -33,8 +30,11 @@ class BackgroundTask:
     kind: str
     description: str
     tool_use_id: str
-    work: asyncio.Task[None] | None = None
+    output: Path
     subagent_type: str | None = None
+    prompt: str = ""
+    depth: int = 0
+    work: asyncio.Task[None] | None = None
 
     def as_record(self) -> Record:
         fields = {"task_id": self.id, "run_id": self.run_id, "task_type": self.kind, "description": self.description}
@@ -47,7 +47,6 @@ class DemoSession:
 
     id: str
     cwd: str
-    config: Path
     options: Options
     wire: Wire
     transcript: Transcript
@@ -56,7 +55,8 @@ class DemoSession:
     ledger: TokenUsage
     messages: list[Record] = field(default_factory=list)
     """The conversation as the model sees it."""
-    stats: SubagentStats = field(default_factory=SubagentStats)
+    subagents: int = 0
+    """How many subagents were started."""
     todos: list[Record] = field(default_factory=list)
     tasks: dict[str, BackgroundTask] = field(default_factory=dict)
     structured: bool = False
@@ -64,24 +64,17 @@ class DemoSession:
     """A subagent's output is sent to the host, also while the main thread waits for its call."""
     heartbeat: float = 30.0
     """Seconds between two `tool_progress` records, as measured on the real CLI."""
-    retries: int = 2
-    checkpoints: Checkpoints | None = None
-    """Kept only when the host asked for it by CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING, as the real CLI does."""
-    hooks: Hooks = field(init=False)
-    mcp: McpServers = field(init=False)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    hooks: list[Record] = field(default_factory=list)
+    """The host's PreToolUse hooks, as `initialize` registered them."""
+    mcp: "McpServers" = field(init=False)
 
     def __post_init__(self) -> None:
-        self.hooks = Hooks(self)
-        self.mcp = McpServers(self)
+        self.mcp = McpServers(self.wire)
 
     @property
     def speaker(self) -> RecordSource:
         return RecordSource(self.id)
-
-    @property
-    def scratch(self) -> Path:
-        """The folder for the output of background tasks."""
-        return self.transcript.path.with_suffix("") / "tasks"
 
     def tools(self) -> list[str]:
         own = [t for t in records.TOOLS if self.options.asks_host or t not in ("AskUserQuestion", "ExitPlanMode")]
@@ -92,6 +85,37 @@ class DemoSession:
 
     def emit_system(self, subtype: str, **fields: Any) -> None:
         self.emit(records.system(self.id, subtype, **fields))
+
+    def emit_lifecycle(self, prompt_uuid: str, state: str) -> None:
+        about = {"type": "command_lifecycle", "command_uuid": prompt_uuid, "state": state}
+        self.emit({**about, "uuid": new_uuid(), "session_id": self.id})
+
+    def emit_status(self, state: str | None, **fields: Any) -> None:
+        self.emit_system("status", status=state, **fields)
+
+    def emit_init(self, **fields: Any) -> None:
+        """Emit the record that begins a turn."""
+        self.emit_system(
+            "init",
+            cwd=self.cwd,
+            tools=self.tools(),
+            mcp_servers=self.mcp.brief(),
+            model=self.model,
+            permissionMode=self.grants.mode,
+            slash_commands=records.COMMANDS,
+            apiKeySource="none",
+            claude_code_version=records.VERSION,
+            output_style="default",
+            agents=records.AGENTS,
+            skills=[],
+            plugins=[],
+            capabilities=["interrupt_receipt_v1", "msg_lifecycle_v1"],
+            memory_paths={"auto": f"{self.transcript.path.parent}/memory/"},
+            original_cwd=self.cwd,
+            additional_directories=[],
+            fast_mode_state="off",
+            **fields,
+        )
 
     def crash(self) -> NoReturn:
         """End the process at once, as the script demands: no result, no transcript line."""
@@ -104,97 +128,27 @@ class DemoSession:
         self.emit_system("background_tasks_changed", tasks=[t.as_record() for t in self.tasks.values()])
 
     def new_task(self, kind: str, description: str, tool_use_id: str) -> BackgroundTask:
-        prefix = "a" if kind == "local_agent" else "b"
-        return BackgroundTask(new_id(prefix, 16), f"0{new_id('', 8)}-{new_id('', 8)}", kind, description, tool_use_id)
+        task_id = new_id("a" if kind == "local_agent" else "b", 16)
+        run_id = f"0{new_id('', 8)}-{new_id('', 8)}"
+        output = self.transcript.path.with_suffix("") / "tasks" / f"{task_id}.output"
+        return BackgroundTask(task_id, run_id, kind, description, tool_use_id, output)
 
-    def task_ended(self, task: BackgroundTask, *, killed: bool, summary: str, output: str, **fields: Any) -> None:
+    def task_ended(self, task: BackgroundTask, *, killed: bool, summary: str, **fields: Any) -> None:
         patch = {"status": "killed" if killed else "completed", "end_time": epoch_ms()}
         self.emit_system("task_updated", task_id=task.id, run_id=task.run_id, patch=patch)
-        self.emit_system(
-            "task_notification",
-            task_id=task.id,
-            run_id=task.run_id,
-            tool_use_id=task.tool_use_id,
-            status="stopped" if killed else "completed",
-            output_file=output,
-            summary=summary,
-            **fields,
-        )
+        status = "stopped" if killed else "completed"
+        self.notify_task(task, status, output_file=str(task.output), summary=summary, **fields)
 
-
-class Hooks:
-    """The hook callbacks that the host registered in `initialize`."""
-
-    def __init__(self, session: DemoSession) -> None:
-        self._session = session
-        self._registered: dict[str, list[Record]] = {}
-        self.prompt_id = ""
-
-    def register(self, hooks: Record) -> None:
-        """Replace all callbacks: a second `initialize` without hooks removes them, as in CLI 2.1.325."""
-        self._registered = {event: matchers for event, matchers in hooks.items() if isinstance(matchers, list)}
-
-    def events(self) -> list[str]:
-        """The events that have a callback."""
-        return sorted(self._registered)
-
-    async def fire(
-        self, event: str, speaker: RecordSource, fields: Record, *, tool: str | None = None, about: str | None = None
-    ) -> list[Record]:
-        """Every callback's answer, in order. An error of the host counts as an empty answer, as in the CLI."""
-        answers = []
-        for matcher in self._registered.get(event, []):
-            if tool is not None and not _matches(matcher.get("matcher"), tool):
-                continue
-            for callback in matcher.get("hookCallbackIds", []):
-                request = {
-                    "subtype": "hook_callback",
-                    "callback_id": callback,
-                    "input": self._input(event, speaker) | fields,
-                    "tool_use_id": about or new_id("hook_"),
-                }
-                try:
-                    answers.append(await self._session.wire.ask(request))
-                except HostRefused:
-                    if matcher.get("onFailure") == "block":
-                        answers.append({"decision": "block", "reason": "the host failed to answer its hook"})
-                        continue
-                    self._session.emit_system(
-                        "informational",
-                        content=f"{event}: the host answered hook callback {callback} with an error.",
-                        level="warning",
-                        tag="hook_callback_failed",
-                    )
-        return answers
-
-    def _input(self, event: str, speaker: RecordSource) -> Record:
-        session = self._session
-        fields: Record = {
-            "session_id": session.id,
-            "transcript_path": str(session.transcript.path),
-            "cwd": session.cwd,
-            "prompt_id": self.prompt_id,
-            "permission_mode": session.grants.mode,
-        }
-        if speaker.agent_id is not None:
-            fields |= {"agent_id": speaker.agent_id, "agent_type": speaker.subagent_type}
-        return fields | {"hook_event_name": event}
-
-
-def _matches(matcher: Any, tool: str) -> bool:
-    if not isinstance(matcher, str) or matcher in ("", "*"):
-        return True
-    try:
-        return re.fullmatch(matcher, tool) is not None
-    except re.error:
-        return False
+    def notify_task(self, task: BackgroundTask, status: str, **fields: Any) -> None:
+        about = {"task_id": task.id, "run_id": task.run_id, "tool_use_id": task.tool_use_id}
+        self.emit_system("task_notification", **about, status=status, **fields)
 
 
 class McpServers:
     """MCP servers inside the host, reached through `mcp_message`."""
 
-    def __init__(self, session: DemoSession) -> None:
-        self._session = session
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
         self._tools: dict[str, list[Record]] = {}
         self._infos: dict[str, Record] = {}
         self._next_id = 0
@@ -223,10 +177,8 @@ class McpServers:
             self._tools[name] = [t for t in listing.get("tools") or [] if isinstance(t, dict)]
 
     async def call(self, tool: str, arguments: Record, tool_use_id: str) -> Record:
-        """The result of `mcp__<server>__<tool>`. Raises KeyError if no server offers it."""
+        """The result of `mcp__<server>__<tool>`, one of `tools`."""
         _, server, name = tool.split("__", 2)
-        if server not in self._tools or all(t.get("name") != name for t in self._tools[server]):
-            raise KeyError(tool)
         meta = {"claudecode/toolUseId": tool_use_id}
         return await self._call(server, "tools/call", {"name": name, "arguments": arguments, "_meta": meta})
 
@@ -265,4 +217,4 @@ class McpServers:
         return result if isinstance(result, dict) else {}
 
     async def _send(self, server: str, message: Record) -> Record:
-        return await self._session.wire.ask({"subtype": "mcp_message", "server_name": server, "message": message})
+        return await self._wire.ask({"subtype": "mcp_message", "server_name": server, "message": message})

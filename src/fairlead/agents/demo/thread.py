@@ -4,24 +4,22 @@ Rule: a thread knows its own messages and calls. turns.py handles the start and 
 permissions.py decides about them. Cancelling `run` interrupts the thread; `open_calls` are then unanswered.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from fairlead.agents.demo import records, tools
 from fairlead.agents.demo.conversation import read_conversation
 from fairlead.agents.demo.gate import Gate, Refusal
 from fairlead.agents.demo.player import Played, Player
 from fairlead.agents.demo.records import Record, RecordSource
-from fairlead.agents.demo.scripts import ApiError, Block, respond
+from fairlead.agents.demo.scripts import ApiError, respond
 from fairlead.agents.demo.session import DemoSession
 from fairlead.agents.demo.tools import Outcome, ToolFailed
 from fairlead.agents.demo.transcript import STEERED, Transcript
 from fairlead.agents.demo.usage import TOKENS_PER_CALL
 
 # The real CLI uses growing delays; a person at a demo should not have to wait.
+_RETRIES = 2
 _RETRY_DELAY = 0.2
 _RETRIED = frozenset({401, 429, 529})
 ERROR_NAMES = {400: "unknown", 401: "authentication_failed", 429: "rate_limit", 529: "server_error"}
@@ -42,7 +40,7 @@ class LimitReached(Exception):
 
     def __init__(self, subtype: str, reason: str, sentence: str) -> None:
         super().__init__(sentence)
-        self.subtype, self.reason, self.sentence = subtype, reason, sentence
+        self.subtype, self.reason = subtype, reason
 
 
 class Answered(Exception):
@@ -68,7 +66,6 @@ class Thread:
         messages: list[Record],
         run_tool: RunTool,
         *,
-        prompt_id: str,
         forwards_text: bool = True,
         waited_for: bool = False,
         fields: Record | None = None,
@@ -80,7 +77,6 @@ class Thread:
         self.transcript = transcript
         self._run_tool = run_tool
         self.depth = depth
-        self.prompt_id = prompt_id
         self.player = Player(session, speaker, transcript, self._block_done)
         self._forwards_text = forwards_text
         self._waited_for = waited_for
@@ -105,7 +101,8 @@ class Thread:
         while True:
             played = await self._call_model()
             if played.cut:
-                self._go_on()
+                # The real CLI asks the model to continue, and emits the request to the host too.
+                self._add_user([{"type": "text", "text": CUT_OFF}], {"isSynthetic": True}, {"isMeta": True})
                 continue
             if not played.calls:
                 return played.text
@@ -137,12 +134,6 @@ class Thread:
                 break
             attempt += 1
             await self._refused(error, attempt)
-        played = await self._play(blocks)
-        self._messages.append({"role": "assistant", "content": played.content})
-        self.stop_reason = played.stop_reason
-        return played
-
-    async def _play(self, blocks: list[Block]) -> Played:
         played = await self.player.play(blocks, self._fields)
         if not played.cut:
             self.calls += 1
@@ -150,6 +141,8 @@ class Thread:
         if self.speaker.agent_id is not None and not self._waited_for:
             for call in played.calls:
                 self._progress(call)
+        self._messages.append({"role": "assistant", "content": played.content})
+        self.stop_reason = played.stop_reason
         return played
 
     def _block_done(self, block: Record) -> bool:
@@ -164,24 +157,18 @@ class Thread:
         if error.status == 429 and attempt == 1:
             limit = {"status": "rejected", "rateLimitType": "five_hour", "isUsingOverage": False}
             session.emit({**records.system(session.id, ""), "type": "rate_limit_event", "rate_limit_info": limit})
-        if error.status not in _RETRIED or attempt > session.retries:
+        if error.status not in _RETRIED or attempt > _RETRIES:
             raise ModelRefused(error)
         delay = _RETRY_DELAY * 2 ** (attempt - 1)
         session.emit_system(
             "api_retry",
             attempt=attempt,
-            max_retries=session.retries,
+            max_retries=_RETRIES,
             retry_delay_ms=int(delay * 1000),
             error_status=error.status,
             error="overloaded" if error.status == 529 else ERROR_NAMES[error.status],
         )
         await asyncio.sleep(delay)
-
-    def _go_on(self) -> None:
-        """After a cut stream: add the real CLI's request to continue for the model, and emit it to the host too."""
-        record = records.user(self.speaker, [{"type": "text", "text": CUT_OFF}], isSynthetic=True)
-        self.session.emit(record)
-        self._add_user(record, CUT_OFF, isMeta=True)
 
     def _take_steering(self) -> None:
         """Add messages that arrived during the turn before the next call of the model."""
@@ -205,14 +192,10 @@ class Thread:
             self._answer(call, Outcome(refusal.sentence, f"Error: {refusal.sentence}", is_error=True), refusal.meta)
             return
         self.running = True
-        about = {"tool_name": call["name"], "tool_input": arguments, "tool_use_id": call["id"]}
         try:
             outcome = await self._run_tool(self, call, arguments)
         except ToolFailed as failure:
-            await self._gate.notify("PostToolUseFailure", call, about | {"error": str(failure)})
             outcome = Outcome(str(failure), f"Error: {failure}", is_error=True)
-        else:
-            await self._gate.notify("PostToolUse", call, about | {"tool_response": outcome.detail})
         self._answer(call, outcome, {"permission_decision": meta})
         if call["name"] == "StructuredOutput" and not outcome.is_error:
             raise Answered(arguments)
@@ -221,25 +204,18 @@ class Thread:
         block: Record = {"tool_use_id": call["id"], "type": "tool_result", "content": outcome.content}
         if outcome.is_error is not None:
             block["is_error"] = outcome.is_error
-        fields: Record = {} if self.speaker.agent_id else {"tool_use_result": outcome.detail}
-        record = records.user(self.speaker, [block], **fields, tool_result_meta=[{"id": call["id"], **meta}])
-        self.session.emit(record)
-        detail: Record = {} if self.speaker.agent_id else {"toolUseResult": outcome.detail}
-        self._add_user(record, [block], **detail)
+        wire: Record = {} if self.speaker.agent_id else {"tool_use_result": outcome.detail}
+        line: Record = {} if self.speaker.agent_id else {"toolUseResult": outcome.detail}
+        self._add_user([block], wire | {"tool_result_meta": [{"id": call["id"], **meta}]}, line)
 
-    def _add_user(self, record: Record, content: Any, **fields: Any) -> None:
+    def _add_user(self, content: list[Record], wire: Record, line: Record) -> None:
+        """Emit a user record with the fields `wire`, and write it with the fields `line`."""
+        record = records.user(self.speaker, content, **wire)
+        self.session.emit(record)
         self.user_records += 1
-        self._messages.append({"role": "user", "content": content})
-        self.transcript.add(
-            {
-                "promptId": self.prompt_id,
-                "type": "user",
-                "message": {"role": "user", "content": content},
-                "uuid": record["uuid"],
-                "timestamp": record["timestamp"],
-                **fields,
-            }
-        )
+        self._messages.append(record["message"])
+        fields = {name: record[name] for name in ("type", "message", "uuid", "timestamp")}
+        self.transcript.add(fields | line)
 
     def _progress(self, call: Record) -> None:
         description = call["input"].get("description") or call["input"].get("file_path") or call["name"]
@@ -258,22 +234,16 @@ class Thread:
 
     def interrupted(self) -> None:
         """Emit what a cancelled thread still owes: its text so far, and an answer to each open call."""
-        unfinished, self.player.unfinished = self.player.unfinished, None
-        if unfinished is not None:
-            content = unfinished.emit_text()
-            if content:
-                self._messages.append({"role": "assistant", "content": content})
+        if content := self.player.emit_unfinished():
+            self._messages.append({"role": "assistant", "content": content})
         for call in self.open_calls:
             sentence = f"{INTERRUPTED} It was stopped while it ran." if self.running else INTERRUPTED
             outcome = Outcome(sentence, "User rejected tool use", is_error=True)
             self._answer(call, outcome, {"non_execution_kind": "user-rejected"})
             self.running = False
-        for say in self.afterwards:
-            say()
+        for emit in self.afterwards:
+            emit()
         text = f"[Request interrupted by user{' for tool use' if self.open_calls else ''}]"
-        record = records.user(self.speaker, [{"type": "text", "text": text}])
-        self.session.emit(record)
-        self._add_user(record, [{"type": "text", "text": text}])
-        if unfinished is not None:
-            unfinished.end_stream()
+        self._add_user([{"type": "text", "text": text}], {}, {})
+        self.player.end_unfinished()
         self.open_calls, self.afterwards = [], []

@@ -4,8 +4,6 @@ Rule: a tool gets its checked input and returns an outcome; permissions, records
 Cancelling a tool ends the processes that it started.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import difflib
@@ -15,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Record = dict[str, Any]
+from fairlead.agents.demo.records import Record
 
 # The real CLI's default for Bash; a script's command is short, a typed one may hang.
 BASH_LIMIT = 120.0
@@ -86,15 +84,12 @@ async def bash(arguments: Record, cwd: str) -> Outcome:
     stdout, stderr = (text.decode("utf-8", "replace").rstrip("\n")[:OUTPUT_LIMIT] for text in (out, err))
     if process.returncode:
         raise ToolFailed("\n".join(filter(None, (f"Exit code {process.returncode}", stdout, stderr))))
-    detail = {
-        "stdout": stdout,
-        "stderr": stderr,
-        "interrupted": False,
-        "isImage": False,
-        "noOutputExpected": not stdout and not stderr,
-    }
     text = "\n".join(filter(None, (stdout, stderr))) or "(Bash completed with no output)"
-    return Outcome(text, detail, is_error=False)
+    return Outcome(text, bash_detail(stdout, stderr), is_error=False)
+
+
+def bash_detail(stdout: str = "", stderr: str = "") -> Record:
+    return {"stdout": stdout, "stderr": stderr, "interrupted": False, "isImage": False}
 
 
 def read(arguments: Record, cwd: str) -> Outcome:
@@ -164,6 +159,9 @@ def todo_write(arguments: Record, todos: list[Record]) -> Outcome:
     before = list(todos)
     todos[:] = arguments.get("todos") or []
     return Outcome("The todos have been changed.", {"oldTodos": before, "newTodos": list(todos)})
+
+
+ON_FILES = {"Read": read, "Write": write, "Edit": edit, "Glob": glob}
 
 
 def absolute(tool: str, arguments: Record, cwd: str) -> Record:

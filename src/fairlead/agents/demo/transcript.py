@@ -4,24 +4,18 @@ Rule: this module knows lines and their chain of parents, but not turns. One lin
 half of a finished line.
 """
 
-from __future__ import annotations
-
-import json
 import os
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import msgspec
+
+from fairlead.agents.claude.wire.framing import encode_line
 from fairlead.agents.demo.ids import new_uuid, timestamp
-from fairlead.agents.demo.records import VERSION
+from fairlead.agents.demo.records import VERSION, Record
 from fairlead.agents.demo.usage import TokenUsage
-
-Record = dict[str, Any]
-
-# The real CLI cuts longer names and adds a hash.
-_LONGEST_NAME = 200
 
 STEERED = "The user sent a new message while you were working:\n"
 
@@ -30,50 +24,21 @@ class NoConversation(Exception):
     """There is nothing to resume. The message is the one that the real CLI prints."""
 
 
-def config_dir(environ: dict[str, str]) -> Path:
-    """The folder for the CLI's files."""
-    home = environ.get("HOME") or os.path.expanduser("~")
-    return Path(environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude"))
-
-
-def folder_of(config: Path, cwd: str) -> Path:
-    """The folder of a working directory's transcripts."""
-    name = re.sub(r"[^a-zA-Z0-9]", "-", cwd)
-    if len(name) > _LONGEST_NAME:
-        name = f"{name[:_LONGEST_NAME]}-{_short_hash(cwd)}"
-    return config / "projects" / name
-
-
-def _short_hash(text: str) -> str:
-    """The 32-bit string hash of JavaScript programs, in base 36."""
-    value = 0
-    for character in text:
-        value = (value * 31 + ord(character)) & 0xFFFFFFFF
-    value = abs(value - (1 << 32) if value >= 1 << 31 else value)
-    digits = ""
-    while value:
-        value, digit = divmod(value, 36)
-        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
-    return digits or "0"
-
-
 class Transcript:
     """One file and the chain of its lines; a subagent has a separate file next to its session's."""
 
-    def __init__(self, path: Path, session_id: str, cwd: str, *, agent_id: str | None = None, keep: bool = True):
+    def __init__(self, path: Path, session_id: str, cwd: str, agent_id: str | None = None) -> None:
         self.path = path
         self.session_id = session_id
         self.leaf: str | None = None
         self._cwd = cwd
         self._agent_id = agent_id
-        self._keep = keep
+        self._keep = True
         self._file: int | None = None
 
-    def subagent(self, agent_id: str) -> Transcript:
+    def subagent(self, agent_id: str) -> Self:
         folder = self.path.with_suffix("") / "subagents"
-        return Transcript(
-            folder / f"agent-{agent_id}.jsonl", self.session_id, self._cwd, agent_id=agent_id, keep=self._keep
-        )
+        return type(self)(folder / f"agent-{agent_id}.jsonl", self.session_id, self._cwd, agent_id)
 
     def line(self, record: Record) -> None:
         """Append a line that is not part of the chain."""
@@ -87,7 +52,7 @@ class Transcript:
                 print(f"demo agent: no transcript is kept: {error}", file=sys.stderr, flush=True)
                 self._keep = False
                 return
-        os.write(self._file, json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        os.write(self._file, encode_line(record))
 
     def add(self, record: Record) -> None:
         """Append a line to the chain; its parent is the line before it."""
@@ -116,8 +81,7 @@ class Transcript:
     def meta(self, record: Record) -> None:
         """Write the small file next to a subagent's transcript that names its parent call."""
         if self._keep:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.path.with_suffix(".meta.json").write_text(json.dumps(record), encoding="utf-8")
+            self.path.with_suffix(".meta.json").write_bytes(encode_line(record))
 
 
 class History:
@@ -135,29 +99,22 @@ class History:
         self.messages = list(_messages(self.chain))
 
 
-def load(folder: Path, session_id: str, at: str | None = None) -> History:
+def load(path: Path, at: str | None = None) -> History:
     """The history of a session. Raises NoConversation if it does not exist or does not have that message."""
     try:
-        text = (folder / f"{session_id}.jsonl").read_text(encoding="utf-8", errors="replace")
+        lines = list(_parsed(path.read_bytes()))
     except OSError:
-        raise NoConversation(f"No conversation found with session ID: {session_id}") from None
-    lines = list(_parsed(text))
+        raise NoConversation(f"No conversation found with session ID: {path.stem}") from None
     if at is not None and all(r.get("uuid") != at for r in lines):
         raise NoConversation(f"No message found with message.uuid of: {at}")
     return History(lines, at)
 
 
-def latest(folder: Path) -> str | None:
-    """The most recently written session of a folder, for --continue."""
-    files = sorted(folder.glob("*.jsonl"), key=lambda p: p.stat().st_mtime_ns)
-    return files[-1].stem if files else None
-
-
-def _parsed(text: str) -> Iterator[Record]:
-    for line in text.split("\n"):  # splitlines() would also cut at U+2028 inside a text
+def _parsed(data: bytes) -> Iterator[Record]:
+    for line in data.split(b"\n"):
         try:
-            record = json.loads(line)
-        except ValueError:
+            record = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             continue  # a torn line, as a crash leaves it
         if isinstance(record, dict):
             yield record

@@ -3,9 +3,7 @@
 Rule: pure. The numbers have no meaning (the model is scripted), but they add up, and a gateway can check that.
 """
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 # What one scripted model call costs, in tokens.
 CALL = {"input_tokens": 11, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 3}
@@ -23,21 +21,10 @@ _COST = (
     + CALL["cache_read_input_tokens"] * 0.4e-6
 )
 
-_DETAILS: dict[str, Any] = {
-    "output_tokens_details": {"thinking_tokens": 0},
-    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
-    "service_tier": "standard",
-    "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
-    "inference_geo": "",
-    "iterations": [],
-    "speed": "standard",
-    "fallback_credit": None,
-}
-
 
 def full_usage(calls: int) -> dict[str, Any]:
-    """The usage of this number of model calls, with the details that results and transcripts contain."""
-    return {name: tokens * calls for name, tokens in FINISHED.items()} | _DETAILS
+    """The usage of this number of model calls, as results and transcripts contain it."""
+    return {name: tokens * calls for name, tokens in FINISHED.items()} | {"service_tier": "standard"}
 
 
 def model_usage(calls: dict[str, int]) -> dict[str, Any]:
@@ -51,13 +38,6 @@ def model_usage(calls: dict[str, int]) -> dict[str, Any]:
             "webSearchRequests": 0,
             "costUSD": cost(n),
             "contextWindow": 1000000,
-            "maxOutputTokens": 128000,
-            "thinkingTokens": 0,
-            "cacheCreationEphemeral5mInputTokens": 0,
-            "cacheCreationEphemeral1hInputTokens": 0,
-            "canonicalModel": model,
-            "provider": "firstParty",
-            "costBasis": "list",
         }
         for model, n in calls.items()
         if n
@@ -84,15 +64,15 @@ class TokenUsage:
 
     def since_last_result(self) -> dict[str, int]:
         """Calls since the last call of this method, including those of subagents."""
-        news = {model: n - self._reported.get(model, 0) for model, n in self.calls.items()}
+        new = {model: n - self._reported.get(model, 0) for model, n in self.calls.items()}
         self._reported = dict(self.calls)
-        return news
+        return new
 
     def as_cost_state(self) -> dict[str, Any]:
         """The content of the transcript's `cost-state` line, for a resume."""
         return {"totalCostUSD": self.total_cost, "modelUsage": model_usage(self.calls)}
 
     @classmethod
-    def from_cost_state(cls, line: dict[str, Any]) -> TokenUsage:
+    def from_cost_state(cls, line: dict[str, Any]) -> Self:
         usage = line.get("modelUsage") or {}
         return cls({m: int(u.get("outputTokens", 0)) // OUTPUT_TOKENS for m, u in usage.items()})

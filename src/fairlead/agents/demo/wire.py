@@ -4,23 +4,20 @@ Rule: bytes and request ids only; the agent interprets the records. Without a ho
 ends: the agent finishes its turn alone, as the real CLI does.
 """
 
-from __future__ import annotations
-
 import asyncio
-import json
 import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from fairlead.agents.demo.ids import new_uuid
+import msgspec
 
-Record = dict[str, Any]
+from fairlead.agents.claude.wire.framing import LineSplitter, encode_line
+from fairlead.agents.demo.ids import new_uuid
+from fairlead.agents.demo.records import Record
 
 # A pipe holds 64 KiB: a larger write would only block.
 _FLUSH_AT = 64 * 1024
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class HostGone(Exception):
@@ -52,7 +49,7 @@ class Wire:
     # -- out
 
     def emit(self, record: Record) -> None:
-        self.emit_bytes(_encode(record).encode() + b"\n")
+        self.emit_bytes(encode_line(record))
 
     def emit_bytes(self, line: bytes) -> None:
         """Emit one encoded line; for callers that emit many equal lines."""
@@ -108,43 +105,34 @@ class Wire:
             waiting.set_result(answer if isinstance(answer, dict) else {})
 
     def reply(self, request_id: str, response: Record | None) -> None:
-        body: Record = {"subtype": "success", "request_id": request_id}
-        if response is not None:
-            body["response"] = response
-        self.emit({"type": "control_response", "response": body})
+        body = {} if response is None else {"response": response}
+        self._respond("success", request_id, body)
 
     def refuse(self, request_id: str, error: str, **fields: Any) -> None:
-        body = {"subtype": "error", "request_id": request_id, "error": error, **fields}
-        self.emit({"type": "control_response", "response": body})
+        self._respond("error", request_id, {"error": error, **fields})
+
+    def _respond(self, subtype: str, request_id: str, body: Record) -> None:
+        self.emit({"type": "control_response", "response": {"subtype": subtype, "request_id": request_id, **body}})
 
     # -- in
 
     def _read(self) -> None:
-        parts: list[bytes] = []
+        splitter = LineSplitter()
         while True:
             try:
                 data = os.read(0, 1 << 16)
             except OSError:
                 data = b""
+            for line in splitter.feed(data) if data else splitter.end():
+                self._loop.call_soon_threadsafe(self._take, line if isinstance(line, bytes) else line.head)
             if not data:
                 break
-            parts.append(data)
-            if b"\n" in data:
-                *lines, rest = b"".join(parts).split(b"\n")
-                parts = [rest]
-                for line in lines:
-                    self._loop.call_soon_threadsafe(self._take, line)
-        rest = b"".join(parts)
-        if rest.strip():
-            self._loop.call_soon_threadsafe(self._take, rest)
         self._loop.call_soon_threadsafe(self._end, None)
 
     def _take(self, line: bytes) -> None:
-        if not line.strip():
-            return
         try:
-            record = json.loads(line)
-        except ValueError:
+            record = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             self._end(f"Error parsing streaming input line: {line[:200].decode('utf-8', 'replace')}")
             return
         if isinstance(record, dict):

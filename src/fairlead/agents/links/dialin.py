@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
 from fairlead.agents.links.dialin_state import ACCEPTING, TABLE, DialInSignal, DialInState, UnconfirmedLines
-from fairlead.agents.links.stdio import WRITE_SECONDS, start_child
+from fairlead.agents.links.stdio import WRITE_SECONDS
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, AgentTimeout, Busy
 from fairlead.model.formats.frames import text_frame
@@ -23,7 +23,6 @@ from fairlead.model.web.sockets import SocketHandle
 from fairlead.system.clock import Clock, Timer, within
 from fairlead.system.pipes import Take
 from fairlead.system.process import ChildProcess, StopTimeouts
-from fairlead.system.sandbox import Sandbox
 
 logger = logging.getLogger("fairlead.agents.dialin")
 
@@ -64,12 +63,13 @@ class DialInLink:
         self.state = DialInState.IDLE
         self._clock = clock
         self._terms = terms
-        self._child = child
+        self.child = child
+        self.pid = 0 if child is None else child.pid
+        """0 for an agent that a person started."""
         self._ended = ended
         self._outbox = UnconfirmedLines()
         self._inbox: deque[bytes | DialInConnection] = deque()
         self._unread = 0
-        self._stdout = bytearray()
         self._socket: _Socket | None = None
         self._arrivals = 0
         self.posts = 0
@@ -78,40 +78,14 @@ class DialInLink:
         self._timer: Timer | None = None
         self._watching: asyncio.Task[None] | None = None
 
-    @classmethod
-    def open(
-        cls,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        cwd: str,
-        clock: Clock,
-        terms: DialInLimits,
-        ended: Callable[[], None],
-        sandbox: Sandbox | None = None,
-    ) -> "DialInLink":
-        """Start the agent and expect it to connect. Raises AgentMissing, BadRequest."""
-        child = start_child(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox)
-        child.close_input()
-        link = cls(clock, terms, child, ended)
-        link.expect()
-        return link
-
     def expect(self) -> None:
+        """Expect the agent to connect. A child needs no input: it reads from its socket."""
         self._signal(DialInSignal.EXPECTED)
-        if self._child is not None:
-            self._watching = asyncio.create_task(self._watch(self._child))
+        if self.child is not None:
+            self.child.close_input()
+            self._watching = asyncio.create_task(self._watch(self.child))
 
     # --- the `Link` side
-
-    @property
-    def pid(self) -> int:
-        """0 for an agent that a person started."""
-        return 0 if self._child is None else self._child.pid
-
-    @property
-    def child(self) -> ChildProcess | None:
-        return self._child
 
     @property
     def running(self) -> bool:
@@ -141,14 +115,14 @@ class DialInLink:
         except TimeoutError:
             raise AgentTimeout("The agent does not read its input: interrupt or close the session.") from None
         if not self.offer(data):
-            logger.info("kept for an agent that is away", extra={"pid": self.pid, "bytes": len(data)})
+            logger.info("line queued for a disconnected agent", extra={"pid": self.pid, "bytes": len(data)})
 
     def offer(self, data: bytes) -> bool:
         """Return whether the line was sent; if not, it is queued until the agent reconnects.
 
         Raises AgentNotRunning when the agent will not reconnect."""
         if not self.running:
-            raise AgentNotRunning("The agent reads no more: it has exited or is about to.")
+            raise AgentNotRunning("The agent does not read its input any more: it has exited or is about to.")
         self._outbox.add(data)
         if self._socket is None:
             return False
@@ -166,15 +140,15 @@ class DialInLink:
         self._signal(DialInSignal.STOPPED)
         if self._socket is not None:
             self._socket.close(self._terms.close_code or PLAIN_CLOSE, "the session is closed")
-        if self._child is None or self._watching is None:
+        if self.child is None or self._watching is None:
             self._signal(DialInSignal.ENDED)
             return Exit()
         patience = self._terms.patience
         # A version that treats every close as a broken connection ends only on a signal.
         hurried = patience if polite else StopTimeouts(close=0.0, terminate=patience.terminate, kill=patience.kill)
-        status = await self._child.end(hurried)
+        status = await self.child.end(hurried)
         await asyncio.shield(self._watching)
-        return Exit(code=status.code, signal=status.signal, stderr=self._child.stderr)
+        return Exit(code=status.code, signal=status.signal, stderr=self.child.stderr)
 
     # --- the side that sockets and posts connect to
 
@@ -189,7 +163,7 @@ class DialInLink:
         if not self.running:
             raise Busy("This session expects no agent now.")
         if self._unread > UNREAD_BYTES:
-            raise Busy("What the agent said before is still being stored.")
+            raise Busy("The agent's earlier output is still being stored.")
         self.posts += 1
         self._put(data)
 
@@ -221,13 +195,13 @@ class DialInLink:
             return
         before, self._socket = self._socket, socket
         if before is not None:
-            before.close(PLAIN_CLOSE, "the agent has come again")
+            before.close(PLAIN_CLOSE, "the agent has opened another socket")
         self._arrivals += 1
         self._signal(DialInSignal.OPENED)
         self._inbox.append(DialInConnection(self._arrivals > 1, last))
         lacking = self._outbox.unconfirmed()
         fields = {"pid": self.pid, "again": self._arrivals > 1, "resent": len(lacking)}
-        logger.info("the agent has dialed in", extra=fields)
+        logger.info("the agent has connected", extra=fields)
         if lacking:
             socket.send(lacking, self._outbox.last)
 
@@ -247,13 +221,13 @@ class DialInLink:
         if self._socket is not socket:
             return
         self._socket = None
-        logger.info("the agent's socket has dropped", extra={"pid": self.pid, "code": code})
+        logger.info("the agent's socket was disconnected", extra={"pid": self.pid, "code": code})
         self._signal(DialInSignal.DROPPED)
         if self.state is DialInState.RECONNECTING:
             self._timer = self._clock.call_later(self._terms.tries_s, self._give_up)
 
     def _give_up(self) -> None:
-        logger.info("the agent did not come back", extra={"pid": self.pid})
+        logger.info("the agent did not reconnect", extra={"pid": self.pid})
         self._signal(DialInSignal.GAVE_UP)
 
     def _put(self, data: bytes) -> None:
@@ -274,14 +248,16 @@ class DialInLink:
 
         The output is passed on only if the agent never connected."""
 
+        output = bytearray()
+
         async def keep(data: bytes) -> None:
-            self._stdout += data
-            del self._stdout[: -64 * 1024]
+            output.extend(data)
+            del output[: -64 * 1024]
 
         await child.read(keep)
         await child.wait()
-        if self._arrivals == 0 and self._stdout:
-            self._put(bytes(self._stdout))
+        if self._arrivals == 0 and output:
+            self._put(bytes(output))
         with contextlib.suppress(TimeoutError):
             await within(self._clock, SOCKET_END_SECONDS, self._silence())
         self._signal(DialInSignal.ENDED)

@@ -74,19 +74,17 @@ class UnconfirmedLines:
         self._limit = limit
         self._lines: deque[tuple[int, bytes]] = deque()
         self._size = 0
-        self._last = 0
-
-    @property
-    def last(self) -> int:
+        self.last = 0
         """The number of the newest line."""
-        return self._last
 
     def add(self, line: bytes) -> None:
         """Append a line. Raises AgentTimeout when too many bytes already wait for the agent."""
         if self._lines and self._size + len(line) > self._limit:
-            raise AgentTimeout("The agent is not connected, and too much waits for it: interrupt or close the session.")
-        self._last += 1
-        self._lines.append((self._last, line))
+            raise AgentTimeout(
+                "The agent is not connected, and too many bytes wait for it: interrupt or close the session."
+            )
+        self.last += 1
+        self._lines.append((self.last, line))
         self._size += len(line)
 
     def confirm(self, number: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentTimeout, BadRequest
 from fairlead.system.clock import Clock, within
-from fairlead.system.pipes import PipeClosed, Take
+from fairlead.system.pipes import PipeClosed
 from fairlead.system.process import ChildProcess, StopTimeouts, spawn
 from fairlead.system.sandbox import Sandbox
 
@@ -32,53 +32,24 @@ class StdioLink:
     """Implements `Link` for one child process. `send` raises AgentNotRunning once the child has stopped reading."""
 
     def __init__(self, child: ChildProcess, clock: Clock, patience: StopTimeouts) -> None:
+        self.pid, self.group = child.pid, child.group
+        self.started = child.started
+        """The child's start mark: together with the pid it identifies this process uniquely."""
+        self.receive = child.read
         self._child = child
         self._clock = clock
         self._patience = patience
-
-    @classmethod
-    def open(
-        cls,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        cwd: str,
-        clock: Clock,
-        patience: StopTimeouts,
-        sandbox: Sandbox | None = None,
-    ) -> "StdioLink":
-        """Start the agent. Raises AgentMissing, BadRequest."""
-        return cls(start_child(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox), clock, patience)
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def started(self) -> str:
-        """The child's start mark: together with the pid it identifies this process uniquely."""
-        return self._child.started
-
-    @property
-    def group(self) -> int:
-        return self._child.group
 
     @property
     def running(self) -> bool:
         return self._child.running
 
-    async def receive(self, take: Take) -> None:
-        """Pass the agent's output to `take`, awaiting each batch before reading more; return when the output ends."""
-        await self._child.read(take)
-
     async def send(self, data: bytes) -> None:
-        """Return when the operating system has accepted the bytes.
-
-        Raises AgentNotRunning, and AgentTimeout when the agent does not read its input."""
+        """Return when the operating system has accepted the bytes."""
         try:
             await within(self._clock, WRITE_SECONDS, self._child.write(data))
         except PipeClosed:
-            raise AgentNotRunning("The agent reads no more: it has exited or is about to.") from None
+            raise AgentNotRunning("The agent does not read its input any more: it has exited or is about to.") from None
         except TimeoutError:
             raise AgentTimeout("The agent does not read its input: interrupt or close the session.") from None
 

@@ -9,21 +9,22 @@ import asyncio
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.transcripts.recovery import BLOCK, place_after, whole_rows
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.encode import keep_alive_line
 from fairlead.agents.claude.wire.framing import LineSplitter
-from fairlead.agents.claude.wire.markers import ConnectionMarker, link_marker
+from fairlead.agents.claude.wire.markers import ConnectionMarker, encode_marker
 from fairlead.agents.claude.wire.records import UserRecord
 from fairlead.agents.links.dialin import DialInConnection, DialInLink
-from fairlead.model.agents import Exit, Record
+from fairlead.model.agents import Record
 from fairlead.model.ids import MessageId
 from fairlead.system.clock import Clock, Timer
 from fairlead.system.pipes import Take
@@ -40,8 +41,6 @@ KEEP_ALIVE_SECONDS: Final = 300.0
 HYBRID_SECONDS: Final = 0.25
 """Measured: 2.1.37 registers its own control request only when the HTTP response to its post has arrived. An answer to
 the request that arrives earlier is lost, and the turn with it. Posts follow each other every 50 ms."""
-
-Deliver = Callable[[list[Record]], Awaitable[None]]
 
 
 class _Name(msgspec.Struct):
@@ -86,11 +85,15 @@ class Deduplicator:
 
 
 class ClaudeDialIn:
-    """Implements `Link` around a dial-in link. `tell` sends the gateway's own records to the core, in order with the
-    CLI's records."""
+    """Implements `Link` around a dial-in link. `deliver` sends records from other sources to the core, in order with
+    the CLI's records; `open_calls` returns the calls with an undecided permission request."""
 
     def __init__(self, link: DialInLink, version: Version, clock: Clock, transcript: Path) -> None:
         self.link = link
+        self.pid = link.pid
+        self.started = "" if link.child is None else link.child.started
+        self.group = 0 if link.child is None else link.child.group
+        self.stop = link.stop
         self.deliver: Deliver
         self.open_calls: Callable[[], tuple[str, ...]]
         self._replays = abilities(version).replays
@@ -104,18 +107,6 @@ class ClaudeDialIn:
         self._keeping: Timer | None = None
 
     @property
-    def pid(self) -> int:
-        return self.link.pid
-
-    @property
-    def started(self) -> str:
-        return "" if self.link.child is None else self.link.child.started
-
-    @property
-    def group(self) -> int:
-        return 0 if self.link.child is None else self.link.child.group
-
-    @property
     def running(self) -> bool:
         return self.link.running
 
@@ -125,9 +116,6 @@ class ClaudeDialIn:
         if self.link.posts and b'"control_response"' in data:
             await self._clock.sleep(HYBRID_SECONDS)
         await self.link.send(data)
-
-    async def stop(self) -> Exit:
-        return await self.link.stop()
 
     async def receive(self, take: Take) -> None:
         async def sifted(data: bytes) -> None:
@@ -154,18 +142,16 @@ class ClaudeDialIn:
         for line in lines:
             name = self._dedup.name(line) if line else ""
             if name and self._missing:
-                await self._replayed(name)
+                # The first message after a reconnect: if it is known, the CLI resends everything that was lost.
+                if self._dedup.knows(name):
+                    self._missing = ""
+                else:
+                    await self._fill_missing()
             if not name or self._dedup.is_new(name):
                 kept.append(line)
         fresh = data if len(kept) == len(lines) else b"\n".join(kept)
         self._received += fresh.strip() != b""
         return fresh
-
-    async def _replayed(self, first: str) -> None:
-        """Handle the first message after a reconnect: if it is known, the CLI resends everything that was lost."""
-        missing, self._missing = self._missing, ""
-        if not self._dedup.knows(first):
-            await self._fill(missing)
 
     # --- lost messages
 
@@ -174,11 +160,10 @@ class ClaudeDialIn:
         if not arrival.again:
             self._keeping = self._clock.call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
             return
-        self._missing = "" if not arrival.last or self._dedup.knows(arrival.last) else arrival.last
-        lost = ""
+        self._missing = "" if self._dedup.knows(arrival.last) else arrival.last
+        over = False
         if self._missing and not self._replays:
-            lost, self._missing = self._missing, ""
-        over = bool(lost) and not await self._fill(lost)
+            over = not await self._fill_missing()
         self._received = 0
         self._settling = asyncio.create_task(self._settle(over))
 
@@ -190,8 +175,7 @@ class ClaudeDialIn:
         message; if the CLI has sent nothing since, it was a result."""
         await self._clock.sleep(SETTLING_SECONDS)
         if self._missing:
-            missing, self._missing = self._missing, ""
-            over = not await self._fill(missing)
+            over = not await self._fill_missing()
         marker = ConnectionMarker(
             cause=str(uuid.uuid4()), over=over and self._received == 0, back=True, asked=self.open_calls()
         )
@@ -203,14 +187,15 @@ class ClaudeDialIn:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _fill(self, missing: str) -> bool:
+    async def _fill_missing(self) -> bool:
         """Send the transcript's rows since the last prompt to the core; rows that are known already have no effect.
 
         Return whether the missing message is among them."""
+        missing, self._missing = self._missing.encode(), ""
         await self._emit(ConnectionMarker(cause=str(uuid.uuid4()), gap=True))
         found, count = False, 0
         async for batch in self._rows():
-            found = found or any(missing.encode() in record.raw for record in batch)
+            found = found or any(missing in record.raw for record in batch)
             count += len(batch)
             await self.deliver(batch)
         logger.info("a gap was filled from the transcript", extra={"pid": self.pid, "rows": count})
@@ -226,7 +211,7 @@ class ClaudeDialIn:
                 yield batch
 
     async def _emit(self, marker: ConnectionMarker) -> None:
-        await self.deliver([Record(link_marker(marker), "gateway")])
+        await self.deliver([Record(encode_marker(marker), "gateway")])
 
 
 def _read(path: Path, offset: int) -> bytes:

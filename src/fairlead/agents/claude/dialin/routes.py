@@ -78,7 +78,7 @@ class DialInRoutes:
                     path=SOCKET,
                     access="agent",
                     name="claude.dial-in",
-                    open=self._enter,
+                    open=self._open_socket,
                     about="A CLI that dials in.",
                     message_limit=LARGEST,
                 ),
@@ -86,12 +86,12 @@ class DialInRoutes:
         )
 
     def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {AcceptPost: self._hand_in}
+        return {AcceptPost: self._accept_post}
 
-    async def _hand_in(self, who: Identity, action: AcceptPost) -> None:
+    async def _accept_post(self, who: Identity, action: AcceptPost) -> None:
         await self.find(action.session).post(b"".join(map(_line, action.events)))
 
-    def _enter(self, opening: Handshake) -> "_DialInProtocol":
+    def _open_socket(self, opening: Handshake) -> "_DialInProtocol":
         link = self.find(session_id(opening.params["session"]))
         return _DialInProtocol(link.accept_socket(opening.head.first("x-last-request-id")))
 

@@ -10,19 +10,20 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.interpreter import costs, subagents
+from fairlead.agents.claude.interpreter import costs, subagents, turns
 from fairlead.agents.claude.interpreter.state import (
     MESSAGES_KEPT,
     PIECES_OPEN,
     STREAMS_OPEN,
     MessageStream,
     StreamedBlock,
+    put,
     trim,
 )
 from fairlead.agents.claude.interpreter.step import Step
-from fairlead.agents.claude.transcripts.mirror import SYNTHETIC
+from fairlead.agents.claude.transcripts.identity import SYNTHETIC
 from fairlead.agents.claude.versions import abilities, parse_version
-from fairlead.agents.claude.wire.records import AssistantRecord, StreamRecord
+from fairlead.agents.claude.wire.records import AssistantRecord, StreamRecord, as_text
 from fairlead.model.events import Delta, InputDelta, Text, TextDelta, Thinking, ThinkingDelta
 from fairlead.model.ids import CallId, MessageId, event_id
 
@@ -30,6 +31,8 @@ FINAL: Final = frozenset({"end_turn", "stop_sequence"})
 """Stop reasons after which the agent waits for a prompt."""
 
 FILLER: Final = "No response requested."
+"""The CLI writes this in place of a missing answer when it resumes an interrupted conversation. It is only for the
+model; the CLI's own screen does not show it."""
 
 
 # --- whole blocks --------------------------------------------------------------------------------------
@@ -42,16 +45,18 @@ def as_blocks(content: Any) -> list[dict[str, Any]]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def is_filler(record: AssistantRecord) -> bool:
-    """Whether the CLI wrote this in place of a missing answer when it resumed an interrupted conversation.
-
-    It is only for the model; the CLI's own screen does not show it."""
-    blocks = as_blocks(record.message.content)
-    return record.message.model == SYNTHETIC and [block.get("text") for block in blocks] == [FILLER]
-
-
 def assistant(step: Step, record: AssistantRecord, thread: str) -> None:
     blocks = as_blocks(record.message.content)
+    if record.message.model == SYNTHETIC and [block.get("text") for block in blocks] == [FILLER]:
+        step.store_record("assistant", "filler", thread=thread)
+        return
+    if record.isCompactSummary:
+        step.store_record("assistant", "compact_summary", thread=thread)
+        return
+    if blocks:
+        turns.on_output(step, thread)
+    if not thread:
+        update_final_flag(step, record)
     message = record.message.id or step.source
     first = len(step.events)
     for block in blocks:
@@ -73,24 +78,17 @@ def _block(step: Step, record: AssistantRecord, block: dict[str, Any], message: 
         marks = _marks(step, message, thread, index, len(text))
         step.emit(Text, part=index, thread=thread, text=text, marks=marks, error=record.error or "", **where)
     elif kind == "thinking":
-        text = _string(block.get("thinking"))
-        signature = _string(block.get("signature") or block.get("data"))
+        text = as_text(block.get("thinking"))
+        signature = as_text(block.get("signature") or block.get("data"))
         marks = _marks(step, message, thread, index, len(text))
         step.emit(Thinking, part=index, thread=thread, text=text, signature=signature, marks=marks, **where)
     elif kind == "tool_use":
-        subagents.called(
-            step,
-            block["id"],
-            block["name"],
-            _arguments(block.get("input")),
-            thread,
-            message,
-            index,
-            model=model,
-            marks=_marks(step, message, thread, index, None),
-        )
+        given = block.get("input")
+        arguments = given if isinstance(given, dict) else {} if given is None else {"input": given}
+        marks = _marks(step, message, thread, index, None)
+        subagents.called(step, block["id"], block["name"], arguments, thread, marks=marks, **where)
     else:
-        step.store_record("assistant", _string(block.get("type")), known=False, part=index, thread=thread)
+        step.store_record("assistant", as_text(block.get("type")), known=False, part=index, thread=thread)
 
 
 def _kind(block: dict[str, Any]) -> str:
@@ -103,13 +101,6 @@ def _kind(block: dict[str, Any]) -> str:
     if kind == "tool_use" and isinstance(block.get("id"), str) and isinstance(block.get("name"), str):
         return "tool_use"
     return ""
-
-
-def _arguments(given: Any) -> dict[str, Any]:
-    """A call's input as an object; any other value is wrapped in one."""
-    if given is None:
-        return {}
-    return given if isinstance(given, dict) else {"input": given}
 
 
 def _place(step: Step, message: str, thread: str, block: dict[str, Any], given: int | None) -> int | None:
@@ -151,7 +142,8 @@ def _streamed_index(step: Step, message: str, thread: str, kind: str, block: dic
     if kind == "tool_use":
         return next((index for index, piece in open_ if piece.call == block["id"]), None)
     # Match the streamed piece that is the longest prefix of this block: the other pieces belong to omitted blocks.
-    whole = _string(block.get("text") if kind == "text" else block.get("thinking"))
+    # If no piece is a prefix (the whole text differs), take the first: blocks come in the order of the stream.
+    whole = as_text(block.get("text") if kind == "text" else block.get("thinking"))
     return max(open_, key=lambda found: _streamed_part(found[1], whole), default=(None,))[0]
 
 
@@ -213,19 +205,17 @@ def streamed(step: Step, record: StreamRecord, thread: str, known: bool = True) 
     if event.type == "message_start":
         step.end_stream(thread)
         name = event.message.id if event.message is not None else None
-        state.streams[thread] = MessageStream(name or step.source)
-        trim(state.streams, STREAMS_OPEN)
+        put(state.streams, thread, MessageStream(name or step.source), STREAMS_OPEN)
         if state.turn is not None and not thread:
             state.turn.final = False
     stream = state.streams.get(thread)
     if stream is not None and event.index is not None:
         if event.type == "content_block_start":
-            stream.pieces[event.index] = _piece(event.content_block or {})
-            trim(stream.pieces, PIECES_OPEN)
+            put(stream.pieces, event.index, _piece(event.content_block or {}), PIECES_OPEN)
         elif event.type == "content_block_delta" and known and _delta(step, stream, event.index, event.delta, thread):
             return
     if stream is not None and event.type == "message_delta":
-        stream.stop = _string((event.delta or {}).get("stop_reason")) or stream.stop
+        stream.stop = as_text((event.delta or {}).get("stop_reason")) or stream.stop
     if stream is not None and event.type == "message_stop":
         stream.over = True
         if state.turn is not None and not thread and stream.stop in FINAL:
@@ -238,8 +228,8 @@ def streamed(step: Step, record: StreamRecord, thread: str, known: bool = True) 
 def _piece(block: dict[str, Any]) -> StreamedBlock:
     kind = block.get("type")
     if kind == "tool_use":
-        return StreamedBlock(kind, _string(block.get("id")), _string(block.get("name")))
-    return StreamedBlock("thinking" if kind == "redacted_thinking" else _string(kind))
+        return StreamedBlock(kind, as_text(block.get("id")), as_text(block.get("name")))
+    return StreamedBlock("thinking" if kind == "redacted_thinking" else as_text(kind))
 
 
 _DELTAS: Final = {
@@ -253,7 +243,7 @@ _DELTAS: Final = {
 
 def _delta(step: Step, stream: MessageStream, index: int, delta: dict[str, Any] | None, thread: str) -> bool:
     """Emit a delta. Return False if its kind is unknown, or an earlier part of the stream is missing."""
-    found = _DELTAS.get(_string((delta or {}).get("type")))
+    found = _DELTAS.get(as_text((delta or {}).get("type")))
     piece_text = (delta or {}).get(found[1]) if found else None
     if found is None or stream.torn or not isinstance(piece_text, str):
         return False
@@ -283,7 +273,3 @@ def add_mark(streams: dict[str, MessageStream], event: Delta, seq: int) -> None:
         piece = stream.pieces.get(event.block) if stream.message == event.message else None
         if piece is not None and not piece.emitted:
             piece.marks.append((seq, event.offset + size))
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""

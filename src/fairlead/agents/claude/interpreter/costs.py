@@ -33,12 +33,8 @@ def ending(
     since = None if result.model_usage_since_last_result is None else _numbers(result.model_usage_since_last_result)
     total = result.total_cost_usd or 0.0
     if carries_totals and since is None and not base.models and _covers(total, totals, base):
-        base = msgspec.structs.replace(
-            base,
-            cost=base.cost or base.cost_before,
-            api_ms=base.api_ms or base.api_before,
-            models=base.models_before,
-        )
+        carried = {"cost": base.cost or base.cost_before, "api_ms": base.api_ms or base.api_before}
+        base = msgspec.structs.replace(base, models=base.models_before, **carried)
     if since is not None:
         models = since
         cost = sum((model.get("costUSD", 0.0) for model in since.values()), 0.0)
@@ -53,6 +49,7 @@ def ending(
     errors = tuple(error for error in result.errors or () if isinstance(error, str) and not error.startswith(_NOISE))
     if status == "failed" and not errors and result.result:
         errors = (result.result,)
+    used = {name: numbers for name, numbers in models.items() if any(numbers.values())}
     ended = TurnEnding(
         status=status,
         reason=reason,
@@ -61,21 +58,11 @@ def ending(
         duration_ms=int(result.duration_ms or 0),
         api_ms=int(_less(api_ms, api_base)),
         model_turns=int(result.num_turns or 0),
-        usage={
-            name: _usage(numbers, _window(result, name)) for name, numbers in models.items() if any(numbers.values())
-        },
+        usage={name: _usage(numbers, _window(result, name)) for name, numbers in used.items()},
         errors=errors,
         output=result.structured_output,
     )
-    after = CostBaseline(
-        cost=total,
-        api_ms=max(api_ms, base.api_ms),
-        models=totals,
-        cost_before=base.cost_before,
-        api_before=base.api_before,
-        models_before=base.models_before,
-    )
-    return ended, after
+    return ended, msgspec.structs.replace(base, cost=total, api_ms=max(api_ms, base.api_ms), models=totals)
 
 
 def _covers(total: float, totals: dict[str, dict[str, float]], base: CostBaseline) -> bool:
@@ -101,8 +88,8 @@ def attach_tokens(step: Step, first: int, usage: Any) -> None:
         for place, event in enumerate(step.events[first:], first)
         if isinstance(event, Block) and event.id.startswith(f"{step.source}/")
     ]
-    shown = [found for found in own if not (isinstance(found[1], ToolCalled) and found[1].name == "Task")]
-    for place, event in (shown or own)[-1:]:
+    visible = [found for found in own if not (isinstance(found[1], ToolCalled) and found[1].name == "Task")]
+    for place, event in (visible or own)[-1:]:
         step.events[place] = msgspec.structs.replace(event, tokens=tokens)
 
 

@@ -14,15 +14,7 @@ from fairlead.agents.claude.interpreter.state import (
     trim,
 )
 from fairlead.agents.claude.interpreter.step import Step
-from fairlead.model.events import (
-    Event,
-    Notice,
-    SubagentResolved,
-    Text,
-    Thinking,
-    ToolCalled,
-    UserMessage,
-)
+from fairlead.model.events import Block, Event, Notice, SubagentResolved, ToolCalled, UserMessage
 from fairlead.model.ids import CallId, MessageId, subagent_id
 
 AGENT_KEY: Final = "agent:"
@@ -73,12 +65,9 @@ def release_all(step: Step) -> None:
             continue  # already released as part of another chain
         chain = _chain(step, key)
         rows = [record.source for link in chain for record in state.held[link]]
+        data = {"parent": key.removeprefix(AGENT_KEY), "records": len(rows)}
         step.emit(
-            Notice,
-            part=key,
-            kind="unresolved",
-            text="Said by a subagent that is not known here.",
-            data={"parent": key.removeprefix(AGENT_KEY), "records": len(rows)},
+            Notice, part=key, kind="unresolved", text="The next messages are from an unknown subagent.", data=data
         )
         first = len(step.events)
         for link in chain:
@@ -90,23 +79,18 @@ def release_all(step: Step) -> None:
 
 def _chain(step: Step, key: str) -> list[str]:
     """A key of held records, and the keys of the records that wait for one of them."""
+    held = step.state.held
     chain = [key]
     for link in chain:
-        chain.extend(
-            ROW_KEY + record.source for record in step.state.held[link] if ROW_KEY + record.source in step.state.held
-        )
+        chain.extend(row for record in held[link] if (row := ROW_KEY + record.source) in held)
     return chain
 
 
 def _note(orphan: UnresolvedRecords, events: list[Event], rows: list[str]) -> None:
-    messages = dict.fromkeys(orphan.messages)
-    for event in events:
-        if isinstance(event, Text | Thinking | ToolCalled | UserMessage):
-            messages[event.message] = None
-        if isinstance(event, ToolCalled):
-            orphan.calls.append(event.call)
-    orphan.messages = list(messages)
-    orphan.rows.extend(rows)
+    messages = (event.message for event in events if isinstance(event, Block | UserMessage))
+    orphan.messages = list(dict.fromkeys([*orphan.messages, *messages]))
+    orphan.calls += [event.call for event in events if isinstance(event, ToolCalled)]
+    orphan.rows += rows
 
 
 def _resolve(step: Step, key: str, thread: str) -> None:

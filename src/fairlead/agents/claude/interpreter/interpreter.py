@@ -21,51 +21,13 @@ from fairlead.agents.claude.interpreter import (
     turns,
     user,
 )
-from fairlead.agents.claude.interpreter import state as memory
 from fairlead.agents.claude.interpreter.state import RECORDS_SEEN, STREAMED_SEEN, DeferredRecord, InterpreterState
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnEnding, TurnPhase, TurnSignal
-from fairlead.agents.claude.transcripts.rows import decode_row, in_sidechain, parent_uuid
-from fairlead.agents.claude.versions import abilities, parse_version
-from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.markers import (
-    ConnectionMarker,
-    InterruptMarker,
-    SubagentLink,
-    TerminalMarker,
-    TypedPrompt,
-)
-from fairlead.agents.claude.wire.records import (
-    AssistantRecord,
-    AuthStatus,
-    BackgroundTasks,
-    CompactBoundary,
-    ControlCancel,
-    ControlRequest,
-    ControlResponse,
-    HookRecord,
-    Init,
-    InvalidRecord,
-    KeepAlive,
-    ProgressRecord,
-    QuietRecord,
-    RateLimitRecord,
-    ResultRecord,
-    Status,
-    StreamRecord,
-    SystemNotice,
-    SystemQuiet,
-    TaskNotification,
-    TaskProgress,
-    TaskStarted,
-    TaskUpdated,
-    TitleRecord,
-    ToolProgressRecord,
-    ToolUseSummary,
-    UnknownRecord,
-    UserRecord,
-    WireRecord,
-)
+from fairlead.agents.claude.wire import markers
+from fairlead.agents.claude.wire import records as wire
+from fairlead.agents.claude.wire.decode import decode, decode_row
+from fairlead.agents.claude.wire.records import AssistantRecord, StreamRecord, UserRecord, WireRecord
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.events import Compaction, Delta, Event, ModeChanged, Notice, RateLimit, RecordStored
 from fairlead.model.ids import SessionId, TurnId
@@ -75,7 +37,7 @@ _Conversation = UserRecord | AssistantRecord | StreamRecord
 
 
 class ClaudeInterpreter:
-    """Implements `model.agents.Interpreter` for Claude. The core calls `placed` for every event that it has stored,
+    """Implements `model.agents.Interpreter` for Claude. The core calls `assign_seq` for every event that it has stored,
     right after `step`."""
 
     def __init__(self, session: SessionId) -> None:
@@ -85,22 +47,25 @@ class ClaudeInterpreter:
     # --- the port
 
     def step(self, record: Record) -> Interpretation:
-        if record.origin == "gateway":
-            return self._ours(record)
         message = decode_row(record.raw) if record.origin == "transcript" else decode(record.raw)
-        if isinstance(message, ControlRequest) and message.subtype != "can_use_tool":
+        if isinstance(message, wire.ControlRequest) and message.subtype != "can_use_tool":
             # Handled by the driver. Its id is not remembered either: a held hook uses it for its permission request.
             return Interpretation()
         step, seen = self._recognise(message, record)
-        if not seen:
+        if record.origin == "gateway":
+            self._ours(step, message, seen)
+        elif not seen:
             self._interpret(step, message)
-            if record.origin == "transcript" and not isinstance(message, UserRecord | AssistantRecord):
+            if record.origin == "transcript" and isinstance(message, wire.BaseRecord):
                 self._between(step, message)
             terminal_prompts.end_if_stopped(step)
-        elif isinstance(message, AssistantRecord) and not message.parent_call and not in_sidechain(message):
+        elif isinstance(message, AssistantRecord) and not message.parent_call and not message.in_sidechain:
             # The transcript's copy of a wire record has the true stop reason.
             assistant.update_final_flag(step, message)
-        return self._outcome(step)
+        if step.anonymous and step.events:
+            # Count only stored records: when they are read again from the log, they get the same names.
+            self._state.anonymous += 1
+        return step.outcome()
 
     def assign_seq(self, event: Event, seq: int) -> None:
         if isinstance(event, Delta):
@@ -166,10 +131,10 @@ class ClaudeInterpreter:
         return tuple(task.about or name for name, task in self._state.tasks.items() if task.background)
 
     def snapshot(self) -> bytes:
-        return memory.encode(self._state)
+        return msgspec.msgpack.encode(self._state)
 
     def restore(self, data: bytes) -> None:
-        self._state = memory.decode(data)
+        self._state = msgspec.msgpack.decode(data, type=InterpreterState)
 
     # --- identifying records
 
@@ -180,7 +145,7 @@ class ClaudeInterpreter:
     def _recognise(self, message: WireRecord, record: Record) -> tuple[Step, bool]:
         """Return the step for a record, under the record's name, and whether the record was seen before."""
         state = self._state
-        name = message.request_id if isinstance(message, ControlRequest) else getattr(message, "uuid", None)
+        name = message.request_id if isinstance(message, wire.ControlRequest) else getattr(message, "uuid", None)
         if not name:
             name = hashlib.sha256(record.raw).hexdigest()[:32]
             if record.origin != "transcript":
@@ -193,136 +158,116 @@ class ClaudeInterpreter:
             recent.add(name, STREAMED_SEEN if streamed else RECORDS_SEEN)
         return self._step(name, record), seen
 
-    def _outcome(self, step: Step) -> Interpretation:
-        if step.anonymous and step.events:
-            # Count only stored records: when they are read again from the log, they get the same names.
-            self._state.anonymous += 1
-        return step.outcome()
-
-    def _ours(self, record: Record) -> Interpretation:
+    def _ours(self, step: Step, message: WireRecord, seen: bool) -> None:
         """Interpret a record of the gateway: a prompt or a marker. Other records of ours have no meaning."""
-        message = decode(record.raw)
-        step, seen = self._recognise(message, record)
-        if isinstance(message, InterruptMarker):
-            turns.signal(step, TurnSignal.INTERRUPT)
-        elif isinstance(message, ConnectionMarker):
-            system.on_reconnect(step, message)
-        elif isinstance(message, SubagentLink) and not seen:
-            step.store_record("subagent_link", message.agentId)
-            subagents.link_agent(step, message.agentId, message.toolUseId)
-        elif isinstance(message, UserRecord) and not seen:
-            user.prompt(step, message)
-        elif isinstance(message, TypedPrompt) and not seen:
-            terminal_prompts.prompt(step, message)
-        elif isinstance(message, TerminalMarker):
-            terminal_prompts.screen(step, message)
-        return self._outcome(step)
+        match message:
+            case markers.InterruptMarker():
+                turns.signal(step, TurnSignal.INTERRUPT)
+            case markers.ConnectionMarker():
+                system.on_reconnect(step, message)
+            case markers.TerminalMarker():
+                terminal_prompts.screen(step, message)
+            case markers.SubagentLink() if not seen:
+                step.store_record("subagent_link", message.agentId)
+                subagents.link_agent(step, message.agentId, message.toolUseId)
+            case markers.TypedPrompt() if not seen:
+                terminal_prompts.prompt(step, message)
+            case UserRecord() if not seen:
+                user.prompt(step, message)
+            case _:
+                pass
 
     # --- dispatching
 
     def _interpret(self, step: Step, message: WireRecord) -> None:
         match message:
+            case UserRecord(isReplay=True):
+                user.replayed(step, message)
             case UserRecord() | AssistantRecord() | StreamRecord():
                 self._conversation(step, message)
-            case ResultRecord():
+            case wire.ResultRecord():
                 self._result(step, message)
-            case Init():
+            case wire.Init():
                 system.init(step, message)
-            case Status():
+            case wire.Status():
                 system.status(step, message)
-            case CompactBoundary():
+            case wire.CompactBoundary():
                 system.on_compact_boundary(step, message)
-            case TaskStarted():
+            case wire.TaskStarted():
                 tasks.started(step, message)
-            case TaskProgress():
+            case wire.TaskProgress():
                 tasks.progressed(step, message)
-            case TaskUpdated():
+            case wire.TaskUpdated():
                 tasks.updated(step, message)
-            case TaskNotification():
+            case wire.TaskNotification():
                 tasks.notified(step, message)
-            case BackgroundTasks():
+            case wire.BackgroundTasks():
                 tasks.changed(step, message)
-            case HookRecord():
+            case wire.HookRecord():
                 system.hook(step, message)
-            case SystemNotice():
+            case wire.SystemNotice():
                 system.notice(step, message)
-            case SystemQuiet():
+            case wire.SystemQuiet():
                 step.store_record("system", message.subtype)
-            case ToolProgressRecord():
+            case wire.ToolProgressRecord():
                 system.tool_progress(step, message)
-            case ToolUseSummary():
+            case wire.ToolUseSummary():
                 system.summary(step, message)
-            case AuthStatus():
+            case wire.AuthStatus():
                 system.auth(step, message)
-            case RateLimitRecord():
+            case wire.RateLimitRecord():
                 step.emit(RateLimit, info=message.rate_limit_info)
-            case ProgressRecord():
+            case wire.ProgressRecord():
                 system.progress(step, message)
-            case ControlRequest():
+            case wire.ControlRequest():
                 system.permission(step, message)
-            case TitleRecord():
+            case wire.TitleRecord():
                 step.emit(Notice, kind="title", text=message.summary or message.customTitle or "")
-            case QuietRecord():
+            case wire.QuietRecord():
                 step.store_record(message.type)
-            case UnknownRecord():
+            case wire.UnknownRecord():
                 self._unknown(step, message)
-            case InvalidRecord():
+            case wire.InvalidRecord():
                 step.store_record("garbage", known=False)
-            case InterruptMarker() | ConnectionMarker() | SubagentLink() | TypedPrompt() | TerminalMarker():
+            case markers.Marker():
                 # Only the gateway makes these; from the agent it is an unknown type.
                 step.store_record("fairlead", known=False)
-            case ControlResponse() | ControlCancel() | KeepAlive():
+            case wire.ControlResponse() | wire.ControlCancel() | wire.KeepAlive():
                 pass
             case _:
                 assert_never(message)
 
     def _conversation(self, step: Step, message: _Conversation) -> None:
-        if isinstance(message, UserRecord) and message.isReplay:
-            user.replayed(step, message)
-            return
-        row = _row(message)
-        thread, key = subagents.resolve_thread(step, row)
+        thread, key = subagents.resolve_thread(step, message)
         if thread is not None:
             self._in_thread(step, message, thread)
-            subagents.link_row(step, row, thread)
         elif isinstance(message, StreamRecord):
             assistant.streamed(step, message, key, known=False)
         elif deferred.defer(step, key):
             step.store_record("assistant" if isinstance(message, AssistantRecord) else "user")
         else:
             self._in_thread(step, message, "")
-            subagents.link_row(step, row, "")
 
-    def _between(self, step: Step, message: WireRecord) -> None:
+    def _between(self, step: Step, row: wire.BaseRecord) -> None:
         """Link a sidechain row without content: later rows name it as their parent."""
-        row = _row(message)
-        if not (row.sidechain and row.uuid and row.parent_row) or getattr(message, "agentId", None):
+        if isinstance(row, UserRecord | AssistantRecord) or getattr(row, "agentId", None):
             return
-        thread, key = subagents.resolve_thread(step, row)
-        if thread is None:
-            deferred.defer(step, key)
-        else:
-            subagents.link_row(step, row, thread)
+        if row.in_sidechain and row.uuid and row.parent_row:
+            thread, key = subagents.resolve_thread(step, row)
+            if thread is None:
+                deferred.defer(step, key)
+            else:
+                subagents.link_row(step, row, thread)
 
     def _in_thread(self, step: Step, message: _Conversation, thread: str) -> None:
-        match message:
-            case StreamRecord():
-                turns.on_output(step, thread)
-                assistant.streamed(step, message, thread)
-            case AssistantRecord() if assistant.is_filler(message):
-                step.store_record("assistant", "filler", thread=thread)
-            case AssistantRecord() if message.isCompactSummary:
-                step.store_record("assistant", "compact_summary", thread=thread)
-            case AssistantRecord():
-                if assistant.as_blocks(message.message.content):
-                    turns.on_output(step, thread)
-                if not thread:
-                    assistant.update_final_flag(step, message)
-                assistant.assistant(step, message, thread)
-            case UserRecord():
-                user.user(step, message, thread)
-            case _:
-                assert_never(message)
+        if isinstance(message, StreamRecord):
+            turns.on_output(step, thread)
+            assistant.streamed(step, message, thread)
+        elif isinstance(message, AssistantRecord):
+            assistant.assistant(step, message, thread)
+        else:
+            user.user(step, message, thread)
+        subagents.link_row(step, message, thread)
 
     def _replay(self, step: Step, held: DeferredRecord, thread: str) -> None:
         """Interpret a deferred record under its own name. A record that only links two others emits nothing."""
@@ -332,36 +277,19 @@ class ClaudeInterpreter:
         step.origin = msgspec.convert(held.origin, Origin)
         if isinstance(message, UserRecord | AssistantRecord):
             self._in_thread(step, message, thread)
-        subagents.link_row(step, _row(message), thread)
+        elif isinstance(message, wire.BaseRecord):
+            subagents.link_row(step, message, thread)
         step.source, step.origin, step.raw, step.released = outer
 
-    def _result(self, step: Step, message: ResultRecord) -> None:
+    def _result(self, step: Step, message: wire.ResultRecord) -> None:
         state = self._state
         cancelled, error = (state.turn.cancelled, state.turn.error) if state.turn is not None else (False, "")
-        version = parse_version(state.ready.get("version", ""))
-        carries = version is not None and abilities(version).carries_totals
+        carries = step.abilities is not None and step.abilities.carries_totals
         ending, state.base = costs.ending(message, state.base, cancelled, error, carries_totals=carries)
         turns.signal(step, TurnSignal.RESULT, ending)
 
-    def _unknown(self, step: Step, message: UnknownRecord) -> None:
+    def _unknown(self, step: Step, message: wire.UnknownRecord) -> None:
         if message.type == "result" and self._state.turn is not None:
             # A turn must end, even if its result cannot be decoded.
             turns.signal(step, TurnSignal.RESULT, TurnEnding(status="failed", reason="the result could not be read"))
         step.store_record(message.type, message.subtype, known=False)
-
-
-def _row(message: WireRecord) -> subagents.ThreadRow:
-    """The fields of a record that determine its thread."""
-    sidechain = getattr(message, "isSidechain", None) is True
-    asked = message.message.content if isinstance(message, UserRecord) and sidechain else None
-    message_record = message if isinstance(message, UserRecord | AssistantRecord) else None
-    return subagents.ThreadRow(
-        uuid=getattr(message, "uuid", None) or "",
-        parent_call=message_record.parent_call
-        if message_record is not None
-        else getattr(message, "parent_tool_use_id", None) or "",
-        parent_row=parent_uuid(message),
-        agent=message_record.agent if message_record is not None else "",
-        sidechain=sidechain,
-        prompt=subagents.text_of(asked).strip(),
-    )

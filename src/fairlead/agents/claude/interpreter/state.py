@@ -49,6 +49,12 @@ def _hash(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
+def put(table: dict[K, V], key: K, value: V, limit: int) -> None:
+    """Set an entry of a table, and keep the table bounded."""
+    table[key] = value
+    trim(table, limit)
+
+
 def trim(table: dict[K, V], limit: int) -> None:
     """Drop the oldest `limit // 2` entries of a table that exceeds its limit."""
     if len(table) > limit:
@@ -191,15 +197,3 @@ class InterpreterState(msgspec.Struct):
     anonymous: int = 0
     expecting: dict[str, str] = {}
     """Stored stream records of the last step that wait for their seq: event id to thread."""
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(InterpreterState)
-
-
-def encode(state: InterpreterState) -> bytes:
-    return _encoder.encode(state)
-
-
-def decode(data: bytes) -> InterpreterState:
-    return _decoder.decode(data)

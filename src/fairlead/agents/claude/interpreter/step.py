@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.agents.claude.interpreter.state import CALLS_SEEN, DeferredRecord, InterpreterState, MessageStream
+from fairlead.agents.claude.versions import Abilities, abilities, parse_version
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.events import Delta, Event, RecordStored, ToolEnded
-from fairlead.model.ids import CallId, SessionId, SubagentId, TurnId, event_id, subagent_id
+from fairlead.model.ids import CallId, SessionId, TurnId, event_id, subagent_id
 from fairlead.model.store import Origin
 
 Replay = Callable[["Step", DeferredRecord, str], None]
@@ -40,7 +41,7 @@ class Step:
             kind(
                 id=event_id(self.source, str(kind.__struct_config__.tag), part),
                 turn=self._turn(thread),
-                subagent=subagent_of(thread),
+                subagent=subagent_id(thread) if thread else None,
                 **fields,
             )
         )
@@ -51,6 +52,12 @@ class Step:
         if began is not None:
             return TurnId(began)
         return None if self.state.turn is None else TurnId(self.state.turn.id)
+
+    @property
+    def abilities(self) -> Abilities | None:
+        """The abilities of the agent's version; None while the version is not known."""
+        version = parse_version(str(self.state.ready.get("version", "")))
+        return None if version is None else abilities(version)
 
     def store_record(
         self, record: str, subtype: str = "", *, known: bool = True, part: int | str = 0, thread: str = ""
@@ -65,16 +72,12 @@ class Step:
             self.store_record(record, subtype)
 
     def outcome(self) -> Interpretation:
-        self._let_go()
+        """The step's events. Records of ended streams are dropped with the next event that is not a stream event."""
+        over = [thread for thread, stream in self.state.streams.items() if stream.over]
+        if over and not all(map(_of_stream, self.events)):
+            for thread in over:
+                self.end_stream(thread)
         return Interpretation(tuple(self.events), tuple(self.drop))
-
-    def _let_go(self) -> None:
-        """Drop the records of ended streams together with the next event that is not a stream event."""
-        streams = self.state.streams
-        if not any(stream.over for stream in streams.values()) or all(map(_of_stream, self.events)):
-            return
-        for thread in [thread for thread, stream in streams.items() if stream.over]:
-            self.end_stream(thread)
 
     def end_stream(self, thread: str) -> None:
         """Close a thread's stream. Its stored records leave the log, unless a block was streamed but never came whole:
@@ -92,14 +95,12 @@ class Step:
         for piece in stream.pieces.values():
             begun = piece.kind == "tool_use" and piece.length > 0 and not piece.emitted
             if begun and piece.call not in state.calls and piece.call not in state.ended:
-                state.ended.add(piece.call, CALLS_SEEN)
-                call = CallId(piece.call)
-                how: dict[str, Any] = {"is_error": True, "status": "interrupted"}
-                self.emit(ToolEnded, part=call, thread=thread, call=call, name=piece.name, **how)
+                self.interrupt_call(piece.call, piece.name, thread)
 
-
-def subagent_of(thread: str) -> SubagentId | None:
-    return subagent_id(thread) if thread else None
+    def interrupt_call(self, call: str, name: str, thread: str, *, background: bool = False) -> None:
+        self.state.ended.add(call, CALLS_SEEN)
+        fields: dict[str, Any] = {"is_error": True, "status": "interrupted", "background": background}
+        self.emit(ToolEnded, part=call, thread=thread, call=CallId(call), name=name, **fields)
 
 
 def _of_stream(event: Event) -> bool:

@@ -8,8 +8,6 @@ an event corrects the thread.
 import re
 from typing import Any, Final, Literal
 
-import msgspec
-
 from fairlead.agents.claude.interpreter.deferred import AGENT_KEY, PROMPT_KEY, ROW_KEY, replay
 from fairlead.agents.claude.interpreter.state import (
     ANCESTRY_KEPT,
@@ -19,12 +17,13 @@ from fairlead.agents.claude.interpreter.state import (
     OpenCall,
     OpenSubagent,
     OpenTask,
-    trim,
+    put,
 )
 from fairlead.agents.claude.interpreter.step import Step
+from fairlead.agents.claude.wire.records import BaseRecord, UserRecord, as_text
 from fairlead.model.content import content_blocks, plain_text
 from fairlead.model.events import SubagentEnded, SubagentStarted, ToolCalled, ToolEnded
-from fairlead.model.ids import CallId, MessageId, subagent_id
+from fairlead.model.ids import CallId, subagent_id
 
 SPAWNING: Final = frozenset({"Task", "Agent"})
 """Tools that start a subagent: `Task` was renamed to `Agent`, and both occur."""
@@ -37,18 +36,7 @@ End = Literal["completed", "failed", "stopped"]
 # --- threads -----------------------------------------------------------------------------------------
 
 
-class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a record that determine its thread. `prompt`: the prompt in a subagent's first row."""
-
-    uuid: str = ""
-    parent_call: str = ""
-    parent_row: str = ""
-    agent: str = ""
-    sidechain: bool = False
-    prompt: str = ""
-
-
-def resolve_thread(step: Step, row: ThreadRow) -> tuple[str | None, str]:
+def resolve_thread(step: Step, row: BaseRecord) -> tuple[str | None, str]:
     """Return the thread of a record, or None and the key under which to hold the record.
 
     It is found by the call that the record names, else by the CLI's id of the subagent, else (older transcripts have
@@ -62,38 +50,32 @@ def resolve_thread(step: Step, row: ThreadRow) -> tuple[str | None, str]:
         if known and row.agent:
             link_agent(step, row.agent, parent)
         return (parent if known else None), parent
-    if not row.sidechain:
+    if not row.in_sidechain:
         return "", ""
+    prompt = text_of(row.message.content).strip() if isinstance(row, UserRecord) else ""
     if row.agent:
-        if row.agent not in state.agents and row.prompt and not row.parent_row:
-            _await_call(step, row.agent, row.prompt)
+        if row.agent not in state.agents and prompt and not row.parent_row:
+            # Link the subagent to its call by the prompt, if only this subagent and one call have it; else it waits.
+            put(state.roots, row.agent, prompt, THREADS_KEPT)
+            _match(step, prompt)
         call = state.agents.get(row.agent)
         return (call if call is not None and _is_known(step, call) else None), AGENT_KEY + row.agent
     thread = state.ancestry.get(row.parent_row)
     if thread is not None:
         return thread, ""
-    if row.prompt:
-        asked = next((call for call, prompt in state.prompts.items() if prompt == row.prompt), None)
+    if prompt:
+        asked = next((call for call, given in state.prompts.items() if given == prompt), None)
         if asked is not None:
             del state.prompts[asked]
             return asked, ""
-    return None, (ROW_KEY + row.parent_row if row.parent_row else PROMPT_KEY + row.prompt)
+    return None, (ROW_KEY + row.parent_row if row.parent_row else PROMPT_KEY + prompt)
 
 
-def link_row(step: Step, row: ThreadRow, thread: str) -> None:
+def link_row(step: Step, row: BaseRecord, thread: str) -> None:
     """Remember the thread of a sidechain row, and release the deferred rows that follow it."""
-    if thread and row.sidechain and not row.agent and not row.parent_call and row.uuid:
-        step.state.ancestry[row.uuid] = thread
-        trim(step.state.ancestry, ANCESTRY_KEPT)
+    if thread and row.in_sidechain and not row.agent and not row.parent_call and row.uuid:
+        put(step.state.ancestry, row.uuid, thread, ANCESTRY_KEPT)
         replay(step, ROW_KEY + row.uuid, thread)
-
-
-def _await_call(step: Step, agent: str, prompt: str) -> None:
-    """Link a subagent to its call by the prompt, if only this subagent and one call have that prompt; else it waits."""
-    state = step.state
-    state.roots[agent] = prompt
-    trim(state.roots, THREADS_KEPT)
-    _match(step, prompt)
 
 
 def _match(step: Step, prompt: str) -> None:
@@ -109,9 +91,7 @@ def link_agent(step: Step, agent: str, call: str) -> None:
     state = step.state
     state.roots.pop(agent, None)
     state.prompts.pop(call, None)
-    if state.agents.get(agent) != call:
-        state.agents[agent] = call
-        trim(state.agents, THREADS_KEPT)
+    put(state.agents, agent, call, THREADS_KEPT)
     if _is_known(step, call):
         replay(step, AGENT_KEY + agent, call)
 
@@ -126,24 +106,14 @@ def _is_known(step: Step, call: str) -> bool:
 
 
 def called(
-    step: Step, call: str, name: str, arguments: dict[str, Any], thread: str, message: str, block: int, **more: Any
+    step: Step, call: str, name: str, arguments: dict[str, Any], thread: str, *, block: int, **more: Any
 ) -> None:
-    """Handle a tool call, and start its subagent if it has one."""
+    """Handle a tool call, and start its subagent if it has one. `more`: other fields of the event."""
     state = step.state
-    plan = arguments.get("plan")
-    state.calls[call] = OpenCall(name, thread, plan if name == "ExitPlanMode" and isinstance(plan, str) else "")
-    trim(state.calls, CALLS_OPEN)
-    step.emit(
-        ToolCalled,
-        part=block,
-        thread=thread,
-        call=CallId(call),
-        name=name,
-        input=arguments,
-        message=MessageId(message),
-        block=block,
-        **more,
-    )
+    plan = as_text(arguments.get("plan")) if name == "ExitPlanMode" else ""
+    put(state.calls, call, OpenCall(name, thread, plan), CALLS_OPEN)
+    fields: dict[str, Any] = {"call": CallId(call), "name": name, "input": arguments, "block": block, **more}
+    step.emit(ToolCalled, part=block, thread=thread, **fields)
     if name in SPAWNING:
         start(step, call, thread, arguments)
     elif call in state.held:
@@ -165,12 +135,13 @@ def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread
     status = "interrupted" if interrupted else "failed" if is_error else "done"
     facts = data if isinstance(data, dict) else {}
     goes_on = call in state.subagents and _goes_on(state.subagents[call], facts, is_error)
+    name = "" if known is None else known.name
     step.emit(
         ToolEnded,
         part=part,
         thread=where,
         call=CallId(call),
-        name="" if known is None else known.name,
+        name=name,
         content=content,
         data=data,
         is_error=is_error,
@@ -178,7 +149,6 @@ def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread
         background=goes_on,
     )
     state.ended.add(call, CALLS_SEEN)
-    name = "" if known is None else known.name
     if call in state.subagents:
         _result_of_subagent(step, call, name, content, facts, is_error, interrupted)
     else:
@@ -240,30 +210,26 @@ def start(step: Step, call: str, thread: str, facts: dict[str, Any], background:
     state = step.state
     background = background or facts.get("run_in_background") is True
     again = call in state.threads or call in state.ended
-    state.subagents[call] = OpenSubagent(thread, background)
-    trim(state.subagents, CALLS_OPEN)
+    put(state.subagents, call, OpenSubagent(thread, background), CALLS_OPEN)
     state.threads.pop(call, None)
     turn = state.began.get(thread) or (state.turn.id if state.turn is not None else "")
-    if turn:
-        state.began.setdefault(call, turn)
-        trim(state.began, CALLS_OPEN)
-    prompt = _text(facts.get("prompt")).strip()
+    if turn and call not in state.began:
+        put(state.began, call, turn, CALLS_OPEN)
+    prompt = as_text(facts.get("prompt")).strip()
     if prompt and not again and call not in state.agents.values():
-        state.prompts[call] = prompt
-        trim(state.prompts, THREADS_KEPT)
+        put(state.prompts, call, prompt, THREADS_KEPT)
     step.emit(
         SubagentStarted,
         part=call,
         thread=thread,
         child=subagent_id(call),
         call=CallId(call),
-        title=_text(facts.get("description")),
-        kind=_text(facts.get("subagent_type")),
-        prompt=_text(facts.get("prompt")),
+        title=as_text(facts.get("description")),
+        kind=as_text(facts.get("subagent_type")),
+        prompt=as_text(facts.get("prompt")),
         background=background,
     )
-    linked = [agent for agent, known in state.agents.items() if known == call]
-    for agent in linked:
+    for agent in [agent for agent, known in state.agents.items() if known == call]:
         replay(step, AGENT_KEY + agent, call)
     if call in state.prompts and PROMPT_KEY + prompt in state.orphans:
         del state.prompts[call]
@@ -303,8 +269,7 @@ def finish(step: Step, call: str, status: End, summary: str) -> None:
     """End a subagent and its open calls."""
     state = step.state
     subagent = state.subagents.pop(call)
-    state.threads[call] = subagent.thread
-    trim(state.threads, THREADS_KEPT)
+    put(state.threads, call, subagent.thread, THREADS_KEPT)
     for key in [key for key, task in state.tasks.items() if task.call == call]:
         del state.tasks[key]
     if step.origin != "transcript":
@@ -356,18 +321,4 @@ def _interrupt(step: Step, calls: list[str], everything: bool = False) -> None:
     for key in calls:
         goes_on = not everything and in_background(step, key)
         call = step.state.calls.pop(key)
-        step.state.ended.add(key, CALLS_SEEN)
-        step.emit(
-            ToolEnded,
-            part=key,
-            thread=call.thread,
-            call=CallId(key),
-            name=call.name,
-            is_error=True,
-            status="interrupted",
-            background=goes_on,
-        )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+        step.interrupt_call(key, call.name, call.thread, background=goes_on)

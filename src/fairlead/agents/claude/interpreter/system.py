@@ -7,32 +7,12 @@ import msgspec
 from fairlead.agents.claude.interpreter import subagents, turns, user_text
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnSignal
+from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.control import CanUseTool, parse_request
 from fairlead.agents.claude.wire.decode import decode_object
 from fairlead.agents.claude.wire.markers import ConnectionMarker, TerminalMarker
-from fairlead.agents.claude.wire.records import (
-    AuthStatus,
-    CompactBoundary,
-    ControlRequest,
-    HookRecord,
-    Init,
-    ProgressRecord,
-    Status,
-    SystemNotice,
-    ToolProgressRecord,
-    ToolUseSummary,
-)
-from fairlead.model.events import (
-    AgentReady,
-    Compaction,
-    HookProgress,
-    ModeChanged,
-    Notice,
-    PermissionRequested,
-    PlanProposed,
-    QuestionAsked,
-    ToolProgress,
-)
+from fairlead.agents.claude.wire.records import as_text
+from fairlead.model import events as ev
 from fairlead.model.ids import CallId, RequestId
 
 _ENVELOPE: Final = frozenset({"type", "subtype", "uuid", "session_id", "sessionId", "parentUuid", "timestamp"})
@@ -47,24 +27,24 @@ def on_reconnect(step: Step, marker: ConnectionMarker) -> None:
         for stream in step.state.streams.values():
             # Deltas after a gap would have wrong offsets: the whole block will bring their text.
             stream.torn = True
-        text = "Some of what the agent said was lost on its way; its transcript has what was said whole."
-        step.emit(Notice, kind="link.gap", text=text)
+        text = "Some of the agent's output was lost. Its transcript has the complete messages."
+        step.emit(ev.Notice, kind="link.gap", text=text)
     if marker.over:
         turns.end_if_final(step)
     # Measured: a request that the CLI sends while its socket is down is lost, and its turn hangs until an interrupt.
     waiting = [call for call in subagents.foreground_calls(step) if call not in marker.asked]
     if marker.back and step.state.turn is not None and waiting:
         text = (
-            "The agent's connection was lost and is back. What it asked meanwhile did not reach the gateway: "
-            "if it does not go on, interrupt the turn."
+            "The agent's connection was lost and is back. Requests that it sent in the meantime were lost: "
+            "if the agent does not continue, interrupt the turn."
         )
-        step.emit(Notice, kind="link.back", text=text, data={"offers": ["interrupt"], "calls": waiting})
+        step.emit(ev.Notice, kind="link.back", text=text, data={"offers": ["interrupt"], "calls": waiting})
 
 
 # --- init and status -------------------------------------------------------------------------------------
 
 
-def init(step: Step, record: Init) -> None:
+def init(step: Step, record: wire.Init) -> None:
     """Handle an init record. The CLI sends one in every turn; an event is emitted only if something changed."""
     turns.signal(step, TurnSignal.MAIN)
     state = step.state
@@ -83,7 +63,7 @@ def init(step: Step, record: Init) -> None:
         step.store_record("system", "init")
     else:
         lists = {name: tuple(value) for name, value in ready.items() if isinstance(value, list)}
-        step.emit(AgentReady, mode=mode, **{**ready, **lists})
+        step.emit(ev.AgentReady, mode=mode, **{**ready, **lists})
     if before:
         _mode(step, mode)
     state.mode = mode
@@ -92,24 +72,20 @@ def init(step: Step, record: Init) -> None:
 def in_terminal(step: Step, marker: TerminalMarker) -> None:
     """Emit AgentReady with the launch parameters: the interactive CLI sends no init record."""
     state = step.state
-    ready: dict[str, Any] = {
-        "agent_session": marker.agent_session,
-        "version": marker.version,
-        "cwd": marker.cwd,
-    }
+    ready: dict[str, Any] = {"agent_session": marker.agent_session, "version": marker.version, "cwd": marker.cwd}
     state.ready, state.mode = ready, marker.mode
-    step.emit(AgentReady, mode=marker.mode, **ready)
+    step.emit(ev.AgentReady, mode=marker.mode, **ready)
 
 
-def status(step: Step, record: Status) -> None:
+def status(step: Step, record: wire.Status) -> None:
     state = step.state
     first = len(step.events)
     if record.status == "compacting" and not state.compacting:
         state.compacting = True
-        step.emit(Compaction, phase="started")
+        step.emit(ev.Compaction, phase="started")
     elif record.status is None and state.compacting:
         state.compacting = False
-        step.emit(Compaction, phase="ended")
+        step.emit(ev.Compaction, phase="ended")
     if record.permissionMode:
         _mode(step, record.permissionMode)
     if len(step.events) == first:
@@ -119,29 +95,24 @@ def status(step: Step, record: Status) -> None:
 def _mode(step: Step, mode: str) -> None:
     if mode != step.state.mode:
         step.state.mode = mode
-        step.emit(ModeChanged, mode=mode)
+        step.emit(ev.ModeChanged, mode=mode)
 
 
-def on_compact_boundary(step: Step, record: CompactBoundary) -> None:
+def on_compact_boundary(step: Step, record: wire.CompactBoundary) -> None:
     """Handle a compact boundary. It comes before or after the status that ends the compaction: both orders occur."""
     facts = record.compact_metadata or record.compactMetadata or record.microcompactMetadata or {}
     tokens = facts.get("pre_tokens", facts.get("preTokens"))
-    trigger = facts.get("trigger")
-    step.emit(
-        Compaction,
-        phase="boundary",
-        trigger=trigger if isinstance(trigger, str) else "",
-        pre_tokens=int(tokens) if isinstance(tokens, int | float) else 0,
-    )
+    count = int(tokens) if isinstance(tokens, int | float) else 0
+    step.emit(ev.Compaction, phase="boundary", trigger=as_text(facts.get("trigger")), pre_tokens=count)
 
 
 # --- outside the conversation ----------------------------------------------------------------------------
 
 
-def hook(step: Step, record: HookRecord) -> None:
+def hook(step: Step, record: wire.HookRecord) -> None:
     phases = {"hook_started": "started", "hook_progress": "progress", "hook_response": "ended"}
     step.emit(
-        HookProgress,
+        ev.HookProgress,
         hook=record.hook_id,
         name=record.hook_name or "",
         event=record.hook_event or "",
@@ -152,7 +123,7 @@ def hook(step: Step, record: HookRecord) -> None:
     )
 
 
-def notice(step: Step, record: SystemNotice) -> None:
+def notice(step: Step, record: wire.SystemNotice) -> None:
     data = {name: value for name, value in decode_object(step.raw).items() if name not in _ENVELOPE}
     words: list[Any] = [record.text, record.message, record.content, record.title, record.error]
     text = next((word for word in words if isinstance(word, str)), "")
@@ -163,28 +134,28 @@ def notice(step: Step, record: SystemNotice) -> None:
         text = read.text if read.kind in ("output", "command") else text
     elif kind == "api_retry":
         text = f"{text or 'error'}: try {data.get('attempt')} of {data.get('max_retries')}"
-    step.emit(Notice, kind=kind, text=text, data=data)
+    step.emit(ev.Notice, kind=kind, text=text, data=data)
 
 
-def auth(step: Step, record: AuthStatus) -> None:
+def auth(step: Step, record: wire.AuthStatus) -> None:
     data = {"isAuthenticating": record.isAuthenticating, "output": record.output or []}
     text = record.error or "\n".join(record.output or [])
-    step.emit(Notice, kind="auth_status", text=text, data=data)
+    step.emit(ev.Notice, kind="auth_status", text=text, data=data)
 
 
-def summary(step: Step, record: ToolUseSummary) -> None:
+def summary(step: Step, record: wire.ToolUseSummary) -> None:
     calls = record.preceding_tool_use_ids or []
-    step.emit(Notice, kind="tool_use_summary", text=record.summary, data={"calls": calls})
+    step.emit(ev.Notice, kind="tool_use_summary", text=record.summary, data={"calls": calls})
 
 
-def tool_progress(step: Step, record: ToolProgressRecord) -> None:
+def tool_progress(step: Step, record: wire.ToolProgressRecord) -> None:
     """Handle tool progress. A heartbeat has a separate id, and names its call as the parent."""
     state = step.state
     call, thread = record.tool_use_id, record.parent_tool_use_id or ""
     if call not in state.calls and thread in state.calls and thread not in state.subagents:
         call, thread = thread, state.calls[thread].thread
     step.emit(
-        ToolProgress,
+        ev.ToolProgress,
         thread=thread,
         call=CallId(call),
         name=record.tool_name or "",
@@ -192,33 +163,32 @@ def tool_progress(step: Step, record: ToolProgressRecord) -> None:
     )
 
 
-def progress(step: Step, record: ProgressRecord) -> None:
+def progress(step: Step, record: wire.ProgressRecord) -> None:
     """Handle the output of a running shell, and link a subagent's id to its call."""
     kind = record.data.get("type")
     call = record.toolUseID or ""
     if kind == "bash_progress" and call:
         elapsed = record.data.get("elapsedTimeSeconds")
-        output = record.data.get("output")
         known = step.state.calls.get(call)
         step.emit(
-            ToolProgress,
+            ev.ToolProgress,
             thread="" if known is None else known.thread,
             call=CallId(call),
             name="" if known is None else known.name,
             elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else 0.0,
-            note=output if isinstance(output, str) else "",
+            note=as_text(record.data.get("output")),
         )
         return
     agent, parent = record.data.get("agentId"), record.parentToolUseID
     if kind == "agent_progress" and isinstance(agent, str) and parent in step.state.subagents:
         subagents.link_agent(step, agent, parent)
-    step.store_if_silent("progress", kind if isinstance(kind, str) else "")
+    step.store_if_silent("progress", as_text(kind))
 
 
 # --- permission requests -------------------------------------------------------------------------------------
 
 
-def permission(step: Step, record: ControlRequest) -> None:
+def permission(step: Step, record: wire.ControlRequest) -> None:
     """Handle can_use_tool; the driver handles every other control request."""
     request = parse_request(record)
     if not isinstance(request, CanUseTool):
@@ -231,15 +201,15 @@ def permission(step: Step, record: ControlRequest) -> None:
     if request.tool_name == "AskUserQuestion":
         given = request.input.get("questions")
         questions = tuple(item for item in given if isinstance(item, dict)) if isinstance(given, list) else ()
-        step.emit(QuestionAsked, thread=thread, questions=questions, input=request.input, **name)
+        step.emit(ev.QuestionAsked, thread=thread, questions=questions, input=request.input, **name)
     elif request.tool_name == "ExitPlanMode":
         given = request.input.get("plan")
         plan = given if isinstance(given, str) else call.plan if call is not None else ""
-        step.emit(PlanProposed, thread=thread, plan=plan, input=request.input, **name)
+        step.emit(ev.PlanProposed, thread=thread, plan=plan, input=request.input, **name)
     else:
         handled = {"subtype", "tool_name", "input", "tool_use_id", "blocked_path", "decision_reason", "description"}
         step.emit(
-            PermissionRequested,
+            ev.PermissionRequested,
             thread=thread,
             tool=request.tool_name,
             input=request.input,

@@ -1,30 +1,23 @@
 """Tasks: the CLI's reports on its subagents and background shells while they run and when they end."""
 
 from fairlead.agents.claude.interpreter import subagents, turns, user_text
-from fairlead.agents.claude.interpreter.state import CALLS_OPEN, OpenTask, trim
+from fairlead.agents.claude.interpreter.state import CALLS_OPEN, OpenTask, put, trim
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnSignal
-from fairlead.agents.claude.versions import abilities, parse_version
-from fairlead.agents.claude.wire.records import (
-    BackgroundTasks,
-    TaskNotification,
-    TaskProgress,
-    TaskStarted,
-    TaskUpdated,
-)
+from fairlead.agents.claude.wire import records as wire
+from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.events import Notice, ToolProgress
 from fairlead.model.ids import CallId
 
 _AGENT_TASK = "local_agent"
 
 
-def started(step: Step, record: TaskStarted) -> None:
+def started(step: Step, record: wire.TaskStarted) -> None:
     state = step.state
     call = record.tool_use_id or ""
     background = record.is_backgrounded is True
     about = record.description or (state.tasks[record.task_id].about if record.task_id in state.tasks else "")
-    state.tasks[record.task_id] = OpenTask(call, background, about)
-    trim(state.tasks, CALLS_OPEN)
+    put(state.tasks, record.task_id, OpenTask(call, background, about), CALLS_OPEN)
     if record.task_type == _AGENT_TASK and call:
         subagent = state.subagents.get(call)
         if subagent is not None:
@@ -39,7 +32,7 @@ def started(step: Step, record: TaskStarted) -> None:
     step.store_if_silent("system", "task_started")
 
 
-def progressed(step: Step, record: TaskProgress) -> None:
+def progressed(step: Step, record: wire.TaskProgress) -> None:
     task = step.state.tasks.get(record.task_id)
     call = record.tool_use_id or (task.call if task is not None else "")
     if not call:
@@ -59,21 +52,20 @@ def progressed(step: Step, record: TaskProgress) -> None:
     )
 
 
-def updated(step: Step, record: TaskUpdated) -> None:
+def updated(step: Step, record: wire.TaskUpdated) -> None:
     task = step.state.tasks.get(record.task_id)
     if task is not None and record.patch.get("is_backgrounded") is True:
         _to_background(step, task)
     step.store_record("system", "task_updated")
 
 
-def changed(step: Step, record: BackgroundTasks) -> None:
+def changed(step: Step, record: wire.BackgroundTasks) -> None:
     """Handle the complete list of background tasks: a task that is not in it no longer runs in the background."""
     tasks = step.state.tasks
     named = {task_id: task for task in record.tasks if isinstance(task_id := task.get("task_id"), str)}
     for task_id, facts in named.items():
         task = tasks.setdefault(task_id, OpenTask())
-        about = facts.get("description")
-        task.about = about if isinstance(about, str) and about else task.about
+        task.about = as_text(facts.get("description")) or task.about
         _to_background(step, task)
     trim(tasks, CALLS_OPEN)
     for task_id in [key for key, task in tasks.items() if task.background and key not in named]:
@@ -81,7 +73,7 @@ def changed(step: Step, record: BackgroundTasks) -> None:
     step.store_record("system", "background_tasks_changed")
 
 
-def notified(step: Step, record: TaskNotification) -> None:
+def notified(step: Step, record: wire.TaskNotification) -> None:
     _over(step, record.task_id, record.tool_use_id or "", record.status or "", record.summary or "")
     step.store_if_silent("system", "task_notification")
 
@@ -115,11 +107,7 @@ def _over(step: Step, task_id: str, call: str, status: str, summary: str) -> Non
     else:
         subagents.finish(step, call, subagents.end_status(status), summary)
         last = not any(sub.background for sub in state.subagents.values())
-        if last and (subagents.end_status(status) == "stopped" or not _reported(step)):
+        # Else the agent opens a turn by itself to report the end of the task.
+        silent = step.abilities is not None and not step.abilities.reports_tasks
+        if last and (silent or subagents.end_status(status) == "stopped"):
             turns.signal(step, TurnSignal.STOPPED)
-
-
-def _reported(step: Step) -> bool:
-    """Whether the agent opens a turn by itself to report the end of a background task."""
-    version = parse_version(str(step.state.ready.get("version", "")))
-    return version is None or abilities(version).reports_tasks

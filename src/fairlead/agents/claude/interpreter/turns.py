@@ -142,20 +142,7 @@ def _end(step: Step, ending: TurnEnding, closed: list[str] | None) -> None:
             # With a transcript, another file may still show which thread they belong to.
             deferred.release_all(step)
         closed = subagents.close(step)
-    step.emit(
-        TurnEnded,
-        status=ending.status,
-        reason=ending.reason,
-        text=ending.text,
-        cost_usd=ending.cost_usd,
-        duration_ms=ending.duration_ms,
-        api_ms=ending.api_ms,
-        model_turns=ending.model_turns,
-        usage=ending.usage,
-        errors=ending.errors,
-        closed=tuple(CallId(call) for call in closed),
-        output=ending.output,
-    )
+    step.emit(TurnEnded, closed=tuple(map(CallId, closed)), **msgspec.structs.asdict(ending))
     step.state.turn = None
 
 
@@ -171,13 +158,3 @@ def ending_without_result(step: Step, reason: str) -> TurnEnding:
             return TurnEnding(status="failed", reason=turn.error)
         return TurnEnding(status="completed")
     return TurnEnding(status="failed", reason=reason)
-
-
-def diagram() -> str:
-    """The table as a mermaid state diagram, for the documentation."""
-    lines = ["stateDiagram-v2", f"    [*] --> {TurnPhase.IDLE}"]
-    for (phase, sign), (after, actions) in TABLE.items():
-        if actions or phase is not after:
-            doing = f" / {', '.join(actions)}" if actions else ""
-            lines.append(f"    {phase} --> {after}: {sign}{doing}")
-    return "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@ from fairlead.agents.claude.interpreter.assistant import as_blocks
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnAction, TurnSignal
 from fairlead.agents.claude.wire.records import UserRecord
-from fairlead.model.content import Content, TextBlock, content_blocks, plain_text
+from fairlead.model.content import Content, TextBlock, ToolResultBlock, content_blocks, plain_text
 from fairlead.model.events import Notice, UserMessage
 from fairlead.model.ids import MessageId
 
@@ -26,7 +26,9 @@ def prompt(step: Step, record: UserRecord) -> None:
 def user(step: Step, record: UserRecord, thread: str) -> None:
     """Handle a user record from the agent: the tool results first, then any other text in it."""
     blocks = as_blocks(record.message.content)
-    results = [block for block in blocks if block.get("type") == "tool_result" and _is_text(block.get("tool_use_id"))]
+    results = [
+        block for block in blocks if block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str)
+    ]
     for part, block in enumerate(results):
         turns.on_output(step, thread)
         if not thread and step.state.turn is not None:
@@ -35,9 +37,10 @@ def user(step: Step, record: UserRecord, thread: str) -> None:
         data = record.result if len(results) == 1 else None
         is_error = block.get("is_error") is True
         subagents.ended(step, block["tool_use_id"], block.get("content"), data, is_error, thread, part)
-    rest = tuple(block for block in content_blocks(record.message.content) if not _is_result(block))
-    if results:
-        rest = tuple(block for block in rest if not _is_loaded(block))
+    content = content_blocks(record.message.content)
+    rest = tuple(
+        block for block in content if not isinstance(block, ToolResultBlock) and not (results and _is_loaded(block))
+    )
     if rest:
         _emit_text(step, record, rest, thread, with_result=bool(results))
     elif not results:
@@ -85,14 +88,6 @@ def replayed(step: Step, record: UserRecord) -> None:
         step.emit(Notice, kind="local_command", text=classified.text)
 
 
-def _is_result(block: Content) -> bool:
-    return getattr(block, "tool_use_id", None) is not None
-
-
 def _is_loaded(block: Content) -> bool:
     """Whether this is the CLI's message to the model that a searched tool is loaded: not shown to a person."""
     return isinstance(block, TextBlock) and block.text.strip() == user_text.TOOL_LOADED
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)

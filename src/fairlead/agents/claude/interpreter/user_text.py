@@ -5,14 +5,9 @@ from typing import Final, Literal
 
 import msgspec
 
-Kind = Literal["said", "interrupted", "task", "output", "command", "noise"]
+Kind = Literal["prompt", "interrupted", "task", "output", "command", "noise"]
 
-_OUTPUT: Final = re.compile(
-    r"<local-command-(?:stdout|stderr)>(.*?)(?:</local-command-(?:stdout|stderr)>|\Z)", re.DOTALL
-)
-_SHELL: Final = re.compile(r"<bash-(?:stdout|stderr)>(.*?)(?:</bash-(?:stdout|stderr)>|\Z)", re.DOTALL)
-_COMMAND: Final = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
-_ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+_OUTPUT: Final = re.compile(r"<(local-command|bash)-(?:stdout|stderr)>(.*?)(?:</\1-(?:stdout|stderr)>|\Z)", re.DOTALL)
 
 TOOL_LOADED: Final = "Tool loaded."
 """Comes with the result of a search for tools."""
@@ -33,22 +28,19 @@ def classify(text: str) -> ClassifiedText:
         return ClassifiedText("interrupted")
     if start.startswith(_TASK):
         return ClassifiedText("task", text)
-    if start.startswith("<local-command-std"):
-        return ClassifiedText("output", "\n".join(part.strip() for part in _OUTPUT.findall(text)).strip())
-    if start.startswith("<bash-std"):
-        return ClassifiedText("output", "\n".join(part.strip() for part in _SHELL.findall(text) if part.strip()))
+    if start.startswith(("<local-command-std", "<bash-std")):
+        return ClassifiedText("output", "\n".join(part.strip() for _, part in _OUTPUT.findall(text) if part.strip()))
     if start.startswith("<bash-input>"):
         return ClassifiedText("command", f"! {tag(text, 'bash-input')}")
     if start.startswith(("<command-name>", "<command-message>")):
-        name, arguments = _COMMAND.search(text), _ARGUMENTS.search(text)
-        words = (name[1] if name else "", arguments[1] if arguments else "")
-        return ClassifiedText("command", " ".join(word.strip() for word in words if word.strip()))
+        words = tag(text, "command-name"), tag(text, "command-args")
+        return ClassifiedText("command", " ".join(filter(None, words)))
     if start.startswith(_NOISE):
         return ClassifiedText("noise")
-    return ClassifiedText("said", text)
+    return ClassifiedText("prompt", text)
 
 
 def tag(text: str, name: str) -> str:
-    """The content of the `<name>` element in a task notification."""
+    """The content of the first `<name>` element, stripped."""
     found = re.search(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
     return found[1].strip() if found else ""

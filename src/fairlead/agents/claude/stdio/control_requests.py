@@ -16,16 +16,18 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.agents.claude.background import BackgroundTasks
+from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.launch import BLOCKS_SINCE, POLICY_HOOK, must_hold
 from fairlead.agents.claude.stdio import tool_hooks
 from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire import control
 from fairlead.agents.claude.wire.records import ControlRequest
 from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck
-from fairlead.model.errors import AgentFailed, FairleadError, Stale
+from fairlead.model.errors import FairleadError
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock, ends_within
 
 logger = logging.getLogger("fairlead.agents.claude")
 
@@ -52,9 +54,7 @@ class _OpenRequest:
 class ControlRequestHandler:
     """The open requests of one CLI process."""
 
-    def __init__(
-        self, sink: AgentSink, send: Send, deliver: tool_hooks.Deliver, clock: Clock, version: Version
-    ) -> None:
+    def __init__(self, sink: AgentSink, send: Send, deliver: Deliver, clock: Clock, version: Version) -> None:
         self._sink = sink
         self._send = send
         self._deliver = deliver
@@ -62,7 +62,7 @@ class ControlRequestHandler:
         self._version = version
         self._open: dict[str, _OpenRequest] = {}
         self._allowed: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("a request of the agent failed")
         self._interruptible: set[asyncio.Task[None]] = set()
 
     def answer_if_duplicate(self, record: ControlRequest) -> bool:
@@ -75,7 +75,7 @@ class ControlRequestHandler:
             return False
         del self._allowed[asked.tool_use_id]
         allow = control.AllowTool(updatedInput=asked.input, toolUseID=asked.tool_use_id)
-        self._start(self._send(control.answer_line(record.request_id, allow)))
+        self._tasks.start(self._send(control.answer_line(record.request_id, allow)))
         return True
 
     def handle(self, record: ControlRequest) -> None:
@@ -84,33 +84,33 @@ class ControlRequestHandler:
             return  # repeated in an error answer; it is already being served
         asked = control.parse_request(record)
         if len(self._open) >= MOST_OPEN:
-            self._start(self._refuse(record, asked, f"More than {MOST_OPEN} requests are open."))
+            self._tasks.start(self._refuse(record, asked, f"More than {MOST_OPEN} requests are open."))
             return
         opened = self._open[record.request_id] = _OpenRequest(record)
         match asked:
             case control.CanUseTool():
-                opened.task = self._start(self._permission(opened, asked))
+                opened.task = self._tasks.start(self._permission(opened, asked))
             case control.HookCallback():
-                opened.task = self._start(self._hook(opened, asked))
+                opened.task = self._tasks.start(self._hook(opened, asked))
             case control.McpCall():
-                opened.task = self._start(self._mcp(opened, asked))
+                opened.task = self._tasks.start(self._mcp(opened, asked))
                 self._interruptible.add(opened.task)
                 opened.task.add_done_callback(self._interruptible.discard)
-            case control.OtherRequest() | control.Malformed():
-                opened.task = self._start(self._reply(opened, control.error_line, control.rejection_text(asked)))
+            case control.RejectedRequest():
+                opened.task = self._tasks.start(self._reply(opened, control.error_line, asked.problem))
 
     def cancel(self, request_id: str) -> None:
         """Cancel a request that the CLI has withdrawn. Returns at once."""
         opened = self._open.pop(request_id, None)
         if opened is not None:
             opened.withdrawn = True
-            self._start(self._cancel(opened))
+            self._tasks.start(self._cancel(opened))
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
         """Answer a request with the decision of a person or the policy. Raises Stale if it is not open (any more)."""
         opened = self._open.get(request)
         if opened is None or opened.ask is None:
-            raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
+            raise tool_hooks.not_open(request)
         if not opened.held:
             await self._reply(opened, control.answer_line, _permission_answer(decision, opened.ask))
             return
@@ -138,13 +138,9 @@ class ControlRequestHandler:
         self._open.clear()
         for task in self._interruptible:
             task.cancel()
-        begun = set(self._tasks)
-        if not begun:
-            return
-        try:
-            await within(self._clock, CLOSING_SECONDS, asyncio.wait(begun))
-        except TimeoutError:
-            logger.error("what the agent had asked for does not end", extra={"open": len(begun)})
+        begun = set(self._tasks.running)
+        if begun and not await ends_within(self._clock, CLOSING_SECONDS, asyncio.wait(begun)):
+            logger.error("requests of the agent did not finish in time", extra={"open": len(begun)})
             for task in begun:
                 task.cancel()
 
@@ -221,19 +217,6 @@ class ControlRequestHandler:
             await asyncio.wait({opened.task})  # the sink must receive the request before its cancellation
         if opened.ask is not None:
             await self._sink.permission_cancelled(opened.ask.request)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if not isinstance(error, AgentFailed):  # the agent has exited or does not read: the driver reports its end
-            logger.error("a request of the agent failed", exc_info=error)
 
 
 def _permission_answer(decision: Decision, ask: PermissionRequest) -> control.AllowTool | control.DenyTool:

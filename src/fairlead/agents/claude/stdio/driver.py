@@ -1,7 +1,6 @@
 """The driver of one Claude process: starts it, delivers its records, matches control requests with their answers.
 
-It does not interpret records. It guarantees this order: a record reaches the sink before the driver acts on it;
-`exited` is called once, after the last record, for every process that was recorded.
+It does not interpret records. A record reaches the sink before the driver acts on it.
 """
 
 import asyncio
@@ -12,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairlead.agents.claude.base_driver import ClaudeDriver
 from fairlead.agents.claude.launch import initialize, needs_restart
 from fairlead.agents.claude.stdio.control_requests import ControlRequestHandler
 from fairlead.agents.claude.stdio.subagent_files import SubagentFiles
 from fairlead.agents.claude.versions import Version, abilities
-from fairlead.agents.claude.wire.control import OtherRequest, request_line
+from fairlead.agents.claude.wire.control import request_line
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.encode import cancel_line, environment_line
 from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
@@ -30,7 +30,7 @@ from fairlead.agents.claude.wire.records import (
     WireRecord,
 )
 from fairlead.agents.links import Link
-from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
+from fairlead.model.agents import AgentSink, Exit, Launch, Record
 from fairlead.model.commands import Settings
 from fairlead.model.errors import (
     AgentFailed,
@@ -41,7 +41,6 @@ from fairlead.model.errors import (
     BadRequest,
     FairleadError,
 )
-from fairlead.model.ids import RequestId
 from fairlead.system.clock import Clock, within
 
 logger = logging.getLogger("fairlead.agents.claude")
@@ -53,8 +52,8 @@ _CONTROL = b'"control_'
 """Every control message contains it, so lines without it need no decoding here. Other lines with it do no harm."""
 
 
-class ClaudeAgent:
-    """A running Claude. Implements `model.agents.Agent`."""
+class ClaudeAgent(ClaudeDriver):
+    """A running Claude on a link that carries its control protocol."""
 
     def __init__(
         self,
@@ -66,20 +65,16 @@ class ClaudeAgent:
         transcript: Path | None = None,
     ) -> None:
         """`transcript` is the file to which the CLI writes its session; its subagents' files are next to it."""
+        super().__init__(sink, clock, version)
         self._link = link
-        self._sink = sink
-        self._clock = clock
-        self._version = version
         self._splitter = LineSplitter(spill=spill)
-        self._in_order = asyncio.Lock()
         self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests()
-        self._serving = ControlRequestHandler(sink, link.send, self._deliver, clock, version)
+        self._permissions = self._serving = ControlRequestHandler(sink, link.send, self._deliver, clock, version)
         self._subagent_files: SubagentFiles | None = None
         if transcript is not None and not abilities(version).forwards_background:
             self._subagent_files = SubagentFiles(transcript, version, clock, self._deliver)
         self._ready = False
         self._complaints: tuple[str, ...] = ()
-        self._life: asyncio.Task[Exit] | None = None
 
     # --- lifecycle ---------------------------------------------------------------------------------------
 
@@ -87,48 +82,37 @@ class ClaudeAgent:
         """Start reading, and wait until the agent accepts prompts.
 
         Raises AgentNotRunning, with the agent's own error text, if it does not get that far."""
-        self._life = asyncio.create_task(self._live())
-        try:
-            asked = initialize(launch)
-            await self._ask(asked.subtype, asked.fields, None)
-            if launch.settings.thinking is not None:
-                await self.set_thinking(launch.settings.thinking)
-        except AgentFailed as error:
-            await self._end()
-            ended = await self._life
-            raise AgentNotRunning(_why(error, ended, self._complaints), code=ended.code, signal=ended.signal) from error
-        except BaseException:
-            await self._end()
-            raise
+        await self._begin(self._initialize(launch))
         self._ready = True
 
-    async def _live(self) -> Exit:
+    async def _initialize(self, launch: Launch) -> None:
+        await self._ask("initialize", initialize(launch), None)
+        if launch.settings.thinking is not None:
+            await self.set_thinking(launch.settings.thinking)
+
+    async def _read_records(self) -> None:
         try:
-            await self._link.receive(self._take)
-            await self._hand_on(self._splitter.end())
+            await self._link.receive(self._feed)
+            await self._handle_lines(self._splitter.end())
         except Exception:
             # The store failed: the agent's output cannot be stored, so the agent must not continue.
-            logger.exception("the agent's records could not be handed on", extra={"pid": self.pid})
-        ended = await self._end()
-        await self._flush_subagents()
-        self._settle(self._pending.close("The agent has exited."))
-        await self._serving.close()
-        try:
-            await self._sink.exited(ended)
-        except Exception:
-            logger.exception("the end of the agent could not be told", extra={"pid": self.pid})
-        return ended
+            logger.exception("the agent's records could not be stored", extra={"pid": self.pid})
 
-    async def _flush_subagents(self) -> None:
-        """Deliver the records of background subagents that have not been delivered yet."""
+    async def _finish(self, ended: Exit) -> Exit:
         if self._subagent_files is not None and (records := await self._subagent_files.close()):
             with contextlib.suppress(FairleadError):
                 await self._deliver(records)
+        self._settle(self._pending.close("The agent has exited."))
+        await self._serving.close()
+        return ended
 
-    async def stop(self, reason: str) -> Exit:
-        """Run the stop sequence. The sink's `exited` may be called after this returns."""
-        logger.info("the agent is ended", extra={"pid": self.pid, "reason": reason})
-        return await self._end()
+    def _explain_failure(self, error: AgentFailed, ended: Exit) -> str:
+        """Return the agent's own text from a result or stderr, if any, and how it ended."""
+        words = "; ".join(self._complaints) or ended.stderr.strip()[-2000:]
+        if isinstance(error, AgentNotRunning):
+            how = f"signal {ended.signal}" if ended.signal is not None else f"code {ended.code}"
+            return f"The agent ended before it was ready ({how})" + (f": {words}" if words else ".")
+        return error.message + (f" Its output: {words}" if words else "")
 
     async def _end(self) -> Exit:
         with contextlib.suppress(AgentFailed, TimeoutError):
@@ -145,16 +129,16 @@ class ClaudeAgent:
 
     # --- the agent's output ------------------------------------------------------------------------------
 
-    async def _take(self, data: bytes) -> None:
-        await self._hand_on(self._splitter.feed(data))
+    async def _feed(self, data: bytes) -> None:
+        await self._handle_lines(self._splitter.feed(data))
 
-    async def _hand_on(self, lines: Sequence[bytes | Oversize]) -> None:
+    async def _handle_lines(self, lines: Sequence[bytes | Oversize]) -> None:
         if not lines:
             return
         batch: list[Record] = []
         todo: list[WireRecord] = []
         for line in lines:
-            record = Record(_stand_in(line) if isinstance(line, Oversize) else line)
+            record = Record(oversize_placeholder(line) if isinstance(line, Oversize) else line)
             if _CONTROL in record.raw or not self._ready:
                 message = decode(record.raw)
                 if isinstance(message, ControlRequest) and self._serving.answer_if_duplicate(message):
@@ -162,10 +146,10 @@ class ClaudeAgent:
                 todo.append(message)
             if self._subagent_files is not None and self._subagent_files.concerns(record.raw):
                 # Deliver the earlier records first: they need not wait for a subagent's file.
-                await self._pass_on(batch, todo)
+                await self._deliver_and_act(batch, todo)
                 batch, todo = [*await self._before(record)], []
             batch.append(record)
-        await self._pass_on(batch, todo)
+        await self._deliver_and_act(batch, todo)
 
     async def _before(self, record: Record) -> Sequence[Record]:
         """Return the subagent's records before this one that the wire leaves out."""
@@ -173,24 +157,18 @@ class ClaudeAgent:
             return ()
         return await self._subagent_files.before(record.raw)
 
-    async def _pass_on(self, batch: list[Record], todo: Sequence[WireRecord]) -> None:
+    async def _deliver_and_act(self, batch: list[Record], todo: Sequence[WireRecord]) -> None:
         if batch:
             await self._deliver(batch)
         for message in todo:
             self._act(message)
-
-    async def _deliver(self, batch: list[Record]) -> None:
-        async with self._in_order:
-            await self._sink.records(batch)
 
     def _act(self, record: WireRecord) -> None:
         match record:
             case ControlRequest():
                 self._serving.handle(record)
             case ControlResponse():
-                settled = self._pending.settle(record.response)
-                if settled is not None:
-                    self._settle([settled])
+                self._settle(self._pending.settle(record.response))
             case ControlCancel():
                 self._serving.cancel(record.request_id)
             case ResultRecord() if not self._ready:
@@ -205,12 +183,8 @@ class ClaudeAgent:
         return self._link.pid
 
     @property
-    def version(self) -> str:
-        return ".".join(map(str, self._version))
-
-    @property
-    def modes(self) -> tuple[str, ...]:
-        return abilities(self._version).modes
+    def running(self) -> bool:
+        return self._link.running
 
     async def write(self, record: Record) -> None:
         # A blank line, a second line or an unknown type would end 2.1.37.
@@ -227,7 +201,7 @@ class ClaudeAgent:
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         if subtype == "initialize":
-            raise BadRequest("The gateway alone initializes an agent: a second time would replace its policy hook.")
+            raise BadRequest("Only the gateway initializes an agent: a second request would replace its policy hook.")
         return await self._ask(subtype, fields, timeout)
 
     async def set_mode(self, mode: str) -> None:
@@ -241,14 +215,9 @@ class ClaudeAgent:
     async def set_thinking(self, budget: int | None) -> None:
         await self._ask("set_max_thinking_tokens", {"max_thinking_tokens": budget}, None)
 
-    async def answer(self, request: RequestId, decision: Decision) -> None:
-        if not self._link.running:
-            raise AgentNotRunning("The agent has exited: it hears no answer any more.", request=request)
-        await self._serving.answer(request, decision)
-
     async def set_variables(self, variables: Mapping[str, str]) -> None:
         if not abilities(self._version).takes_environment:
-            raise AgentRefused(f"Claude Code {self.version} takes no environment variables while it runs.")
+            raise AgentRefused(f"Claude Code {self.version} accepts no environment variables while it runs.")
         await self._link.send(environment_line(dict(variables)))
 
     def needs_restart(self, old: Settings, new: Settings) -> bool:
@@ -258,10 +227,10 @@ class ClaudeAgent:
         request_id = str(uuid.uuid4())
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         seconds = default_timeout(subtype) if timeout is None else timeout
-        pending = self._pending.add(request_id, subtype, answered, self._clock.monotonic(), seconds)
-        timer = self._clock.call_later(seconds, lambda: self._settle(self._pending.expire(pending.deadline)))
+        self._pending.add(request_id, subtype, answered)
+        timer = self._clock.call_later(seconds, lambda: self._settle(self._pending.expire(request_id)))
         try:
-            await self._link.send(request_line(request_id, OtherRequest(subtype=subtype, fields=dict(fields))))
+            await self._link.send(request_line(request_id, subtype, fields))
             try:
                 return await answered
             except (AgentTimeout, asyncio.CancelledError):
@@ -281,7 +250,7 @@ class ClaudeAgent:
 
     def _settle(self, settled: Sequence[Settled[asyncio.Future[Any]]]) -> None:
         for one in settled:
-            waiting = one.pending.token
+            waiting = one.token
             if waiting.done():
                 continue
             if one.error is not None:
@@ -290,17 +259,3 @@ class ClaudeAgent:
                 waiting.set_result(one.answer)
             for request in one.permissions:
                 self._serving.handle(request)
-
-
-def _why(error: AgentFailed, ended: Exit, complaints: tuple[str, ...]) -> str:
-    """Explain why the agent did not start: its own text from a result or stderr, if any, and how it ended."""
-    words = "; ".join(complaints) or ended.stderr.strip()[-2000:]
-    if isinstance(error, AgentNotRunning):
-        how = f"signal {ended.signal}" if ended.signal is not None else f"code {ended.code}"
-        return f"The agent ended before it was ready ({how})" + (f": {words}" if words else ".")
-    return error.message + (f" It said: {words}" if words else "")
-
-
-def _stand_in(line: Oversize) -> bytes:
-    """The log's placeholder for a line that is too long to store; its `subtype`, also in the event, is the file."""
-    return oversize_placeholder(line.place, line.size, line.head, line.cut)

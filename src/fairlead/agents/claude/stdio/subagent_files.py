@@ -8,14 +8,15 @@ does not send the end of a background subagent either: it is in the session's ow
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
+from fairlead.agents.claude.background import BackgroundTasks
+from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.interpreter import user_text
 from fairlead.agents.claude.transcripts.file_reader import FileOffset, TranscriptFile, place_at
 from fairlead.agents.claude.transcripts.identity import CONVERSATION, decoded
@@ -26,9 +27,7 @@ from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import encode_line
 from fairlead.agents.claude.wire.records import AssistantRecord, TaskNotification, UserRecord
 from fairlead.model.agents import Record
-from fairlead.system.clock import Clock, within
-
-logger = logging.getLogger("fairlead.agents.claude")
+from fairlead.system.clock import Clock, ends_within
 
 LAG_SECONDS: Final = 1.0
 """How long a record waits for its row in the file: ten times the measured delay."""
@@ -40,11 +39,9 @@ PREFIX: Final = "agent-"
 _HINTS: Final = (b'"parent_tool_use_id":"', b'"agentId"', b'"task_notification"')
 """Every line that this module handles contains one of them."""
 
-Give = Callable[[list[Record]], Awaitable[None]]
-
 
 class _Row(msgspec.Struct):
-    """The fields of a row that go into a record."""
+    """The fields of a row that go into a record. A row that adds something to the CLI's queue has the last two."""
 
     type: Any = None
     uuid: Any = None
@@ -54,19 +51,11 @@ class _Row(msgspec.Struct):
     requestId: Any = None
     timestamp: Any = None
     message: msgspec.Raw = msgspec.Raw()
-
-
-class _Queued(msgspec.Struct):
-    """A row of the session's own file that adds something to the CLI's queue."""
-
-    type: Any = None
     operation: Any = None
     content: Any = None
-    sessionId: Any = None
 
 
 _rows: Final = msgspec.json.Decoder(_Row)
-_queued: Final = msgspec.json.Decoder(_Queued)
 
 
 class _SubagentFile:
@@ -85,9 +74,8 @@ class _SubagentFile:
         self._file = TranscriptFile(path, path.name, place)
 
     def fill(self) -> None:
-        for raw in _new_rows(self._file):
-            row = decoded(_rows, raw)
-            if row is None or not isinstance(row.uuid, str):
+        for row in _new_rows(self._file):
+            if not isinstance(row.uuid, str):
                 continue
             self._parents[row.uuid] = row.parentUuid if isinstance(row.parentUuid, str) else ""
             if row.type in CONVERSATION and row.isMeta is not True:
@@ -147,7 +135,7 @@ class _SubagentFile:
 class SubagentFiles:
     """The subagents' files of one process. `give` receives a background subagent's records as they are written."""
 
-    def __init__(self, transcript: Path, version: Version, clock: Clock, give: Give) -> None:
+    def __init__(self, transcript: Path, version: Version, clock: Clock, give: Deliver) -> None:
         self._transcript = transcript
         self._able = abilities(version)
         self._clock = clock
@@ -155,9 +143,9 @@ class SubagentFiles:
         self._files: dict[Path, _SubagentFile] = {}
         self._lost: set[str] = set()
         self._lock = asyncio.Lock()
-        self._background: dict[str, str] = {}
+        self._following: dict[str, str] = {}
         """The CLI's ids of background subagents, each with the call that started it."""
-        self._following: dict[str, asyncio.Task[None]] = {}
+        self._tasks = BackgroundTasks("a subagent's file could not be followed")
         # When a conversation is resumed, the existing rows were emitted before.
         self._transcript_before = self._end_of_transcript()
         self._before = {path: place_at(path, path.stat().st_size) for path in self._paths()}
@@ -174,37 +162,34 @@ class SubagentFiles:
             return await self._up_to(message.parent_call, message.uuid)
         if isinstance(message, UserRecord) and isinstance(message.result, dict):
             return await self._result(message, message.result)
-        if isinstance(message, TaskNotification):
-            return await self._finish(message.task_id)
-        return []
+        return await self._finish(message.task_id) if isinstance(message, TaskNotification) else []
 
     async def close(self) -> list[Record]:
         """Return the remaining records of background subagents after the process has ended."""
         records: list[Record] = []
         async with self._lock:
-            for agent in self._following:
-                file = self._in_background(agent)
+            for agent, call in self._following.items():
+                file = self._file_of(agent, call)
                 if file is not None and not file.over:
                     file.over = True
-                    file.fill()
                     records += file.rest(with_task=False)
-        if self._following:
-            for task in self._following.values():
-                task.cancel()
-            await asyncio.wait(self._following.values())
+        for task in self._tasks.running:
+            task.cancel()
+        await self._tasks.wait_finished()
         return records
 
     # --- foreground subagents
 
     async def _up_to(self, call: str, uuid: str) -> list[Record]:
-        def there() -> _SubagentFile | None:
+        def found() -> _SubagentFile | None:
             for file in self._candidates(call):
                 file.fill()
                 if file.has(uuid):
                     return file
             return None
 
-        file = await self._wait(call, there)
+        await self._wait(call, lambda: found() is not None)
+        file = found()
         if file is None:
             return []
         file.call = call
@@ -225,59 +210,40 @@ class SubagentFiles:
     async def _drain(self, agent: str, call: str, *, spoke: bool) -> list[Record]:
         """Take all remaining rows of a subagent; if it produced text (`spoke`), wait until the text is in the file."""
 
-        def there() -> _SubagentFile | None:
-            file = self._file_of(agent)
-            if file is not None:
-                file.fill()
-            return file if file is not None and (file.has_text() or not spoke) else None
+        def there() -> bool:
+            file = self._file_of(agent, call)
+            return file is not None and (file.has_text() or not spoke)
 
         await self._wait(call, there)
-        file = self._file_of(agent)
-        if file is None:
-            return []
-        file.call = call
-        return file.rest()
+        file = self._file_of(agent, call)
+        return [] if file is None else file.rest()
 
-    async def _wait(self, call: str, there: Callable[[], _SubagentFile | None]) -> _SubagentFile | None:
-        """Wait for `there` to return a file; None if it did not in time. Never wait again for a call that timed out."""
+    async def _wait(self, call: str, there: Callable[[], bool]) -> None:
+        """Wait until `there` is true, for a limited time. Never wait again for a call that timed out."""
 
-        async def arrived() -> _SubagentFile:
-            while (file := there()) is None:
+        async def arrived() -> None:
+            while not there():
                 await self._clock.sleep(LOOK_SECONDS)
-            return file
 
-        found = there()
-        if found is None and call not in self._lost:
-            try:
-                found = await within(self._clock, LAG_SECONDS, arrived())
-            except TimeoutError:
-                self._lost.add(call)
-        return found
+        if not there() and call not in self._lost and not await ends_within(self._clock, LAG_SECONDS, arrived()):
+            self._lost.add(call)
 
     # --- background subagents
 
     def _follow(self, agent: str, call: str) -> None:
         if not self._able.forwards_background and agent not in self._following:
-            self._background[agent] = call
-            task = self._following[agent] = asyncio.create_task(self._live(agent, call))
-            task.add_done_callback(_done)
-
-    def _in_background(self, agent: str) -> _SubagentFile | None:
-        file = self._file_of(agent)
-        if file is not None:
-            file.call = self._background[agent]
-        return file
+            self._following[agent] = call
+            self._tasks.start(self._live(agent, call))
 
     async def _live(self, agent: str, call: str) -> None:
         # Read from the start of the process: on a busy machine the end may be written before this task first polls.
         main = None if self._able.reports_tasks else TranscriptFile(self._transcript, "", self._transcript_before)
         while True:
             async with self._lock:
-                file = self._in_background(agent)
+                file = self._file_of(agent, call)
                 if file is not None:
                     if file.over:
                         return
-                    file.fill()
                     records = file.rest(with_task=False)
                     noted = None if main is None else _noted(main, agent, call)
                     if noted is not None:
@@ -298,7 +264,7 @@ class SubagentFiles:
         if agent not in self._following:
             return []
         async with self._lock:
-            file = self._in_background(agent)
+            file = self._file_of(agent, self._following[agent])
             if file is None or file.over:
                 return []
             file.over = True
@@ -308,9 +274,9 @@ class SubagentFiles:
     async def _wait_final_text(self, file: _SubagentFile) -> None:
         """Wait for the final text: it may be written after the subagent's end is reported."""
 
-        def there() -> _SubagentFile | None:
+        def there() -> bool:
             file.fill()
-            return file if file.has_final_text() else None
+            return file.has_final_text()
 
         await self._wait(file.call, there)
 
@@ -322,13 +288,17 @@ class SubagentFiles:
         except OSError:
             return []
 
-    def _file_of(self, agent: str) -> _SubagentFile | None:
-        return next((file for file in self._all() if file.agent == agent), None)
+    def _file_of(self, agent: str, call: str) -> _SubagentFile | None:
+        """The file of the subagent that this call started or resumed, with its new rows."""
+        file = next((file for file in self._all() if file.agent == agent), None)
+        if file is not None:
+            file.call = call
+            file.fill()
+        return file
 
     def _candidates(self, call: str) -> list[_SubagentFile]:
         """The file of this call, then the others: a file's call may not be known yet, or another call may resume it."""
-        mine = [file for file in self._all() if file.call == call]
-        return mine + [file for file in self._files.values() if file.call != call]
+        return sorted(self._all(), key=lambda file: file.call != call)
 
     def _all(self) -> Iterable[_SubagentFile]:
         for path in self._paths():
@@ -337,7 +307,7 @@ class SubagentFiles:
         return self._files.values()
 
 
-def _new_rows(file: TranscriptFile) -> Iterable[bytes]:
+def _new_rows(file: TranscriptFile) -> Iterable[_Row]:
     while True:
         try:
             file.read_more()
@@ -348,12 +318,7 @@ def _new_rows(file: TranscriptFile) -> Iterable[bytes]:
         while file.items:
             item = file.items.popleft()
             file.advance(item)
-            yield from (record.raw for record in item.records)
-
-
-def _done(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.error("a subagent's file could not be followed", exc_info=task.exception())
+            yield from (row for record in item.records if (row := decoded(_rows, record.raw)) is not None)
 
 
 def _answered(message: UserRecord) -> str:
@@ -369,9 +334,8 @@ def _answered(message: UserRecord) -> str:
 
 def _noted(main: TranscriptFile, agent: str, call: str) -> Record | None:
     """The end of a background subagent from the session's file, as a record in the form that newer versions send."""
-    for raw in _new_rows(main):
-        row = decoded(_queued, raw) if b"task-notification" in raw else None
-        if row is None or row.operation != "enqueue" or not isinstance(row.content, str):
+    for row in _new_rows(main):
+        if row.operation != "enqueue" or not isinstance(row.content, str):
             continue
         if user_text.tag(row.content, "task-id") == agent:
             fields = {

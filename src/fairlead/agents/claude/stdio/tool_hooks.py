@@ -8,11 +8,13 @@ left to the CLI's own rules.
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, Literal
 
 import msgspec
 
+from fairlead.agents.claude.background import BackgroundTasks
+from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.launch import ASK_BINDS_SINCE
 from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire import control
@@ -25,8 +27,6 @@ from fairlead.model.policy import Behavior, Verdict
 logger = logging.getLogger("fairlead.agents.claude")
 
 NOT_WANTED: Final = "The user does not want this tool to be used."
-
-Deliver = Callable[[list[Record]], Awaitable[None]]
 
 
 class _PreToolUse(msgspec.Struct):
@@ -85,13 +85,7 @@ def from_verdict(verdict: Verdict, version: Version) -> control.HookAnswer:
     if verdict.behavior is Behavior.ALLOW and version < ASK_BINDS_SINCE and verdict.by != "rule":
         # In these versions our allow would override the user's own deny rules: unless a rule allows, theirs decide.
         return control.HookAnswer()
-    return control.HookAnswer(
-        hookSpecificOutput=control.HookOutput(
-            hookEventName="PreToolUse",
-            permissionDecision=verdict.behavior.value,
-            permissionDecisionReason=verdict.reason,
-        )
-    )
+    return _decided(verdict.behavior.value, verdict.reason)
 
 
 def from_decision(decision: Decision) -> control.HookAnswer:
@@ -100,23 +94,27 @@ def from_decision(decision: Decision) -> control.HookAnswer:
         if not decision.interrupt:
             return denied
         return msgspec.structs.replace(denied, continue_=False, stopReason="The user ended the run.")
+    return _decided("allow", None, decision.updated_input)
+
+
+def deny(reason: str) -> control.HookAnswer:
+    return _decided("deny", reason)
+
+
+def _decided(
+    decision: Literal["allow", "deny", "ask"], reason: str | None, updated_input: dict[str, Any] | None = None
+) -> control.HookAnswer:
     output = control.HookOutput(
-        hookEventName="PreToolUse", permissionDecision="allow", updatedInput=decision.updated_input
+        hookEventName="PreToolUse",
+        permissionDecision=decision,
+        permissionDecisionReason=reason,
+        updatedInput=updated_input,
     )
     return control.HookAnswer(hookSpecificOutput=output)
 
 
-def deny(reason: str) -> control.HookAnswer:
-    output = control.HookOutput(hookEventName="PreToolUse", permissionDecision="deny", permissionDecisionReason=reason)
-    return control.HookAnswer(hookSpecificOutput=output)
-
-
-class _HeldHook:
-    """A hook that waits for a person's decision."""
-
-    def __init__(self, ask: PermissionRequest) -> None:
-        self.ask = ask
-        self.answer: asyncio.Future[control.HookAnswer] = asyncio.get_running_loop().create_future()
+def not_open(request: RequestId) -> Stale:
+    return Stale(f"The permission request {request[:80]} is not open any more.", request=request[:80])
 
 
 class HookPermissions:
@@ -126,8 +124,8 @@ class HookPermissions:
         self._sink = sink
         self._deliver = deliver
         self._version = version
-        self._held: dict[RequestId, _HeldHook] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._held: dict[RequestId, asyncio.Future[control.HookAnswer]] = {}
+        self._tasks = BackgroundTasks("a hook of the agent failed")
 
     async def pre_tool_use(self, given: Mapping[str, Any]) -> control.HookAnswer:
         """Return the hook's answer once it is decided. If the caller is cancelled, cancel the permission request."""
@@ -139,31 +137,27 @@ class HookPermissions:
         if verdict.behavior is not Behavior.ASK:
             return from_verdict(verdict, self._version)
         ask, record = permission_request(f"hook-{uuid.uuid4()}", check, verdict)
-        held = self._held[ask.request] = _HeldHook(ask)
+        answer: asyncio.Future[control.HookAnswer] = asyncio.get_running_loop().create_future()
+        self._held[ask.request] = answer
         try:
             await self._finish(self._put(ask, record))
-            return await held.answer
+            return await answer
         except asyncio.CancelledError:
-            self._start(self._sink.permission_cancelled(ask.request))
+            self._tasks.start(self._sink.permission_cancelled(ask.request))
             raise
         finally:
             del self._held[ask.request]
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
         """Answer a held hook with the decision of a person or the policy. Raises Stale if it is not open (any more)."""
-        held = self._held.get(request)
-        if held is None or held.answer.done():
-            raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
-        held.answer.set_result(from_decision(decision))
-
-    def open_calls(self) -> tuple[str, ...]:
-        """The calls with an undecided permission request."""
-        return tuple(held.ask.call for held in self._held.values() if not held.answer.done())
+        answer = self._held.get(request)
+        if answer is None or answer.done():
+            raise not_open(request)
+        answer.set_result(from_decision(decision))
 
     async def wait_finished(self) -> None:
         """Return when all started tasks have ended; await it before reporting the agent's exit."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.wait_finished()
 
     async def _put(self, ask: PermissionRequest, record: Record) -> None:
         await self._deliver([record])
@@ -171,20 +165,9 @@ class HookPermissions:
 
     async def _finish(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run `work` to its end even if the caller is cancelled; then raise the cancellation."""
-        task = self._start(work)
+        task = self._tasks.start(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait({task})
             raise
-
-    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a hook of the agent failed", exc_info=error)

@@ -3,6 +3,7 @@
 The file is opened for each read and closed again, so that truncation or replacement is noticed.
 """
 
+import contextlib
 import hashlib
 import os
 from collections import deque
@@ -11,8 +12,15 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.agents.claude.transcripts.recovery import lines_backwards
 from fairlead.agents.claude.transcripts.repair import GARBAGE, OVERSIZE, TORN, RepairedRow, read_line
-from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
+from fairlead.agents.claude.wire.framing import (
+    LineSplitter,
+    Oversize,
+    OversizeSpill,
+    oversize_placeholder,
+    spill_record,
+)
 from fairlead.model.agents import Record
 
 CHUNK = 256 << 10
@@ -81,8 +89,7 @@ class TranscriptFile:
         """Read more, if all rows read so far were delivered. Raises OSError."""
         if self.items:
             return
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
+        with opened(self.path) as descriptor:
             self._recognise(descriptor)
             while not self.items:
                 data = os.pread(descriptor, CHUNK, self._read)
@@ -90,8 +97,6 @@ class TranscriptFile:
                     self.again = False
                     return
                 self._take(data)
-        finally:
-            os.close(descriptor)
 
     def _recognise(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
@@ -122,16 +127,16 @@ class TranscriptFile:
 
     def _item(self, line: bytes | Oversize, end: int) -> FileItem:
         if isinstance(line, Oversize):
-            raw = oversize_placeholder(line.place, line.size, line.head, line.cut)
-            return FileItem(self._time(0, end), end, (Record(raw, "transcript", self._last),), (OVERSIZE,))
+            record = Record(oversize_placeholder(line), "transcript", self._time(0, end))
+            return FileItem(self._last, end, (record,), (OVERSIZE,))
         read = read_line(line)
-        records = []
-        for part in read.parts:
-            if isinstance(part, RepairedRow):
-                records.append(Record(part.raw, "transcript", self._time(part.at, end), part.uuid))
-            else:
-                records.append(Record(self._aside(part.raw), "transcript", self._time(0, end)))
-        return FileItem(self._last, end, tuple(records), read.damage)
+        records = tuple(
+            Record(part.raw, "transcript", self._time(part.at, end), part.uuid)
+            if isinstance(part, RepairedRow)
+            else Record(self._aside(part.raw), "transcript", self._time(0, end))
+            for part in read.parts
+        )
+        return FileItem(self._last, end, records, read.damage)
 
     def _time(self, at: int, end: int) -> int:
         """When a row was written. A row without a time gets that of the row before it; the first row, that of the next
@@ -142,23 +147,18 @@ class TranscriptFile:
     def next_time(self, offset: int) -> int:
         """The time of the next row after `offset` that has one, or else the file's."""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with opened(self.path) as descriptor:
+                lines = os.pread(descriptor, GLANCE_BYTES, offset).split(b"\n")
+                written = os.fstat(descriptor).st_mtime_ns // 1_000_000
         except OSError:
             return 0
-        try:
-            lines = os.pread(descriptor, GLANCE_BYTES, offset).split(b"\n")
-            parts = (part for line in lines for part in read_line(line).parts)
-            written = os.fstat(descriptor).st_mtime_ns // 1_000_000
-            return next((part.at for part in parts if isinstance(part, RepairedRow) and part.at), written)
-        finally:
-            os.close(descriptor)
+        return next((row.at for line in lines for row in read_line(line).rows if row.at), written)
 
     def _aside(self, raw: bytes) -> bytes:
         """Keep a fragment as it is; spill a large one to a file, so that it is never parsed again."""
         if len(raw) <= FRAGMENT_BYTES or self._spill is None:
             return raw
-        self._spill.write(raw)
-        return oversize_placeholder(self._spill.done(), len(raw), raw[:KEPT_OF_FRAGMENT])
+        return spill_record(raw, self._spill, KEPT_OF_FRAGMENT)
 
     def partial_line(self) -> FileItem | None:
         """The last line, which has no newline. A whole row is treated like any other; a torn one is kept, and read
@@ -178,49 +178,37 @@ class TranscriptFile:
             self.damage[kind] = self.damage.get(kind, 0) + 1
 
     def place(self) -> FileOffset:
-        return FileOffset(self.done, self._checked(), self.linked)
-
-    def _checked(self) -> str:
-        if self.done == self._checked_at:
-            return self._check
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return self._check
-        try:
-            self._check, self._checked_at = check_of(descriptor, self.done), self.done
-        finally:
-            os.close(descriptor)
-        return self._check
+        if self.done != self._checked_at:
+            with contextlib.suppress(OSError), opened(self.path) as descriptor:
+                self._check, self._checked_at = check_of(descriptor, self.done), self.done
+        return FileOffset(self.done, self._check, self.linked)
 
 
-class FileRows:
-    """Iterates over the rows of one file from its start, line by line, as far as the caller wants."""
+def file_rows(path: Path) -> Iterator[FileItem]:
+    """The rows of one file from its start, line by line, as far as the caller wants. Raises OSError."""
+    file = TranscriptFile(path, "", FileOffset())
+    while True:
+        file.read_more()
+        if not file.items:
+            return
+        item = file.items.popleft()
+        file.advance(item)
+        yield item
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = TranscriptFile(path, "", FileOffset())
 
-    def __iter__(self) -> Iterator[FileItem]:
-        """Raises OSError."""
-        while True:
-            self._file.read_more()
-            if not self._file.items:
-                return
-            item = self._file.items.popleft()
-            self._file.advance(item)
-            yield item
-
-    def place_at(self, offset: int) -> FileOffset:
-        return place_at(self._path, offset)
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A descriptor for reading; nothing waits for the writer of a named pipe. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def place_at(path: Path, offset: int) -> FileOffset:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as descriptor:
         return FileOffset(offset, check_of(descriptor, offset))
-    finally:
-        os.close(descriptor)
 
 
 def check_of(descriptor: int, offset: int) -> str:
@@ -232,18 +220,11 @@ def check_of(descriptor: int, offset: int) -> str:
 
 def last_rows(path: Path, limit: int) -> list[Record]:
     """The last rows of a file, oldest first, by reading backwards from its end."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        size = start = os.fstat(descriptor).st_size
-        blocks: list[bytes] = []
-        newlines = 0
-        while start > 0 and newlines <= limit and size - start < GLANCE_BYTES:
-            length = min(start, 64 << 10)
-            start -= length
-            blocks.append(os.pread(descriptor, length, start))
-            newlines += blocks[-1].count(b"\n")
-    finally:
-        os.close(descriptor)
-    lines = b"".join(reversed(blocks)).split(b"\n")
-    parts = [part for line in (lines[1:] if start else lines) for part in read_line(line).parts]
-    return [Record(part.raw, "transcript", part.at) for part in parts if isinstance(part, RepairedRow)][-limit:]
+    rows: list[Record] = []
+    with opened(path) as descriptor:
+        size = os.fstat(descriptor).st_size
+        for _, line in lines_backwards(descriptor, size, 64 << 10, first=max(0, size - GLANCE_BYTES)):
+            rows.extend(Record(row.raw, "transcript", row.at) for row in reversed(read_line(line).rows))
+            if len(rows) >= limit:
+                break
+    return rows[:limit][::-1]

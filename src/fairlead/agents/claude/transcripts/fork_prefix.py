@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.agents.claude.transcripts.file_reader import FileRows
+from fairlead.agents.claude.transcripts.file_reader import file_rows, place_at
 from fairlead.agents.claude.transcripts.identity import identify, name_of
 from fairlead.agents.claude.transcripts.reader import MAIN, ReaderOffset
 from fairlead.model.agents import Record
@@ -21,62 +21,41 @@ LogRecords = AsyncIterator[tuple[int, Record]]
 
 async def shared(path: Path, records: LogRecords) -> Shared | None:
     """Compare a file with the other session's records, each given with the last seq of its events. Raises OSError."""
-    rows = FileRows(path)
-    mine, theirs = _Mine(rows), _Theirs(records)
+    others: set[str] = set()  # the names of all records of the log outside the main thread so far
+
+    async def next_of_log() -> tuple[str, int]:
+        """The uuid and the seq of the log's next record of the main thread; empty at the end."""
+        async for seq, record in records:
+            row = identify(record.raw)
+            if row is not None and row.is_conversation and row.is_main_thread:
+                return str(row.uuid), seq
+            others.add(name_of(row, record.raw))
+        return "", 0
+
+    rows = _main_rows(path)
     between: list[Record] = []
     upto = end = 0
     while True:
-        uuid, seq = mine.next(), await theirs.next()
-        if not uuid or uuid != theirs.uuid:
+        uuid, row_end, skipped = next(rows, ("", 0, []))
+        their_uuid, seq = await next_of_log()
+        if not uuid or uuid != their_uuid:
             break
-        between.extend(record for name, record in mine.between if name not in theirs.between)
-        upto, end = seq, mine.end
+        between.extend(record for name, record in skipped if name not in others)
+        upto, end = seq, row_end
     if not upto:
         return None
-    place = msgspec.msgpack.encode(ReaderOffset({MAIN: rows.place_at(end)}))
-    return Shared(seq=upto, place=place, between=tuple(between), goes_on=bool(uuid), they_go_on=bool(theirs.uuid))
+    place = msgspec.msgpack.encode(ReaderOffset({MAIN: place_at(path, end)}))
+    return Shared(seq=upto, place=place, between=tuple(between), goes_on=bool(uuid), they_go_on=bool(their_uuid))
 
 
-class _Mine:
-    """The file. `between` has the rows skipped before the last main-thread row; `end` is that row's end offset."""
-
-    def __init__(self, rows: FileRows) -> None:
-        self._rows = _each(rows)
-        self.between: list[tuple[str, Record]] = []
-        self.end = 0
-
-    def next(self) -> str:
-        """The uuid of the next row of the main thread; empty at the end."""
-        self.between = []
-        for end, record in self._rows:
-            row = identify(record.raw)
-            if row is not None and row.is_conversation and row.is_main_thread:
-                self.end = end
-                return str(row.uuid)
-            self.between.append((name_of(row, record.raw), record))
-        return ""
-
-
-def _each(rows: FileRows) -> Iterator[tuple[int, Record]]:
-    for item in rows:
+def _main_rows(path: Path) -> Iterator[tuple[str, int, list[tuple[str, Record]]]]:
+    """The uuid and the end offset of each row of the main thread, with the rows before it that are not, by name."""
+    skipped: list[tuple[str, Record]] = []
+    for item in file_rows(path):
         for record in item.records:
-            yield item.end, record
-
-
-class _Theirs:
-    """The other session's log. `between` has the names of all its records outside the main thread so far."""
-
-    def __init__(self, records: LogRecords) -> None:
-        self._records = records
-        self.between: set[str] = set()
-        self.uuid = ""
-
-    async def next(self) -> int:
-        async for seq, record in self._records:
             row = identify(record.raw)
             if row is not None and row.is_conversation and row.is_main_thread:
-                self.uuid = str(row.uuid)
-                return seq
-            self.between.add(name_of(row, record.raw))
-        self.uuid = ""
-        return 0
+                yield str(row.uuid), item.end, skipped
+                skipped = []
+            else:
+                skipped.append((name_of(row, record.raw), record))

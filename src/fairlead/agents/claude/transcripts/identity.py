@@ -5,11 +5,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.formats.json_repair import repair_json
 
 T = TypeVar("T")
 
 CONVERSATION: Final = frozenset({"user", "assistant"})
+SYNTHETIC: Final = "<synthetic>"
+"""Model name of messages that the CLI wrote itself; it writes some of them to the transcript only."""
 
 
 class RecordIdentity(msgspec.Struct):
@@ -18,6 +21,8 @@ class RecordIdentity(msgspec.Struct):
     type: Any = None
     subtype: Any = None
     uuid: Any = None
+    parentUuid: Any = None
+    sessionId: Any = None
     isSidechain: Any = None
     parent_tool_use_id: Any = None
     parentToolUseID: Any = None
@@ -27,10 +32,7 @@ class RecordIdentity(msgspec.Struct):
 
     @property
     def is_conversation(self) -> bool:
-        """Whether the record is part of a conversation."""
-        return (
-            self.type in CONVERSATION and isinstance(self.uuid, str) and bool(self.uuid) and self.isReplay is not True
-        )
+        return self.type in CONVERSATION and as_text(self.uuid) != "" and self.isReplay is not True
 
     @property
     def is_main_thread(self) -> bool:
@@ -38,27 +40,37 @@ class RecordIdentity(msgspec.Struct):
         return self.isSidechain is not True and not self.parent_tool_use_id
 
 
+class _Message(msgspec.Struct):
+    """The fields of a record's `message` that are used."""
+
+    id: Any = None
+    model: Any = None
+    content: Any = None
+
+
 _named: Final = msgspec.json.Decoder(RecordIdentity)
+_messages: Final = msgspec.json.Decoder(_Message)
 
 
 def identify(raw: bytes) -> RecordIdentity | None:
     return decoded(_named, raw)
 
 
+def decode_message(raw: msgspec.Raw) -> _Message:
+    """Decode the `message` of a record; an empty one if it is missing or not an object."""
+    return (decoded(_messages, bytes(raw)) if bytes(raw) else None) or _Message()
+
+
 def name_of(row: RecordIdentity | None, raw: bytes) -> str:
     """The record's name as in the interpreter: its uuid, or a hash of its bytes."""
-    if row is not None and isinstance(row.uuid, str) and row.uuid:
-        return row.uuid
-    return hashlib.sha256(raw).hexdigest()[:32]
+    return (as_text(row.uuid) if row is not None else "") or hashlib.sha256(raw).hexdigest()[:32]
 
 
-def decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T | None:
-    """Decode a JSON object; None for anything else. Half an emoji or a stray byte is repaired first."""
-    for mending in (False, True):
-        try:
-            return decoder.decode(repair_json(data) if mending else data)
-        except msgspec.ValidationError:
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-    return None
+def decoded(decoder: "msgspec.json.Decoder[T]", data: bytes, *, mend: bool = True) -> T | None:
+    """Decode a JSON object; None for anything else. With `mend`, half an emoji or a stray byte is repaired first."""
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decoded(decoder, repair_json(data), mend=False) if mend else None

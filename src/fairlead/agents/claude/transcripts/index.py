@@ -9,7 +9,8 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fairlead.agents.claude.transcripts.summary import HEAD, TAIL, summarize
+from fairlead.agents.claude.transcripts.file_reader import opened
+from fairlead.agents.claude.transcripts.summary import HEAD, PROMPT_LENGTH, TAIL, summarize
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptProblem
 
@@ -28,32 +29,38 @@ def projects(homes: Sequence[Path]) -> list[Path]:
     return [home / PROJECTS for home in homes]
 
 
-def project_folders(root: Path) -> Iterator[Path | TranscriptProblem]:
-    yield from _entries(root, folders=True)
+def project_folders(root: Path) -> list[Path]:
+    """The folders below `root`, without unreadable ones."""
+    return [entry for entry in list_entries(root, folders=True) if isinstance(entry, Path)]
 
 
-def session_files(folder: Path) -> Iterator[Path | TranscriptProblem]:
-    """The session files of one project."""
-    for entry in _entries(folder, folders=False):
-        if isinstance(entry, TranscriptProblem) or session_of(entry) is not None:
-            yield entry
+def session_files(folder: Path) -> Iterator[tuple[SessionId, Path]]:
+    """The session files of one project, without unreadable ones."""
+    for entry in list_entries(folder, folders=False):
+        if isinstance(entry, Path) and (session := session_of(entry)) is not None:
+            yield session, entry
 
 
-def _entries(folder: Path, *, folders: bool) -> Iterator[Path | TranscriptProblem]:
+def list_entries(folder: Path, *, folders: bool) -> Iterator[Path | TranscriptProblem]:
+    """The folders or the files in a folder, sorted by name."""
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError:
         return
     except OSError as error:
-        yield TranscriptProblem("unreadable", str(folder), detail=error.strerror or "")
+        yield _unreadable(folder, error)
         return
     for entry in found:
         try:
             if entry.is_dir() == folders:
                 yield Path(entry.path)
         except OSError as error:
-            yield TranscriptProblem("unreadable", entry.path, detail=error.strerror or "")
+            yield _unreadable(Path(entry.path), error)
+
+
+def _unreadable(path: Path, error: OSError) -> TranscriptProblem:
+    return TranscriptProblem("unreadable", str(path), detail=error.strerror or "")
 
 
 def mark_of(path: Path) -> FileMark:
@@ -65,21 +72,16 @@ def mark_of(path: Path) -> FileMark:
 def summarize_file(path: Path, session: SessionId | None = None) -> FoundTranscript | TranscriptProblem:
     """Summarize a file; `session` is its session when the name does not contain it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with opened(path) as descriptor:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return TranscriptProblem("unreadable", str(path), detail="not a file")
+            if status.st_size <= HEAD + TAIL:
+                summary = summarize(os.pread(descriptor, HEAD + TAIL, 0))
+            else:
+                summary = summarize(os.pread(descriptor, HEAD, 0), os.pread(descriptor, TAIL, status.st_size - TAIL))
     except OSError as error:
-        return TranscriptProblem("unreadable", str(path), detail=error.strerror or "")
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return TranscriptProblem("unreadable", str(path), detail="not a file")
-        if status.st_size <= HEAD + TAIL:
-            summary = summarize(os.pread(descriptor, HEAD + TAIL, 0))
-        else:
-            summary = summarize(os.pread(descriptor, HEAD, 0), os.pread(descriptor, TAIL, status.st_size - TAIL))
-    except OSError as error:
-        return TranscriptProblem("unreadable", str(path), detail=error.strerror or "")
-    finally:
-        os.close(descriptor)
+        return _unreadable(path, error)
     name = session or session_of(path) or summary.session.lower()
     if not is_uuid(name):
         return TranscriptProblem("bad id", str(path), detail=name[:80])
@@ -91,7 +93,7 @@ def summarize_file(path: Path, session: SessionId | None = None) -> FoundTranscr
         title=summary.title,
         cwd=summary.cwd,
         branch=summary.branch,
-        first_prompt=summary.first_prompt,
+        first_prompt=summary.first_prompt[:PROMPT_LENGTH],
         model=summary.model,
         version=summary.version,
         created=summary.created or written,
@@ -99,7 +101,7 @@ def summarize_file(path: Path, session: SessionId | None = None) -> FoundTranscr
         active=summary.active or written,
         prompts=summary.prompts,
         cost_usd=summary.cost_usd,
-        sidechain=summary.sidechain,
+        sidechain=summary.sidechain is True,
         root=summary.root,
         parent=summary.parent.lower(),
     )
@@ -110,19 +112,15 @@ def scan_folder(
 ) -> tuple[dict[SessionId, Path], list[FoundTranscript | TranscriptProblem]]:
     """Return (every session of a project and its file, the summaries of files that are new or changed since `known`)"""
     files: dict[SessionId, Path] = {}
-    news: list[FoundTranscript | TranscriptProblem] = []
-    for entry in session_files(folder):
+    summaries: list[FoundTranscript | TranscriptProblem] = []
+    for entry in list_entries(folder, folders=False):
         if isinstance(entry, TranscriptProblem):
-            news.append(entry)
-            continue
-        session = session_of(entry)
-        assert session is not None, "session_files yields no others"
-        files[session] = entry
-        try:
-            same = known.get(session) == mark_of(entry)
-        except OSError as error:
-            news.append(TranscriptProblem("unreadable", str(entry), detail=error.strerror or ""))
-            continue
-        if not same:
-            news.append(summarize_file(entry, session))
-    return files, news
+            summaries.append(entry)
+        elif (session := session_of(entry)) is not None:
+            files[session] = entry
+            try:
+                if known.get(session) != mark_of(entry):
+                    summaries.append(summarize_file(entry, session))
+            except OSError as error:
+                summaries.append(_unreadable(entry, error))
+    return files, summaries

@@ -6,22 +6,14 @@ one yet is read again.
 
 import os
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from fairlead.agents.claude.transcripts.repair import RepairedRow, read_line
+from fairlead.agents.claude.transcripts.file_reader import opened
+from fairlead.agents.claude.transcripts.identity import identify
+from fairlead.agents.claude.transcripts.repair import read_line
 from fairlead.model.ids import is_uuid
 
 HEAD = 64 << 10
 """Bytes that contain the first row, which has the subagent's prompt and names its session."""
-
-
-class _Owner(msgspec.Struct):
-    sessionId: Any = None
-
-
-_owners = msgspec.json.Decoder(_Owner)
 
 
 def is_subagents(name: str) -> bool:
@@ -72,22 +64,15 @@ class LegacySubagents:
 def _read(path: Path) -> str | None:
     """The session named in a file; None if its rows do not name one yet, empty if they never will."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with opened(path) as descriptor:
+            try:
+                head = os.pread(descriptor, HEAD, 0)
+            except OSError:
+                return ""  # it is not a file
     except OSError:
         return None
-    try:
-        head = os.pread(descriptor, HEAD, 0)
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)
-    for line in head.split(b"\n"):
-        for part in read_line(line).parts:
-            if isinstance(part, RepairedRow):
-                try:
-                    owner = _owners.decode(part.raw).sessionId
-                except (msgspec.MsgspecError, UnicodeDecodeError):
-                    continue
-                if isinstance(owner, str) and is_uuid(owner.lower()):
-                    return owner.lower()
+    for row in (identify(row.raw) for line in head.split(b"\n") for row in read_line(line).rows):
+        owner = row.sessionId if row is not None else None
+        if isinstance(owner, str) and is_uuid(owner.lower()):
+            return owner.lower()
     return None if len(head) < HEAD else ""

@@ -10,29 +10,29 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.interpreter.state import THREADS_KEPT, trim
-from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decoded, identify, name_of
-from fairlead.agents.claude.wire.framing import OversizeSpill, oversize_placeholder
+from fairlead.agents.claude.interpreter.state import THREADS_KEPT, put
+from fairlead.agents.claude.transcripts.identity import (
+    CONVERSATION,
+    SYNTHETIC,
+    RecordIdentity,
+    decode_message,
+    identify,
+    name_of,
+)
+from fairlead.agents.claude.wire.framing import OversizeSpill, spill_record
+from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.agents import Record
 from fairlead.model.transcripts import FOREIGN, MirroredRow
 
 KEPT: Final = 8192
 """Wire records that are remembered until their rows arrive; a long turn has some hundreds."""
-WHOLE_ASIDE: Final = 32 << 10
+SPILLED_ABOVE: Final = 32 << 10
 """Rows outside the conversation that are larger than this are spilled to a file: newer versions write their requests to
 the model with every turn (100 kB each), and no client shows them."""
 ROWS_KEPT: Final = 32768
 """Number of rows remembered as already in the log."""
-SYNTHETIC: Final = "<synthetic>"
-"""Model name of messages that the CLI wrote itself; it writes some of them to the transcript only."""
-SHOWN: Final = 256
+HEAD_BYTES: Final = 256
 """Bytes kept of a spilled row: enough to recognize it."""
-
-
-class _Message(msgspec.Struct):
-    id: Any = None
-    model: Any = None
-    content: Any = None
 
 
 class _WireRecord(msgspec.Struct, frozen=True):
@@ -43,9 +43,6 @@ class _WireRecord(msgspec.Struct, frozen=True):
     content: bytes
     place: int = -1
     call: str = ""
-
-
-_messages: Final = msgspec.json.Decoder(_Message)
 
 
 class WireTranscriptMatcher:
@@ -63,21 +60,19 @@ class WireTranscriptMatcher:
     def add_record(self, record: Record) -> None:
         row = identify(record.raw)
         if record.origin == "transcript":
-            self._note(name_of(row, record.raw))
+            put(self._rows, name_of(row, record.raw), None, ROWS_KEPT)
             return
         if row is None or row.type not in CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._on_wire:
             return
-        message = _message(row)
+        message = decode_message(row.message)
         digest = _digest(message.content)
         # Our own lines get no number: the CLI takes up a message sent into a running turn whenever it likes.
         main = record.origin == "agent" and not row.parent_tool_use_id
         self._count += main
-        call = row.parent_tool_use_id if isinstance(row.parent_tool_use_id, str) else ""
-        self._on_wire[row.uuid] = _WireRecord(row.type, digest, self._count if main else -1, call)
-        trim(self._on_wire, KEPT)
+        call = as_text(row.parent_tool_use_id)
+        put(self._on_wire, row.uuid, _WireRecord(row.type, digest, self._count if main else -1, call), KEPT)
         if isinstance(message.id, str):
-            self._blocks[message.id, digest] = row.uuid
-            trim(self._blocks, KEPT)
+            put(self._blocks, (message.id, digest), row.uuid, KEPT)
 
     def match_row(self, record: Record) -> MirroredRow | None:
         row = identify(record.raw)
@@ -86,23 +81,23 @@ class WireTranscriptMatcher:
         name = name_of(row, record.raw)
         if name in self._rows:
             return None
-        self._note(name)
+        put(self._rows, name, None, ROWS_KEPT)
         kind = row.type if row is not None and isinstance(row.type, str) else "garbage"
-        subtype = row.subtype if row is not None and isinstance(row.subtype, str) else ""
+        subtype = as_text(row.subtype) if row is not None else ""
         of, differs = self._same(name, row) if row is not None and kind in CONVERSATION else (name, "")
-        kept = record if kind in CONVERSATION or len(record.raw) <= WHOLE_ASIDE else self._aside(record)
-        return MirroredRow(record=kept, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
+        if self._spill is not None and kind not in CONVERSATION and len(record.raw) > SPILLED_ABOVE:
+            record = msgspec.structs.replace(record, raw=spill_record(record.raw, self._spill, HEAD_BYTES))
+        return MirroredRow(record=record, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
 
     def _inside(self, record: Record, row: RecordIdentity) -> Record:
         """Append the call that a subagent's row belongs to, which the row itself lacks. Its own bytes stay."""
         wire = self._on_wire.get(row.uuid) if isinstance(row.uuid, str) else None
-        agent = row.agentId if isinstance(row.agentId, str) else ""
+        agent = as_text(row.agentId)
         call = (wire.call if wire is not None else "") or self._calls.get(agent, "")
         if not call:
             return record
         if agent:
-            self._calls[agent] = call
-            trim(self._calls, THREADS_KEPT)
+            put(self._calls, agent, call, THREADS_KEPT)
         raw = record.raw.rstrip()
         if row.parentToolUseID is not None or not raw.endswith(b"}"):
             return record
@@ -111,7 +106,7 @@ class WireTranscriptMatcher:
 
     def _same(self, name: str, row: RecordIdentity) -> tuple[str, str]:
         """Return (name of the matching wire record, what differs); the row's own name if no wire record matches."""
-        message = _message(row)
+        message = decode_message(row.message)
         digest = _digest(message.content)
         wire = self._on_wire.get(name)
         if wire is None:
@@ -127,21 +122,6 @@ class WireTranscriptMatcher:
             return name, ""
         late, self._last = wire.place < self._last, max(self._last, wire.place)
         return name, "order" if late else ""
-
-    def _note(self, name: str) -> None:
-        self._rows[name] = None
-        trim(self._rows, ROWS_KEPT)
-
-    def _aside(self, record: Record) -> Record:
-        if self._spill is None:
-            return record
-        self._spill.write(record.raw)
-        raw = oversize_placeholder(self._spill.done(), len(record.raw), record.raw[:SHOWN])
-        return msgspec.structs.replace(record, raw=raw)
-
-
-def _message(row: RecordIdentity) -> _Message:
-    return (decoded(_messages, bytes(row.message)) if bytes(row.message) else None) or _Message()
 
 
 def _digest(content: Any) -> bytes:

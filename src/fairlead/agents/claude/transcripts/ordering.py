@@ -2,7 +2,7 @@
 
 Measured: 2.1.37 on a busy machine sometimes writes an answer before the prompt that it answers. Every row names its
 parent row; a row that comes before its parent is held until the parent arrives. The caller decides when to stop waiting
-(`give_up`): a row that never comes must not hold the others for ever.
+(`flush`): a row that never comes must not hold the others for ever.
 """
 
 from collections import OrderedDict
@@ -11,21 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.transcripts.identity import CONVERSATION, decoded
+from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decode_message, decoded, identify
 from fairlead.model.agents import Record
 
 REMEMBERED: Final = 256
 """Number of recent rows that are remembered as possible parents."""
-
-
-class _Link(msgspec.Struct):
-    type: Any = None
-    uuid: Any = None
-    parentUuid: Any = None
-    isSidechain: Any = None
-
-
-_links: Final = msgspec.json.Decoder(_Link)
 
 
 class RowOrdering:
@@ -42,19 +32,19 @@ class RowOrdering:
 
     def note_delivered(self, record: Record) -> None:
         """Note a row that was already delivered by other means."""
-        self._note(_link(record))
+        self._note(identify(record.raw))
 
     def put(self, record: Record) -> list[Record]:
         """Add a row; return the rows that can be delivered now."""
-        link = _link(record)
+        link = identify(record.raw)
         if not self._follows(link):
             self._early.append(record)
             return []
         self._note(link)
         ready_rows = [record]
-        while (ready := next((row for row in self._early if self._follows(_link(row))), None)) is not None:
+        while (ready := next((row for row in self._early if self._follows(identify(row.raw))), None)) is not None:
             self._early.remove(ready)
-            self._note(_link(ready))
+            self._note(identify(ready.raw))
             ready_rows.append(ready)
         return ready_rows
 
@@ -62,37 +52,25 @@ class RowOrdering:
         """Stop waiting: return the held rows in the order of their arrival."""
         early, self._early = self._early, []
         for record in early:
-            self._note(_link(record))
+            self._note(identify(record.raw))
         return early
 
-    def _follows(self, link: _Link | None) -> bool:
+    def _follows(self, link: RecordIdentity | None) -> bool:
         if link is None or link.type not in CONVERSATION or link.isSidechain is True:
             return True
         return not isinstance(link.parentUuid, str) or link.parentUuid in self._seen
 
-    def _note(self, link: _Link | None) -> None:
+    def _note(self, link: RecordIdentity | None) -> None:
         if link is not None and isinstance(link.uuid, str):
             self._seen[link.uuid] = None
             if len(self._seen) > REMEMBERED:
                 self._seen.popitem(last=False)
 
 
-def _link(record: Record) -> _Link | None:
-    return decoded(_links, record.raw)
+class _Side(RecordIdentity):
+    """A subagent's row, or the row that carries its result."""
 
-
-class _Message(msgspec.Struct):
-    content: Any = None
-
-
-class _Side(msgspec.Struct):
-    """Fields that identify a subagent's row, and the row that carries its result."""
-
-    type: Any = None
-    isSidechain: Any = None
-    agentId: Any = None
     toolUseResult: Any = None
-    message: _Message | None = None
 
 
 _sides: Final = msgspec.json.Decoder(_Side)
@@ -100,7 +78,7 @@ _sides: Final = msgspec.json.Decoder(_Side)
 
 class SubagentResultBuffer:
     """Holds a subagent's result until the subagent's own last text has arrived: that text is in another file, which may
-    be written later. The caller decides when to stop waiting (`give_up`)."""
+    be written later. The caller decides when to stop waiting (`flush`)."""
 
     def __init__(self) -> None:
         self._spoke: dict[str, bool] = {}
@@ -115,7 +93,7 @@ class SubagentResultBuffer:
         side = decoded(_sides, record.raw) if b'"agentId"' in record.raw else None
         if side is not None and side.isSidechain is True:
             if side.type in CONVERSATION:
-                self._spoke[str(side.agentId)] = side.type == "assistant" and _says(side.message)
+                self._spoke[str(side.agentId)] = side.type == "assistant" and _says(side)
             return [record, *self._ready()]
         if self._held or self._lacks(side):
             self._held.append(record)
@@ -136,12 +114,13 @@ class SubagentResultBuffer:
         facts = side.toolUseResult if side is not None else None
         if not isinstance(facts, dict) or facts.get("status") != "completed":
             return False
-        content = facts.get("content")
-        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-        return any(block.get("text") for block in blocks) and not self._spoke.get(str(facts.get("agentId")), False)
+        says = any(block.get("text") for block in _blocks(facts.get("content")))
+        return says and not self._spoke.get(str(facts.get("agentId")), False)
 
 
-def _says(message: _Message | None) -> bool:
-    content = message.content if message is not None else None
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    return any(block.get("type") == "text" for block in blocks)
+def _says(side: _Side) -> bool:
+    return any(block.get("type") == "text" for block in _blocks(decode_message(side.message).content))
+
+
+def _blocks(content: Any) -> list[dict[str, Any]]:
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []

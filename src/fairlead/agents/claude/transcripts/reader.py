@@ -16,7 +16,7 @@ from fairlead.agents.claude.transcripts.file_reader import FileItem, FileOffset,
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents, is_subagents
 from fairlead.agents.claude.transcripts.recovery import place_after, place_of
 from fairlead.agents.claude.wire.framing import OversizeSpill
-from fairlead.agents.claude.wire.markers import subagent_link
+from fairlead.agents.claude.wire.markers import SubagentLink, encode_marker
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId
@@ -257,4 +257,4 @@ def _link(path: Path) -> bytes | None:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     agent = path.name.removeprefix("agent-").removesuffix(".jsonl")
-    return subagent_link(agent, meta.toolUseId) if meta.toolUseId else None
+    return encode_marker(SubagentLink(agentId=agent, toolUseId=meta.toolUseId)) if meta.toolUseId else None

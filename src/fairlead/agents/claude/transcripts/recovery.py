@@ -7,15 +7,15 @@ seconds. Its rows are delivered as records of origin `transcript`; damaged rows 
 
 import asyncio
 import os
-import re
-import unicodedata
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from fairlead.agents.claude.transcripts.rows import decode_row
+from fairlead.agents.claude.transcripts.identity import decoded
+from fairlead.agents.claude.transcripts.paths import find_transcript
+from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
 from fairlead.agents.claude.wire.records import InvalidRecord
 from fairlead.model.agents import AgentSink, Exit, ProcessInfo, Record
@@ -30,48 +30,6 @@ BLOCK = 256 * 1024
 QUIET_SECONDS = 60.0
 """A CLI that dials in tries to reconnect for ten minutes after its gateway has died, whether it is working or not. If
 it has written nothing for this long, it is assumed to be waiting for us and is stopped."""
-
-_LONGEST_NAME = 200
-
-
-# --- where the file is --------------------------------------------------------------------------------
-
-
-def config_folder(env: Mapping[str, str]) -> Path:
-    """The folder where the CLI keeps its files, by its environment."""
-    return Path(env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME", "/"), ".claude"))
-
-
-def transcript_path(config: Path, cwd: str, agent_session: str) -> Path:
-    """The transcript file of a session that works in `cwd` (with its links resolved)."""
-    folder = unicodedata.normalize("NFC", cwd)
-    name = re.sub(r"[^a-zA-Z0-9]", "-", folder)
-    if len(name) > _LONGEST_NAME:
-        # As in 2.1.120 and 2.1.325; 2.1.37 does not shorten, and writes nothing if the system rejects the long name.
-        name = f"{name[:_LONGEST_NAME]}-{_short_hash(folder)}"
-    return config / "projects" / name / f"{agent_session}.jsonl"
-
-
-def _short_hash(text: str) -> str:
-    """The 32-bit string hash common in JavaScript, over UTF-16 units, in base 36."""
-    data = text.encode("utf-16-le", "surrogatepass")
-    value = 0
-    for index in range(0, len(data), 2):
-        value = (value * 31 + int.from_bytes(data[index : index + 2], "little")) & 0xFFFFFFFF
-    value = abs(value - (1 << 32) if value >= 1 << 31 else value)
-    digits = ""
-    while value or not digits:
-        value, digit = divmod(value, 36)
-        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
-    return digits
-
-
-def find_transcript(config: Path, agent_session: str) -> Path | None:
-    """Find the session's file in any project folder: versions name their folders by different rules."""
-    return next((config / "projects").glob(f"*/{agent_session}.jsonl"), None)
-
-
-# --- following ----------------------------------------------------------------------------------------
 
 
 async def follow(
@@ -156,15 +114,9 @@ async def _give(lines: list[bytes | Oversize], sink: AgentSink) -> None:
 
 
 def whole_rows(lines: list[bytes | Oversize]) -> list[Record]:
-    return [Record(row, "transcript") for line in lines if (row := _whole(line)) is not None]
-
-
-def _whole(line: bytes | Oversize) -> bytes | None:
-    """The row of a line; None for a torn line or a run of NULs, as a crash leaves them."""
-    if isinstance(line, Oversize):
-        return None
-    row = line.strip(b"\0 \t\r")
-    return None if not row or isinstance(decode_row(row), InvalidRecord) else row
+    """The rows of these lines, without torn lines and runs of NULs, as a crash leaves them."""
+    rows = [line.strip(b"\0 \t\r") for line in lines if isinstance(line, bytes)]
+    return [Record(row, "transcript") for row in rows if row and not isinstance(decode(row), InvalidRecord)]
 
 
 # --- where to begin -------------------------------------------------------------------------------------
@@ -206,9 +158,8 @@ def place_after(path: Path, prompt: MessageId | None) -> int:
         for end, line in lines_backwards(file.fileno(), size):
             if not steered and name not in line:
                 continue
-            try:
-                row = _rows.decode(line.strip(b"\0 \t\r"))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            row = decoded(_rows, line.strip(b"\0 \t\r"))
+            if row is None:
                 continue
             if row.uuid == prompt or (steered and _is_prompt(row)):
                 return end
@@ -225,28 +176,23 @@ def place_of(path: Path, prompt: MessageId) -> int | None:
     with file:
         name = prompt.encode()
         for end, line in lines_backwards(file.fileno(), file.seek(0, os.SEEK_END)):
-            if name in line and _uuid_of(line) == prompt:
+            row = decoded(_rows, line.strip(b"\0 \t\r")) if name in line else None
+            if row is not None and row.uuid == prompt:
                 return max(0, end - len(line) - 1)
     return None
-
-
-def _uuid_of(line: bytes) -> str | None:
-    try:
-        return _rows.decode(line.strip(b"\0 \t\r")).uuid
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def _is_prompt(row: _Row) -> bool:
     return row.type == "user" and not (row.isSidechain or row.isMeta or row.toolUseResult)
 
 
-def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file from its last to its first, each with the offset just after its newline."""
+def lines_backwards(fd: int, size: int, block: int = BLOCK, first: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file from its last to its first, each with the offset just after its newline. Nothing is read
+    before the offset `first`: a line that begins before it is left out."""
     pieces: list[bytes] = []  # parts of the line whose start is not read yet, last part first
     end = position = size
-    while position > 0:
-        start = max(0, position - block)
+    while position > first:
+        start = max(first, position - block)
         data = os.pread(fd, position - start, start)
         upto = len(data)
         while (newline := data.rfind(b"\n", 0, upto)) >= 0:
@@ -256,7 +202,8 @@ def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[in
             upto = newline
         pieces.append(data[:upto])
         position = start
-    yield end, b"".join(reversed(pieces))
+    if first == 0:
+        yield end, b"".join(reversed(pieces))
 
 
 # --- ending ---------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.model.formats.json_repair import repair_json
+from fairlead.agents.claude.transcripts.identity import decoded
+from fairlead.agents.claude.wire.records import as_text
 
 
 class RepairedRow(msgspec.Struct, frozen=True):
@@ -34,6 +35,10 @@ class TranscriptLine(msgspec.Struct, frozen=True):
 
     parts: tuple[RepairedRow | Fragment, ...]
     damage: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> tuple[RepairedRow, ...]:
+        return tuple(part for part in self.parts if isinstance(part, RepairedRow))
 
 
 JOINED: Final = "joined"
@@ -111,17 +116,9 @@ def row_time(timestamp: Any) -> int:
 
 def _whole(data: bytes) -> RepairedRow | None:
     """The bytes as one row, if they are an object with a `type`."""
-    for mending in (False, True):
-        if mending and len(data) > _MENDED:
-            return None  # `_search` finds it as well, in smaller steps
-        try:
-            row = _times.decode(repair_json(data) if mending else data)
-            return RepairedRow(data, row_time(row.timestamp), _text(row.uuid))
-        except msgspec.ValidationError:
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-    return None
+    # Without mending, `_search` finds the row as well, in smaller steps.
+    row = decoded(_times, data, mend=len(data) <= _MENDED)
+    return None if row is None else RepairedRow(data, row_time(row.timestamp), as_text(row.uuid))
 
 
 def _search(data: bytes) -> list[RepairedRow | Fragment]:
@@ -146,7 +143,7 @@ def _search(data: bytes) -> list[RepairedRow | Fragment]:
         if _is_row(value):
             _keep(found, text[kept:start])
             found.append(
-                RepairedRow(_bytes(text[start:end]), row_time(value.get("timestamp")), _text(value.get("uuid")))
+                RepairedRow(_bytes(text[start:end]), row_time(value.get("timestamp")), as_text(value.get("uuid")))
             )
             kept = end
     _keep(found, text[kept:])
@@ -164,10 +161,6 @@ def _keep(found: list[RepairedRow | Fragment], text: str) -> None:
     rest = _bytes(text).strip(_BLANK)
     if rest:
         found.append(Fragment(rest))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _bytes(text: str) -> bytes:

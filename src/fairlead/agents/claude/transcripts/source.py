@@ -59,13 +59,15 @@ class ClaudeTranscripts:
         """Scan folder by folder, each in a thread, so that the event loop stays free."""
         paths: dict[SessionId, Path] = {}
         for root in index.projects(self._homes):
-            for folder in await asyncio.to_thread(_folders, root):
+            for folder in await asyncio.to_thread(lambda root: list(index.list_entries(root, folders=True)), root):
                 if isinstance(folder, TranscriptProblem):
                     yield [folder]
                     continue
-                files, news = await asyncio.to_thread(index.scan_folder, folder, known)
+                files, summaries = await asyncio.to_thread(index.scan_folder, folder, known)
                 older = await asyncio.to_thread(_latest, paths, files)
-                fresh = [item for item in news if not isinstance(item, FoundTranscript) or item.session not in older]
+                fresh = [
+                    item for item in summaries if not isinstance(item, FoundTranscript) or item.session not in older
+                ]
                 if fresh:
                     yield fresh
         self._paths = paths
@@ -95,9 +97,7 @@ class ClaudeTranscripts:
     async def reader(
         self, session: SessionId, place: bytes = b"", *, after: str = "", since: str = "", path: str = ""
     ) -> reading.SessionReader:
-        file = Path(path) if path else await self._find(session)
-        if file is None:
-            raise NotFound("transcript of session", session)
+        file = Path(path) if path else await self._get(session)
         return await asyncio.to_thread(self._reader, session, file, place, after, since, bool(path))
 
     def _reader(
@@ -116,9 +116,7 @@ class ClaudeTranscripts:
         )
 
     async def shared(self, session: SessionId, records: fork_prefix.LogRecords, path: str = "") -> Shared | None:
-        file = Path(path) if path else await self._find(session)
-        if file is None:
-            raise NotFound("transcript of session", session)
+        file = Path(path) if path else await self._get(session)
         try:
             return await fork_prefix.shared(file, records)
         except OSError:
@@ -128,10 +126,13 @@ class ClaudeTranscripts:
         return WireTranscriptMatcher(self._spill_of(session))
 
     async def last_rows(self, session: SessionId, limit: int) -> Sequence[Record]:
+        return await asyncio.to_thread(last_rows, await self._get(session), limit)
+
+    async def _get(self, session: SessionId) -> Path:
         path = await self._find(session)
         if path is None:
             raise NotFound("transcript of session", session)
-        return await asyncio.to_thread(last_rows, path, limit)
+        return path
 
     async def _find(self, session: SessionId) -> Path | None:
         known = self._paths.get(session)
@@ -146,11 +147,9 @@ class ClaudeTranscripts:
 
     def _search(self, session: SessionId) -> Path | None:
         """Search all project folders: folders are renamed, and versions name them by different rules."""
-        for root in index.projects(self._homes):
-            for folder in index.project_folders(root):
-                if not isinstance(folder, TranscriptProblem) and (path := folder / f"{session}{index.SUFFIX}").exists():
-                    return path
-        return None
+        folders = (folder for root in index.projects(self._homes) for folder in index.project_folders(root))
+        paths = (folder / f"{session}{index.SUFFIX}" for folder in folders)
+        return next((path for path in paths if path.exists()), None)
 
     def _spill_of(self, session: SessionId) -> OversizeSpill | None:
         return SpillFiles(Path(self._spill), session) if self._spill else None
@@ -172,7 +171,3 @@ def _written(path: Path) -> int:
         return path.stat().st_mtime_ns
     except OSError:
         return 0
-
-
-def _folders(root: Path) -> list[Path | TranscriptProblem]:
-    return list(index.project_folders(root))

@@ -10,7 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.interpreter.user_text import TOOL_LOADED
-from fairlead.agents.claude.transcripts.repair import RepairedRow, read_line, row_time
+from fairlead.agents.claude.transcripts.identity import CONVERSATION, SYNTHETIC, RecordIdentity, decode_message, decoded
+from fairlead.agents.claude.transcripts.repair import read_line, row_time
+from fairlead.agents.claude.wire.records import as_text
 
 HEAD: Final = 64 << 10
 TAIL: Final = 64 << 10
@@ -20,48 +22,18 @@ dozen rows, and the rows that name a session are written again near the end."""
 PROMPT_LENGTH: Final = 400
 TITLE_LENGTH: Final = 200
 
-_ASIDE: Final = ("<ide_", "<system-reminder>", "<task-notification>", "[Request interrupted")
+_PROGRAM_TEXT: Final = ("<ide_", "<system-reminder>", "<task-notification>", "[Request interrupted")
 _WRAPPERS: Final = "command-name|command-message|command-args|local-command-caveat|local-command-stdout"
 _ONLY_WRAPPERS: Final = re.compile(rf"(?:\s*<(?:({_WRAPPERS})>.*?</\1|(?:{_WRAPPERS})\s*/)>)+\s*", re.DOTALL)
 
 
-class TranscriptSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts from the two ends of a file. `prompts` is their number if the whole file was read, else 0."""
-
-    session: str = ""
-    title: str = ""
-    cwd: str = ""
-    branch: str = ""
-    first_prompt: str = ""
-    model: str = ""
-    version: str = ""
-    created: int = 0
-    updated: int = 0
-    active: int = 0
-    prompts: int = 0
-    cost_usd: float = 0.0
-    sidechain: bool = False
-    useful: bool = False
-    root: str = ""
-    parent: str = ""
-
-
-class _Message(msgspec.Struct):
-    model: Any = None
-    content: Any = None
-
-
-class _Row(msgspec.Struct):
+class _Row(RecordIdentity):
     """The fields that are used, of any type: a row is never rejected for the type of one."""
 
-    type: Any = None
-    uuid: Any = None
-    sessionId: Any = None
     timestamp: Any = None
     cwd: Any = None
     gitBranch: Any = None
     version: Any = None
-    isSidechain: Any = None
     isMeta: Any = None
     isCompactSummary: Any = None
     toolUseResult: Any = None
@@ -69,43 +41,57 @@ class _Row(msgspec.Struct):
     customTitle: Any = None
     totalCostUSD: Any = None
     forkedFrom: Any = None
-    message: msgspec.Raw = msgspec.Raw()
 
 
 _rows: Final = msgspec.json.Decoder(_Row)
-_messages: Final = msgspec.json.Decoder(_Message)
 
 
-class _Gathered:
-    """Collects facts from the rows, first to last."""
+class TranscriptSummary(msgspec.Struct):
+    """Facts from the two ends of a file, collected from its rows, first to last. `prompts` is their number if the whole
+    file was read, else 0."""
 
-    def __init__(self) -> None:
-        self.session = self.cwd = self.branch = self.version = self.model = ""
-        self.summary = self.custom = self.first_prompt = self.root = self.parent = ""
-        self.created = self.updated = self.active = self.prompts = 0
-        self.cost = 0.0
-        self.sidechain: bool | None = None
-        self.useful = False
+    session: str = ""
+    cwd: str = ""
+    branch: str = ""
+    version: str = ""
+    model: str = ""
+    summary: str = ""
+    custom_title: str = ""
+    first_prompt: str = ""
+    root: str = ""
+    parent: str = ""
+    created: int = 0
+    updated: int = 0
+    active: int = 0
+    prompts: int = 0
+    cost_usd: float = 0.0
+    sidechain: bool | None = None
+    useful: bool = False
+
+    @property
+    def title(self) -> str:
+        return " ".join((self.custom_title or self.summary or self.first_prompt).split())[:TITLE_LENGTH]
 
     def take(self, row: _Row) -> None:
         at = row_time(row.timestamp)
         self.created = self.created or at
         self.updated = max(self.updated, at)
-        self.session = self.session or _text(row.sessionId)
-        self.cwd = self.cwd or _text(row.cwd)
-        self.branch = _text(row.gitBranch) or self.branch
-        self.version = _text(row.version) or self.version
-        self.summary = _text(row.summary) if row.type == "summary" and _text(row.summary) else self.summary
-        self.custom = _text(row.customTitle) or self.custom
+        self.session = self.session or as_text(row.sessionId)
+        self.cwd = self.cwd or as_text(row.cwd)
+        self.branch = as_text(row.gitBranch) or self.branch
+        self.version = as_text(row.version) or self.version
+        self.summary = (as_text(row.summary) if row.type == "summary" else "") or self.summary
+        self.custom_title = as_text(row.customTitle) or self.custom_title
         if isinstance(row.totalCostUSD, int | float) and not isinstance(row.totalCostUSD, bool):
-            self.cost = max(0.0, float(row.totalCostUSD))
+            self.cost_usd = max(0.0, float(row.totalCostUSD))
         if isinstance(row.forkedFrom, dict):
-            self.parent = self.parent or _text(row.forkedFrom.get("sessionId"))
-        if row.type in ("user", "assistant") and row.isSidechain is not True:
-            self.root = self.root or _text(row.uuid)
+            self.parent = self.parent or as_text(row.forkedFrom.get("sessionId"))
+        if row.type in CONVERSATION and row.isSidechain is not True:
+            self.root = self.root or as_text(row.uuid)
         if row.uuid and row.type == "assistant":
             self.useful = True
-            self.model = _model(row.message) or self.model
+            model = as_text(decode_message(row.message).model)
+            self.model = self.model if model in ("", SYNTHETIC) else model
         elif row.uuid and row.type == "user":
             self._user(row, at)
 
@@ -118,7 +104,7 @@ class _Gathered:
         if row.isCompactSummary is True:
             return
         self.active = max(self.active, at)
-        prompt = "" if row.isMeta is True else prompt_of(_content(row.message))
+        prompt = "" if row.isMeta is True else prompt_of(decode_message(row.message).content)
         if prompt and row.isSidechain is not True:
             self.useful = True
             self.prompts += 1
@@ -128,28 +114,17 @@ class _Gathered:
 def summarize(head: bytes, tail: bytes = b"") -> TranscriptSummary:
     """Summarize a file. `head` has its first bytes, `tail` its last (empty if `head` is the whole file), both cut
     anywhere."""
-    gathered = _Gathered()
-    for row in [*_read(head, cut_end=bool(tail)), *_read(tail, cut_start=True)]:
-        gathered.take(row)
-    title = gathered.custom or gathered.summary or gathered.first_prompt
-    return TranscriptSummary(
-        session=gathered.session,
-        title=" ".join(title.split())[:TITLE_LENGTH],
-        cwd=gathered.cwd,
-        branch=gathered.branch,
-        first_prompt=gathered.first_prompt[:PROMPT_LENGTH],
-        model=gathered.model,
-        version=gathered.version,
-        created=gathered.created,
-        updated=gathered.updated,
-        active=gathered.active,
-        prompts=0 if tail else gathered.prompts,
-        cost_usd=gathered.cost,
-        sidechain=gathered.sidechain is True,
-        useful=gathered.useful,
-        root=gathered.root,
-        parent=gathered.parent,
-    )
+    lines = head.split(b"\n")
+    if tail:
+        lines = [*lines[:-1], *tail.split(b"\n")[1:]]
+    summary = TranscriptSummary()
+    for line in lines:
+        for found in read_line(line).rows:
+            if (row := decoded(_rows, found.raw)) is not None:
+                summary.take(row)
+    if tail:
+        summary.prompts = 0
+    return summary
 
 
 def prompt_of(content: Any) -> str:
@@ -169,46 +144,4 @@ def prompt_of(content: Any) -> str:
 def is_typed(text: str) -> bool:
     """Whether a person may have typed this text."""
     start = text.strip()
-    return bool(start) and not start.startswith(_ASIDE) and not _ONLY_WRAPPERS.fullmatch(start)
-
-
-def _read(data: bytes, *, cut_start: bool = False, cut_end: bool = False) -> list[_Row]:
-    lines = data.split(b"\n")
-    if cut_start:
-        lines = lines[1:]
-    if cut_end:
-        lines = lines[:-1]
-    rows = []
-    for line in lines:
-        for part in read_line(line).parts:
-            if isinstance(part, RepairedRow) and (row := _decoded(part.raw)) is not None:
-                rows.append(row)
-    return rows
-
-
-def _decoded(raw: bytes) -> _Row | None:
-    try:
-        return _rows.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
-def _content(message: msgspec.Raw) -> Any:
-    return _message(message).content
-
-
-def _model(message: msgspec.Raw) -> str:
-    model = _text(_message(message).model)
-    # A message that the CLI wrote itself.
-    return "" if model == "<synthetic>" else model
-
-
-def _message(message: msgspec.Raw) -> _Message:
-    try:
-        return _messages.decode(message) if bytes(message) else _Message()
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _Message()
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return bool(start) and not start.startswith(_PROGRAM_TEXT) and not _ONLY_WRAPPERS.fullmatch(start)

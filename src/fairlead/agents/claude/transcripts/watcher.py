@@ -17,7 +17,6 @@ from fairlead.agents.claude.transcripts.index import project_folders, projects, 
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents, is_subagents
 from fairlead.agents.claude.transcripts.reader import subagent_files, subagents_folder
 from fairlead.model.ids import SessionId, is_uuid
-from fairlead.model.transcripts import TranscriptProblem
 from fairlead.system.clock import Clock
 
 if TYPE_CHECKING or sys.platform == "linux":
@@ -55,7 +54,7 @@ class TranscriptWatcher:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EMFILE):
                     raise
-                logger.warning("no more watches: transcripts are looked at every %g s", POLL_SECONDS)
+                logger.warning("no inotify watches are left: transcripts are polled every %g s", POLL_SECONDS)
         async for portion in self._by_polling():
             yield portion
 
@@ -65,7 +64,7 @@ class TranscriptWatcher:
             reading = asyncio.create_task(folders.read())
             try:
                 while not reading.done():
-                    woken = asyncio.create_task(folders.news.wait())
+                    woken = asyncio.create_task(folders.has_changes.wait())
                     try:
                         await asyncio.wait({woken, reading}, return_when=asyncio.FIRST_COMPLETED)
                     finally:
@@ -102,7 +101,7 @@ class _Folders:
         self._folders: dict[tuple[int, int], Path] = {}
         self._active: set[Path] = set()
         self.changed: set[SessionId] = set()
-        self.news = asyncio.Event()
+        self.has_changes = asyncio.Event()
 
     def __enter__(self) -> "_Folders":
         try:
@@ -119,7 +118,7 @@ class _Folders:
 
     def take(self) -> frozenset[SessionId]:
         portion, self.changed = frozenset(self.changed), set()
-        self.news.clear()
+        self.has_changes.clear()
         return portion
 
     async def read(self) -> None:
@@ -130,7 +129,7 @@ class _Folders:
             elif (handle := self._handlers.get(event.watch)) is not None:
                 handle(event)
             if self.changed:
-                self.news.set()
+                self.has_changes.set()
 
     # --- folders
 
@@ -170,8 +169,7 @@ class _Folders:
     def _arm_root(self, root: Path) -> None:
         if self._watch(root, lambda event: self._in_root(root, event)):
             for folder in project_folders(root):
-                if not isinstance(folder, TranscriptProblem):
-                    self._arm_project(folder)
+                self._arm_project(folder)
             return
         above = root.parent
         while not above.is_dir():
@@ -205,17 +203,16 @@ class _Folders:
         """Watch a project folder and report its existing files: they may have been written before the watch was
         active."""
         if self._watch(folder, lambda event: self._in_project(folder, event)):
-            for file in session_files(folder):
-                session = None if isinstance(file, TranscriptProblem) else session_of(file)
-                if session is not None and not isinstance(file, TranscriptProblem):
-                    self.changed.add(session)
-                    if new:
-                        self._written(session, file)
+            for session, file in session_files(folder):
+                self.changed.add(session)
+                if new:
+                    self._written(session, file)
 
     def _in_project(self, folder: Path, event: "Event") -> None:
-        if event.mask & (Mask.DELETE_SELF | Mask.IGNORED) or event.name is None:
-            if event.mask & (Mask.DELETE_SELF | Mask.IGNORED):
-                self._forget(folder)
+        gone = event.mask & (Mask.DELETE_SELF | Mask.IGNORED)
+        if gone:
+            self._forget(folder)
+        if gone or event.name is None:
             return
         path = folder / str(event.name)
         session = session_of(path)
@@ -242,7 +239,7 @@ class _Folders:
         if self._watch(folder, lambda event: self._in_subagents(folder, session, event)):
             self.changed.add(session)
             for entry in project_folders(folder):
-                if not isinstance(entry, TranscriptProblem) and not entry.is_symlink():
+                if not entry.is_symlink():
                     self._arm_subagents(entry, session)
 
     def _in_session(self, path: Path, session: SessionId, event: "Event") -> None:
@@ -262,17 +259,12 @@ class _Folders:
 
     def _overflow(self) -> None:
         """Recover from dropped kernel events: every session may have changed, every folder may be new."""
-        logger.warning("the kernel told too many changes at once: all transcripts are looked at")
+        logger.warning("the kernel dropped change events: all transcripts are read again")
         for root in self._roots:
             self._arm_root(root)
             for folder in project_folders(root):
-                if isinstance(folder, TranscriptProblem):
-                    continue
                 self._arm_project(folder)
-                for file in session_files(folder):
-                    session = None if isinstance(file, TranscriptProblem) else session_of(file)
-                    if session is not None:
-                        self.changed.add(session)
+                self.changed.update(session for session, _ in session_files(folder))
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
@@ -288,10 +280,7 @@ def _marks(roots: Iterable[Path], legacy: LegacySubagents) -> dict[SessionId, tu
     found: dict[SessionId, tuple[tuple[str, int, int], ...]] = {}
     for root in roots:
         for folder in project_folders(root):
-            for path in () if isinstance(folder, TranscriptProblem) else session_files(folder):
-                session = None if isinstance(path, TranscriptProblem) else session_of(path)
-                if session is None or isinstance(path, TranscriptProblem):
-                    continue
+            for session, path in session_files(folder):
                 files = (path, *subagent_files(path).values(), *legacy.files(path.parent, session).values())
                 found[session] = (*found.get(session, ()), *(mark for file in files for mark in _mark(file)))
     return found

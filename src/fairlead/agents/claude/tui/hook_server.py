@@ -1,17 +1,9 @@
 """Receives a CLI's hooks over HTTP: its command hooks run `fairlead hook`, which posts here and prints our answer.
 This is how an agent without a control wire (one in a terminal) requests permissions and reports its turns.
 
-How a driver uses it (`hooks` belongs to the agent kind, `tool_hooks.HookPermissions` decides about tools):
-
-    permits = HookPermissions(sink, deliver, version)
-    post = hooks.open(session, {"pre-tool-use": permits.pre_tool_use, "stop": self._stopped})
-    env |= post.variables                       # URL and token: by the environment, never in argv
-    argv.append(f"--settings={post.settings()}")  # one hook for each event that has a handler
-    ...
-    async def answer(self, request, decision): await permits.answer(request, decision)
-    ...
-    await post.close("The agent has ended.")    # before sink.exited: open hooks end, PreToolUse with a denial
-    await permits.settled()
+`HookServer.open` takes a handler for each event. Its endpoint has the environment (URL and token, never in argv) and
+the `--settings` for the CLI. The endpoint is closed before `AgentSink.exited` is called: open hooks end, PreToolUse
+with a denial.
 
 A handler gets the hook's input (`session_id`, `transcript_path`, `cwd`, `hook_event_name`, and the event's own fields)
 and returns a `control.HookAnswer`; an empty answer lets the CLI continue. It may take as long as it likes: the CLI
@@ -89,8 +81,9 @@ def command(event: str) -> str:
     return shlex.join(words) + (" || exit 2" if event == "pre-tool-use" else "")
 
 
-def settings_json(url: str, events: Sequence[str], certificate: str = "") -> str:
-    """The CLI's `--settings` with our hooks for these events of `EVENTS`.
+def settings_json(url: str, events: Sequence[str], certificate: str = "", starts: str = "") -> str:
+    """The CLI's `--settings` with our hooks for these events of `EVENTS`. `starts` restricts the hook of session-start
+    to some ways to start.
 
     These settings override the project's. Measured on all three versions: without `disableAllHooks` and `env` here, a
     project's settings can turn our hooks off (`disableAllHooks`), or redirect them to another gateway (`env`)."""
@@ -98,8 +91,8 @@ def settings_json(url: str, events: Sequence[str], certificate: str = "") -> str
     hooks: dict[str, Any] = {}
     for event in events:
         own: dict[str, Any] = {"hooks": [{"type": "command", "command": command(event), "timeout": LONGEST_SECONDS}]}
-        if event in _OF_TOOLS:
-            own["matcher"] = "*"
+        if matcher := "*" if event in _OF_TOOLS else starts if event == "session-start" else "":
+            own["matcher"] = matcher
         hooks[EVENTS[event]] = [own]
     return msgspec.json.encode({"disableAllHooks": False, "env": named, "hooks": hooks}).decode()
 
@@ -122,7 +115,7 @@ class HookServer:
         self._gateway = gateway
         self._clock = clock
         self._certificate = certificate
-        self._posts: dict[SessionId, HookEndpoint] = {}
+        self._endpoints: dict[SessionId, HookEndpoint] = {}
 
     def open(self, session: SessionId, handlers: Mapping[str, Handler]) -> "HookEndpoint":
         """Accept the hooks of this session's agent until the endpoint is closed. ValueError for unknown events."""
@@ -136,12 +129,12 @@ class HookServer:
             CERTIFICATE_VARIABLE: self._certificate,
         }
         post = HookEndpoint(handlers, variables, self._clock, lambda: self._shut(session, post))
-        self._posts[session] = post
+        self._endpoints[session] = post
         return post
 
     def _shut(self, session: SessionId, post: "HookEndpoint") -> None:
-        if self._posts.get(session) is post:  # not if the session's next agent has its endpoint already
-            del self._posts[session]
+        if self._endpoints.get(session) is post:  # not if the session's next agent has its endpoint already
+            del self._endpoints[session]
             self._tokens.revoke(session)
 
     def routes(self) -> tuple[Route, ...]:
@@ -162,7 +155,7 @@ class HookServer:
         return {RunHook: self._run}
 
     async def _run(self, who: Identity, action: RunHook) -> bytes:
-        post = self._posts.get(action.session)
+        post = self._endpoints.get(action.session)
         if post is None:
             raise NotFound("agent with hooks of session", action.session)
         return await post.answer_hook(action.event, action.key, action.given)
@@ -175,7 +168,7 @@ def _hook(request: Request) -> Steps:
     given = request.json(dict[str, Any])
     name = given.get("tool_use_id") if event in _OF_TOOLS else request.head.first(DELIVERY)
     if not isinstance(name, str) or not name:
-        raise BadRequest(f"A hook of a tool needs its tool_use_id, another the header {DELIVERY}.")
+        raise BadRequest(f"A tool's hook needs its tool_use_id; other hooks need the header {DELIVERY}.")
     # The key includes the body: a different question that reuses the name of an answered one is a new question.
     key = f"{event} {name} {hashlib.sha256(request.body).hexdigest()}"
     answer = yield RunHook(session_id(request.params["session"]), event, key, given)
@@ -209,10 +202,10 @@ class HookEndpoint:
         self._answered: OrderedDict[str, bytes] = OrderedDict()
         self._kept = 0
 
-    def settings(self) -> str:
+    def settings(self, starts: str = "") -> str:
         """The CLI's `--settings`: a hook for each event that has a handler."""
         events = [event for event in EVENTS if event in self._handlers]
-        return settings_json(self.variables[URL_VARIABLE], events, self.variables[CERTIFICATE_VARIABLE])
+        return settings_json(self.variables[URL_VARIABLE], events, self.variables[CERTIFICATE_VARIABLE], starts)
 
     async def answer_hook(self, event: str, key: str, given: Mapping[str, Any]) -> bytes:
         """Answer a hook. `key` is the same when the hook reconnects."""
@@ -264,7 +257,7 @@ class HookEndpoint:
     async def _ask(self, event: str, given: Mapping[str, Any]) -> bytes:
         handler = self._handlers.get(event)
         if handler is None:
-            return _refusal(event, "Nobody decides about this agent's tools.")
+            return _refusal(event, "This agent has no handler for the hook.")
         try:
             return msgspec.json.encode(await handler(given))
         except Exception:

@@ -5,14 +5,13 @@ not show in time, it raises `TypingFailed` with the reason, and removes the text
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fairlead.agents.claude.tui import keys
 from fairlead.agents.claude.tui.screen import ScreenState
 from fairlead.agents.claude.versions import Version
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock, ends_within
 from fairlead.terminals.api import Terminal
 
 ECHO_SECONDS: Final = 10.0
@@ -58,20 +57,17 @@ class PromptTyper:
 
     def seen(self, view: ScreenState) -> None:
         self.view = view
-        self._stir()
+        self._changed.set()
 
     def written(self, text: str) -> None:
         """Note a prompt that the CLI wrote to its transcript."""
         if self.text and keys.same(self.text, text):
             self._taken.set()
-            self._stir()
+            self._changed.set()
 
     def withdraw(self) -> None:
         """Cancel a prompt that was not entered yet."""
         self._withdrawn.set()
-        self._stir()
-
-    def _stir(self) -> None:
         self._changed.set()
 
     # --- typing --------------------------------------------------------------------------------------------
@@ -84,7 +80,7 @@ class PromptTyper:
         try:
             self.text = keys.clean(text)
             if not self.text.strip():
-                raise TypingFailed("There is nothing in this message that can be typed.")
+                raise TypingFailed("This message contains no text that can be typed.")
             for _ in range(TYPINGS):
                 await self._until_free()
                 for stroke in keys.strokes(keys.guarded(self.text, self._version)):
@@ -92,7 +88,7 @@ class PromptTyper:
                 await self._until_echoed()
                 if await self._enter():
                     return
-            raise TypingFailed("What was typed into the agent's terminal did not stay there.")
+            raise TypingFailed("The text that was typed into the agent's terminal disappeared.")
         except TypingFailed:
             await self.erase()
             raise
@@ -114,8 +110,7 @@ class PromptTyper:
             before = self.view
             for key in keys.ERASE:
                 await self._terminal.write(key)
-            with contextlib.suppress(TimeoutError):
-                await within(self._clock, 1.0, self._until_other(before))
+            await ends_within(self._clock, 1.0, self._until_other(before))
 
     def _is_ours(self, shown: str) -> bool:
         # Part of the text may be erased already, and a long paste is shown only as a placeholder.
@@ -125,21 +120,17 @@ class PromptTyper:
         shown_view: ScreenState | None = None
         while self.view.state != "prompt":
             self._check()
-            try:
-                await within(self._clock, PATIENCE_SECONDS if shown_view is None else ROW_SECONDS, self._next())
-            except TimeoutError:
-                if self.view.state in ("typed", "dialog", "starting") and self.view != shown_view:
-                    shown_view = self.view
-                    await self._shows(shown_view)
+            if await self._changes(PATIENCE_SECONDS if shown_view is None else ROW_SECONDS):
+                continue
+            if self.view.state in ("typed", "dialog", "starting") and self.view != shown_view:
+                shown_view = self.view
+                await self._shows(shown_view)
 
     async def _until_echoed(self) -> None:
         if not await self._until(lambda: bool(self.view.text) or self._taken.is_set(), ECHO_SECONDS):
-            raise TypingFailed("The terminal did not show what was typed into it.")
-        while not keys.same(self.view.text, self.text):
-            try:
-                await within(self._clock, STEADY_SECONDS, self._next())
-            except TimeoutError:
-                return
+            raise TypingFailed("The terminal did not show the typed text.")
+        while not keys.same(self.view.text, self.text) and await self._changes(STEADY_SECONDS):
+            pass
 
     async def _enter(self) -> bool:
         """Press Enter. False if the text has disappeared from the box without being entered."""
@@ -153,7 +144,7 @@ class PromptTyper:
             ):
                 await self._until_row()
                 return True
-        raise TypingFailed("The agent did not take what was typed into its terminal.")
+        raise TypingFailed("The agent did not accept the text that was typed into its terminal.")
 
     async def _until_box(self) -> bool:
         """Wait until our text is in the box: Enter must not go to a dialog, nor to a turn that began meanwhile, which
@@ -162,11 +153,8 @@ class PromptTyper:
             self._check()
             if self.view.state == "dialog":
                 await self._shows(self.view)
-            try:
-                await within(self._clock, TAKEN_SECONDS, self._next())
-            except TimeoutError:
-                if self.view.state == "prompt":
-                    return False
+            if not await self._changes(TAKEN_SECONDS) and self.view.state == "prompt":
+                return False
             if self._taken.is_set():
                 return False
         self._check()
@@ -176,15 +164,12 @@ class PromptTyper:
         """Wait for the row. While the CLI works, the prompt may be in its own queue; otherwise the row must come."""
         while not self._taken.is_set():
             self._check()
-            try:
-                await within(self._clock, ROW_SECONDS, self._next())
-            except TimeoutError:
-                if self.view.state != "working":
-                    raise TypingFailed("The agent did not write down what was typed into its terminal.") from None
+            if not await self._changes(ROW_SECONDS) and self.view.state != "working":
+                raise TypingFailed("The agent did not store the text that was typed into its terminal.")
 
     def _check(self) -> None:
         if self._withdrawn.is_set() and not self.entered:
-            raise TypingFailed("It was interrupted before it was typed.")
+            raise TypingFailed("The message was interrupted before it was typed.")
         if not self._terminal.running:
             raise TypingFailed("The agent's terminal has ended.")
 
@@ -195,17 +180,17 @@ class PromptTyper:
         self._changed.clear()
         await self._changed.wait()
 
+    async def _changes(self, seconds: float) -> bool:
+        """Return whether anything changes within this time."""
+        return await ends_within(self._clock, seconds, self._next())
+
     async def _until(self, reached: Callable[[], bool], seconds: float) -> bool:
         async def wait() -> None:
             while not reached():
                 self._check()
                 await self._next()
 
-        try:
-            await within(self._clock, seconds, wait())
-        except TimeoutError:
-            return reached()
-        return True
+        return await ends_within(self._clock, seconds, wait()) or reached()
 
     async def _until_other(self, view: ScreenState) -> None:
         while self.view == view and self._terminal.running:
@@ -216,10 +201,10 @@ def notice_text(view: ScreenState) -> tuple[str, str]:
     """Return (kind, text) of the notice about a screen that blocks typing."""
     how = "Answer it in the terminal: fairlead terminal SESSION."
     if view.state == "typed":
-        return "occupied", "Somebody's words are in the terminal's box: a message waits until they are sent or removed."
+        return "occupied", "The terminal's box contains a person's text: messages wait until it is sent or removed."
     kinds = {
-        "trust": "Claude Code asks whether this folder is to be trusted.",
+        "trust": "Claude Code asks whether to trust this folder.",
         "api_key": "Claude Code asks whether to use the API key of the gateway's environment.",
-        "sign_in": "Claude Code wants to be set up.",
+        "sign_in": "Claude Code asks for its initial setup.",
     }
-    return "dialog", f"{kinds.get(view.kind, 'The terminal shows something that wants an answer.')} {how}"
+    return "dialog", f"{kinds.get(view.kind, 'The terminal shows a dialog that needs an answer.')} {how}"

@@ -6,14 +6,16 @@ parent's rows, with the same ids: those are skipped.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+from fairlead.agents.claude.base_driver import Deliver
+from fairlead.agents.claude.launch import PreparedLaunch
 from fairlead.agents.claude.transcripts.file_reader import last_rows
 from fairlead.agents.claude.transcripts.identity import identify
 from fairlead.agents.claude.transcripts.ordering import REMEMBERED, RowOrdering, SubagentResultBuffer
 from fairlead.agents.claude.transcripts.reader import SessionReader
+from fairlead.agents.claude.versions import abilities
 from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
@@ -30,8 +32,6 @@ LOOK_SECONDS: Final = 0.05
 EARLY_SECONDS: Final = 3.0
 """How long a row may wait for its parent row."""
 
-Give = Callable[[list[Record]], Awaitable[None]]
-
 
 class TranscriptTail:
     """Calls `give` with the rows in order, one call at a time. `ordered`: the CLI writes them in order."""
@@ -41,14 +41,14 @@ class TranscriptTail:
         session: SessionId,
         path: Path,
         clock: Clock,
-        give: Give,
+        give: Deliver,
         *,
         ordered: bool,
         spill: OversizeSpill | None = None,
     ) -> None:
         self.path = path
         self._order = None if ordered else RowOrdering()
-        self._last_words = SubagentResultBuffer()
+        self._results = SubagentResultBuffer()
         self._patience: Timer | None = None
         self._session = session
         self._clock = clock
@@ -62,18 +62,31 @@ class TranscriptTail:
         self._moved = asyncio.Event()
         self._reader = self._open()
 
+    @classmethod
+    def open(cls, prepared: PreparedLaunch, clock: Clock, give: Deliver) -> Self:
+        """The tail of a process that starts now. Rows that exist in the conversation which it resumes or forks are
+        skipped: they are known already."""
+        ordered = abilities(prepared.version).writes_in_order
+        launch, path = prepared.launch, prepared.transcript
+        rows = cls(launch.session, path, clock, give, ordered=ordered, spill=prepared.spill)
+        if launch.fork:
+            rows.skip_copies(path.with_name(f"{launch.resume}.jsonl"))
+        elif launch.resume:
+            rows.skip_existing()
+        return rows
+
     def _open(self) -> SessionReader:
         return SessionReader(self._session, self.path, spill=lambda: self._spill)
 
     def skip_existing(self) -> None:
-        """Skip the current content of the file: it is known already."""
+        """Skip the current content of the file."""
         if self.path.exists():
             self._reader.to_end()
             if self._order is not None:
                 self._order = RowOrdering(last_rows(self.path, REMEMBERED))
 
     def skip_copies(self, parent: Path) -> None:
-        """Skip copies of the rows of `parent`: they are known already."""
+        """Skip copies of the rows of `parent`."""
         self._copied = _ids(parent)
 
     def move(self, path: Path) -> None:
@@ -93,8 +106,8 @@ class TranscriptTail:
         found = False
         async with self._looking:
             while (rows := await self._read()) is not None:
-                found = await self._hand_on(rows) or found
-            if self._late and (early := self._give_up()):
+                found = await self._deliver_page(rows) or found
+            if self._late and (early := self._flush_waiting()):
                 await self._give(early)
                 found = True
             self._late = False
@@ -106,8 +119,8 @@ class TranscriptTail:
         async with self._looking:
             rows = await self._reader.finish()
             if rows is not None:
-                await self._hand_on(rows)
-            if early := self._give_up():
+                await self._deliver_page(rows)
+            if early := self._flush_waiting():
                 await self._give(early)
             if self._patience is not None:
                 self._patience.cancel()
@@ -140,7 +153,7 @@ class TranscriptTail:
         except NotFound:
             return None
 
-    async def _hand_on(self, rows: TranscriptPage) -> bool:
+    async def _deliver_page(self, rows: TranscriptPage) -> bool:
         records = [record for record in rows.records if not self._is_copy(record)]
         for problem in rows.problems:
             logger.warning("a transcript is damaged", extra={"path": problem.path, "problem": problem.kind})
@@ -153,17 +166,17 @@ class TranscriptTail:
         order = self._order
         if order is not None:
             records = [ready for record in records for ready in order.put(record)]
-        ready_rows = [ready for record in records for ready in self._last_words.put(record)]
-        waits = self._last_words.is_waiting or (order is not None and order.is_waiting)
+        ready_rows = [ready for record in records for ready in self._results.put(record)]
+        waits = self._results.is_waiting or (order is not None and order.is_waiting)
         if waits and self._patience is None:
-            self._patience = self._clock.call_later(EARLY_SECONDS, self._waited)
+            self._patience = self._clock.call_later(EARLY_SECONDS, self._stop_waiting)
         return ready_rows
 
-    def _give_up(self) -> list[Record]:
+    def _flush_waiting(self) -> list[Record]:
         early = [] if self._order is None else self._order.flush()
-        return [*self._last_words.flush(), *early]
+        return [*self._results.flush(), *early]
 
-    def _waited(self) -> None:
+    def _stop_waiting(self) -> None:
         self._patience = None
         self._late = True
         self.nudge()

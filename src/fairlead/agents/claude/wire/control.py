@@ -1,146 +1,23 @@
-"""The control protocol: typed requests in both directions, their answers, and validation of an answer's shape. Pure.
+"""The control protocol: requests in both directions, their answers, and validation of an answer's shape. Pure.
 
 Both sides send `control_request` and answer with `control_response`, matched by `request_id`: the CLI sends
 can_use_tool, hook_callback and mcp_message; we send the rest, and mcp_message too. An unknown subtype is stored and
 always answered with an error. pending.py keeps track of requests in flight.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
 
-from fairlead.agents.claude.wire.encode import SendAnswer, SendRequest
 from fairlead.agents.claude.wire.framing import encode_line
 from fairlead.agents.claude.wire.records import ControlRequest
 from fairlead.model.errors import AgentRefused
 
-# --- our requests ----------------------------------------------------------------------------------
 
-
-class _Ask(msgspec.Struct, frozen=True, kw_only=True, tag_field="subtype", omit_defaults=True):
-    """Base class of our requests; fields left at their default are not sent."""
-
-
-class HookMatcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`timeout` is how long the CLI waits for our answer, in seconds."""
-
-    hookCallbackIds: tuple[str, ...]
-    matcher: str | None = None
-    timeout: float | None = None
-
-
-class Initialize(_Ask, frozen=True, kw_only=True, tag="initialize"):
-    """Sent once per process, before the first prompt; every field is optional."""
-
-    hooks: dict[str, tuple[HookMatcher, ...]] | None = None
-    sdkMcpServers: tuple[str, ...] | None = None
-    jsonSchema: dict[str, Any] | None = None
-    systemPrompt: str | None = None
-    appendSystemPrompt: str | None = None
-    agents: dict[str, Any] | None = None
-    forwardSubagentText: bool | None = None
-
-
-class InterruptRequest(_Ask, frozen=True, kw_only=True, tag="interrupt"):
-    """Abort the current turn."""
-
-
-class SetPermissionMode(_Ask, frozen=True, kw_only=True, tag="set_permission_mode"):
-    mode: str
-
-
-class SetModelRequest(_Ask, frozen=True, kw_only=True, tag="set_model"):
-    """`default` goes back to the default model."""
-
-    model: str | None = None
-
-
-class SetMaxThinkingTokens(_Ask, frozen=True, kw_only=True, tag="set_max_thinking_tokens"):
-    max_thinking_tokens: int | None
-
-
-class McpStatus(_Ask, frozen=True, kw_only=True, tag="mcp_status"):
-    pass
-
-
-class McpMessage(_Ask, frozen=True, kw_only=True, tag="mcp_message"):
-    """A JSON-RPC message to or from an MCP server; the only subtype that both sides send."""
-
-    server_name: str
-    message: Any
-
-
-class McpReconnect(_Ask, frozen=True, kw_only=True, tag="mcp_reconnect"):
-    serverName: str
-
-
-class McpToggle(_Ask, frozen=True, kw_only=True, tag="mcp_toggle"):
-    serverName: str
-    enabled: bool
-
-
-class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    type: Literal["stdio", "sse", "http", "sdk"]
-    command: str | None = None
-    args: tuple[str, ...] | None = None
-    env: dict[str, str] | None = None
-    url: str | None = None
-
-
-class McpSetServers(_Ask, frozen=True, kw_only=True, tag="mcp_set_servers"):
-    servers: dict[str, McpServerConfig]
-
-
-class RewindFiles(_Ask, frozen=True, kw_only=True, tag="rewind_files"):
-    user_message_id: str
-    dry_run: bool | None = None
-
-
-class OtherRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request whose subtype has no class here; also a request of the CLI with an unknown subtype."""
-
-    subtype: str
-    fields: dict[str, Any] = {}
-
-
-OurRequest = (
-    Initialize
-    | InterruptRequest
-    | SetPermissionMode
-    | SetModelRequest
-    | SetMaxThinkingTokens
-    | McpStatus
-    | McpMessage
-    | McpReconnect
-    | McpToggle
-    | McpSetServers
-    | RewindFiles
-    | OtherRequest
-)
-
-REQUESTS_TO_CLI: Final[dict[str, type[Any]]] = {
-    "initialize": Initialize,
-    "interrupt": InterruptRequest,
-    "set_permission_mode": SetPermissionMode,
-    "set_model": SetModelRequest,
-    "set_max_thinking_tokens": SetMaxThinkingTokens,
-    "mcp_status": McpStatus,
-    "mcp_message": McpMessage,
-    "mcp_reconnect": McpReconnect,
-    "mcp_toggle": McpToggle,
-    "mcp_set_servers": McpSetServers,
-    "rewind_files": RewindFiles,
-}
-
-
-def subtype_of(ask: OurRequest) -> str:
-    return ask.subtype if isinstance(ask, OtherRequest) else str(type(ask).__struct_config__.tag)
-
-
-def request_line(request_id: str, ask: OurRequest) -> bytes:
-    """Encode our request as a line."""
-    request = {**ask.fields, "subtype": ask.subtype} if isinstance(ask, OtherRequest) else ask
-    return encode_line(SendRequest(request_id=request_id, request=request))
+def request_line(request_id: str, subtype: str, fields: Mapping[str, Any]) -> bytes:
+    """The line of our request. `fields` cannot change its subtype."""
+    return encode_line({"type": "control_request", "request_id": request_id, "request": {**fields, "subtype": subtype}})
 
 
 # --- the CLI's requests -----------------------------------------------------------------------------
@@ -176,14 +53,13 @@ class McpCall(msgspec.Struct, frozen=True, kw_only=True):
     message: dict[str, Any]
 
 
-class Malformed(msgspec.Struct, frozen=True, kw_only=True):
-    """A known subtype with invalid fields: answered with an error that says so."""
+class RejectedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request with an unknown subtype or invalid fields. `problem` is the text of our error answer."""
 
-    subtype: str
     problem: str
 
 
-CliRequest = CanUseTool | HookCallback | McpCall | OtherRequest | Malformed
+CliRequest = CanUseTool | HookCallback | McpCall | RejectedRequest
 
 REQUESTS_FROM_CLI: Final[dict[str, type[Any]]] = {
     "can_use_tool": CanUseTool,
@@ -196,71 +72,23 @@ def parse_request(record: ControlRequest) -> CliRequest:
     """Decode the CLI's request into its class. Never raises."""
     kind = REQUESTS_FROM_CLI.get(record.subtype)
     if kind is None:
-        return OtherRequest(subtype=record.subtype, fields={k: v for k, v in record.request.items() if k != "subtype"})
+        return RejectedRequest(problem=f"Unsupported control request subtype: {record.subtype}")
     try:
         request: CliRequest = msgspec.convert(record.request, kind)
     except msgspec.ValidationError as error:
-        return Malformed(subtype=record.subtype, problem=str(error))
+        return RejectedRequest(problem=f"Malformed control request {record.subtype}: {error}")
     return request
 
 
 # --- our answers ------------------------------------------------------------------------------------
 
-Destination = Literal["userSettings", "projectSettings", "localSettings", "session", "cliArg"]
-
-
-class PermissionRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    toolName: str
-    ruleContent: str | None = None
-
-
-class _Update(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base class of the permission changes that an allow may carry."""
-
-
-class _Rules(_Update, frozen=True, kw_only=True):
-    rules: tuple[PermissionRule, ...]
-    behavior: Literal["allow", "deny", "ask"]
-    destination: Destination
-
-
-class AddRules(_Rules, frozen=True, kw_only=True, tag="addRules"):
-    pass
-
-
-class ReplaceRules(_Rules, frozen=True, kw_only=True, tag="replaceRules"):
-    pass
-
-
-class RemoveRules(_Rules, frozen=True, kw_only=True, tag="removeRules"):
-    pass
-
-
-class SetModeUpdate(_Update, frozen=True, kw_only=True, tag="setMode"):
-    mode: str
-    destination: Destination
-
-
-class AddDirectories(_Update, frozen=True, kw_only=True, tag="addDirectories"):
-    directories: tuple[str, ...]
-    destination: Destination
-
-
-class RemoveDirectories(_Update, frozen=True, kw_only=True, tag="removeDirectories"):
-    directories: tuple[str, ...]
-    destination: Destination
-
-
-PermissionUpdate = AddRules | ReplaceRules | RemoveRules | SetModeUpdate | AddDirectories | RemoveDirectories
-
 
 class AllowTool(msgspec.Struct, frozen=True, kw_only=True, tag_field="behavior", tag="allow", omit_defaults=True):
     """`updatedInput` is always sent (2.1.37 and 2.1.120 reject the tool without it) and replaces the whole input.
 
-    Only the gateway sets `updatedPermissions`; a client's field of that name is never forwarded."""
+    `updatedPermissions` is never sent: the gateway's own policy remembers rules."""
 
     updatedInput: dict[str, Any]
-    updatedPermissions: tuple[PermissionUpdate, ...] = ()
     toolUseID: str | None = None
 
 
@@ -293,20 +121,9 @@ class HookAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     hookSpecificOutput: HookOutput | None = None
 
 
-class AsyncHookAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The hook continues on its own; the CLI does not wait longer than `asyncTimeout` milliseconds."""
-
-    asyncTimeout: float | None = None
-
-
 def answer_line(request_id: str, answer: Any = None) -> bytes:
     """The line of a success answer; without an `answer` the inner `response` is omitted."""
-    inside: dict[str, Any] = {"subtype": "success", "request_id": request_id}
-    if isinstance(answer, AsyncHookAnswer):
-        inside["response"] = {"async": True, **msgspec.to_builtins(answer)}
-    elif answer is not None:
-        inside["response"] = answer
-    return encode_line(SendAnswer(response=inside))
+    return _response_line("success", request_id, {} if answer is None else {"response": answer})
 
 
 def mcp_answer_line(request_id: str, message: Any) -> bytes:
@@ -315,14 +132,12 @@ def mcp_answer_line(request_id: str, message: Any) -> bytes:
 
 
 def error_line(request_id: str, problem: str) -> bytes:
-    return encode_line(SendAnswer(response={"subtype": "error", "request_id": request_id, "error": problem}))
+    return _response_line("error", request_id, {"error": problem})
 
 
-def rejection_text(request: OtherRequest | Malformed) -> str:
-    """The error text with which we reject a request of the CLI that we cannot serve."""
-    if isinstance(request, Malformed):
-        return f"Malformed control request {request.subtype}: {request.problem}"
-    return f"Unsupported control request subtype: {request.subtype}"
+def _response_line(subtype: str, request_id: str, fields: Mapping[str, Any]) -> bytes:
+    response = {"subtype": subtype, "request_id": request_id, **fields}
+    return encode_line({"type": "control_response", "response": response})
 
 
 # --- the CLI's answers ------------------------------------------------------------------------------

@@ -8,75 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.wire.markers import (
-    INTERRUPT_MARKER,
-    LINK_MARKER,
-    SCREEN_MARKER,
-    SUBAGENT_LINK,
-    TYPED_PROMPT,
-    ConnectionMarker,
-    InterruptMarker,
-    SubagentLink,
-    TerminalMarker,
-    TypedPrompt,
-)
-from fairlead.agents.claude.wire.records import (
-    AssistantRecord,
-    AuthStatus,
-    BackgroundTasks,
-    CompactBoundary,
-    ControlCancel,
-    ControlRequest,
-    ControlResponse,
-    HookRecord,
-    Init,
-    InvalidRecord,
-    KeepAlive,
-    ProgressRecord,
-    QuietRecord,
-    RateLimitRecord,
-    ResultRecord,
-    Status,
-    StreamRecord,
-    SystemNotice,
-    SystemQuiet,
-    TaskNotification,
-    TaskProgress,
-    TaskStarted,
-    TaskUpdated,
-    TitleRecord,
-    ToolProgressRecord,
-    ToolUseSummary,
-    UnknownRecord,
-    UserRecord,
-    WireRecord,
-)
+from fairlead.agents.claude.wire import records as wire
+from fairlead.agents.claude.wire.markers import MARKERS
+from fairlead.agents.claude.wire.records import WireRecord
 from fairlead.model.formats.json_repair import repair_json
 
-_TYPES: Final[dict[str, type[Any]]] = {
-    "user": UserRecord,
-    "assistant": AssistantRecord,
-    "stream_event": StreamRecord,
-    "result": ResultRecord,
-    "tool_progress": ToolProgressRecord,
-    "tool_use_summary": ToolUseSummary,
-    "auth_status": AuthStatus,
-    "rate_limit_event": RateLimitRecord,
-    "progress": ProgressRecord,
-    "control_request": ControlRequest,
-    "control_response": ControlResponse,
-    "control_cancel_request": ControlCancel,
-    "keep_alive": KeepAlive,
-    "summary": TitleRecord,
-    "custom-title": TitleRecord,
-    INTERRUPT_MARKER: InterruptMarker,
-    LINK_MARKER: ConnectionMarker,
-    SUBAGENT_LINK: SubagentLink,
-    TYPED_PROMPT: TypedPrompt,
-    SCREEN_MARKER: TerminalMarker,
-}
-
-QUIET_TYPES: Final = frozenset(
+_QUIET_TYPES: Final = frozenset(
     {
         "streamlined_text",
         "streamlined_tool_use_summary",
@@ -104,22 +41,7 @@ QUIET_TYPES: Final = frozenset(
 )
 """Types, seen or documented, that carry nothing to show to a person."""
 
-_SYSTEM: Final[dict[str, type[Any]]] = {
-    "init": Init,
-    "status": Status,
-    "compact_boundary": CompactBoundary,
-    "microcompact_boundary": CompactBoundary,
-    "task_started": TaskStarted,
-    "task_progress": TaskProgress,
-    "task_updated": TaskUpdated,
-    "task_notification": TaskNotification,
-    "background_tasks_changed": BackgroundTasks,
-    "hook_started": HookRecord,
-    "hook_progress": HookRecord,
-    "hook_response": HookRecord,
-}
-
-NOTICE_SUBTYPES: Final = frozenset(
+_NOTICE_SUBTYPES: Final = frozenset(
     {
         "api_error",
         "api_retry",
@@ -139,7 +61,7 @@ NOTICE_SUBTYPES: Final = frozenset(
 )
 """System subtypes with a message for a person outside the conversation (also all that begin with `model_refusal`)."""
 
-QUIET_SUBTYPES: Final = frozenset(
+_QUIET_SUBTYPES: Final = frozenset(
     {
         "commands_changed",
         "control_request_progress",
@@ -149,6 +71,43 @@ QUIET_SUBTYPES: Final = frozenset(
         "turn_duration",
     }
 )
+
+_TYPES: Final[dict[str, type[Any]]] = {
+    "user": wire.UserRecord,
+    "assistant": wire.AssistantRecord,
+    "stream_event": wire.StreamRecord,
+    "result": wire.ResultRecord,
+    "tool_progress": wire.ToolProgressRecord,
+    "tool_use_summary": wire.ToolUseSummary,
+    "auth_status": wire.AuthStatus,
+    "rate_limit_event": wire.RateLimitRecord,
+    "progress": wire.ProgressRecord,
+    "control_request": wire.ControlRequest,
+    "control_response": wire.ControlResponse,
+    "control_cancel_request": wire.ControlCancel,
+    "keep_alive": wire.KeepAlive,
+    "summary": wire.TitleRecord,
+    "custom-title": wire.TitleRecord,
+    **MARKERS,
+    **dict.fromkeys(_QUIET_TYPES, wire.QuietRecord),
+}
+
+_SYSTEM: Final[dict[str, type[Any]]] = {
+    "init": wire.Init,
+    "status": wire.Status,
+    "compact_boundary": wire.CompactBoundary,
+    "microcompact_boundary": wire.CompactBoundary,
+    "task_started": wire.TaskStarted,
+    "task_progress": wire.TaskProgress,
+    "task_updated": wire.TaskUpdated,
+    "task_notification": wire.TaskNotification,
+    "background_tasks_changed": wire.BackgroundTasks,
+    "hook_started": wire.HookRecord,
+    "hook_progress": wire.HookRecord,
+    "hook_response": wire.HookRecord,
+    **dict.fromkeys(_NOTICE_SUBTYPES, wire.SystemNotice),
+    **dict.fromkeys(_QUIET_SUBTYPES, wire.SystemQuiet),
+}
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -160,23 +119,14 @@ class _Head(msgspec.Struct, frozen=True):
 
 _head: Final = msgspec.json.Decoder(_Head)
 _any: Final = msgspec.json.Decoder()
-_decoders: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
-
-
-def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
-    made = _decoders.get(kind)
-    if made is None:
-        made = _decoders[kind] = msgspec.json.Decoder(kind)
-    return made
+_decoders: Final = {kind: msgspec.json.Decoder(kind) for kind in {*_TYPES.values(), *_SYSTEM.values()}}
 
 
 def _class_of(head: _Head) -> type[Any] | None:
     if head.type != "system":
-        return _TYPES.get(head.type) or (QuietRecord if head.type in QUIET_TYPES else None)
+        return _TYPES.get(head.type)
     subtype = head.subtype or ""
-    if subtype in NOTICE_SUBTYPES or subtype.startswith("model_refusal"):
-        return SystemNotice
-    return _SYSTEM.get(subtype) or (SystemQuiet if subtype in QUIET_SUBTYPES else None)
+    return wire.SystemNotice if subtype.startswith("model_refusal") else _SYSTEM.get(subtype)
 
 
 def decode(raw: bytes) -> WireRecord:
@@ -188,14 +138,22 @@ def decode(raw: bytes) -> WireRecord:
     try:
         return _decode(repair_json(raw))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return InvalidRecord(problem=str(error))
+        return wire.InvalidRecord(problem=str(error))
+
+
+def decode_row(raw: bytes) -> WireRecord:
+    """Decode one row of a transcript. Never raises. Only a user or assistant row with a uuid is conversation."""
+    record = decode(raw)
+    if isinstance(record, wire.UserRecord | wire.AssistantRecord) and not record.uuid:
+        return wire.QuietRecord(type="user" if isinstance(record, wire.UserRecord) else "assistant")
+    return record
 
 
 def _decode(raw: bytes) -> WireRecord:
     try:
         kind = _class_of(_head.decode(raw))
         if kind is not None:
-            record: WireRecord = _decoder(kind).decode(raw)
+            record: WireRecord = _decoders[kind].decode(raw)
             return record
     except msgspec.ValidationError:
         pass  # a known type with unexpected fields, or no type at all
@@ -205,9 +163,9 @@ def _decode(raw: bytes) -> WireRecord:
 def _unknown(raw: bytes) -> WireRecord:
     data = _any.decode(raw)
     if not isinstance(data, dict):
-        return InvalidRecord(problem="not an object")
+        return wire.InvalidRecord(problem="not an object")
     kind, subtype, uuid = data.get("type"), data.get("subtype"), data.get("uuid")
-    return UnknownRecord(
+    return wire.UnknownRecord(
         type=kind if isinstance(kind, str) else "",
         subtype=subtype if isinstance(subtype, str) else "",
         uuid=uuid if isinstance(uuid, str) else None,

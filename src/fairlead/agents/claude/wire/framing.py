@@ -56,17 +56,25 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         lines: list[bytes | Oversize] = []
-        pieces = data.split(b"\n")
-        for piece in pieces[:-1]:
+        *ended, rest = data.split(b"\n")
+        for piece in ended:
             self._add(piece)
-            self._flush(lines)
-        self._add(pieces[-1])
+            lines += self.end()
+        self._add(rest)
         return lines
 
     def end(self) -> list[bytes | Oversize]:
-        lines: list[bytes | Oversize] = []
-        self._flush(lines)
-        return lines
+        """The line so far, unless it is blank; the next piece begins another line."""
+        line: bytes | Oversize
+        if self._size > self._limit:
+            place = self._spill.done() if self._spill else ""
+            cut = self._written if self._spill and self._written < self._size else 0
+            line = Oversize(self._parts[0], self._size, place, cut)
+        else:
+            line = b"".join(self._parts).removesuffix(b"\r")
+        self._parts = []
+        self._size = self._written = 0
+        return [line] if isinstance(line, Oversize) or line.strip() else []
 
     def _add(self, piece: bytes) -> None:
         if not piece:
@@ -85,18 +93,6 @@ class LineSplitter:
                     self._written += len(taken)
         self._parts = [b"".join([*self._parts, piece])[: self._kept]]
 
-    def _flush(self, lines: list[bytes | Oversize]) -> None:
-        if self._size > self._limit:
-            place = self._spill.done() if self._spill else ""
-            cut = self._written if self._spill and self._written < self._size else 0
-            lines.append(Oversize(self._parts[0], self._size, place, cut))
-        else:
-            line = b"".join(self._parts).removesuffix(b"\r")
-            if line.strip():
-                lines.append(line)
-        self._parts = []
-        self._size = self._written = 0
-
 
 _encoder = msgspec.json.Encoder()
 
@@ -106,8 +102,18 @@ def encode_line(message: Any) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-def oversize_placeholder(place: str, size: int, head: bytes, cut: int = 0) -> bytes:
-    """The log's placeholder for a spilled line: its place, its size, its first bytes, and where it was cut off."""
-    shown = head.decode("utf-8", "replace")
-    short = {"cut": cut} if cut else {}
-    return _encoder.encode({"type": "fairlead_oversize", "subtype": place, "size": size, **short, "head": shown})
+def oversize_placeholder(line: Oversize) -> bytes:
+    """The log's placeholder for a spilled line: its place, its size, its first bytes, and where it was cut off.
+
+    The place is also the `subtype` of the line's event."""
+    short = {"cut": line.cut} if line.cut else {}
+    head = line.head.decode("utf-8", "replace")
+    return _encoder.encode(
+        {"type": "fairlead_oversize", "subtype": line.place, "size": line.size, **short, "head": head}
+    )
+
+
+def spill_record(raw: bytes, spill: OversizeSpill, kept: int) -> bytes:
+    """Store a record in a file and return its placeholder, with the first `kept` bytes of the record."""
+    spill.write(raw)
+    return oversize_placeholder(Oversize(raw[:kept], len(raw), spill.done()))

@@ -9,29 +9,26 @@ import msgspec
 
 from fairlead.agents.claude.wire.framing import encode_line
 
-INTERRUPT_MARKER: Final = "fairlead_interrupt"
-LINK_MARKER: Final = "fairlead_link"
-SUBAGENT_LINK: Final = "fairlead_subagent"
-TYPED_PROMPT: Final = "fairlead_typed"
-SCREEN_MARKER: Final = "fairlead_screen"
-"""The `type`s of our own markers; the prefix distinguishes them from the CLI's types."""
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of the markers. The prefix of their tags distinguishes them from the CLI's types."""
 
 
-class InterruptMarker(msgspec.Struct, frozen=True, kw_only=True):
-    """Gateway marker, never sent: an interrupt was requested at this point."""
+class InterruptMarker(Marker, frozen=True, kw_only=True, tag="fairlead_interrupt"):
+    """An interrupt was requested at this point."""
 
     cause: str = ""
 
 
-class SubagentLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Gateway marker: the call that a subagent belongs to, from the `.meta.json` file next to its transcript."""
+class SubagentLink(Marker, frozen=True, kw_only=True, tag="fairlead_subagent"):
+    """The call that a subagent belongs to, from the `.meta.json` file next to its transcript."""
 
     agentId: str
     toolUseId: str
 
 
-class ConnectionMarker(msgspec.Struct, frozen=True, kw_only=True):
-    """Gateway marker, never sent: the agent's socket was disconnected.
+class ConnectionMarker(Marker, frozen=True, kw_only=True, tag="fairlead_link"):
+    """The agent's socket was disconnected.
 
     `gap`: some of its output was lost; `over`: its current work brings no more output; `back`: it has reconnected, and
     `asked` are the calls with an undecided permission request."""
@@ -43,8 +40,8 @@ class ConnectionMarker(msgspec.Struct, frozen=True, kw_only=True):
     asked: tuple[str, ...] = ()
 
 
-class TypedPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """Gateway marker: a prompt that is typed into the agent's terminal.
+class TypedPrompt(Marker, frozen=True, kw_only=True, tag="fairlead_typed"):
+    """A prompt that is typed into the agent's terminal.
 
     Its transcript row will become the user's message; `uuid` is the message's id, which that row does not contain."""
 
@@ -52,8 +49,8 @@ class TypedPrompt(msgspec.Struct, frozen=True, kw_only=True):
     content: Any
 
 
-class TerminalMarker(msgspec.Struct, frozen=True, kw_only=True):
-    """Gateway marker, never sent: facts that the driver of a terminal knows and the transcript does not contain.
+class TerminalMarker(Marker, frozen=True, kw_only=True, tag="fairlead_screen"):
+    """Facts that the driver of a terminal knows and the transcript does not contain.
 
     The values of `what`: `ready`: the agent runs (agent_session and the following fields). `stopped`: its Stop hook
     ran. `idle`: it is back at its prompt; `left`: it has been there for a while without an answer. `untyped`: the
@@ -71,26 +68,8 @@ class TerminalMarker(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
 
 
-def interrupt_marker(cause: str) -> bytes:
-    """The record (origin `gateway`, never sent) that marks an interrupt for the interpreter; no newline."""
-    return encode_line({"type": INTERRUPT_MARKER, "cause": cause})[:-1]
+MARKERS: Final = {str(kind.__struct_config__.tag): kind for kind in Marker.__subclasses__()}
 
 
-def link_marker(marker: ConnectionMarker) -> bytes:
-    """The record (origin `gateway`, never sent) that reports a disconnection to the interpreter; no newline."""
-    return encode_line({"type": LINK_MARKER, **msgspec.structs.asdict(marker)})[:-1]
-
-
-def subagent_link(agent: str, call: str) -> bytes:
-    """The record (origin `gateway`, never sent) that links a subagent to the call that started it; no newline."""
-    return encode_line({"type": SUBAGENT_LINK, "agentId": agent, "toolUseId": call})[:-1]
-
-
-def typed_prompt(content: Any, message: str) -> bytes:
-    """Our record for a typed prompt (origin `gateway`); no newline."""
-    return encode_line({"type": TYPED_PROMPT, "uuid": message, "content": content})[:-1]
-
-
-def screen_marker(marker: TerminalMarker) -> bytes:
-    """The record (origin `gateway`, never sent) that carries a terminal driver's facts; no newline."""
-    return encode_line({"type": SCREEN_MARKER, **msgspec.structs.asdict(marker)})[:-1]
+def encode_marker(marker: Marker) -> bytes:
+    return encode_line(marker)[:-1]

@@ -8,16 +8,15 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.claude.wire.markers import (
-    ConnectionMarker,
-    InterruptMarker,
-    SubagentLink,
-    TerminalMarker,
-    TypedPrompt,
-)
+from fairlead.agents.claude.wire.markers import Marker
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True):
+def as_text(value: Any) -> str:
+    """The value if it is a string, else an empty string: fields may come with any type."""
+    return value if isinstance(value, str) else ""
+
+
+class BaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of most messages. Only transcripts have `agentId`, `isSidechain`, `isMeta`, `version`, `parentUuid`."""
 
     uuid: str | None = None
@@ -27,8 +26,28 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True):
     parentUuid: Any = None
     isSidechain: Any = None
 
+    @property
+    def parent_call(self) -> str:
+        """The call whose subagent sent this; empty if the record does not name it."""
+        return self.parent_tool_use_id or ""
 
-class _Row(_Body, frozen=True, kw_only=True):
+    @property
+    def agent(self) -> str:
+        """The CLI's own id of the subagent that sent this; empty for the main thread."""
+        return ""
+
+    @property
+    def parent_row(self) -> str:
+        """The uuid of the row before it in its thread; empty for the first row, or if the link is not a string."""
+        return as_text(self.parentUuid)
+
+    @property
+    def in_sidechain(self) -> bool:
+        """Whether the row belongs to a subagent."""
+        return self.isSidechain is True
+
+
+class _Row(BaseRecord, frozen=True, kw_only=True):
     """A record that may stand in a transcript between two rows of a conversation."""
 
     agentId: Any = None
@@ -49,7 +68,7 @@ class ApiMessage(msgspec.Struct, frozen=True, kw_only=True):
     usage: Any = None
 
 
-class _MessageRecord(_Body, frozen=True, kw_only=True):
+class _MessageRecord(BaseRecord, frozen=True, kw_only=True):
     message: ApiMessage
     agent_id: str | None = None
     agentId: str | None = None
@@ -59,13 +78,10 @@ class _MessageRecord(_Body, frozen=True, kw_only=True):
 
     @property
     def parent_call(self) -> str:
-        """The call whose subagent sent this, in either spelling; empty if the record does not name it."""
-        given = self.parent_tool_use_id or self.parentToolUseId
-        return given if isinstance(given, str) else ""
+        return as_text(self.parent_tool_use_id or self.parentToolUseId)
 
     @property
     def agent(self) -> str:
-        """The CLI's own id of the subagent that sent this; empty for the main thread."""
         return self.agent_id or self.agentId or ""
 
 
@@ -97,11 +113,11 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
     delta: dict[str, Any] | None = None
 
 
-class StreamRecord(_Body, frozen=True, kw_only=True):
+class StreamRecord(BaseRecord, frozen=True, kw_only=True):
     event: StreamEvent
 
 
-class ResultRecord(_Body, frozen=True, kw_only=True):
+class ResultRecord(BaseRecord, frozen=True, kw_only=True):
     subtype: str
     is_error: bool | None = None
     result: str | None = None
@@ -115,24 +131,24 @@ class ResultRecord(_Body, frozen=True, kw_only=True):
     structured_output: Any = None
 
 
-class ToolProgressRecord(_Body, frozen=True, kw_only=True):
+class ToolProgressRecord(BaseRecord, frozen=True, kw_only=True):
     tool_use_id: str
     tool_name: str | None = None
     elapsed_time_seconds: float | None = None
 
 
-class ToolUseSummary(_Body, frozen=True, kw_only=True):
+class ToolUseSummary(BaseRecord, frozen=True, kw_only=True):
     summary: str
     preceding_tool_use_ids: list[str] | None = None
 
 
-class AuthStatus(_Body, frozen=True, kw_only=True):
+class AuthStatus(BaseRecord, frozen=True, kw_only=True):
     isAuthenticating: bool | None = None
     output: list[str] | None = None
     error: str | None = None
 
 
-class RateLimitRecord(_Body, frozen=True, kw_only=True):
+class RateLimitRecord(BaseRecord, frozen=True, kw_only=True):
     rate_limit_info: dict[str, Any]
 
 
@@ -147,7 +163,7 @@ class ProgressRecord(_Row, frozen=True, kw_only=True):
 # --- system ---------------------------------------------------------------------------------------
 
 
-class Init(_Body, frozen=True, kw_only=True):
+class Init(BaseRecord, frozen=True, kw_only=True):
     cwd: str | None = None
     model: str | None = None
     permissionMode: str | None = None
@@ -162,7 +178,7 @@ class Init(_Body, frozen=True, kw_only=True):
     plugins: list[dict[str, Any]] | None = None
 
 
-class Status(_Body, frozen=True, kw_only=True):
+class Status(BaseRecord, frozen=True, kw_only=True):
     status: str | None = None
     permissionMode: str | None = None
 
@@ -175,7 +191,7 @@ class CompactBoundary(_Row, frozen=True, kw_only=True):
     microcompactMetadata: dict[str, Any] | None = None
 
 
-class TaskStarted(_Body, frozen=True, kw_only=True):
+class TaskStarted(BaseRecord, frozen=True, kw_only=True):
     task_id: str
     tool_use_id: str | None = None
     task_type: str | None = None
@@ -185,19 +201,19 @@ class TaskStarted(_Body, frozen=True, kw_only=True):
     is_backgrounded: bool | None = None
 
 
-class TaskProgress(_Body, frozen=True, kw_only=True):
+class TaskProgress(BaseRecord, frozen=True, kw_only=True):
     task_id: str
     tool_use_id: str | None = None
     description: str | None = None
     usage: dict[str, Any] | None = None
 
 
-class TaskUpdated(_Body, frozen=True, kw_only=True):
+class TaskUpdated(BaseRecord, frozen=True, kw_only=True):
     task_id: str
     patch: dict[str, Any]
 
 
-class TaskNotification(_Body, frozen=True, kw_only=True):
+class TaskNotification(BaseRecord, frozen=True, kw_only=True):
     task_id: str
     tool_use_id: str | None = None
     status: str | None = None
@@ -205,7 +221,7 @@ class TaskNotification(_Body, frozen=True, kw_only=True):
     output_file: str | None = None
 
 
-class BackgroundTasks(_Body, frozen=True, kw_only=True):
+class BackgroundTasks(BaseRecord, frozen=True, kw_only=True):
     tasks: list[dict[str, Any]]
 
 
@@ -251,8 +267,7 @@ class ControlRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def subtype(self) -> str:
-        subtype = self.request.get("subtype")
-        return subtype if isinstance(subtype, str) else ""
+        return as_text(self.request.get("subtype"))
 
 
 class ControlAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,7 +301,7 @@ class QuietRecord(_Row, frozen=True, kw_only=True):
     type: str
 
 
-class TitleRecord(_Body, frozen=True, kw_only=True):
+class TitleRecord(BaseRecord, frozen=True, kw_only=True):
     """A transcript row with the session's title."""
 
     type: str
@@ -294,15 +309,11 @@ class TitleRecord(_Body, frozen=True, kw_only=True):
     customTitle: str | None = None
 
 
-class UnknownRecord(msgspec.Struct, frozen=True, kw_only=True):
+class UnknownRecord(_Row, frozen=True, kw_only=True):
     """An object of an unknown type, or with fields of unexpected types."""
 
     type: str = ""
     subtype: str = ""
-    uuid: str | None = None
-    parentUuid: Any = None
-    isSidechain: Any = None
-    agentId: Any = None
 
 
 class InvalidRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -338,11 +349,7 @@ WireRecord = (
     | KeepAlive
     | QuietRecord
     | TitleRecord
-    | InterruptMarker
-    | ConnectionMarker
-    | SubagentLink
-    | TypedPrompt
-    | TerminalMarker
+    | Marker
     | UnknownRecord
     | InvalidRecord
 )

@@ -43,6 +43,10 @@ from fairlead.sessions.permissions.shell.line import (
 
 _LANGUAGE = Language(tree_sitter_bash.language())
 
+_PLAIN = bytes(byte if byte < 0x80 else ord(".") for byte in range(256))
+"""The grammar's scanner reads memory at random for characters beyond Latin-1, and the process may die of it. To the
+shell every byte beyond ASCII is an ordinary part of a word that no name may contain: the grammar sees a dot."""
+
 
 def analyse(command: str) -> ShellAnalysis:
     """Return all commands, redirections and problems of a shell line. Never raises, whatever the text."""
@@ -78,7 +82,7 @@ class _Reader:
         self.out = LineEffects(lambda code: _analyse(code, level + 1))
 
     def analysis(self) -> ShellAnalysis:
-        root = Parser(_LANGUAGE).parse(self.source).root_node
+        root = Parser(_LANGUAGE).parse(self.source.translate(_PLAIN)).root_node
         if root.has_error:
             self.out.problem(ProblemKind.PARSE, "the line is not understood by the shell grammar")
         self.statement(root, 0)

@@ -24,7 +24,7 @@ from agents.claude.record_builders import (
     user,
 )
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.wire.markers import interrupt_marker
+from fairlead.agents.claude.wire.markers import InterruptMarker, encode_marker
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Interpreter, Record
 from fairlead.model.ids import EventId, turn_id
@@ -231,8 +231,8 @@ def test_an_interrupt_cancels_the_turn_it_was_asked_in_and_no_other() -> None:
 
 def test_an_interrupt_marker_produces_no_event_and_is_unknown_from_the_agent() -> None:
     interpreter = ClaudeInterpreter(SESSION)
-    assert interpreter.step(Record(interrupt_marker("c"), "gateway")) == Interpretation()
-    (kept,) = interpreter.step(Record(interrupt_marker("c"))).events
+    assert interpreter.step(Record(encode_marker(InterruptMarker(cause="c")), "gateway")) == Interpretation()
+    (kept,) = interpreter.step(Record(encode_marker(InterruptMarker(cause="c")))).events
     assert isinstance(kept, ev.RecordStored)
     assert not kept.known
 

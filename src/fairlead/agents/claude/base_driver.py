@@ -1,0 +1,108 @@
+"""The parts of a driver that are the same for every link: records in order, the start, the exit."""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from fairlead.agents.claude.versions import Version, abilities, dotted
+from fairlead.model.agents import AgentSink, Decision, Exit, Record
+from fairlead.model.errors import AgentFailed, AgentNotRunning
+from fairlead.model.ids import RequestId
+from fairlead.system.clock import Clock
+
+Deliver = Callable[[list[Record]], Awaitable[None]]
+"""Delivers records to the core, in order with all others."""
+
+logger = logging.getLogger("fairlead.agents.claude")
+
+
+class _OpenPermissions(Protocol):
+    async def answer(self, request: RequestId, decision: Decision) -> None: ...
+
+
+class ClaudeDriver(ABC):
+    """A running Claude. Its subclasses implement `model.agents.Agent`.
+
+    It guarantees this order: records reach the sink one batch after the other; `exited` is called once, after the last
+    record, for every process that was recorded."""
+
+    _permissions: _OpenPermissions
+
+    def __init__(self, sink: AgentSink, clock: Clock, version: Version) -> None:
+        self._sink = sink
+        self._clock = clock
+        self._version = version
+        self._in_order = asyncio.Lock()
+        self._life: asyncio.Task[Exit] | None = None
+
+    @property
+    @abstractmethod
+    def pid(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def running(self) -> bool: ...
+
+    @property
+    def version(self) -> str:
+        return dotted(self._version)
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return abilities(self._version).modes
+
+    async def stop(self, reason: str) -> Exit:
+        """Run the stop sequence. The sink's `exited` may be called after this returns."""
+        logger.info("stopping the agent", extra={"pid": self.pid, "reason": reason})
+        return await self._end()
+
+    async def answer(self, request: RequestId, decision: Decision) -> None:
+        if not self.running:
+            raise AgentNotRunning("The agent has exited and cannot receive the answer.", request=request)
+        await self._permissions.answer(request, decision)
+
+    async def _deliver(self, batch: Sequence[Record]) -> None:
+        async with self._in_order:
+            await self._sink.records(batch)
+
+    async def _begin(self, ready: Awaitable[None]) -> None:
+        """Start to deliver records, and await `ready`. Raises AgentNotRunning if the agent does not get that far."""
+        self._life = asyncio.create_task(self._live())
+        try:
+            await ready
+        except AgentFailed as error:
+            await self._end()
+            ended = await self._life
+            raise AgentNotRunning(self._explain_failure(error, ended), code=ended.code, signal=ended.signal) from error
+        except BaseException:
+            await self._end()
+            raise
+
+    async def _live(self) -> Exit:
+        await self._read_records()
+        ended = await self._end()
+        try:
+            ended = await self._finish(ended)
+            await self._sink.exited(ended)
+        except Exception:
+            logger.exception("the agent's exit could not be stored", extra={"pid": self.pid})
+        return ended
+
+    def _explain_failure(self, error: AgentFailed, ended: Exit) -> str:
+        """Explain why the agent did not start."""
+        return error.message
+
+    @abstractmethod
+    async def _read_records(self) -> None:
+        """Deliver records until the agent has exited. Does not raise: an agent whose records cannot be stored is
+        stopped."""
+
+    @abstractmethod
+    async def _end(self) -> Exit:
+        """Stop the process, if it still runs, and return its exit."""
+
+    @abstractmethod
+    async def _finish(self, ended: Exit) -> Exit:
+        """Deliver the last records and drop open requests after the exit. Return the exit to report."""
