@@ -320,7 +320,7 @@ SOCKETS: Final = (
         access="view",
         name="native.notices",
         open=Notices,
-        about="Notices as they happen, and what was missed since a cursor.",
+        about="Notices as they happen, and those after a cursor.",
         message_limit=_SMALL,
     ),
 )
