@@ -62,14 +62,14 @@ def answer(session: SessionId, given: PermissionAnswer) -> Flow:
 
 def read(message: dict[str, Any]) -> PermissionAnswer | None:
     """Decode an answer; None for a malformed frame, which is ignored like every malformed frame."""
-    match message:
-        case {
-            "request_id": str(request),
-            "response": {"response": {"behavior": "allow" | "deny" as behavior, **inner}},
-        }:
-            allowed = behavior == "allow"
-        case _:
-            return None
+    request, outer = message.get("request_id"), message.get("response")
+    inner = outer.get("response") if isinstance(outer, dict) else None
+    if not isinstance(request, str) or not isinstance(inner, dict):
+        return None
+    behavior = inner.get("behavior")
+    if behavior not in ("allow", "deny"):
+        return None
+    allowed = behavior == "allow"
     text = inner.get("message")
     updated = inner.get("updated_input", inner.get("updatedInput"))
     return PermissionAnswer(

@@ -71,11 +71,9 @@ def is_true(value: msgspec.Raw | None) -> bool:
 
 def blocks_of(fields: Fields) -> list[dict[str, Any]]:
     """Return the content blocks of a message; empty if the content is plain text or missing."""
-    match value_of(bytes(fields.get("message", NULL))):
-        case {"content": list(content)}:
-            return [block for block in content if isinstance(block, dict)]
-        case _:
-            return []
+    message = value_of(bytes(fields.get("message", NULL)))
+    content = message.get("content") if isinstance(message, dict) else None
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def block_ids(blocks: list[dict[str, Any]], kind: str, name: str) -> list[str]:
