@@ -14,9 +14,10 @@ from functools import partial
 
 import msgspec
 
-from fairlead.clients.claudecodeui.chat.frames import ChatEncoder, frame
+from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryReducer
 from fairlead.model import events as ev
+from fairlead.model.formats.frames import json_frame
 from fairlead.model.ids import CallId, EventId, MessageId, SessionId, TurnId, event_id
 from fairlead.model.store import Entry
 from figures import Figures, table
@@ -86,7 +87,7 @@ def measure(quick: bool) -> Figures:
 
 
 def _bare(payload: dict[str, object], entry: Entry) -> bytes:
-    return frame(payload)
+    return json_frame(payload)
 
 
 if __name__ == "__main__":

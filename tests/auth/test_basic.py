@@ -120,7 +120,7 @@ async def test_number_of_remembered_logins_is_bounded(people: Credentials, monke
     for number in range(6):
         await signed(people, f"nobody{number}", OTHER, f"203.0.113.{number}")
         assert people.basic("ann", PASSWORD) is not None, "what is used is kept"
-    assert len(people.basic_sign_in) == 4
+    assert len(people.basic_sign_in._checked) == 4
 
 
 async def test_remembered_logins_contain_no_password(people: Credentials) -> None:

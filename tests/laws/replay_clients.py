@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from fairlead.auth.api.session_keys import SessionKey
-from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
+from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.clients.cognova.chat_frames import ENCODER as COGNOVA
 from fairlead.clients.direct.view import DirectEncoder
@@ -15,6 +15,7 @@ from fairlead.clients.happy.messages import HappyEncoder
 from fairlead.clients.mylifedb.fold import MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.clients.native.codec import CODECS
+from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.gateway import Cursor, FrameEncoder
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 from fairlead.testing.claudecodeui_client import Shown as CcuiShown

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import cases, inputs
 from clients.claudecodeui.chat_offline import ChatRecorder, Frame, shown, stepped
 from clients.cognova.chat_offline import SESSION
-from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
+from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.model import events as ev
+from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.formats.timestamps import iso_timestamp as written
 from fairlead.testing.claudecodeui_client import Shown
 from laws.test_cognova_law import ALTERED, altered

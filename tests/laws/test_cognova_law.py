@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import cases, inputs
 from clients.cognova.chat_offline import ChatRecorder, Frame, shown
 from clients.cognova.test_cognova_golden import NAMES, told
-from fairlead.clients.cognova.chat_frames import FRAMES
 from fairlead.model import events as ev
+from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.testing.cognova_client import Shown
 from laws.test_cut_and_resume import generated
 

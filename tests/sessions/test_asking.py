@@ -235,7 +235,7 @@ async def test_an_answer_that_never_reached_the_agent_is_logged_as_cancelled(rig
     agent = await asking(rig)
     agent.gone = True
     await rig.do(answer())
-    assert await cancelled(rig) == [("r1", "agent died before it heard")]
+    assert await cancelled(rig) == [("r1", "the agent ended before it received the answer")]
     agent.gone = False
     await agent.die(Exit(signal=9))
 

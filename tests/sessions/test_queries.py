@@ -136,7 +136,7 @@ async def test_a_request_is_found_without_looking_at_any_other_session(
     monkeypatch.setattr(rig.store, "sessions", must_not_list)
     assert (await rig.gateway.ask(ANN, q.FindPermission("r1"))).session == SESSION
     await rig.do(cmd.AnswerPermission(session=SESSION, request=RequestId("r1"), behavior="deny"))
-    assert len(rig.services.requests) == 0
+    assert len(rig.services.requests._sessions) == 0
     with pytest.raises(NotFound):
         await rig.gateway.ask(ANN, q.FindPermission("r1"))
 
@@ -155,7 +155,7 @@ def test_the_request_index_is_bounded() -> None:
         requests.add(SESSION, f"r{number}")
     assert [requests.find(f"r{number}") for number in range(5)] == [None, None, SESSION, SESSION, SESSION]
     requests.drop(SESSION)
-    assert len(requests) == 0
+    assert len(requests._sessions) == 0
 
 
 async def test_usage_is_summed_over_sessions(rig: CoreHarness) -> None:

@@ -36,7 +36,7 @@ def uploads(tmp_path: Path) -> Uploads:
 
 
 async def do(uploads: Uploads, action: ServiceCall, who: Identity = ANN) -> Any:
-    return await uploads.performers()[type(action)](who, action)
+    return await uploads.handlers()[type(action)](who, action)
 
 
 async def opened(uploads: Uploads, who: Identity = ANN) -> Intake:

@@ -18,7 +18,8 @@ from fairlead.auth.api.credentials import LoginCode
 from fairlead.auth.login_codes import BadCode, LoginCodes
 from fairlead.auth.login_throttle import LoginThrottle
 from fairlead.auth.passwords import Passwords, check_password
-from fairlead.auth.users import StoredUser, Users, check_scopes
+from fairlead.auth.tokens import check_scopes
+from fairlead.auth.users import SIGNER, StoredUser, Users
 from fairlead.model.auth import Identity, Scope
 from fairlead.system.clock import Clock
 
@@ -37,12 +38,7 @@ class Accounts:
     """`key` returns the gateway's own secret and is called when it is needed; `ended` closes a user's connections."""
 
     def __init__(
-        self,
-        users: Users,
-        invitations: LoginCodes,
-        clock: Clock,
-        key: Callable[[], bytes],
-        ended: Callable[[str], int],
+        self, users: Users, invitations: LoginCodes, clock: Clock, key: Callable[[], bytes], ended: Callable[[str], int]
     ) -> None:
         self._users = users
         self._invitations = invitations
@@ -81,7 +77,7 @@ class Accounts:
         """Return the identity behind a credential id of the form `user:<number>`, or None."""
         kind, _, number = credential.partition(":")
         record = self._users.by_number(int(number)) if kind == "user" and number.isdecimal() else None
-        return None if record is None else Identity(credential, record.name, record.name, frozenset(record.scopes))
+        return None if record is None else self.identity_of(record)
 
     def renew(self, who: Identity, *, now: bool) -> SignedIn | None:
         record = self._users.get(who.user)
@@ -122,7 +118,7 @@ class Accounts:
         return record
 
     async def invite(self, scopes: tuple[Scope, ...]) -> LoginCode:
-        return await self._invitations.create("", "", check_scopes(scopes))
+        return await self._invitations.create("", "", check_scopes(scopes, SIGNER))
 
     async def accept(self, code: str, name: str, password: str) -> SignedIn:
         """Create a user. Errors in name or password are raised before the invitation is used up, and only for callers

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from secrets import token_bytes
 from typing import Final
 
@@ -60,17 +61,10 @@ class BasicSignIn:
             task.add_done_callback(lambda done: self._checking.pop(digest, None))
         await asyncio.shield(task)
 
-    def __len__(self) -> int:
-        return len(self._checked)
-
     async def _check(self, digest: bytes, name: str, password: str, peer: str) -> None:
-        salt = salt_of(self._users.get(name))
-        try:
-            salt = (await self._accounts.check(name, password, peer)).salt
-        except WrongPassword:
-            right = False
-        else:
-            right = True
+        salt, right = salt_of(self._users.get(name)), False
+        with suppress(WrongPassword):
+            salt, right = (await self._accounts.check(name, password, peer)).salt, True
         self._checked[digest] = (salt, right)
         if len(self._checked) > KEPT:
             self._checked.popitem(last=False)

@@ -1,5 +1,6 @@
 """The first admin token: from the environment, or created once in the data folder, readable by its owner."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,18 +21,11 @@ async def bootstrap_admin(credentials: Credentials, data: Path, given: str | Non
         credentials.accept_environment_token(token)
         return token
     path = data / FILE
-    kept = _read(path)
-    if kept:
-        record = await credentials.find_by_secret(kept)
+    with suppress(FileNotFoundError):
+        kept = path.read_text(encoding="utf-8", errors="replace").strip()
+        record = credentials.find_by_secret(kept)
         if record is not None and not record.revoked:
             return kept
     new = await credentials.create("token", "admin", ("admin",))
     write_private(path, f"{new.secret}\n".encode())
     return new.secret
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except FileNotFoundError:
-        return ""

@@ -10,20 +10,20 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from secrets import token_bytes
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from fairlead.auth import signed_urls
 from fairlead.auth.accounts import INVITED_MS, Accounts, credential_of
 from fairlead.auth.agent_tokens import AgentTokens
-from fairlead.auth.api.credentials import NewCredential, SignedUrl
+from fairlead.auth.api.credentials import CredentialKind, NewCredential, SignedUrl
 from fairlead.auth.basic import BasicSignIn
 from fairlead.auth.login_codes import LoginCodes
 from fairlead.auth.tickets import Tickets
-from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, digest, in_order, mint, parse_token_id
+from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, check_scopes, digest, mint, parse_token_id
 from fairlead.auth.users import Users
-from fairlead.model.auth import OWNER, SCOPES, Identity, Scope
+from fairlead.model.auth import OWNER, Identity, Scope
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.store import Documents
 from fairlead.system.clock import Clock, Timer
@@ -40,8 +40,6 @@ _FLUSH_S: Final = 60.0
 """Delay of `last_used` in the store: people read it, and a write per request would cost more than it is worth."""
 
 log = logging.getLogger("fairlead.auth")
-
-Kind = Literal["token", "device"]
 
 
 class Credentials:
@@ -66,6 +64,10 @@ class Credentials:
         self.tickets = Tickets(clock, random)
         self.codes = LoginCodes(documents, clock, random)
         self.agents = AgentTokens(random, self._end)
+        # The other lookups of the gate (`gate.CredentialLookup`).
+        self.account = self.accounts.identity
+        self.basic = self.basic_sign_in.identity
+        self.agent = self.agents.identity
         self._documents = documents
         self._clock = clock
         self._random = random
@@ -106,15 +108,7 @@ class Credentials:
         """Accept the token from the environment as an admin's, as long as this process lives."""
         if not _HEADER_SAFE.fullmatch(token):
             raise BadRequest("FAIRLEAD_TOKEN must consist of printable ASCII characters without spaces.")
-        self._given = CredentialRecord(
-            id=ENVIRONMENT_TOKEN_ID,
-            kind="token",
-            name="admin",
-            user=OWNER,
-            scopes=("admin",),
-            digest=digest(token),
-            created=self._clock.now_ms(),
-        )
+        self._given = self._record(ENVIRONMENT_TOKEN_ID, token, "token", "admin", OWNER, ("admin",))
 
     # --- lookups: without waiting, and a failed one reveals no reason
 
@@ -136,15 +130,6 @@ class Credentials:
         name = signed_urls.signer(self._url_key(), path, query, self._clock.now_ms())
         return None if name is None else self.identity(name)
 
-    def agent(self, secret: str, session: str) -> Identity | None:
-        return self.agents.identity(secret, session)
-
-    def account(self, token: str) -> Identity | Literal["expired"] | None:
-        return self.accounts.identity(token)
-
-    def basic(self, name: str, password: str) -> Identity | None:
-        return self.basic_sign_in.identity(name, password)
-
     def identity(self, credential: str) -> Identity | None:
         """Return the identity of a credential that is valid now: a token, a device, or a user who signs in."""
         user = self.accounts.user(credential)
@@ -161,41 +146,41 @@ class Credentials:
 
     # --- changes
 
-    async def create(self, kind: Kind, name: str, scopes: tuple[Scope, ...], user: str = OWNER) -> NewCredential:
-        unknown = [scope for scope in scopes if scope not in SCOPES]
-        if unknown or not scopes:
-            raise BadRequest(f"A credential needs at least one of the scopes {', '.join(SCOPES)}.")
+    async def create(
+        self, kind: CredentialKind, name: str, scopes: tuple[Scope, ...], user: str = OWNER
+    ) -> NewCredential:
+        scopes = check_scopes(scopes)
         title = " ".join(name.split())
         if not title or len(title) > _NAME_LENGTH or not title.isprintable():
             raise BadRequest(f"A credential needs a name of at most {_NAME_LENGTH} printable characters.")
         self.users.check(user)
         while True:
             key, secret = mint(self._random)
-            record = CredentialRecord(
-                id=key,
-                kind=kind,
-                name=title,
-                user=user,
-                scopes=in_order(scopes),
-                digest=digest(secret),
-                created=self._clock.now_ms(),
-            )
+            record = self._record(key, secret, kind, title, user, scopes)
             if await self._documents.add(SPACE, key, msgspec.to_builtins(record)):
                 self._records[key] = record
                 log.info("credential made", extra={"credential": key, "kind": kind, "user": user, "scopes": scopes})
                 return NewCredential(secret=secret, credential=record.view())
 
-    async def find_by_secret(self, secret: str) -> CredentialRecord | None:
+    def _record(
+        self, key: str, secret: str, kind: CredentialKind, name: str, user: str, scopes: tuple[Scope, ...]
+    ) -> CredentialRecord:
+        now = self._clock.now_ms()
+        return CredentialRecord(
+            id=key, kind=kind, name=name, user=user, scopes=scopes, digest=digest(secret), created=now
+        )
+
+    def find_by_secret(self, secret: str) -> CredentialRecord | None:
         """Return the record of this token, valid or not. Used for the file with the first admin token."""
         record = self._records.get(parse_token_id(secret) or "")
         return record if record is not None and record.matches(secret) else None
 
-    def list(self, kind: Kind) -> tuple[CredentialRecord, ...]:
+    def list(self, kind: CredentialKind) -> tuple[CredentialRecord, ...]:
         """Return all credentials of a kind, oldest first, including revoked ones."""
         chosen = [record for record in self._records.values() if record.kind == kind]
         return tuple(sorted(chosen, key=lambda record: (record.created, record.id)))
 
-    async def revoke(self, kind: Kind, credential: str) -> CredentialRecord:
+    async def revoke(self, kind: CredentialKind, credential: str) -> CredentialRecord:
         record = self._records.get(credential)
         if record is None or record.kind != kind:
             raise NotFound(kind, credential)

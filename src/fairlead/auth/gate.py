@@ -89,16 +89,16 @@ _BAD_CREDENTIAL: Final = AccessRefused(401, "bad_credential", "The credential is
 _SIGN_IN: Final = AccessRefused(
     401, "no_credential", "Sign in: a name and its password, or any name and a token.", basic=True
 )
-_NOT_SIGNED_IN: Final = AccessRefused(401, "bad_credential", "The name and the password do not fit.", basic=True)
+_NOT_SIGNED_IN: Final = AccessRefused(401, "bad_credential", "The name and the password do not match.", basic=True)
 _EXPIRED: Final = AccessRefused(401, "expired_credential", "The token has expired: sign in again.")
 _AGENTS_ONLY: Final = AccessRefused(403, "not_allowed", "This is open to the session's own agent alone.")
 
 
 def decide(
-    head: Head, demand: AccessRequirement, house: AllowedOrigins, keys: CredentialLookup
+    head: Head, demand: AccessRequirement, allowed: AllowedOrigins, keys: CredentialLookup
 ) -> AccessAllowed | AccessRefused:
     """Decide whether to admit a request. The peer's address in the head is ignored: loopback is not a credential."""
-    refused = _check_place(head, house)
+    refused = _check_place(head, allowed)
     if refused is not None:
         return refused
     if demand.access == "public":
@@ -106,7 +106,7 @@ def decide(
     if demand.access == "agent":
         return _agent(head, demand, keys)
     ambient = _ambient(head, demand)
-    found = _basic(head, demand, house, keys) if ambient else _credential(head, demand, keys)
+    found = _basic(head, demand, allowed, keys) if ambient else _credential(head, demand, keys)
     if isinstance(found, AccessRefused):
         return found
     if demand.access != "any" and not found.identity.may(demand.access):
@@ -116,12 +116,12 @@ def decide(
     return found
 
 
-def _check_place(head: Head, house: AllowedOrigins) -> AccessRefused | None:
+def _check_place(head: Head, allowed: AllowedOrigins) -> AccessRefused | None:
     hosts = head.all("host")
     host = parse_authority(hosts[0]) if len(hosts) == 1 else None
     if host is None:
         return _BAD_HOST
-    if not house.owns_host(host, local=head.local, secure=head.secure):
+    if not allowed.owns_host(host, local=head.local, secure=head.secure):
         return _FOREIGN_HOST
     invited = False
     origins = head.all("origin")
@@ -129,8 +129,8 @@ def _check_place(head: Head, house: AllowedOrigins) -> AccessRefused | None:
         origin = parse_origin(origins[0]) if len(origins) == 1 else None
         if origin is None:
             return _FOREIGN_ORIGIN
-        invited = origin in house.origins
-        if not invited and not house.owns_origin(origin, local=head.local, secure=head.secure):
+        invited = origin in allowed.origins
+        if not invited and not allowed.owns_origin(origin, local=head.local, secure=head.secure):
             return _FOREIGN_ORIGIN
     # `same-site` is not enough: every other port of this host belongs to the same site.
     changing = head.socket or head.method not in _READING
@@ -139,11 +139,11 @@ def _check_place(head: Head, house: AllowedOrigins) -> AccessRefused | None:
     return None
 
 
-def basic_to_check(head: Head, demand: AccessRequirement, house: AllowedOrigins) -> tuple[str, str] | None:
+def basic_to_check(head: Head, demand: AccessRequirement, allowed: AllowedOrigins) -> tuple[str, str] | None:
     """Return the name and password that the decision will depend on, unless another check rejects the request."""
     if demand.access in ("public", "agent") or not _ambient(head, demand):
         return None
-    if _check_place(head, house) is not None or not _from_here(head, demand, house):
+    if _check_place(head, allowed) is not None or not _from_here(head, demand, allowed):
         return None
     return _name_and_password(head)
 
@@ -158,12 +158,12 @@ def _ambient(head: Head, demand: AccessRequirement) -> bool:
     return not (demand.token_header and head.all(demand.token_header)) and not _from_query(head, demand)[0]
 
 
-def _from_here(head: Head, demand: AccessRequirement, house: AllowedOrigins) -> bool:
+def _from_here(head: Head, demand: AccessRequirement, allowed: AllowedOrigins) -> bool:
     """Return whether the request was not caused by a page of another origin, not even an invited one. A link to a page
     may be followed from anywhere."""
     for origin in head.all("origin"):
         parsed = parse_origin(origin)
-        if parsed is None or not house.owns_origin(parsed, local=head.local, secure=head.secure):
+        if parsed is None or not allowed.owns_origin(parsed, local=head.local, secure=head.secure):
             return False
     if all(site in ("same-origin", "none") for site in head.all("sec-fetch-site")):
         return True
@@ -172,9 +172,9 @@ def _from_here(head: Head, demand: AccessRequirement, house: AllowedOrigins) -> 
 
 
 def _basic(
-    head: Head, demand: AccessRequirement, house: AllowedOrigins, keys: CredentialLookup
+    head: Head, demand: AccessRequirement, allowed: AllowedOrigins, keys: CredentialLookup
 ) -> AccessAllowed | AccessRefused:
-    if not _from_here(head, demand, house):
+    if not _from_here(head, demand, allowed):
         return _CROSS_SITE
     headers = head.all("authorization")
     if not headers:
@@ -206,7 +206,7 @@ def _is_basic(header: str) -> bool:
 def _agent(head: Head, demand: AccessRequirement, keys: CredentialLookup) -> AccessAllowed | AccessRefused:
     """Check an agent's token, which comes in a header and is valid for the routes of its session. A person's token is
     not valid for them."""
-    secret = _bearer(head)
+    secret = _header_token(head)
     if isinstance(secret, AccessRefused):
         return secret
     if secret is None:
@@ -217,33 +217,25 @@ def _agent(head: Head, demand: AccessRequirement, keys: CredentialLookup) -> Acc
     return _BAD_CREDENTIAL if not secret or keys.bearer(secret) is None else _AGENTS_ONLY
 
 
-def _bearer(head: Head, *, any_word: bool = False) -> str | AccessRefused | None:
-    """Return the token in the Authorization header; empty if it is not a bearer token, None without a header."""
-    headers = head.all("authorization")
-    if len(headers) > 1:
-        return _AMBIGUOUS
-    if not headers:
-        return None
-    scheme, _, secret = headers[0].strip().partition(" ")
-    return secret.strip() if any_word or scheme.lower() == "bearer" else ""
-
-
-def _bare(head: Head, name: str) -> str | AccessRefused | None:
-    """Return the token in a protocol's own header, with or without the prefix Bearer; None without such a header."""
+def _header_token(head: Head, name: str = "authorization", *, any_scheme: bool = False) -> str | AccessRefused | None:
+    """Return the token in a header; None without such a header. The token in Authorization is empty if its scheme is
+    not Bearer; a protocol's own header may leave the scheme out."""
     headers = head.all(name)
     if len(headers) > 1:
         return _AMBIGUOUS
     if not headers:
         return None
-    first, _, rest = headers[0].strip().partition(" ")
-    return rest.strip() if first.lower() == "bearer" else headers[0].strip()
+    scheme, _, secret = headers[0].strip().partition(" ")
+    if any_scheme or scheme.lower() == "bearer":
+        return secret.strip()
+    return "" if name == "authorization" else headers[0].strip()
 
 
 def _credential(head: Head, demand: AccessRequirement, keys: CredentialLookup) -> AccessAllowed | AccessRefused:
     """Check the first kind of credential in the request; if it is bad, others are not tried."""
-    secret = _bearer(head, any_word=demand.query_first)
+    secret = _header_token(head, any_scheme=demand.query_first)
     if secret is None and demand.token_header:
-        secret = _bare(head, demand.token_header)
+        secret = _header_token(head, demand.token_header)
     if isinstance(secret, AccessRefused):
         return secret
     kind, value = _from_query(head, demand)

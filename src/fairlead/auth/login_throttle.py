@@ -10,12 +10,14 @@ The clock is injected. Memory is bounded: the oldest attempts are forgotten, and
 import asyncio
 from collections import Counter, OrderedDict
 from ipaddress import IPv6Address, ip_address, ip_network
-from typing import Final
+from typing import Final, TypeVar
 
 from fairlead.auth.api.accounts import TooManyAttempts
 from fairlead.auth.origins import address
 from fairlead.auth.tokens import digest
 from fairlead.system.clock import Clock
+
+T = TypeVar("T")
 
 PER_PAIR: Final = 10
 """Failures of one name from one address."""
@@ -62,13 +64,7 @@ class LoginThrottle:
         keys = _keys(peer, name)
         for key in keys:
             self._put(key, max(0.0, self._level(key) - 1))
-        self._known[keys[0]] = None
-        self._known.move_to_end(keys[0])
-        while len(self._known) > KEPT:
-            self._known.popitem(last=False)
-
-    def __len__(self) -> int:
-        return len(self._failures)
+        _keep(self._known, keys[0], None)
 
     async def _wait(self, here: str) -> None:
         self._lines[here] += 1
@@ -85,10 +81,14 @@ class LoginThrottle:
         return max(0.0, level - (self._clock.monotonic() - at) / FORGET_S)
 
     def _put(self, key: str, level: float) -> None:
-        self._failures[key] = (level, self._clock.monotonic())
-        self._failures.move_to_end(key)
-        while len(self._failures) > KEPT:
-            self._failures.popitem(last=False)
+        _keep(self._failures, key, (level, self._clock.monotonic()))
+
+
+def _keep(kept: OrderedDict[str, T], key: str, value: T) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > KEPT:
+        kept.popitem(last=False)
 
 
 def _keys(peer: str, name: str) -> tuple[str, str, str]:

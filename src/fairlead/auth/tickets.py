@@ -24,14 +24,15 @@ class Tickets:
         self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def issue(self, credential: str) -> Ticket:
-        self._forget_expired()
+        now = self._clock.monotonic()
+        self._open = OrderedDict((key, kept) for key, kept in self._open.items() if kept[1] > now)
         own = [key for key, (owner, _) in self._open.items() if owner == credential]
         if len(own) >= PER_CREDENTIAL:
             del self._open[own[0]]
         elif len(self._open) >= IN_ALL:
             self._open.popitem(last=False)
         ticket = encode_base32(self._random(SECRET_BYTES))
-        self._open[digest(ticket)] = (credential, self._clock.monotonic() + LIFETIME_S)
+        self._open[digest(ticket)] = (credential, now + LIFETIME_S)
         return Ticket(ticket=ticket, expires=self._clock.now_ms() + round(LIFETIME_S * 1000))
 
     def owner(self, ticket: str) -> str | None:
@@ -48,15 +49,4 @@ class Tickets:
     def drop(self, credential: str) -> None:
         """Drop all tickets of a revoked credential."""
         for key in [key for key, (owner, _) in self._open.items() if owner == credential]:
-            del self._open[key]
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def _forget_expired(self) -> None:
-        now = self._clock.monotonic()
-        while self._open:
-            key, (_, expires) = next(iter(self._open.items()))
-            if expires > now:
-                return
             del self._open[key]

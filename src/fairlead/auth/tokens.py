@@ -9,12 +9,13 @@ import hmac
 import re
 from base64 import b32encode
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from fairlead.auth.api.credentials import CredentialView
+from fairlead.auth.api.credentials import CredentialKind, CredentialView
 from fairlead.model.auth import SCOPES, Identity, Scope, display_name
+from fairlead.model.errors import BadRequest
 
 Random = Callable[[int], bytes]
 """Returns the given number of random bytes; `secrets.token_bytes` outside of tests."""
@@ -49,7 +50,7 @@ class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A credential in the store. A revoked one stays: its id is not used again, and lists show when it was revoked."""
 
     id: str
-    kind: Literal["token", "device"]
+    kind: CredentialKind
     name: str
     user: str
     scopes: tuple[Scope, ...]
@@ -63,22 +64,16 @@ class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
         return hmac.compare_digest(self.digest, digest(secret))
 
     def view(self) -> CredentialView:
-        return CredentialView(
-            id=self.id,
-            kind=self.kind,
-            name=self.name,
-            user=self.user,
-            scopes=self.scopes,
-            created=self.created,
-            last_used=self.last_used,
-            revoked=self.revoked,
-        )
+        return msgspec.convert(self, CredentialView, from_attributes=True)
 
     def identity(self) -> Identity:
         name = display_name(self.user, self.name)
         return Identity(credential=self.id, user=self.user, name=name, scopes=frozenset(self.scopes))
 
 
-def in_order(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
-    """Return each scope once, in the order of the model, so that equal sets look equal."""
+def check_scopes(scopes: tuple[Scope, ...], holder: str = "A credential") -> tuple[Scope, ...]:
+    """Return each scope once, in the order of the model, so that equal sets look equal. Raises BadRequest if there are
+    none or one is unknown."""
+    if not scopes or any(scope not in SCOPES for scope in scopes):
+        raise BadRequest(f"{holder} needs at least one of the scopes {', '.join(SCOPES)}.")
     return tuple(scope for scope in SCOPES if scope in scopes)

@@ -10,8 +10,8 @@ import msgspec
 
 from fairlead.auth.api.accounts import DEFAULT_SCOPES
 from fairlead.auth.api.credentials import UserView
-from fairlead.auth.tokens import SECRET_BYTES, Random, in_order
-from fairlead.model.auth import OWNER, SCOPES, Scope
+from fairlead.auth.tokens import SECRET_BYTES, Random, check_scopes
+from fairlead.model.auth import OWNER, Scope
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead.model.store import Documents
 from fairlead.system.clock import Clock
@@ -19,6 +19,7 @@ from fairlead.system.clock import Clock
 SPACE: Final = "users"
 NUMBERS: Final = "user_numbers"
 """The numbers of users; those of removed users stay, so that no number is used twice."""
+SIGNER: Final = "A user who signs in"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -92,7 +93,7 @@ class Users:
         self.check_free(name)
         record = StoredUser(name=name, created=self._clock.now_ms())
         if password:
-            record = await self._with_password(record, password, check_scopes(scopes))
+            record = await self._with_password(record, password, check_scopes(scopes, SIGNER))
         if not await self._documents.add(SPACE, name, msgspec.to_builtins(record)):
             raise Stale(f"There is a user {name} already.", name=name)
         self._keep(record)
@@ -136,10 +137,3 @@ class Users:
 
 def salt_of(record: StoredUser | None) -> str:
     return "" if record is None else record.salt
-
-
-def check_scopes(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
-    """Return the scopes in their order. Raises BadRequest if there are none or one is unknown."""
-    if not scopes or any(scope not in SCOPES for scope in scopes):
-        raise BadRequest(f"A user who signs in needs at least one of the scopes {', '.join(SCOPES)}.")
-    return in_order(scopes)

@@ -25,7 +25,7 @@ class PluginFailed(FairleadError):
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(
-            f"The plugin {name} {problem}. See how it does with: fairlead plugins", plugin=name, problem=problem
+            f"The plugin {name} {problem}. Show its state with: fairlead plugins", plugin=name, problem=problem
         )
 
 

@@ -59,8 +59,7 @@ def _look(name: str, folder: Path, programs: Mapping[str, str]) -> PluginFiles:
             digest.update(_measured(_read(folder, path, LARGEST_FILE) if path else b""))
     except FairleadError as error:
         # The manifest gives no usable name; the folder's name is used if it is a valid one.
-        shown = name if NAME.fullmatch(name) else "-"
-        return PluginFiles(name=shown, folder=str(folder), problem=error.message)
+        return PluginFiles(name=name if NAME.fullmatch(name) else "-", folder=str(folder), problem=error.message)
     return PluginFiles(
         name=manifest.name,
         folder=str(folder),

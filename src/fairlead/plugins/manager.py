@@ -7,22 +7,22 @@ until a person has approved it.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.requests import Response, ServiceHandlers
 from fairlead.plugins import api as act
 from fairlead.plugins.api import PluginFolder, PluginSocket, PluginView
 from fairlead.plugins.catalog import PluginFiles, scan
 from fairlead.plugins.http_proxy import call_plugin
-from fairlead.plugins.manifest import FILE, Manifest
+from fairlead.plugins.manifest import FILE
 from fairlead.plugins.process import PATIENCE, LaunchPlan, PluginRunner
 from fairlead.plugins.ws_proxy import HOST, WebSocketProxy, open_socket
 from fairlead.system.clock import Clock, within
@@ -39,6 +39,8 @@ CHILDREN: Final = "plugin-children"
 HEALTH_SECONDS: Final = 2.0
 _HANDED_ON: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
 """Variables for user, location and language; none holds a token, key or address of the gateway."""
+_DESCRIBED: Final = ("display_name", "version", "description", "author", "icon", "type", "slot", "entry")
+"""Fields of a view that the manifest sets."""
 
 
 def plugin_environment(host: Mapping[str, str]) -> dict[str, str]:
@@ -86,7 +88,7 @@ class PluginManager:
         self._changing = asyncio.Lock()
         self._stopped = False
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {
             act.ListPlugins: self.list,
             act.EnablePlugin: self.enable,
@@ -221,7 +223,7 @@ class PluginManager:
         try:
             await stop_orphan(Process(left.pid, left.started), left.group, self._clock, PATIENCE)
         except TimeoutError:
-            log.error("a plugin would not end", extra={"plugin": name, "pid": left.pid})
+            log.error("plugin did not end", extra={"plugin": name, "pid": left.pid})
         await self.forget(name)
 
     async def _plan(self, name: str) -> LaunchPlan:
@@ -249,7 +251,9 @@ class PluginManager:
             restarts=runner.restarts if runner else 0,
             problem=problem,
         )
-        return view if found.manifest is None else _described(view, found.manifest)
+        if found.manifest is None:
+            return view
+        return msgspec.structs.replace(view, **{name: getattr(found.manifest, name) for name in _DESCRIBED})
 
     async def _health(self, view: PluginView) -> bool | None:
         if not view.port:
@@ -280,20 +284,6 @@ def _state(found: PluginFiles, permit: EnabledPlugin | None, runner: PluginRunne
     if changed or runner is not None:
         return "changed", _changed(found.name, "since it was enabled").message
     return "page", ""
-
-
-def _described(view: PluginView, manifest: Manifest) -> PluginView:
-    return msgspec.structs.replace(
-        view,
-        display_name=manifest.display_name,
-        version=manifest.version,
-        description=manifest.description,
-        author=manifest.author,
-        icon=manifest.icon,
-        type=manifest.type,
-        slot=manifest.slot,
-        entry=manifest.entry,
-    )
 
 
 def _changed(name: str, since: str) -> Stale:

@@ -15,7 +15,7 @@ import msgspec
 from fairlead.model.errors import FairleadError, Stale
 from fairlead.plugins.api import State
 from fairlead.system.clock import Clock, within
-from fairlead.system.process import ChildProcess, ExitStatus, StopTimeouts, spawn
+from fairlead.system.process import ChildProcess, StopTimeouts, spawn
 from fairlead.system.sandbox import Sandbox
 
 log = logging.getLogger("fairlead.plugins")
@@ -79,14 +79,7 @@ def _port_of(line: bytes) -> int:
 class PluginRunner:
     """`plan` is called before every start; it raises Stale if the plugin differs from the enabled version."""
 
-    def __init__(
-        self,
-        name: str,
-        plan: Callable[[], Awaitable[LaunchPlan]],
-        children: Children,
-        clock: Clock,
-        patience: StopTimeouts = PATIENCE,
-    ) -> None:
+    def __init__(self, name: str, plan: Callable[[], Awaitable[LaunchPlan]], children: Children, clock: Clock) -> None:
         self.name = name
         self.state: State = "starting"
         self.port = 0
@@ -96,7 +89,6 @@ class PluginRunner:
         self._plan = plan
         self._children = children
         self._clock = clock
-        self._patience = patience
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -124,8 +116,8 @@ class PluginRunner:
             except FairleadError as error:
                 self.problem = error.message
             except Exception:
-                log.exception("a plugin is lost", extra={"plugin": self.name})
-                self.problem = "It could not be run: the gateway's log says why."
+                log.exception("plugin failed", extra={"plugin": self.name})
+                self.problem = "It could not be run: see the gateway's log."
             if self._clock.monotonic() - began >= STEADY_SECONDS:
                 wait = FIRST_WAIT
             self.state = "waiting"
@@ -149,14 +141,16 @@ class PluginRunner:
             try:
                 self.port = await within(self._clock, READY_SECONDS, _ready(ready_line, child))
             except TimeoutError:
-                return f"It did not say within {READY_SECONDS:g} seconds that it is ready." + _last_stderr_line(child)
+                return f"It was not ready within {READY_SECONDS:g} seconds." + _last_stderr_line(child)
             if self.port:
                 self.state, self.problem = "running", ""
                 log.info("plugin started", extra={"plugin": self.name, "pid": child.pid, "port": self.port})
-            return f"It ended {_how(await child.wait())}." + _last_stderr_line(child)
+            status = await child.wait()
+            how = f"with code {status.code}" if status.signal is None else f"by signal {status.signal}"
+            return f"It ended {how}." + _last_stderr_line(child)
         finally:
             self.port = self.pid = 0
-            await child.end(self._patience)
+            await child.end(PATIENCE)
             if reading is not None:
                 # A process that did not die may still hold the pipe open.
                 reading.cancel()
@@ -176,13 +170,7 @@ async def _ready(ready_line: ReadyLine, child: ChildProcess) -> int:
             await ended
 
 
-def _how(status: ExitStatus) -> str:
-    if status.signal is not None:
-        return f"by signal {status.signal}"
-    return f"with code {status.code}"
-
-
 def _last_stderr_line(child: ChildProcess) -> str:
     """The last line of its stderr, as a sentence to append to a message."""
     lines = [line for line in child.stderr.splitlines() if line.strip()]
-    return f" Its last words: {lines[-1].strip()[:300]}" if lines else ""
+    return f" The end of its stderr: {lines[-1].strip()[:300]}" if lines else ""

@@ -8,7 +8,7 @@ from fairlead.system.services import Service, ServiceContext, ServiceFactory
 
 def plugins(context: ServiceContext) -> Service:
     manager = context.add(PluginManager(context.store.documents, context.clock, context.get(PluginSettings)))
-    return Service(handlers=manager.performers(), start=manager.start, stop=manager.stop, stops_first=True)
+    return Service(handlers=manager.handlers(), start=manager.start, stop=manager.stop, stops_first=True)
 
 
 SERVICES: Final[tuple[ServiceFactory, ...]] = (plugins,)

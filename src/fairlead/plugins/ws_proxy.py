@@ -89,17 +89,13 @@ class WebSocketProxy:
         self._wire: SocketHandle | None = None
         self._left: tuple[int, str] | None = None
         self._messages: deque[tuple[bytes, bool]] = deque()
-        self._waiting = 0
+        self.waiting = 0
+        """Bytes from the client that the plugin has not accepted yet."""
         self._paused = False
         self._filled = asyncio.Event()
         self._drained = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
-
-    @property
-    def waiting(self) -> int:
-        """Bytes from the client that the plugin has not accepted yet."""
-        return self._waiting
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
@@ -107,8 +103,8 @@ class WebSocketProxy:
 
     def received(self, data: bytes, text: bool) -> None:
         self._messages.append((data, text))
-        self._waiting += len(data) + MESSAGE_COST
-        if self._wire is not None and self._waiting > PLUGIN_BACKLOG_BYTES and not self._paused:
+        self.waiting += len(data) + MESSAGE_COST
+        if self._wire is not None and self.waiting > PLUGIN_BACKLOG_BYTES and not self._paused:
             self._paused = True
             self._wire.pause()
         self._filled.set()
@@ -147,7 +143,7 @@ class WebSocketProxy:
         except ConnectionClosed as closed:
             self._hang_up(closed)
         except Exception:
-            log.exception("a plugin's socket is lost")
+            log.exception("plugin socket failed unexpectedly")
             self._hang_up(None)
         finally:
             speaking.cancel()
@@ -184,8 +180,8 @@ class WebSocketProxy:
             await self._close_plugin(*self._left)
 
     def _on_sent(self, size: int) -> None:
-        self._waiting -= size
-        if self._paused and self._wire is not None and self._waiting <= PLUGIN_BACKLOG_BYTES:
+        self.waiting -= size
+        if self._paused and self._wire is not None and self.waiting <= PLUGIN_BACKLOG_BYTES:
             self._paused = False
             self._wire.resume()
 

@@ -13,13 +13,13 @@ import shutil
 import stat
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
-from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.requests import Response, ServiceHandlers
 from fairlead.uploads.api import (
     BLOCK_BYTES,
     FILE_BYTES,
@@ -41,7 +41,7 @@ FOLDER: Final = "uploads"
 """In the data folder."""
 MOST_FILES: Final = 1000
 MOST_BYTES: Final = 1 << 30
-"""Limits per user: a hundred forms with as many files as they may have."""
+"""Limits per user: the files of a hundred full forms, and the bytes of ten forms of the largest files."""
 AT_ONCE: Final = 4
 """Forms of one user that may be read at the same time."""
 
@@ -49,7 +49,7 @@ _DRAFT: Final = "."
 """Name prefix of incomplete files."""
 _USER: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _EXTENSION: Final = re.compile(r"\.[a-z0-9]{1,10}")
-_SHOWN: Final = 200
+_LONGEST_NAME: Final = 200
 """Longest display name in characters; the end of a longer name is kept."""
 _MIME: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,60}")
 
@@ -61,7 +61,7 @@ class Uploads:
         self._most_bytes = most_bytes
         self._under_way: Counter[str] = Counter()
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {OpenIntake: self._open, ClaimUploads: self._take, ReadUpload: self._read}
 
     async def start(self) -> None:
@@ -113,11 +113,10 @@ class Uploads:
     async def _take(self, who: Identity, action: ClaimUploads) -> tuple[ClaimedUpload, ...]:
         folder = self._of(who)
         uploads = owned_uploads(str(folder), action.uploads)
-        if len(uploads) < len(action.uploads):
-            left_out = len(action.uploads) - len(uploads)
-            log.warning(
-                "attachments left out", extra={"who": who.name, "credential": who.credential, "files": left_out}
-            )
+        left_out = len(action.uploads) - len(uploads)
+        if left_out:
+            about = {"who": who.name, "credential": who.credential, "files": left_out}
+            log.warning("attachments left out", extra=about)
         return await asyncio.to_thread(lambda: tuple(_taken(uploads)))
 
     async def _read(self, who: Identity, action: ReadUpload) -> Response:
@@ -143,16 +142,16 @@ class _Form:
         self._uploads: list[Upload] = []
 
     def begin(self, name: str, mime: str) -> None:
-        shown = _shown(name)
+        display_name = _display_name(name)
         kind = mime.lower() if _MIME.fullmatch(mime.lower()) else "application/octet-stream"
-        path = self._folder / f"{uuid.uuid4().hex}{_extension(shown)}"
+        path = self._folder / f"{uuid.uuid4().hex}{_extension(display_name)}"
         with _translated():
             self._close()
             self._folder.parent.mkdir(mode=0o700, exist_ok=True)
             self._folder.mkdir(mode=0o700, exist_ok=True)
             handle = os.open(_draft(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._open = os.fdopen(handle, "wb")
-        self._uploads.append(Upload(str(path), shown or path.name, kind, 0))
+        self._uploads.append(Upload(str(path), display_name or path.name, kind, 0))
 
     def write(self, data: bytes) -> None:
         assert self._open is not None, "no file has begun"
@@ -207,10 +206,10 @@ def _draft(path: Path) -> Path:
     return path.with_name(_DRAFT + path.name)
 
 
-def _shown(name: str) -> str:
+def _display_name(name: str) -> str:
     """A file's display name: without folders, and without characters that a terminal would interpret."""
     last = re.split(r"[\\/]", name)[-1]
-    return "".join(character for character in last if character.isprintable()).strip()[-_SHOWN:]
+    return "".join(character for character in last if character.isprintable()).strip()[-_LONGEST_NAME:]
 
 
 def _extension(name: str) -> str:
@@ -222,13 +221,13 @@ def _taken(uploads: list[Upload]) -> Iterator[ClaimedUpload]:
     room = BLOCK_BYTES
     for upload in uploads:
         data = _whole(Path(upload.path))
-        shown = upload.name or Path(upload.path).name
+        display_name = upload.name or Path(upload.path).name
         if data is None:
-            raise Stale(f"{shown} is not there any more: attach it again.", file=shown)
-        block = block_of(data, shown) if len(data) <= room else None
+            raise Stale(f"{display_name} is not there any more: attach it again.", file=display_name)
+        block = block_of(data, display_name) if len(data) <= room else None
         room -= len(data) if block is not None else 0
         yield ClaimedUpload(
-            upload if upload.size is not None else Upload(upload.path, shown, upload.mime, len(data)), block
+            upload if upload.size is not None else Upload(upload.path, display_name, upload.mime, len(data)), block
         )
 
 

@@ -8,7 +8,7 @@ from fairlead.uploads.service import Uploads
 
 def uploads(context: ServiceContext) -> Service:
     kept = context.get(Uploads)
-    return Service(handlers=kept.performers(), forget_user=kept.forget)
+    return Service(handlers=kept.handlers(), forget_user=kept.forget)
 
 
 SERVICES: Final[tuple[ServiceFactory, ...]] = (uploads,)

@@ -83,8 +83,8 @@ def tool_fences(
     """Return the folders and ports that no tool may touch, whatever the rules allow. The folders include the programs
     that the gateway starts by itself."""
     kept = tuple(os.path.realpath(folder) for folder in folders)
-    ports = tuple(door.port for door in doors)
-    return Fences(folders=kept, port=min(origins.ports), doors=ports, attached=str(uploads.folder))
+    ports = (min(origins.ports), *(door.port for door in doors))
+    return Fences(folders=kept, ports=ports, attached=str(uploads.folder))
 
 
 def settings_places(file: Path, env: Mapping[str, str]) -> tuple[Path, Path]:

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from clients.chat_client import ChatPeer, Frame
 from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.claudecodeui.chat import conversation
-from fairlead.clients.claudecodeui.chat.history import HistoryProjection
+from fairlead.clients.claudecodeui.chat.history import PROJECTION
 from fairlead.clients.claudecodeui.rest import history_pages
 from fairlead.model import commands as cmd
 from fairlead.model.ids import SessionId
@@ -23,9 +23,9 @@ from sessions.harness import ANN, CoreHarness, FakeAgent
 CHAT = ClientProtocol(
     name="claudecodeui",
     prefix="/claudecodeui",
-    routes=history_pages.ROUTES,
+    routes=tuple(history_pages.ROUTES),
     sockets=(conversation.SOCKET,),
-    views=(HistoryProjection(),),
+    views=(PROJECTION,),
 )
 """Only the chat: the other parts of the protocol need more of a gateway."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from clients.cognova.chat_offline import SESSION, unframed
 from clients.cognova.chat_offline import ChatRecorder as Recorder
-from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder, RenderContext
+from fairlead.clients.claudecodeui.chat.frames import ChatEncoder, RenderContext
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.model.gateway import Contextual
 from fairlead.model.store import Entry
@@ -36,16 +36,7 @@ class ChatRecorder(Recorder):
     def live(self, first: int = 0, last: int | None = None) -> list[Frame]:
         return stepped(ChatEncoder(), self.memory(first).known, self.published[first:last])
 
-    def read(self, position: int, moment: int | None = None) -> list[Frame]:
-        """The frames for a client that reads the log from `position`, after `moment` published entries."""
-        return self._from(position, 0, moment)
-
-    def resumed(self, last: int, moment: int) -> list[Frame]:
-        """The frames for a client that returns and already has the frame `last`."""
-        position = max(last // FRAMES - 1, 0) if last else 0
-        return self._from(position, last, moment)
-
-    def _from(self, position: int, last: int, moment: int | None) -> list[Frame]:
+    def read(self, position: int, moment: int | None = None, last: int = 0) -> list[Frame]:
         reading = ChatEncoder().catch_up(position, last)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
         return stepped(reading, self.memory(moment).known, entries)

@@ -254,7 +254,7 @@ async def test_files_of_others_are_not_sent_with_a_prompt(signed: SignedGateway)
 async def test_the_agent_receives_a_picture_as_an_image_block(tmp_path: Path) -> None:
     uploads = Uploads(tmp_path / "uploads")
     name = f"{7:032x}.png"
-    async with open_house(tmp_path, performers=uploads.performers(), protocol=CHAT) as house:
+    async with open_house(tmp_path, performers=uploads.handlers(), protocol=CHAT) as house:
         chats = ChatHarness(house, tmp_path)
         (uploads.folder / OWNER).mkdir(parents=True)
         (uploads.folder / OWNER / name).write_bytes(PNG)

@@ -14,13 +14,13 @@ import fairlead
 from clients.cognova.chat_offline import unframed
 from fairlead.clients.claudecodeui import PROTOCOL
 from fairlead.clients.claudecodeui.chat.conversation import ChatConversation
-from fairlead.clients.claudecodeui.chat.frames import frame
 from fairlead.clients.claudecodeui.chat.history import NAME, HistoryMemory
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, NotFound, Unavailable
+from fairlead.model.formats.frames import json_frame
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId
 from fairlead.model.web.broadcast import JoinChannel
 from fairlead.model.web.requests import Head
@@ -155,8 +155,8 @@ def test_pending_requests_per_session_and_socket_are_bounded() -> None:
 
 @pytest.mark.rules("S003-132")
 def test_frames_are_json_text() -> None:
-    assert frame({"kind": "status"})[0] == 0x81
-    assert unframed(frame({"kind": "status", "text": "ä"})) == [{"kind": "status", "text": "ä"}]
+    assert json_frame({"kind": "status"})[0] == 0x81
+    assert unframed(json_frame({"kind": "status", "text": "ä"})) == [{"kind": "status", "text": "ä"}]
 
 
 @pytest.mark.rules("S003-124", "S003-125")

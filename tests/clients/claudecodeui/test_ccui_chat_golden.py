@@ -13,7 +13,7 @@ from agents.claude.golden_claude import inputs
 from clients.claudecodeui.chat_harness import said
 from clients.claudecodeui.chat_offline import ChatRecorder, Frame, shown
 from clients.cognova.chat_offline import SESSION
-from fairlead.clients.claudecodeui.chat.frames import FRAMES
+from fairlead.model.formats.numbered_frames import FRAMES
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui"
 NAMES = sorted(path.name for path in CASES.iterdir())

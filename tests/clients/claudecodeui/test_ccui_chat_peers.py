@@ -8,7 +8,7 @@ import pytest
 
 from clients.claudecodeui.chat_harness import ChatHarness, chat_house
 from clients.cognova.chat_harness import stream
-from fairlead.clients.claudecodeui.chat.frames import FRAMES
+from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.ids import SessionId
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 from sessions.harness import SESSION, CoreHarness, FakeAgent

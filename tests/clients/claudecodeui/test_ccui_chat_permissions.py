@@ -163,7 +163,8 @@ async def test_an_answer_stays_valid_when_its_rule_cannot_be_remembered(chats: C
         assert answer(agent, "req-1").behavior == "allow"
         assert chats.rig.state(name).rules == ()
         (note,) = peer.client.sessions[name].notes
-        assert note.startswith("Your answer counts this once and is not remembered. The rule '((' does not begin with")
+        start = "Your answer applies only this time and is not remembered. The rule '((' does not begin with"
+        assert note.startswith(start)
 
 
 async def test_a_file_tool_remembered_by_name_is_allowed_only_in_the_sessions_folder(chats: ChatHarness) -> None:
@@ -259,7 +260,7 @@ async def test_rejected_tool_permissions_are_explained_once(chats: ChatHarness) 
         shown = peer.client.sessions[name]
         (note,) = shown.notes
         assert note == (
-            "These tool permissions of your settings do not count here:\n"
+            "These tool permissions of your settings are not applied:\n"
             "Bash: would allow every command: name one, or let an admin set it."
         )
         assert shown.errors == [], "the app would take the run for ended"

@@ -64,7 +64,7 @@ async def end(socket: ClientConnection) -> tuple[int | None, str | None]:
 async def house_of(folder: Path, **options: Any) -> AsyncIterator[House]:
     async with (
         desk_of(folder, **options) as made,
-        serving(performers={**made.plugins.performers(), **page_handlers(made.plugins)}) as served,
+        serving(performers={**made.plugins.handlers(), **page_handlers(made.plugins)}) as served,
     ):
         yield House(served, made, folder)
 

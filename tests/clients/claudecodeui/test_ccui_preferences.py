@@ -76,7 +76,8 @@ async def test_drafts_stay_in_the_browser_and_nothing_is_sent_later(signed: Sign
         assert (answer.status_code, answer.json()) == (200, {"success": True, "stored": False})
     assert await signed.data("/api/scheduled-messages?sessionId=any") == []
     refused = await signed.http.post("/api/scheduled-messages", json={"content": "hello"})
-    assert (refused.status_code, refused.json()["error"]) == (403, "Messages cannot be sent later here: send it now.")
+    error = "Scheduled messages are not supported: send the message now."
+    assert (refused.status_code, refused.json()["error"]) == (403, error)
     assert (await signed.http.delete("/api/scheduled-messages/one")).status_code == 404
 
 

@@ -11,7 +11,8 @@ from websockets.asyncio.client import connect
 from clients.chat_client import ChatPeer, Frame
 from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.cognova import chat, conversations
-from fairlead.clients.cognova.history import MessageProjection
+from fairlead.clients.cognova.history import PROJECTION
+from fairlead.clients.cognova.rest import with_errors
 from fairlead.model.ids import SessionId
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
@@ -21,9 +22,9 @@ from sessions.harness import CoreHarness, FakeAgent
 CHAT = ClientProtocol(
     name="cognova",
     prefix="/cognova",
-    routes=conversations.ROUTES,
+    routes=tuple(map(with_errors, conversations.ROUTES)),
     sockets=(chat.SOCKET,),
-    views=(MessageProjection(),),
+    views=(PROJECTION,),
 )
 """Only the chat: the other parts of the protocol need more of a gateway."""
 

@@ -12,9 +12,10 @@ import msgspec
 
 from agents.claude.golden_claude import Input, feed
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.clients.cognova.chat_frames import ENCODER, FRAMES
+from fairlead.clients.cognova.chat_frames import ENCODER
 from fairlead.clients.cognova.history import MessageCount, MessageReducer, MessageRenderer, decode_count
 from fairlead.model import events as ev
+from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.sessions.log import PendingEntries
@@ -81,23 +82,15 @@ class ChatRecorder:
         """The frames for a connected peer of the published entries from `first` to `last`."""
         return [frame for entry in self.published[first:last] for frame in unframed(ENCODER.encode(SESSION, entry))]
 
-    def read(self, position: int, moment: int | None = None) -> list[Frame]:
+    def read(self, position: int, moment: int | None = None, last: int = 0) -> list[Frame]:
         """The frames for a peer that reads the log from `position`, after `moment` published entries."""
-        reading = ENCODER.catch_up(position, 0)
+        reading = ENCODER.catch_up(position, last)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
         return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
 
     def resumed(self, last: int, moment: int) -> list[Frame]:
         """The frames for a peer that returns and already has the frame `last`: the rest of its entry, then the log."""
-        seq = last // FRAMES
-        rest = [
-            frame
-            for entry in self.log(moment)
-            if entry.seq == seq
-            for frame in unframed(ENCODER.encode(SESSION, entry))
-            if frame["seq"] > last
-        ]
-        return [*rest, *self.read(seq, moment)]
+        return self.read(max(last // FRAMES - 1, 0), moment, last)
 
     def messages(self, moment: int | None = None) -> Frame:
         """The conversation as REST returns it."""

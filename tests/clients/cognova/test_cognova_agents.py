@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.clients.cognova import scheduled
+from fairlead.clients.cognova import PROTOCOL, scheduled
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
@@ -123,8 +123,9 @@ def test_the_stats_of_all_agents_together() -> None:
     assert (stats["runningAgentIds"], stats["successRate"], stats["totalCostUsd"]) == (["a"], 50, 1.5)
 
 
-@pytest.mark.parametrize("handler", [scheduled.list_runs, scheduled.agent_stats])
-def test_an_unknown_agent_and_an_invalid_period_are_errors(handler: Callable[[Request], Steps]) -> None:
+@pytest.mark.parametrize("path", ["/api/agents/{id}/runs", "/api/agents/{id}/stats"])
+def test_an_unknown_agent_and_an_invalid_period_are_errors(path: str) -> None:
+    (handler,) = [route.handle for route in PROTOCOL.routes if route.path == path]
     gone = called(handler, agent="nobody")
     assert (gone.status, json.loads(gone.body)["message"]) == (404, "Agent not found")
     bad = called(handler, {"period": "1y"})

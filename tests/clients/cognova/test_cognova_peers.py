@@ -7,8 +7,9 @@ import pytest
 
 from clients.cognova.chat_harness import ChatHarness, chat_house, stream
 from clients.cognova.chat_offline import unframed
-from fairlead.clients.cognova.chat_frames import ENCODER, FRAMES
+from fairlead.clients.cognova.chat_frames import ENCODER
 from fairlead.model.errors import FairleadError
+from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.gateway import Cursor
 from fairlead.testing.cognova_client import CognovaClient
 from sessions.harness import ANN, SESSION, CoreHarness, FakeAgent

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.clients.mylifedb import PROTOCOL
-from fairlead.model.web.requests import ServiceCall, ServiceHandler
+from fairlead.model.web.requests import ServiceCall, ServiceHandler, ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
 from fairlead.server.limits import ServerLimits
@@ -165,7 +165,7 @@ class MyLifeDbGateway:
 async def open_house(
     folder: Path,
     limits: ServerLimits | None = None,
-    performers: Mapping[type[ServiceCall], ServiceHandler] | None = None,
+    performers: ServiceHandlers | None = None,
     protocol: ClientProtocol = PROTOCOL,
     rig: CoreHarness | None = None,
 ) -> AsyncIterator[MyLifeDbGateway]:

@@ -163,6 +163,9 @@ def words(world: World) -> Iterator[tuple[str, bool]]:
         f"~+/../{TOKEN}", "~+/tok", f"$PWD/../{TOKEN}", f'"$PWD"/../{TOKEN}', "$PWD/docs/canary.txt",
         "${PWD}/docs/canary.txt", '"${PWD}/tok"', "docs/canary.txt", "doc?/canary.txt", "doc*/canary.txt",
         "[d]ocs/canary.txt", "[a-z]ocs/canary.txt", "[!x]ocs/canary.txt", "[[:alpha:]]ocs/canary.txt",
+        "to{},k}", "t{o}x,ok}", "doc{},s}/canary.txt",
+        "[!]x]ocs/canary.txt", "[^]x]ocs/canary.txt", "[]d]ocs/canary.txt", "[d\\]x]ocs/canary.txt",
+        "[d']'x]ocs/canary.txt", '[d"]"x]ocs/canary.txt', "[!\\]]ocs/canary.txt", "doc['!]'s]/canary.txt",
         "d{ocs,x}/canary.txt", "{docs,x}/canary.txt", "doc{q..t}/canary.txt", "docs/can{a,b}ry.txt", "docs/*",
         "d*s/c*", "*/canary.txt", "./docs/./canary.txt", "docs//canary.txt", "docs/../fairlead/canary.txt",
         "sub/../docs/canary.txt", "sub/only/canary.txt", "sub/*/canary.txt", "s?b/on[l]y/can*", "sub/only/../../.."
@@ -252,6 +255,8 @@ VARIABLES = [
     "x=tok; y=$x; cat $y", "x=docs/; cat ${x}canary.txt", "cat ${x:=tok}", "x=/canary.txt; cat docs$x",
     "x=docs y=canary.txt; cat $x/$y", "if [ -f plain.txt ]; then x=tok; fi; cat $x", "x=plain.txt; x=tok; cat $x",
     "while [ -z $x ]; do x=tok; cat $x; done", "case a in a) x=tok;; esac; cat $x", "x=tok && cat $x",
+    "x=1; cat tok$x{y,z}", "x=1; cat {tok$x,b}y", "x=1 xy=tok; cat $x{y,z}", "x=1; cat docs$x{y,z}/canary.txt",
+    "x=1; cat tok$x\\\ny", 'x=1; cat "tok$x\\\ny"',
     "{ x=tok; cat $x; }", "(x=tok; cat $x)", "x=..; cat $x/.local/share/fairlead/canary.txt",
 ]  # fmt: skip
 
@@ -334,6 +339,7 @@ WRITES = [
 ]  # fmt: skip
 
 ZSH = [
+    "y=; cat $y~+/tok", "cat ''~+/tok", "x=1; cat tok$xé",
     "cat t*(N)", "cat *(.)", "cat tok(.)", "cat **/tok", "cat (t|u)ok", "cat (#i)TOK", "x=(tok a); cat $x[1]",
     "x=(tok a); cat $x", "path=tok; cat $path", "cat $path[1]", "x=atok; cat $x[2,4]", "x=docs/y; cat $x:h/canary.txt",
     'x=docs/y; cat "$x:h/canary.txt"', "cat *(e:'cat tok':)", "cat *(+cat)", "for f (t*) cat $f", "for f in t*; cat $f",

@@ -8,7 +8,7 @@ from fairlead.sessions.permissions.policy.call import Fences, PolicyContext, Too
 from fairlead.sessions.permissions.policy.decide import decide
 
 DATA = "/home/me/.local/share/fairlead"
-FENCES = Fences((DATA,), 8765, frozenset({"gate.example"}))
+FENCES = Fences((DATA,), (8765,), frozenset({"gate.example"}))
 
 
 def rules(behavior: Behavior, texts: Sequence[str]) -> tuple[Rule, ...]:

@@ -30,7 +30,7 @@ def verdict(world: World, case: Case, mode: PermissionMode) -> Behavior:
         cwd=folder,
         roots=(folder,),
         home=str(world.home),
-        fences=Fences(closed, world.port),
+        fences=Fences(closed, (world.port,)),
         resolve=disk.resolve,
         entries=disk.entries,
     ).behavior

@@ -7,8 +7,7 @@ import pytest
 from fairlead.model.policy import Behavior, parse_rule
 from fairlead.model.queries import CommandPart
 from fairlead.sessions.permissions.policy.call import ToolCall
-from fairlead.sessions.permissions.policy.describe_rule import covers
-from fairlead.sessions.permissions.policy.explain import file_change, lay_out, rule_scope, suggested
+from fairlead.sessions.permissions.policy.explain import covers, file_change, lay_out, rule_scope, suggested
 from sessions.policy.fake_folders import judge, judge_line, place
 
 FILE = "/srv/project/a.py"

@@ -134,7 +134,7 @@ def test_a_search_that_begins_above_the_folder_asks(name: str) -> None:
 
 
 def test_a_gateway_on_a_common_port_closes_only_its_own_hosts() -> None:
-    fences = Fences(port=443)
+    fences = Fences(ports=(443,))
     assert judge("WebFetch", {"url": "https://example.org/"}, **OPEN, fences=fences).behavior is Behavior.ALLOW
     assert judge("WebFetch", {"url": "https://localhost/"}, **OPEN, fences=fences).behavior is Behavior.DENY
     assert judge_line("curl https://example.org:443/", **OPEN, fences=fences).behavior is Behavior.ALLOW
@@ -142,7 +142,7 @@ def test_a_gateway_on_a_common_port_closes_only_its_own_hosts() -> None:
 
 
 def test_extra_ports_are_closed_like_the_main_port() -> None:
-    for fences in (Fences(port=8765, doors=(9001, 9002)), Fences(doors=(9002,))):
+    for fences in (Fences(ports=(8765, 9001, 9002)), Fences(ports=(9002,))):
         assert judge("WebFetch", {"url": "http://localhost:9002/"}, **OPEN, fences=fences).behavior is Behavior.DENY
         assert judge("mcp__x__get", {"url": "http://[::1]:9002/"}, **OPEN, fences=fences).behavior is Behavior.DENY
         for line in ("curl localhost:9002/api", "nc 127.0.0.1 9002", "echo > /dev/tcp/localhost/9002"):

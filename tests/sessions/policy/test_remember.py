@@ -1,89 +1,58 @@
 """The rules that a session remembers from the wire, and the rules that an "always allow" suggests."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.model.errors import BadMode, OutsideRoots
-from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_rule
+from fairlead.model.errors import OutsideRoots
+from fairlead.model.policy import BadRule, Behavior, Rule, format_rule, parse_rule
 from fairlead.sessions.permissions.policy.call import ToolCall
 from fairlead.sessions.permissions.policy.decide import decide
-from fairlead.sessions.permissions.policy.modes import ModePolicy
-from fairlead.sessions.permissions.policy.remember import (
-    BadUpdate,
-    RememberedRules,
-    check_or_narrow,
-    check_rule,
-    remember,
-)
+from fairlead.sessions.permissions.policy.remember import BadUpdate, check_or_narrow, check_remembered, check_rule
 from fairlead.sessions.permissions.policy.suggest import suggest
-from fairlead.sessions.permissions.policy.tools import EDIT_TOOLS
+from fairlead.sessions.permissions.policy.tools import EDIT_TOOLS, PATH_TOOLS
 from sessions.policy.attacks import ALLOWED, ATTACKS, HONEST
 from sessions.policy.fake_folders import DATA, place
-
-SESSION = "session"
 
 
 def rule(text: str, behavior: Behavior = Behavior.ALLOW) -> Rule:
     return parse_rule(text, behavior)
 
 
-def wire(
-    *rules: tuple[str, str | None], kind: str = "addRules", behavior: str = "allow", **more: Any
-) -> dict[str, Any]:
-    given_rules = [{"toolName": t} if c is None else {"toolName": t, "ruleContent": c} for t, c in rules]
-    return {"type": kind, "rules": given_rules, "behavior": behavior, "destination": "userSettings", **more}
-
-
-def after(*updates: Any, memory: RememberedRules | None = None, admin: bool = False, bypass: bool = False) -> Any:
-    return remember(list(updates), memory or RememberedRules(), place(), ModePolicy(allow_bypass=bypass), admin=admin)
-
-
-def test_rules_are_added_to_the_session_for_any_destination() -> None:
-    outcome = after(wire(("Bash", "git:*"), ("Read", "./src/**")), wire(("Bash", "git:*")))
-    assert outcome.memory.rules == (rule("Bash(git:*)"), rule("Read(./src/**)"))
-    assert {each.source for each in outcome.memory.rules} == {"session"}
-    assert outcome.refused == ()
-
-
-def test_rules_are_replaced_and_removed_by_behavior() -> None:
-    memory = RememberedRules(rules=(rule("Bash(a)"), rule("Bash(b)"), rule("Bash(a)", Behavior.DENY)))
-    replaced = after(wire(("Bash", "c"), kind="replaceRules"), memory=memory).memory
-    assert replaced.rules == (rule("Bash(a)", Behavior.DENY), rule("Bash(c)"))
-    removed = after(wire(("Bash", "a"), kind="removeRules"), memory=memory).memory
-    assert removed.rules == (rule("Bash(b)"), rule("Bash(a)", Behavior.DENY))
+def test_the_rules_of_an_answer_are_remembered_once_each_and_for_the_session() -> None:
+    texts = ("Bash(git:*)", " Read(./src/**) ", "Bash(git:*)")
+    assert check_remembered(texts, place(), admin=False) == ("Bash(git:*)", "Read(./src/**)")
+    assert check_rule("Bash(git:*)", Behavior.ALLOW, place()).source == "session"
 
 
 def test_the_clis_double_slash_becomes_a_single_slash() -> None:
-    memory = after(wire(("Read", "//srv/project/src/**"))).memory
-    assert memory.rules == (rule("Read(/srv/project/src/**)"),)
-    assert after(wire(("Read", "//srv/project/src/**"), kind="removeRules"), memory=memory).memory.rules == ()
+    texts = ("Read(//srv/project/src/**)",)
+    assert check_remembered(texts, place(), admin=False) == ("Read(/srv/project/src/**)",)
 
 
 @pytest.mark.parametrize(
-    ("tool", "content"),
+    "text",
     [
-        ("Bash", None),
-        ("Bash", "*"),
-        ("Write", None),
-        ("Edit", None),
-        ("Read", None),
-        ("Read", "//**"),
-        ("Write", "/etc/**"),
-        ("Edit", "../**"),
-        ("Edit", "~other/**"),
+        "Bash",
+        "Bash(*)",
+        "Write",
+        "Edit",
+        "Read",
+        "Read(//**)",
+        "Write(/etc/**)",
+        "Edit(../**)",
+        "Edit(~other/**)",
     ],
 )
-def test_an_allow_that_opens_everything_needs_an_admin(tool: str, content: str | None) -> None:
-    outcome = after(wire((tool, content)))
-    assert outcome.memory.rules == ()
-    assert len(outcome.refused) == 1
-    assert isinstance(outcome.refused[0], BadRule | OutsideRoots)
-    assert len(after(wire((tool, content)), admin=True).memory.rules) == 1
+def test_an_allow_that_opens_everything_needs_an_admin(text: str) -> None:
+    with pytest.raises((BadRule, OutsideRoots)):
+        check_remembered([text], place(), admin=False)
+    assert len(check_remembered([text], place(), admin=True)) == 1
     # Any user may deny everything.
-    assert len(after(wire((tool, content), behavior="deny")).memory.rules) == 1
+    assert check_rule(text, Behavior.DENY, place()) == rule(text, Behavior.DENY)
 
 
 @pytest.mark.parametrize("tool", EDIT_TOOLS)
@@ -127,60 +96,28 @@ def test_the_refusal_of_a_bare_name_names_the_rule_that_a_session_may_have_inste
     "content", ["*:*", "g*:*", ":*", "a; b:*", "$x:*", "a*b:*", "echo 'x", "x=1:*", "a > b:*", " :*"]
 )
 def test_a_misleading_shell_rule_is_refused_even_from_an_admin(content: str) -> None:
-    outcome = after(wire(("Bash", content)), admin=True)
-    assert outcome.memory.rules == ()
-    assert isinstance(outcome.refused[0], BadRule)
+    with pytest.raises(BadRule):
+        check_remembered([f"Bash({content})"], place(), admin=True)
 
 
-def test_a_bad_rule_does_not_discard_the_good_ones() -> None:
-    outcome = after(wire(("Bash", None), ("", None), ("Bash", "make")), {"type": "nonsense"}, wire(("Bash", "ls:*")))
-    assert outcome.memory.rules == (rule("Bash(make)"), rule("Bash(ls:*)"))
-    assert [type(error) for error in outcome.refused] == [BadRule, BadRule, BadUpdate]
+def test_one_bad_rule_refuses_the_answer() -> None:
+    for bad in ("", "Bash", "Bash(", "odd name", "Write(/etc/**)"):
+        with pytest.raises((BadRule, OutsideRoots)):
+            check_remembered(["Bash(make)", bad, "Bash(ls:*)"], place(), admin=False)
 
 
-@pytest.mark.parametrize("updates", [None, "addRules", {"type": "addRules"}, 7, [None] * 65])
-def test_a_value_that_is_not_a_list_of_updates_changes_nothing(updates: Any) -> None:
-    outcome = remember(updates, RememberedRules(), place(), ModePolicy())
-    assert outcome.memory == RememberedRules()
-    assert [error.code for error in outcome.refused] == ["bad_update"]
+def test_the_rules_of_one_answer_are_limited() -> None:
+    assert check_remembered(["Bash(make)"] * 64, place(), admin=False) == ("Bash(make)",)
+    with pytest.raises(BadUpdate) as refused:
+        check_remembered(["Bash(make)"] * 65, place(), admin=True)
+    assert refused.value.code == "bad_update"
 
 
-json = st.recursive(
-    st.none() | st.integers() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["type", "rules", "behavior", "toolName", "mode", "directories"]), inner, max_size=4
-        )
-    ),
-    max_leaves=8,
-)
-
-
-@given(st.lists(json, max_size=4))
-def test_no_update_from_the_wire_raises_or_opens_anything(updates: list[Any]) -> None:
-    assert remember(updates, RememberedRules(), place(), ModePolicy()).memory.rules == ()
-
-
-def test_mode_updates_obey_the_policy() -> None:
-    outcome = after({"type": "setMode", "mode": "acceptEdits", "destination": SESSION})
-    assert outcome.memory.mode is PermissionMode.ACCEPT_EDITS
-    for word in ("bypassPermissions", "nonsense", ""):
-        outcome = after({"type": "setMode", "mode": word, "destination": SESSION})
-        assert outcome.memory.mode is PermissionMode.DEFAULT
-        assert isinstance(outcome.refused[0], BadMode)
-    allowed = after({"type": "setMode", "mode": "bypassPermissions"}, bypass=True)
-    assert allowed.memory.mode is PermissionMode.BYPASS_PERMISSIONS
-
-
-def test_directories_stay_inside_the_roots() -> None:
-    given_directories = ["/srv/project/sub", "sub", "/etc", "../x", "~other", ""]
-    outcome = after({"type": "addDirectories", "directories": given_directories, "destination": SESSION})
-    assert outcome.memory.directories == ("/srv/project/sub",)
-    assert [type(error) for error in outcome.refused] == [OutsideRoots] * 4
-    gone = after({"type": "removeDirectories", "directories": ["sub"]}, memory=outcome.memory)
-    assert gone.memory.directories == ()
-    assert gone.refused == ()
+@given(st.lists(st.text(max_size=8), max_size=4))
+def test_no_text_from_the_wire_opens_everything(texts: list[str]) -> None:
+    with suppress(BadRule, OutsideRoots):
+        remembered = check_remembered(texts, place(), admin=False)
+        assert not {"Bash", "Bash(*)", *PATH_TOOLS} & set(remembered)
 
 
 def suggested(name: str, given_input: Any, **where: Any) -> list[str]:

@@ -1,5 +1,5 @@
 """The laws that matter, against the real shells: a line that an allow for `echo` lets through runs nothing but echo,
-and a line that an allow for `cat` lets through does not show closed files.
+a line that an allow for `cat` lets through does not show closed files, and a word becomes only what was foreseen.
 
 Lines are generated at random from pieces that shells and grammars disagree about; each line that the policy would
 allow is run by bash and by zsh (plain, and with its extended patterns), which may read it differently: Claude Code
@@ -15,6 +15,10 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.policy import Behavior, PermissionMode
+from fairlead.sessions.permissions import disk
+from fairlead.sessions.permissions.policy.paths import tidy
+from fairlead.sessions.permissions.shell.expansion import ExpansionContext, expand
+from fairlead.sessions.permissions.shell.parser import analyse
 from sessions.policy.attacks import ATTACKS
 from sessions.policy.canary import Case, build
 from sessions.policy.fake_folders import judge_line
@@ -26,6 +30,7 @@ BASH = shutil.which("bash") or "/bin/bash"
 ZSH = shutil.which("zsh") or "zsh is not installed: `make clis` fetches it"
 SHELLS = ([BASH, "--norc"], [ZSH, "-f"], [ZSH, "-f", "-o", "extendedglob"])
 READING_LINES = 1000  # 15,000 were tried by hand
+WORDS = 1500  # 100,000 were tried by hand
 LINES = 2000  # a few hundred of them are allowed and therefore run; 1.8 million were tried by hand
 
 PIECES = [
@@ -159,6 +164,18 @@ READING_STARTS = [
     "find . -name plain.txt -exec cat {} +",
 ]
 
+# Pieces of one word, whose expansions come in another order in each shell.
+WORD_PIECES = [
+    *["a", "b", "1", "_", "é", "/", "sub", ".", "..", "-", "!", "%", "@", "+", ":", "=", "#", "^", "~", "~/", "~+/"],
+    *["*", "?", "**", "[", "[ab]", "[!x]", "[^", "[a", "!]", "a]", "[]a]", "]", "\\]", "']'", "'['", "'", '"', "''"],
+    *['""', "\\", "\\\n", "\\{", "\\,", "'{'", "$", "$x", "$y", "$x_", "${x}", '"$x"', "${x:-b}", "${y:+a}", "$'a'"],
+    *["$'\\x61'", "{", "}", ",", "{},", "{a,b}", "{a,}", "{,b}", "{~,a}", "{*,a}", "{=ls,a}", "{$x,b}", "{a,$y}"],
+    *["{'a',b}", "{a\\,b}", "{a,{b,1}}", "{1..2}", "{b..a}", "{a..b..1}"],
+]
+EXPANDED = r"""x=a; y=
+while IFS= read -r -d '' word; do eval "printf '%s\037' $word" 2>/dev/null; printf '\036'; done < "$1"
+"""
+
 
 def made_lines(rng: random.Random, count: int, pieces: list[str], starts: list[str]) -> list[str]:
     lines: list[str] = []
@@ -217,9 +234,36 @@ def test_lines_allowed_for_readers_do_not_show_closed_files(tmp_path: Path, rng:
     assert ran > 30
 
 
-def shown(shell: list[str], line: str, folder: Path, env: dict[str, str]) -> str:
+def test_the_texts_that_a_shell_makes_of_a_word_are_foreseen(tmp_path: Path, rng: random.Random) -> None:
+    folder, given = tmp_path / "folder", tmp_path / "words"
+    (folder / "sub" / "deep").mkdir(parents=True)
+    given.touch()  # the home must not change between our expansion and the shell's
+    for name in ("a", "b", "ab", ".h", "{a,b}", "1", "a1", "^a", "a#", "~", "a~b", "]", "[a]", "*", "a\\b", "sub/.h"):
+        (folder / name).touch()
+    made = ("".join(rng.choices(WORD_PIECES, k=rng.randint(1, 7))) for _ in range(WORDS))
+    shell = ExpansionContext((str(folder),), str(tmp_path), {"x": ("a",), "y": ("",)}, disk.entries)
+    # zsh itself fails on a brace at the end of a word; a pattern from the root would list the whole machine.
+    chosen = (word for word in dict.fromkeys(made) if not word.endswith("{") and not word.startswith("/"))
+    single = (word for word in chosen if is_one_word(word))
+    foreseen = {word: texts for word in single if (texts := expand(word, shell)) is not None}
+    assert len(foreseen) > WORDS // 5  # otherwise this test proves nothing
+    given.write_bytes(b"".join(word.encode() + b"\0" for word in foreseen))
+    for program, *options in (SHELLS[0], *([*zsh, "-o", "nonomatch", "-o", "nobadpattern"] for zsh in SHELLS[1:])):
+        output = shown([program, *options], EXPANDED, folder, {"HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}, str(given))
+        results = output.split("\x1e")[:-1]
+        for (word, texts), result in zip(foreseen.items(), results, strict=True):
+            become = {tidy(text) for text in result.split("\x1f")[:-1] if text}
+            assert become <= {tidy(text) for text in texts if text}, f"{word!r} in {program} {options}"
+
+
+def is_one_word(text: str) -> bool:
+    line = analyse(f"echo {text}")
+    return line.knowable and [word.raw for command in line.commands for word in command.words] == ["echo", text]
+
+
+def shown(shell: list[str], line: str, folder: Path, env: dict[str, str], *arguments: str) -> str:
     done = subprocess.run(
-        [*shell, "-c", line],
+        [*shell, "-c", line, "shell", *arguments],
         cwd=folder,
         env=env,
         stdin=subprocess.DEVNULL,

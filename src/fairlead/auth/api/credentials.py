@@ -11,6 +11,8 @@ from fairlead.auth.api.accounts import DEFAULT_SCOPES
 from fairlead.model.auth import Scope
 from fairlead.model.web.requests import ServiceCall
 
+CredentialKind = Literal["token", "device"]
+
 
 class CreateToken(ServiceCall, frozen=True):
     """-> `NewCredential`"""
@@ -23,13 +25,13 @@ class CreateToken(ServiceCall, frozen=True):
 class ListCredentials(ServiceCall, frozen=True):
     """-> tuple of `CredentialView`"""
 
-    kind: Literal["token", "device"]
+    kind: CredentialKind
 
 
 class RevokeCredential(ServiceCall, frozen=True):
     """-> `CredentialView`. Closes the credential's sockets."""
 
-    kind: Literal["token", "device"]
+    kind: CredentialKind
     id: str
 
 
@@ -72,7 +74,7 @@ class ListUsers(ServiceCall, frozen=True):
 
 class CredentialView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
-    kind: Literal["token", "device"]
+    kind: CredentialKind
     name: str
     user: str
     scopes: tuple[Scope, ...]

@@ -1,6 +1,6 @@
 """The claudecodeui protocol: chat, shell, plugins, REST. Reference: docs/reference/claudecodeui.md.
 
-Each module declares its routes and sockets; they are collected here, one line each. Code outside this package imports
+Each module declares its routes and sockets; they are collected here. Code outside this package imports
 only from here.
 """
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from fairlead.clients.claudecodeui import plugins, shell, unknown_socket
 from fairlead.clients.claudecodeui.chat import conversation
-from fairlead.clients.claudecodeui.chat.history import HistoryProjection
+from fairlead.clients.claudecodeui.chat.history import PROJECTION
 from fairlead.clients.claudecodeui.rest import (
     assets,
     composer,
@@ -36,11 +36,7 @@ _ROUTES: Final = (
     *plugins.ROUTES,
     *workspace.ROUTES,
 )
-_SOCKETS: Final = (
-    conversation.SOCKET,
-    shell.SOCKET,
-    plugins.SOCKET,
-)
+_SOCKETS: Final = (conversation.SOCKET, shell.SOCKET, plugins.SOCKET)
 
 PROTOCOL: Final = ClientProtocol(
     name="claudecodeui",
@@ -48,7 +44,7 @@ PROTOCOL: Final = ClientProtocol(
     routes=tuple(for_users(route) for route in _ROUTES),
     sockets=tuple(socket_for_users(socket) for socket in _SOCKETS),
     door_sockets=(socket_for_users(unknown_socket.SOCKET),),
-    views=(HistoryProjection(),),
+    views=(PROJECTION,),
     invitations=invite.PATH,
     refused=denied,
 )

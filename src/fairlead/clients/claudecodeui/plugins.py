@@ -10,11 +10,11 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from fairlead.clients.claudecodeui.rest.responses import SMALL, route
+from fairlead.clients.claudecodeui.rest.responses import SMALL
 from fairlead.clients.claudecodeui.unknown_socket import RejectSocket
 from fairlead.model.errors import FairleadError, NotAllowed, NotFound
 from fairlead.model.web.requests import Head
-from fairlead.model.web.routes import METHODS, FileStream, Request, Response, Steps, json_response
+from fairlead.model.web.routes import METHODS, FileStream, Request, Response, Route, Routes, Steps, json_response
 from fairlead.model.web.sockets import AcceptedSubprotocol, AttachProxy, Check, CloseSocket, Handshake, SocketRoute
 from fairlead.plugins.api import (
     CallPlugin,
@@ -37,6 +37,8 @@ _PASSED_ON: Final = frozenset({"accept-language", "traceparent", "tracestate", "
 _PLUGINS_OWN: Final = "x-plugin-"
 """Prefix of the headers that a client may send to a plugin."""
 
+ROUTES: Final = Routes("claudecodeui.")
+
 
 class _EnableBody(msgspec.Struct, frozen=True):
     enabled: bool
@@ -47,11 +49,9 @@ def join(opening: Handshake) -> Check:
     if not _NAME.fullmatch(name):
         return AcceptedSubprotocol((INVALID_NAME,))
     head = opening.head
-    wanted = JoinPlugin(
-        name=name, query=passed_query(head.query), headers=passed_headers(head), subprotocols=offered(head)
-    )
+    query, headers = passed_query(head.query), passed_headers(head)
     try:
-        joined: PluginSocket = yield wanted
+        joined: PluginSocket = yield JoinPlugin(name=name, query=query, headers=headers, subprotocols=offered(head))
     except NotFound:
         return AcceptedSubprotocol((NOT_RUNNING,))
     except FairleadError:
@@ -75,11 +75,13 @@ def offered(head: Head) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
+@ROUTES.get("/api/plugins", "view", "plugins")
 def list_plugins(request: Request) -> Steps:
     views: tuple[PluginView, ...] = yield ListPlugins()
     return json_response({"plugins": [_fields(view) for view in views]})
 
 
+@ROUTES.put("/api/plugins/{name}/enable", "admin", "plugins.enable", body=_EnableBody, body_limit=SMALL)
 def set_enabled(request: Request) -> Steps:
     """Switch a plugin off. Switching on is possible only on the command line, where a person sees what would run."""
     name = request.params["name"]
@@ -91,6 +93,7 @@ def set_enabled(request: Request) -> Steps:
     return json_response({"success": True, "name": view.name, "enabled": False})
 
 
+@ROUTES.get("/api/plugins/{name}/assets/{path...}", "view", "plugins.asset", signed=True)
 def read_file(request: Request) -> Steps:
     known = request.head.first("if-none-match")
     response: Response | FileStream = yield ReadPluginFile(request.params["name"], request.params["path"], known)
@@ -109,6 +112,18 @@ def call(request: Request) -> Steps:
         content_type=head.first("content-type") or "application/json",
     )
     return response
+
+
+ROUTES.extend(
+    Route(
+        method=method,
+        path="/api/plugins/{name}/rpc/{path...}",
+        access="terminal",
+        name=f"claudecodeui.plugins.call.{method.lower()}",
+        handle=call,
+    )
+    for method in METHODS
+)
 
 
 def _fields(view: PluginView) -> dict[str, Any]:
@@ -139,40 +154,5 @@ SOCKET: Final = SocketRoute(
     name="claudecodeui.plugin",
     # A placeholder: `check` decides what happens to the socket before it is open.
     open=lambda opening: RejectSocket(),
-    about="The socket of a plugin's server, as it is.",
     check=join,
-)
-
-ROUTES: Final = (
-    route("GET", "/api/plugins", "view", "plugins", list_plugins, "The plugins of the folder, and how they do."),
-    route(
-        "PUT",
-        "/api/plugins/{name}/enable",
-        "admin",
-        "plugins.enable",
-        set_enabled,
-        "Switch a plugin off.",
-        body=_EnableBody,
-        body_limit=SMALL,
-    ),
-    route(
-        "GET",
-        "/api/plugins/{name}/assets/{path...}",
-        "view",
-        "plugins.asset",
-        read_file,
-        "A file of an enabled plugin's page.",
-        signed=True,
-    ),
-    *(
-        route(
-            method,
-            "/api/plugins/{name}/rpc/{path...}",
-            "terminal",
-            f"plugins.call.{method.lower()}",
-            call,
-            "A page's call to its plugin's server.",
-        )
-        for method in METHODS
-    ),
 )

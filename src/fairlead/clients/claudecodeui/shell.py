@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, BadId, FairleadError, NotFound, OutsideRoots
-from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.frames import decode_message, json_frame
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.sockets import Effect, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
@@ -72,16 +72,12 @@ class ShellCodec:
     # --- messages from the client
 
     def read(self, data: bytes) -> ProgramRequest | TypedKeys | Size | TerminalReply:
-        try:
-            message = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            message = None
-        match message:
-            case {"type": "init"}:
+        match decode_message(data):
+            case {"type": "init"} as message:
                 return _wanted(message)
             case {"type": "input", "data": str(keys)}:
                 return TypedKeys(keys.encode())
-            case {"type": "resize"}:
+            case {"type": "resize"} as message:
                 return Size(_cells(message.get("cols"), SIZE.columns), _cells(message.get("rows"), SIZE.rows))
             case {"type": str()}:
                 return _NOTHING
@@ -110,7 +106,7 @@ class ShellCodec:
         if len(self._announced_urls) >= MAX_ANNOUNCED_URLS:
             self._announced_urls.clear()
         self._announced_urls.add(found)
-        return _frame({"type": "auth_url", "url": found.url, "autoOpen": found.open})
+        return json_frame({"type": "auth_url", "url": found.url, "autoOpen": found.open})
 
     def ended(self, exit: Exit) -> bytes:
         signal = exit.signal or 0
@@ -123,15 +119,9 @@ class ShellCodec:
         return b"" if isinstance(error, AgentNotRunning) else _error(error.message)
 
     def refused(self, error: FairleadError) -> bytes:
-        match error:
-            case OutsideRoots():
-                return _error(INVALID_PATH)
-            case NotFound() if error.data.get("what") == "folder":
-                return _error(INVALID_PATH)
-            case BadId():
-                return _error(INVALID_SESSION)
-            case _:
-                return _error(error.message)
+        if isinstance(error, OutsideRoots) or (isinstance(error, NotFound) and error.data.get("what") == "folder"):
+            return _error(INVALID_PATH)
+        return _error(INVALID_SESSION if isinstance(error, BadId) else error.message)
 
 
 class ShellConversation(Handing):
@@ -204,15 +194,11 @@ def _visible(text: str) -> str:
 
 
 def _error(message: str) -> bytes:
-    return _frame({"type": "error", "message": message}) + _output(_red(message))
+    return json_frame({"type": "error", "message": message}) + _output(_red(message))
 
 
 def _output(text: str) -> bytes:
-    return _frame({"type": "output", "data": text})
-
-
-def _frame(fields: dict[str, Any]) -> bytes:
-    return text_frame(msgspec.json.encode(fields))
+    return json_frame({"type": "output", "data": text})
 
 
 SOCKET: Final = SocketRoute(
@@ -220,9 +206,5 @@ SOCKET: Final = SocketRoute(
     access="terminal",
     name="claudecodeui.shell",
     open=ShellConversation,
-    about="Terminals: a shell, a configured program, or a session of ours on a screen.",
-    token_query="token",
-    accounts=True,
-    query_first=True,
     message_limit=MESSAGE_LIMIT,
 )

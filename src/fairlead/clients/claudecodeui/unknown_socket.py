@@ -18,5 +18,4 @@ SOCKET: Final = SocketRoute(
     access="view",
     name="claudecodeui.unknown",
     open=lambda opening: RejectSocket(),
-    about="Any other path: closed at once.",
 )

@@ -6,11 +6,14 @@ door, or a token), so the session never expires before the credential, and signi
 
 from typing import Any, Final
 
-from fairlead.clients.cognova.rest import TOKEN_HEADER
+from fairlead.clients.cognova.rest import new_routes
 from fairlead.model.formats.timestamps import iso_timestamp
-from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.routes import Request, Steps, json_response
+
+ROUTES: Final = new_routes()
 
 
+@ROUTES.get("/api/auth/get-session", "any", "auth.get-session", body_limit=0)
 def session(request: Request) -> Steps:
     yield from ()
     who, now = request.who, iso_timestamp(request.at)
@@ -22,17 +25,3 @@ def session(request: Request) -> Steps:
     }
     times = {"createdAt": now, "updatedAt": now}
     return json_response({"session": signed | times, "user": user | times})
-
-
-ROUTES: Final = (
-    Route(
-        method="GET",
-        path="/api/auth/get-session",
-        access="any",
-        name="cognova.auth.get-session",
-        handle=session,
-        about="Who is signed in: the user of the credential that came with the request.",
-        token_header=TOKEN_HEADER,
-        body_limit=0,
-    ),
-)

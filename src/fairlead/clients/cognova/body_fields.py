@@ -3,21 +3,15 @@ and showing an item. Pure."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import wraps
 from typing import Any, Final
-from urllib.parse import parse_qsl
 
 import msgspec
 
-from fairlead.clients.cognova.rest import TOKEN_HEADER, Handler, problem, with_errors
-from fairlead.model.auth import Scope
-from fairlead.model.errors import BadRequest, NotFound
+from fairlead.model.errors import BadRequest
 from fairlead.model.formats.timestamps import iso_timestamp
-from fairlead.model.web.requests import Response
-from fairlead.model.web.routes import Request, Route, Steps
+from fairlead.model.web.routes import Request
 from fairlead.notifications.api.resources import Resource
 
-BODY_LIMIT: Final = 1 << 20
 NAME_LENGTH: Final = 500
 """Maximum characters of a resource's name, which is sent to every subscriber."""
 TEXT_LENGTH: Final = 500_000
@@ -37,11 +31,12 @@ def item_json(item: Resource, *without: str) -> dict[str, Any]:
 
 
 class BodyFields:
-    """A body's fields. Each method raises BadRequest with a message for a person; a missing or null field gets the
-    default (for `changes`: it is left out)."""
+    """A body's fields: of a `new` item, or of an edit. Each method raises BadRequest with a message for a person, and
+    returns None for a missing or null field."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, *, new: bool = False) -> None:
         self.body: dict[str, Any] = request.json(dict)
+        self.new = new
 
     def has(self, name: str) -> bool:
         return name in self.body
@@ -52,57 +47,58 @@ class BodyFields:
             raise BadRequest(missing, field=name)
         return _bounded(name, value.strip() if strip else value, length)
 
+    def given(self, name: str, missing: str, length: int = NAME_LENGTH, *, strip: bool = True) -> str | None:
+        """A text that a new item must have. An edit may omit it, but not remove it."""
+        return self.required(name, missing, length, strip=strip) if self.new or self.has(name) else None
+
+    def given_choice(self, name: str, choices: Sequence[str]) -> str | None:
+        """A choice that a new item must have. An edit may omit it, but not remove it."""
+        if (self.new or self.has(name)) and not self.body.get(name):
+            raise BadRequest(f"{name} is required", field=name)
+        return self.choice(name, choices)
+
     def text(self, name: str, length: int = TEXT_LENGTH) -> str | None:
-        value = self.body.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            raise BadRequest(f"{name} must be a string", field=name)
-        return _bounded(name, value, length)
+        value = self._checked(name, lambda value: isinstance(value, str), "a string")
+        return None if value is None else _bounded(name, value, length)
 
     def choice(self, name: str, choices: Sequence[str]) -> str | None:
-        value = self.body.get(name)
-        if value is None:
-            return None
-        if value not in choices:
-            raise BadRequest(f"{name} must be one of: {', '.join(choices)}", field=name)
-        return str(value)
+        value = self._checked(name, lambda value: value in choices, f"one of: {', '.join(choices)}")
+        return None if value is None else str(value)
 
     def flag(self, name: str) -> bool | None:
-        value = self.body.get(name)
-        if value is not None and not isinstance(value, bool):
-            raise BadRequest(f"{name} must be true or false", field=name)
+        value: bool | None = self._checked(name, lambda value: isinstance(value, bool), "true or false")
         return value
 
     def number(self, name: str, least: float, most: float) -> float | None:
-        value = self.body.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            raise BadRequest(f"{name} must be a number from {least:g} to {most:g}", field=name)
-        return float(value)
+        def valid(value: Any) -> bool:
+            return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+
+        value = self._checked(name, valid, f"a number from {least:g} to {most:g}")
+        return None if value is None else float(value)
 
     def whole(self, name: str, least: int, most: int) -> int | None:
-        value = self.body.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise BadRequest(f"{name} must be a whole number from {least} to {most}", field=name)
+        def valid(value: Any) -> bool:
+            return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+        value: int | None = self._checked(name, valid, f"a whole number from {least} to {most}")
         return value
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        value = self.body.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value) or len(value) > 100:
-            raise BadRequest(f"{name} must be a list of strings", field=name)
-        return tuple(_bounded(name, one, NAME_LENGTH) for one in value)
+        def valid(value: Any) -> bool:
+            return isinstance(value, list) and all(isinstance(one, str) for one in value) and len(value) <= 100
+
+        value = self._checked(name, valid, "a list of strings")
+        return None if value is None else tuple(_bounded(name, one, NAME_LENGTH) for one in value)
 
     def time(self, name: str) -> int | None:
         value = self.body.get(name)
-        if value is None:
-            return None
-        return read_time(name, value)
+        return None if value is None else read_time(name, value)
+
+    def _checked(self, name: str, valid: Callable[[Any], bool], expected: str) -> Any:
+        value = self.body.get(name)
+        if value is not None and not valid(value):
+            raise BadRequest(f"{name} must be {expected}", field=name)
+        return value
 
 
 def without_none(**values: Any) -> dict[str, Any]:
@@ -122,51 +118,7 @@ def read_time(name: str, value: Any) -> int:
 def _bounded(name: str, value: str, length: int) -> str:
     if len(value) > length:
         raise BadRequest(f"{name} has more than {length} characters", field=name)
-    if "\0" in value or not _encodable(value):
+    # JSON can express a lone surrogate, but no encoding can write one.
+    if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
         raise BadRequest(f"{name} has characters that no text has", field=name)
     return value
-
-
-def _encodable(value: str) -> bool:
-    """Whether the text has no lone surrogate, which JSON can express but no encoding can write."""
-    return not any("\ud800" <= char <= "\udfff" for char in value)
-
-
-def query_values(request: Request, name: str) -> tuple[str, ...]:
-    """All non-empty values of a query parameter."""
-    return tuple(value for key, value in parse_qsl(request.head.query, errors="replace") if key == name and value)
-
-
-def not_found_message(message: str) -> Callable[[Handler], Handler]:
-    """Answer NotFound with this message; `{id}` stands for the requested id."""
-
-    def decorate(handler: Handler) -> Handler:
-        @with_errors
-        @wraps(handler)
-        def run(request: Request) -> Steps:
-            try:
-                return (yield from handler(request))
-            except NotFound as error:
-                return _gone(message, str(error.data.get("given", "")))
-
-        return run
-
-    return decorate
-
-
-def _gone(message: str, id: str) -> Response:
-    return problem(404, message.replace("{id}", id))
-
-
-def route(method: str, path: str, access: Scope, handle: Handler, about: str) -> Route:
-    name = path.removeprefix("/api/").replace("/", ".").replace("{", "").replace("}", "")
-    return Route(
-        method=method,
-        path=path,
-        access=access,
-        name=f"cognova.{name}.{method.lower()}",
-        handle=handle,
-        about=about,
-        token_header=TOKEN_HEADER,
-        body_limit=BODY_LIMIT,
-    )

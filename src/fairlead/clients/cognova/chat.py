@@ -8,10 +8,7 @@ conversation's output through `chat_frames`. An error goes to the client that se
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-import msgspec
-
-from fairlead.clients.cognova import chat_frames as out
-from fairlead.clients.cognova.chat_frames import ENCODER, error_frame, frame, number
+from fairlead.clients.cognova.chat_frames import ENCODER, Frame, error_frame, numbered_frames
 from fairlead.clients.cognova.chat_messages import (
     AbortRun,
     BadFrame,
@@ -22,16 +19,17 @@ from fairlead.clients.cognova.chat_messages import (
     SubscribeTo,
     read,
 )
-from fairlead.clients.cognova.rest import TOKEN_HEADER
+from fairlead.clients.cognova.rest import NOT_FOUND, TOKEN_HEADER
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import FairleadError, NotFound
+from fairlead.model.formats.frames import json_frame
+from fairlead.model.formats.numbered_frames import FRAMES, number
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, RequestId, SessionId, session_id
 from fairlead.model.web.sockets import Effect, Flow, Handshake, RunFlow, SocketRoute, Subscribe, Subscribed, Write
 
-NOT_FOUND: Final = "Conversation not found"
 NOTHING_RUNS: Final = "No active session to interrupt"
 WAITING: Final = 100
 """Maximum number of unfinished requests of one socket to one conversation; a session's message queue has the same
@@ -40,14 +38,6 @@ TRIES: Final = 5
 """Number of attempts of an interrupt whose message is on its way from the queue to the agent."""
 
 Asked = SendMessage | AbortRun | SubscribeTo
-
-
-class JoinedConversation(msgspec.Struct, frozen=True):
-    """Sent to a client that has joined: the conversation's `status` at that time, and frames before those of the
-    log."""
-
-    frames: bytes = b""
-    status: str = ""
 
 
 class ChatConversation:
@@ -63,7 +53,7 @@ class ChatConversation:
     # --- SocketProtocol
 
     def opened(self) -> Sequence[Effect]:
-        return (Write(frame({"type": "chat:connected"})),)
+        return (Write(json_frame({"type": "chat:connected"})),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Effect]:
         try:
@@ -90,14 +80,16 @@ class ChatConversation:
             case DecidePermission():
                 return (RunFlow(_decide(message), message.request),)
             case Ping():
-                return (Write(frame({"type": "pong"})),)
+                return (Write(json_frame({"type": "pong"})),)
             case _:
                 assert_never(message)
 
     def _ask(self, session: SessionId, asked: Asked) -> Sequence[Effect]:
         unfinished = self._unfinished.get(session, 0)
         if unfinished >= WAITING:
-            return (Write(error_frame(f"{WAITING} messages of yours wait already: wait for the agent.", session)),)
+            return (
+                Write(error_frame(f"{WAITING} of your messages are waiting already: wait for the agent.", session)),
+            )
         self._unfinished[session] = unfinished + 1
         return (RunFlow(self._handle(session, asked), session),)
 
@@ -127,12 +119,12 @@ class ChatConversation:
                 except FairleadError as error:
                     yield Write(error_frame(error.message))
                     return
-                yield Write(frame({"type": "chat:session_created", "conversationId": session}))
+                yield Write(json_frame({"type": "chat:session_created", "conversationId": session}))
                 yield _subscribe(session, Cursor(0))
             else:
                 view: q.SessionView = yield q.GetSession(session)
                 yield _subscribe(session, Cursor(view.head, view.log_id))
-                if frames := _present(session, view).frames:
+                if frames := _open_requests(session, view):
                     yield Write(frames)
             self._joined.add(session)
         yield cmd.Send(session=session, content=asked.content)
@@ -140,26 +132,26 @@ class ChatConversation:
     # --- joining
 
     def _subscribe_to(self, session: SessionId, asked: SubscribeTo) -> Flow:
+        view: q.SessionView = yield q.GetSession(session)
+        frames, status = b"", ""
         if asked.last is None:
-            view: q.SessionView = yield q.GetSession(session)
-            joined = _present(session, view)
+            frames, status = _open_requests(session, view), "idle" if view.turn is None else "streaming"
             if session in self._joined:
                 # Everything up to here has been sent or is on its way: a new subscription would send some of it twice.
-                yield Write(_subscribed(session, "ok", None, view.log_id, joined))
+                yield Write(_subscribed(session, "ok", None, view.log_id, status) + frames)
                 return
             cursor = Cursor(view.head, view.log_id)
         else:
-            seq, index = divmod(asked.last, out.FRAMES)
-            # A connection may end between two frames of one entry: read that entry again.
-            page: q.EventPage = yield q.ReadEvents(session, max(seq - 1, 0), 1)
-            joined = JoinedConversation(_remaining_frames(session, seq, index, page))
-            cursor = Cursor(seq, asked.log_id)
+            seq = asked.last // FRAMES
+            # A connection may end between two frames of one entry: read that entry again. A position after the log's
+            # end is not valid here: the replay then starts at the first entry.
+            cursor = Cursor(max(seq - 1, 0) if seq <= view.head else seq, asked.log_id, asked.last)
         answer: Subscribed = yield _subscribe(session, cursor)
         self._joined.add(session)
         ok = answer.verdict == "ok"
         place = number(answer.head) if asked.last is None else asked.last if ok else 0
-        initial = joined if ok else JoinedConversation()
-        yield Write(_subscribed(session, answer.verdict, place, answer.log_id, initial))
+        reply = _subscribed(session, answer.verdict, place, answer.log_id, status if ok else "")
+        yield Write(reply + frames if ok else reply)
 
 
 def _subscribe(session: SessionId, cursor: Cursor) -> Subscribe:
@@ -203,47 +195,30 @@ def _decide(given: DecidePermission) -> Flow:
         yield Write(error_frame(error.message, pending.session))
 
 
-def _remaining_frames(session: SessionId, seq: int, index: int, page: q.EventPage) -> bytes:
-    """The frames of the entry `seq` after the frame `index`."""
-    if not page.events or _seq(page.events[0]) != seq:
-        return b""
-    frames = out.numbered_frames(session, seq, ev.decode(page.events[0]))
-    return b"".join(map(frame, frames[index + 1 :]))
+def _open_requests(session: SessionId, view: q.SessionView) -> bytes:
+    """The requests that wait for a person, for a client that joins now."""
+    waiting = [numbered_frames(session, item.seq, ev.decode(item.event)) for item in view.pending]
+    return b"".join(json_frame(message) for messages in waiting for message in messages)
 
 
-def _present(session: SessionId, view: q.SessionView) -> JoinedConversation:
-    """The state that a client which joins now needs: the requests that wait for a person."""
-    waiting = [out.numbered_frames(session, item.seq, ev.decode(item.event)) for item in view.pending]
-    frames = b"".join(frame(message) for messages in waiting for message in messages)
-    return JoinedConversation(frames, "streaming" if view.turn is not None else "idle")
-
-
-def _subscribed(session: SessionId, verdict: str, place: int | None, log_id: str, joined: JoinedConversation) -> bytes:
+def _subscribed(session: SessionId, verdict: str, place: int | None, log_id: str, status: str) -> bytes:
     """The frame `chat:subscribed`. `place`: the next frames follow this number; None: the subscription continues
-    unchanged."""
-    fields: out.Frame = {"type": "chat:subscribed", "conversationId": session, "verdict": verdict, "logId": log_id}
+    unchanged. `status`: the conversation's, for a client that joins now."""
+    fields: Frame = {"type": "chat:subscribed", "conversationId": session, "verdict": verdict, "logId": log_id}
     if place is not None:
         fields["lastSeq"] = place
-    if joined.status:
-        fields["status"] = joined.status
-    return frame(fields) + joined.frames
+    if status:
+        fields["status"] = status
+    return json_frame(fields)
 
 
 def _interrupted(session: SessionId) -> Write:
-    return Write(frame({"type": "chat:interrupted", "conversationId": session}))
+    return Write(json_frame({"type": "chat:interrupted", "conversationId": session}))
 
 
 def _session_error(session: SessionId, error: FairleadError) -> bytes:
     gone = isinstance(error, NotFound) and error.data.get("what") == "session"
-    return error_frame(NOT_FOUND if gone else error.message, session)
-
-
-class _Seq(msgspec.Struct):
-    seq: int
-
-
-def _seq(line: bytes) -> int:
-    return msgspec.json.decode(line, type=_Seq).seq
+    return error_frame(NOT_FOUND["session"] if gone else error.message, session)
 
 
 SOCKET: Final = SocketRoute(
@@ -251,7 +226,6 @@ SOCKET: Final = SocketRoute(
     access="view",
     name="cognova.chat",
     open=ChatConversation,
-    about="Conversations: what is said in them as it is said, and what a client says to them.",
     token_query="token",
     token_header=TOKEN_HEADER,
 )

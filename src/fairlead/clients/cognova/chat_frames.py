@@ -1,46 +1,33 @@
 """Encodes a session's events as the chat's frames. Pure.
 
-Every frame has a `seq` that grows: the k-th frame of the log's entry `n` is `64 * n + k`. A text is sent once, as
-deltas while it is written, or whole: of a text that an entry repeats, a client is sent only the part that it lacks.
+Every frame has a `seq`, its number. A text is sent once, as deltas while it is written, or whole: of a text that an
+entry repeats, a client is sent only the part that it lacks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.clients.cognova.results import result_text
 from fairlead.model import events as ev
 from fairlead.model.formats.delta_progress import DeltaProgress, streamed_chars
-from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.frames import json_frame
+from fairlead.model.formats.numbered_frames import FRAMES, number
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 
-FRAMES: Final = 64
-"""Frame numbers reserved for each entry (design: views)."""
 RESULT_LENGTH: Final = 5000
 """Maximum characters (code points) of a tool's result in a frame."""
 
 _SILENT: Final = frozenset({"record", "thinking.delta", "thinking", "hook.progress", "tool.progress"})
 """Frequent kinds without frames: they are not even decoded."""
 
-_encoder: Final = msgspec.json.Encoder()
-
 Frame = dict[str, Any]
-
-
-def frame(message: Frame) -> bytes:
-    return text_frame(_encoder.encode(message))
 
 
 def error_frame(message: str, conversation: str = "") -> bytes:
     where = {"conversationId": conversation} if conversation else {}
-    return frame({"type": "chat:error", **where, "message": message})
-
-
-def number(seq: int, place: int = FRAMES - 1) -> int:
-    """The number of an entry's frame; without a place, a number after all its frames."""
-    return seq * FRAMES + place
+    return json_frame({"type": "chat:error", **where, "message": message})
 
 
 class ChatEncoder(msgspec.Struct, frozen=True):
@@ -48,42 +35,43 @@ class ChatEncoder(msgspec.Struct, frozen=True):
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         """Encode for subscribers that received the deltas while they were streamed."""
-        if entry.kind in _SILENT:
-            return b""
-        event = ev.decode(entry.event)
-        return _joined(numbered_frames(session, entry.seq, event, streamed_chars(event)))
+        return _encoded(session, entry, streamed_chars)
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         return b""
 
     def catch_up(self, position: int, frame: int) -> "ChatCatchUp":
-        return ChatCatchUp(position)
+        return ChatCatchUp(position, frame)
 
 
 ENCODER: Final = ChatEncoder()
 
 
 class ChatCatchUp:
-    """Implements `model.gateway.CatchUpEncoder`."""
+    """Implements `model.gateway.CatchUpEncoder`. `last` is the number of the last frame that the client has: a
+    connection may end between two frames of one entry, which is then read again."""
 
-    def __init__(self, position: int) -> None:
-        self._pieces = DeltaProgress(position)
+    def __init__(self, position: int, last: int) -> None:
+        self._deltas = DeltaProgress(max(position, last // FRAMES))
+        self._last = last
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        if entry.kind in _SILENT:
-            return b""
-        event = ev.decode(entry.event)
-        return _joined(numbered_frames(session, entry.seq, event, self._pieces.chars_seen(event)))
+        return _encoded(session, entry, self._deltas.chars_seen, self._last)
 
 
-def _joined(frames: Sequence[Frame]) -> bytes:
-    return b"".join(map(frame, frames))
+def _encoded(session: SessionId, entry: Entry, chars_seen: Callable[[ev.Event], int], last: int = 0) -> bytes:
+    """The entry's frames after the number `last`."""
+    if entry.kind in _SILENT:
+        return b""
+    event = ev.decode(entry.event)
+    frames = numbered_frames(session, entry.seq, event, chars_seen(event))
+    return b"".join(json_frame(frame) for frame in frames if frame["seq"] > last)
 
 
 def numbered_frames(session: SessionId, seq: int, event: ev.Event, sent: int = 0) -> list[Frame]:
     return [
-        {"type": fields.pop("type"), "conversationId": session, **fields, "seq": number(seq, place)}
-        for place, fields in enumerate(frames_of(event, sent))
+        {"type": fields.pop("type"), "conversationId": session, **fields, "seq": number(seq, slot)}
+        for slot, fields in enumerate(frames_of(event, sent))
     ]
 
 
@@ -107,20 +95,15 @@ def frames_of(event: ev.Event, sent: int = 0) -> Sequence[Frame]:
         case ev.ToolCalled():
             return () if sent else _started(event.call, event.name)
         case ev.ToolEnded():
-            return (
-                {
-                    "type": "chat:tool_end",
-                    "toolUseId": event.call,
-                    "result": result_text(event.content)[:RESULT_LENGTH],
-                    "isError": event.is_error,
-                },
-            )
+            result = {"result": result_text(event.content)[:RESULT_LENGTH], "isError": event.is_error}
+            return ({"type": "chat:tool_end", "toolUseId": event.call, **result},)
         case ev.TurnEnded():
             return _ended(event)
         case ev.ErrorRaised(turn=None):
             return ({"type": "chat:error", "message": event.message},)
         case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
-            return (request_frame(event),)
+            asked = {"requestId": event.request, "toolName": event.tool, "input": event.input}
+            return ({"type": "chat:permission_request", **asked},)
         case ev.PermissionResolved(asked=True):
             settled = {"allow": event.behavior == "allow", "by": event.by or event.how}
             return ({"type": "chat:permission_resolved", "requestId": event.request, **settled},)
@@ -137,13 +120,17 @@ def frames_of(event: ev.Event, sent: int = 0) -> Sequence[Frame]:
             assert_never(event)
 
 
-def request_frame(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Frame:
-    asked = {"requestId": event.request, "toolName": event.tool, "input": event.input}
-    return {"type": "chat:permission_request", **asked}
-
-
-def failure_text(event: ev.TurnEnded) -> str:
-    return event.text or "; ".join(event.errors) or event.reason or "The agent failed."
+def result_text(content: Any) -> str:
+    """A tool's result as text: a text unchanged, the texts of blocks joined, anything else as JSON."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [block["text"] for block in content if isinstance(block, dict) and isinstance(block.get("text"), str)]
+        if texts or not content:
+            return "".join(texts)
+    return msgspec.json.encode(content).decode()
 
 
 def _text(delta: str) -> Sequence[Frame]:
@@ -160,7 +147,8 @@ def _ended(event: ev.TurnEnded) -> Sequence[Frame]:
         case "completed":
             return (end,)
         case "failed":
-            return ({"type": "chat:error", "message": failure_text(event)}, end)
+            text = event.text or "; ".join(event.errors) or event.reason or "The agent failed."
+            return ({"type": "chat:error", "message": text}, end)
         case "cancelled":
             return ({"type": "chat:interrupted"},)
         case _:

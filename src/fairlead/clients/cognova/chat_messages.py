@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock
 from fairlead.model.errors import BadRequest
+from fairlead.model.formats.numbered_frames import LARGEST_NUMBER
 from fairlead.model.ids import SessionId, is_uuid
 
 BAD_FORMAT: Final = "Invalid message format"
@@ -24,8 +25,6 @@ BAD_ANSWER: Final = "requestId and allow are required"
 
 TITLE_LENGTH: Final = 100
 IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-MOST_SEQ: Final = 2**53
-"""Larger integers are not exact in JavaScript."""
 
 
 class SendMessage(msgspec.Struct, frozen=True):
@@ -94,19 +93,15 @@ def read(data: bytes) -> ClientMessage | None:
             return None
 
 
-def conversation_id(given: Any) -> SessionId:
+def _conversation(message: Mapping[str, Any]) -> SessionId:
+    given = message.get("conversationId")
     if not isinstance(given, str) or not is_uuid(given.lower()):
         raise BadFrame(BAD_ID)
     return SessionId(given.lower())
 
 
-def _conversation(message: Mapping[str, Any]) -> SessionId:
-    return conversation_id(message.get("conversationId"))
-
-
 def _send(message: Mapping[str, Any]) -> SendMessage:
-    given = message.get("conversationId")
-    conversation = None if given is None or given == "" else conversation_id(given)
+    conversation = None if message.get("conversationId") in (None, "") else _conversation(message)
     about, text = conversation or "", message.get("message")
     if not isinstance(text, str):
         raise BadFrame(NO_MESSAGE, about)
@@ -170,7 +165,7 @@ def _is_base64(data: Any) -> bool:
 def _join(message: Mapping[str, Any]) -> SubscribeTo:
     conversation = _conversation(message)
     last, log_id = message.get("lastSeq"), message.get("logId")
-    if last is not None and (not isinstance(last, int) or isinstance(last, bool) or not 0 <= last <= MOST_SEQ):
+    if last is not None and (not isinstance(last, int) or isinstance(last, bool) or not 0 <= last <= LARGEST_NUMBER):
         raise BadFrame(BAD_PLACE, conversation)
     return SubscribeTo(conversation, last, log_id if isinstance(log_id, str) else "")
 

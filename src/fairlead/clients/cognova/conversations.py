@@ -6,68 +6,45 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.cognova.history import NAME, MessageCount, MessageRenderer, decode_count
-from fairlead.clients.cognova.rest import TOKEN_HEADER, data, problem, with_errors
+from fairlead.clients.cognova.rest import TOKEN_HEADER, data
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import BadId, BadRequest, NotFound
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.store import TRANSCRIPT, SessionFilter, SessionPage, Summary
-from fairlead.model.web.routes import LogStream, Request, Route, Steps
+from fairlead.model.store import TRANSCRIPT, Summary
+from fairlead.model.web.routes import LogStream, Request, Routes, Steps
 
-NOT_FOUND: Final = "Conversation not found"
 NO_TITLE: Final = "Title is required"
 TITLE_LENGTH: Final = 200
 """Maximum characters of a given title; the core rejects longer ones when a session is renamed."""
 LISTED: Final = 50
-PAGE: Final = 1000
 PATH: Final = "/api/conversations"
 ONE: Final = f"{PATH}/{{conversation}}"
+
+ROUTES: Final = Routes("cognova.conversations.", token_header=TOKEN_HEADER)
 
 
 class TitleBody(msgspec.Struct, frozen=True):
     title: str = ""
 
 
-class ConversationView(msgspec.Struct, frozen=True, kw_only=True):
+def conversation_json(summary: Summary, counted: MessageCount) -> dict[str, Any]:
     """A conversation as shown in lists. `sdkSessionId` is the agent's own session id, once it has one."""
-
-    id: str
-    sessionId: str
-    sdkSessionId: str | None
-    title: str
-    summary: str | None
-    status: str
-    totalCostUsd: float
-    isMain: bool
-    startedAt: str
-    endedAt: str | None
-    messageCount: int
-
-
-class ConversationList(msgspec.Struct, frozen=True):
-    data: tuple[ConversationView, ...]
-
-
-class ConversationDetail(msgspec.Struct, frozen=True):
-    data: ConversationView
-
-
-def conversation_view(summary: Summary, counted: MessageCount) -> ConversationView:
     streaming = summary.state in ("working", "waiting")
-    return ConversationView(
-        id=summary.session,
-        sessionId=summary.session,
-        sdkSessionId=summary.agent_session or None,
-        title=summary.title,
-        summary=None,
-        status="streaming" if streaming else counted.status,
-        totalCostUsd=round(summary.cost_usd, 9),
-        isMain=False,
-        startedAt=iso_timestamp(summary.created),
-        endedAt=None if streaming or not counted.messages else iso_timestamp(summary.updated),
-        messageCount=counted.messages,
-    )
+    return {
+        "id": summary.session,
+        "sessionId": summary.session,
+        "sdkSessionId": summary.agent_session or None,
+        "title": summary.title,
+        "summary": None,
+        "status": "streaming" if streaming else counted.status,
+        "totalCostUsd": round(summary.cost_usd, 9),
+        "isMain": False,
+        "startedAt": iso_timestamp(summary.created),
+        "endedAt": None if streaming or not counted.messages else iso_timestamp(summary.updated),
+        "messageCount": counted.messages,
+    }
 
 
 def _session(request: Request) -> SessionId:
@@ -75,26 +52,16 @@ def _session(request: Request) -> SessionId:
     return session_id(request.params["conversation"])
 
 
-def _gone(error: NotFound | BadId) -> bool:
-    return error.data.get("what") == "session"
-
-
-@with_errors
+@ROUTES.get(PATH, "view", "list")
 def list_conversations(request: Request) -> Steps:
     """The most recently started conversations; the store lists them in another order."""
-    found: list[Summary] = []
-    before = ""
-    while True:
-        page: SessionPage = yield q.ListSessions(SessionFilter(before=before, limit=PAGE))
-        found = sorted((*found, *page.sessions), key=lambda one: (one.created, one.session), reverse=True)[:LISTED]
-        before = page.next
-        if not before:
-            break
+    every: list[Summary] = yield from q.every_session()
+    found = sorted(every, key=lambda one: (one.created, one.session), reverse=True)[:LISTED]
     conversations = []
     for summary in found:
         counted = yield from _counted(summary)
         if counted is not None:
-            conversations.append(conversation_view(summary, counted))
+            conversations.append(conversation_json(summary, counted))
     return data(conversations)
 
 
@@ -112,22 +79,20 @@ def _counted(summary: Summary) -> Any:
 def _one(session: SessionId) -> Any:
     counted = decode_count((yield q.ReadProjection(session, NAME)))
     view: q.SessionView = yield q.GetSession(session)
-    return conversation_view(view.summary, counted)
+    return conversation_json(view.summary, counted)
 
 
-@with_errors
+@ROUTES.get(ONE, "view", "get")
 def get(request: Request) -> Steps:
-    try:
-        session = _session(request)
-        one: ConversationView = yield from _one(session)
-    except (NotFound, BadId) as error:
-        return problem(404, NOT_FOUND if _gone(error) else error.message)
-    renderer = MessageRenderer(session, msgspec.structs.asdict(one))
+    """A conversation with all its messages."""
+    session = _session(request)
+    renderer = MessageRenderer(session, (yield from _one(session)))
     return LogStream(session=session, renderer=renderer, content_type="application/json")
 
 
-@with_errors
+@ROUTES.post(PATH, "chat", "create", body=TitleBody)
 def create(request: Request) -> Steps:
+    """A conversation without a message."""
     title = request.json(TitleBody).title.strip()
     if len(title) > TITLE_LENGTH:
         raise BadRequest(f"A title has at most {TITLE_LENGTH} characters.")
@@ -135,55 +100,19 @@ def create(request: Request) -> Steps:
     return data((yield from _one(reply.session)))
 
 
-@with_errors
+@ROUTES.put(ONE, "chat", "rename", body=TitleBody)
 def rename(request: Request) -> Steps:
     title = request.json(TitleBody).title.strip()
     if not title:
         raise BadRequest(NO_TITLE)
-    try:
-        session = _session(request)
-        yield cmd.Rename(session=session, title=title)
-        return data((yield from _one(session)))
-    except (NotFound, BadId) as error:
-        return problem(404, NOT_FOUND if _gone(error) else error.message)
+    session = _session(request)
+    yield cmd.Rename(session=session, title=title)
+    return data((yield from _one(session)))
 
 
-@with_errors
+@ROUTES.delete(ONE, "chat", "delete")
 def delete(request: Request) -> Steps:
     """Delete a conversation; one that does not exist counts as deleted."""
     with contextlib.suppress(NotFound, BadId):
         yield cmd.Delete(session=_session(request))
     return data({"success": True})
-
-
-def _route(method: str, path: str, access: Any, name: str, handle: Any, about: str, **more: Any) -> Route:
-    return Route(
-        method=method,
-        path=path,
-        access=access,
-        name=f"cognova.conversations.{name}",
-        handle=handle,
-        about=about,
-        token_header=TOKEN_HEADER,
-        **more,
-    )
-
-
-ROUTES: Final = (
-    _route(
-        "GET", PATH, "view", "list", list_conversations, f"The newest {LISTED} conversations.", answer=ConversationList
-    ),
-    _route(
-        "POST",
-        PATH,
-        "chat",
-        "create",
-        create,
-        "A conversation without a message.",
-        body=TitleBody,
-        answer=ConversationDetail,
-    ),
-    _route("GET", ONE, "view", "get", get, "A conversation with all its messages."),
-    _route("PUT", ONE, "chat", "rename", rename, "Another title.", body=TitleBody, answer=ConversationDetail),
-    _route("DELETE", ONE, "chat", "delete", delete, "Delete a conversation; one that is not there is no error."),
-)

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.cognova.chat_frames import number
-from fairlead.clients.cognova.results import result_text
+from fairlead.clients.cognova.chat_frames import result_text
 from fairlead.model import events as ev
 from fairlead.model.content import Content, OtherBlock, ToolResultBlock
+from fairlead.model.formats.numbered_frames import number
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.views import Made
+from fairlead.model.views import Made, MemoryReducer, ReducerProjection
 
 NAME: Final = "cognova.1"
 
@@ -60,18 +60,15 @@ class MessageCount(msgspec.Struct):
     answering: bool = False
 
 
-_decoder: Final = msgspec.msgpack.Decoder(MessageCount)
-
-
 def decode_count(data: bytes) -> MessageCount:
-    return _decoder.decode(data)
+    return msgspec.msgpack.decode(data, type=MessageCount)
 
 
-class MessageReducer:
+class MessageReducer(MemoryReducer[MessageCount]):
     """Implements `model.views.Reducer`: it makes no rows, only a count."""
 
     def __init__(self) -> None:
-        self._memory = MessageCount()
+        super().__init__(MessageCount())
 
     def step(self, entry: Entry) -> Sequence[Made]:
         memory = self._memory
@@ -92,20 +89,8 @@ class MessageReducer:
                     pass
         return ()
 
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._memory)
 
-    def restore(self, data: bytes) -> None:
-        self._memory = decode_count(data)
-
-
-class MessageProjection:
-    """Implements `model.views.Projection`."""
-
-    name = NAME
-
-    def fold(self, session: SessionId) -> MessageReducer:
-        return MessageReducer()
+PROJECTION: Final = ReducerProjection(NAME, lambda session: MessageReducer())
 
 
 # --- the messages --------------------------------------------------------------------------------------
@@ -114,8 +99,7 @@ class MessageProjection:
 class Partial(msgspec.Struct):
     """A text of which only deltas are in the log: it is being written, or was never finished."""
 
-    message: str
-    block: int
+    name: tuple[str, int]
     text: str
 
 
@@ -155,7 +139,7 @@ class MessageRenderer:
             case ev.TextDelta() if is_answer_part(event):
                 return self._piece(event)
             case ev.Text() if is_answer_part(event):
-                if self._partial is not None and _names(self._partial, event):
+                if self._partial is not None and self._partial.name == (event.message, event.block):
                     self._partial = None
                 return self._next_block(event, {"type": "text", "text": event.text})
             case ev.ToolCalled():
@@ -192,14 +176,12 @@ class MessageRenderer:
         return self._next() + message
 
     def _piece(self, event: ev.TextDelta) -> bytes:
-        partial, output = self._partial, b""
-        if partial is not None and _names(partial, event):
+        partial, name = self._partial, (event.message, event.block)
+        if partial is not None and partial.name == name:
             partial.text += event.text
             return b""
-        if not self._answer:
-            output = self._open(event)
-        output += self._unfinished()
-        self._partial = Partial(event.message, event.block, event.text)
+        output = (b"" if self._answer else self._open(event)) + self._unfinished()
+        self._partial = Partial(name, event.text)
         return output
 
     def _next_block(self, event: ev.Event, block: dict[str, Any]) -> bytes:
@@ -207,18 +189,15 @@ class MessageRenderer:
         return self._unfinished() + self._block(event, block)
 
     def _block(self, event: ev.Event, block: dict[str, Any]) -> bytes:
-        output = b"" if self._answer else self._open(event)
-        comma = b"," if self._blocks else b""
-        self._blocks += 1
-        return output + comma + _encoder.encode(block)
+        return (b"" if self._answer else self._open(event)) + self._written(block)
 
     def _unfinished(self) -> bytes:
         partial, self._partial = self._partial, None
-        if partial is None:
-            return b""
-        comma = b"," if self._blocks else b""
+        return b"" if partial is None else self._written({"type": "text", "text": partial.text})
+
+    def _written(self, block: dict[str, Any]) -> bytes:
         self._blocks += 1
-        return comma + _encoder.encode({"type": "text", "text": partial.text})
+        return (b"," if self._blocks > 1 else b"") + _encoder.encode(block)
 
     def _open(self, event: ev.Event) -> bytes:
         self._answer = event.turn or event.id
@@ -242,10 +221,6 @@ class MessageRenderer:
     def _next(self) -> bytes:
         first, self._first = self._first, False
         return b"" if first else b","
-
-
-def _names(partial: Partial, event: ev.Text | ev.TextDelta) -> bool:
-    return (partial.message, partial.block) == (event.message, event.block)
 
 
 def _shown(block: Content) -> Any:

@@ -7,11 +7,9 @@ A client that sends nothing gets exactly the protocol's original frames. A clien
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-import msgspec
-
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
-from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.frames import decode_message, json_frame
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute
@@ -21,10 +19,6 @@ CONNECTED: Final = "Notification bus connected"
 FAILED: Final = (1011, "the feed cannot be read: connect again")
 MESSAGE_LIMIT: Final = 64 << 10
 """Maximum bytes of a client's frame: the longest valid one has a few hundred."""
-
-
-def frame(value: dict[str, Any]) -> bytes:
-    return text_frame(msgspec.json.encode(value))
 
 
 def change_frame(change: Change, at: int) -> dict[str, Any]:
@@ -46,48 +40,38 @@ class NotificationCodec:
     key = "cognova"
 
     def read(self, data: bytes) -> FeedPing | FeedRequest | None:
-        try:
-            message = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-        if not isinstance(message, dict):
-            return None
-        if message.get("type") == "ping":
-            return FeedPing()
-        return _asked(message) if message.get("type") == "subscribe" else None
+        match decode_message(data):
+            case {"type": "ping"}:
+                return FeedPing()
+            case {"type": "subscribe"} as message:
+                return _asked(message)
+            case _:
+                return None
 
     def opened(self, now: int) -> bytes:
-        return frame({"type": "connected", "message": CONNECTED, "timestamp": iso_timestamp(now)})
+        return json_frame({"type": "connected", "message": CONNECTED, "timestamp": iso_timestamp(now)})
 
     def pong(self, now: int) -> bytes:
-        return frame({"type": "pong", "timestamp": iso_timestamp(now)})
+        return json_frame({"type": "pong", "timestamp": iso_timestamp(now)})
 
     def subscribed(self, ask: FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
         topics = [topic for topic in TOPICS if topic in ask.topics]
         fields = {"type": "subscribed", "topics": topics, "verdict": verdict, "cursor": cursor}
-        return frame(fields | {"timestamp": iso_timestamp(now)})
+        return json_frame(fields | {"timestamp": iso_timestamp(now)})
 
     def failed(self, error: FairleadError, now: int) -> bytes:
-        return frame({"type": "error", "message": error.message, "timestamp": iso_timestamp(now)})
+        return json_frame({"type": "error", "message": error.message, "timestamp": iso_timestamp(now)})
 
     def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
         item = entry.item
         if isinstance(item, Change):
             value = change_frame(item, entry.at)
         else:
-            value = {
-                "type": "notice",
-                "topic": item.topic,
-                "kind": item.kind,
-                "sessionId": item.session,
-                "sessionName": item.name,
-                "title": item.title,
-                "message": item.message,
-                "color": item.color,
-                "meta": item.meta or {},
-                "timestamp": iso_timestamp(entry.at),
-            }
-        return frame(value if cursor is None else value | {"cursor": cursor})
+            session = {"sessionId": item.session, "sessionName": item.name}
+            text = {"title": item.title, "message": item.message, "color": item.color, "meta": item.meta or {}}
+            value = {"type": "notice", "topic": item.topic, "kind": item.kind, **session, **text}
+            value["timestamp"] = iso_timestamp(entry.at)
+        return json_frame(value if cursor is None else value | {"cursor": cursor})
 
 
 def _asked(message: dict[str, Any]) -> FeedRequest:
@@ -120,7 +104,6 @@ SOCKET: Final = SocketRoute(
     access="view",
     name="cognova.notifications",
     open=Notifications,
-    about="Every change of a resource, as it happens; notices of sessions to those who subscribe.",
     token_query="token",
     token_header=TOKEN_HEADER,
     message_limit=MESSAGE_LIMIT,

@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead.clients.cognova.body_fields import BodyFields, item_json, not_found_message, route, without_none
-from fairlead.clients.cognova.rest import data, problem, with_errors
-from fairlead.model.errors import BadRequest, NotFound
+from fairlead.clients.cognova.body_fields import BodyFields, item_json, without_none
+from fairlead.clients.cognova.resource_calls import ResourceCalls
+from fairlead.clients.cognova.rest import data, new_routes
+from fairlead.model.errors import BadRequest
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.web.routes import Request, Steps, json_response
 from fairlead.notifications.api.cognova import AgentRun, CancelAgent, RunAgent, ScheduledAgent
-from fairlead.notifications.api.resources import AddItem, EditItem, GetItem, ListItems, RemoveItem
+from fairlead.notifications.api.resources import GetItem, ListItems
 
-NO_AGENT: Final = "Agent not found"
-NOTHING_RUNS: Final = "No running executions found for this agent"
 INCOMPLETE: Final = "Name, schedule, and prompt are required"
 RUNS: Final = 50
 RUNS_LIMIT: Final = 500
@@ -21,9 +20,14 @@ MOST: Final = 10_000
 _DAY: Final = 24 * 60 * 60 * 1000
 PERIODS: Final = {"24h": _DAY, "7d": 7 * _DAY, "30d": 30 * _DAY}
 
+ROUTES: Final = new_routes()
 
-def _rest(fields: BodyFields) -> dict[str, Any]:
+
+def _agent(fields: BodyFields) -> dict[str, Any]:
     found = without_none(
+        name=fields.given("name", INCOMPLETE),
+        schedule=fields.given("schedule", INCOMPLETE),
+        prompt=fields.given("prompt", INCOMPLETE, 100_000, strip=False),
         description=fields.text("description"),
         enabled=fields.flag("enabled"),
         max_turns=fields.whole("maxTurns", 1, 10_000),
@@ -55,18 +59,18 @@ def _since(request: Request, default: str) -> int:
     return request.at - PERIODS[period]
 
 
-@with_errors
-def list_agents(request: Request) -> Steps:
-    return data([item_json(agent) for agent in (yield ListItems(ScheduledAgent))])
+AGENTS: Final = ResourceCalls(ScheduledAgent, _agent)
+AGENTS.declare(ROUTES, "/api/agents", "list", "add", "remove")
+ROUTES.patch("/api/agents/{id}", "chat", "agents.edit")(AGENTS.edit)
 
 
-@not_found_message(NO_AGENT)
+@ROUTES.get("/api/agents/{id}", "view", "agents.get")
 def get_agent(request: Request) -> Steps:
     agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
     return data(item_json(agent) | {"runs": [_run(run) for run in (yield _runs_of(agent.id))]})
 
 
-@not_found_message(NO_AGENT)
+@ROUTES.get("/api/agents/{id}/runs", "view", "agents.runs")
 def list_runs(request: Request) -> Steps:
     limit = request.query_int("limit", 100, 1, RUNS_LIMIT)
     since = _since(request, "")
@@ -74,7 +78,7 @@ def list_runs(request: Request) -> Steps:
     return data([_run(run) for run in (yield _runs_of(agent.id, limit, since))])
 
 
-@not_found_message(NO_AGENT)
+@ROUTES.get("/api/agents/{id}/stats", "view", "agents.agent-stats")
 def agent_stats(request: Request) -> Steps:
     since = _since(request, "7d")
     agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
@@ -93,7 +97,7 @@ def agent_stats(request: Request) -> Steps:
     )
 
 
-@with_errors
+@ROUTES.get("/api/agents/stats", "view", "agents.stats")
 def all_stats(request: Request) -> Steps:
     since = _since(request, "7d")
     agents: tuple[ScheduledAgent, ...] = yield ListItems(ScheduledAgent)
@@ -129,63 +133,14 @@ def _by_day(runs: Sequence[AgentRun]) -> list[dict[str, Any]]:
     return list(days.values())
 
 
-@with_errors
-def add_agent(request: Request) -> Steps:
-    fields = BodyFields(request)
-    agent = ScheduledAgent(
-        id=request.fresh,
-        name=fields.required("name", INCOMPLETE),
-        schedule=fields.required("schedule", INCOMPLETE),
-        prompt=fields.required("prompt", INCOMPLETE, 100_000, strip=False),
-        **_rest(fields),
-    )
-    return data(item_json((yield AddItem(agent))))
-
-
-@not_found_message(NO_AGENT)
-def edit_agent(request: Request) -> Steps:
-    fields = BodyFields(request)
-    changes = _rest(fields)
-    for name in ("name", "schedule"):
-        if fields.has(name):
-            changes[name] = fields.required(name, INCOMPLETE)
-    if fields.has("prompt"):
-        changes["prompt"] = fields.required("prompt", INCOMPLETE, 100_000, strip=False)
-    return data(item_json((yield EditItem(ScheduledAgent, request.params["id"], changes))))
-
-
-@not_found_message(NO_AGENT)
-def remove_agent(request: Request) -> Steps:
-    yield RemoveItem(ScheduledAgent, request.params["id"])
-    return data({"success": True})
-
-
-@not_found_message(NO_AGENT)
+@ROUTES.post("/api/agents/{id}/run", "chat", "agents.run")
 def run_agent(request: Request) -> Steps:
     run: AgentRun = yield RunAgent(request.params["id"])
     return json_response({"message": "Agent started", "runId": run.id, "sessionId": run.session_id})
 
 
-@not_found_message(NO_AGENT)
+@ROUTES.post("/api/agents/{id}/cancel", "chat", "agents.cancel")
 def cancel_agent(request: Request) -> Steps:
-    agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
-    try:
-        count: int = yield CancelAgent(agent.id)
-    except NotFound:
-        return problem(404, NOTHING_RUNS)
+    count: int = yield CancelAgent(request.params["id"])
     message = f"Cancelling {count} running execution{'' if count == 1 else 's'}"
     return json_response({"success": True, "message": message, "cancelledCount": count})
-
-
-ROUTES: Final = (
-    route("GET", "/api/agents", "view", list_agents, "Agents, newest first."),
-    route("POST", "/api/agents", "chat", add_agent, "A new agent; its schedule is cron, in UTC."),
-    route("GET", "/api/agents/stats", "view", all_stats, "What all agents did in a period (24h, 7d, 30d)."),
-    route("GET", "/api/agents/{id}", "view", get_agent, "One agent, with its last runs."),
-    route("GET", "/api/agents/{id}/runs", "view", list_runs, "Its runs, newest first, at most `limit`, of a `period`."),
-    route("GET", "/api/agents/{id}/stats", "view", agent_stats, "What it did in a period (24h, 7d, 30d)."),
-    route("PATCH", "/api/agents/{id}", "chat", edit_agent, "Change an agent."),
-    route("DELETE", "/api/agents/{id}", "chat", remove_agent, "Delete an agent; what runs is cancelled."),
-    route("POST", "/api/agents/{id}/run", "chat", run_agent, "Run it now, as a session of its own."),
-    route("POST", "/api/agents/{id}/cancel", "chat", cancel_agent, "End what runs of it."),
-)

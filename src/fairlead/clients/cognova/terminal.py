@@ -12,7 +12,7 @@ import msgspec
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, FairleadError
-from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.frames import decode_message, json_frame
 from fairlead.model.web.handing import Handing
 from fairlead.model.web.sockets import Effect, Handshake, SocketRoute, Write
 from fairlead.terminals.api import JoinShell, Size, TerminalOutput, TerminalReply, TypedKeys
@@ -41,17 +41,13 @@ class ShellCodec:
         self._size: Size | None = None
 
     def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
-        try:
-            message = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return _NOTHING
-        match message:
+        match decode_message(data):
             case {"type": "input", "data": str(keys)}:
                 return TypedKeys(keys.encode())
-            case {"type": "resize"}:
+            case {"type": "resize"} as message:
                 return _size(message)
             case {"type": "ping"}:
-                return TerminalReply(_frame({"type": "pong"}))
+                return TerminalReply(json_frame({"type": "pong"}))
             case _:
                 return _NOTHING
 
@@ -59,21 +55,21 @@ class ShellCodec:
         frames = b""
         if self._sized and output.size is not None and output.size != self._size:
             self._size = output.size
-            frames = _frame({"type": "size", "cols": output.size.columns, "rows": output.size.rows})
-        return frames + _frame({"type": "output", "data": output.data.decode()}) if output.data else frames
+            frames = json_frame({"type": "size", "cols": output.size.columns, "rows": output.size.rows})
+        return frames + json_frame({"type": "output", "data": output.data.decode()}) if output.data else frames
 
     def ended(self, exit: Exit) -> bytes:
         code = exit.code if exit.signal is None else SIGNALLED + exit.signal
-        return _frame({"type": "exit", "code": code})
+        return json_frame({"type": "exit", "code": code})
 
     def failed(self, error: FairleadError) -> bytes:
         """Drop keys that come too late silently: the shell's end has its own frame."""
-        return b"" if isinstance(error, AgentNotRunning) else _frame({"type": "error", "data": f"{error.message}\r\n"})
+        return b"" if isinstance(error, AgentNotRunning) else _error(error.message)
 
     def not_started(self, error: FairleadError) -> bytes:
         path, errno = error.data.get("path"), error.data.get("errno")
         reason = f"spawn {path} {errno}" if errno else error.message
-        return _frame({"type": "error", "data": f"Failed to start terminal: {reason}\r\n"})
+        return _error(f"Failed to start terminal: {reason}")
 
 
 class ShellConversation(Handing):
@@ -108,6 +104,10 @@ class ShellConversation(Handing):
         return () if self._failed else self.received(data, text)
 
 
+def _error(text: str) -> bytes:
+    return json_frame({"type": "error", "data": f"{text}\r\n"})
+
+
 def _size(message: dict[str, Any]) -> Size | TerminalReply:
     try:
         wanted = msgspec.convert(message, _Resize)
@@ -116,17 +116,12 @@ def _size(message: dict[str, Any]) -> Size | TerminalReply:
     return Size(wanted.cols, wanted.rows)
 
 
-def _frame(fields: dict[str, Any]) -> bytes:
-    return text_frame(msgspec.json.encode(fields))
-
-
 SOCKETS: Final = tuple(
     SocketRoute(
         path=path,
         access="terminal",
         name=name,
         open=ShellConversation,
-        about="A person's shell: what it prints out, keys and sizes in.",
         token_query="token",
         token_header=TOKEN_HEADER,
         message_limit=MESSAGE_LIMIT,

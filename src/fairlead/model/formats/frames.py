@@ -1,4 +1,4 @@
-"""Builds WebSocket frames for encoders, whose bytes go to the socket of every subscription unchanged.
+"""Builds WebSocket frames for encoders, whose bytes go to the socket of every subscription unchanged; decodes messages.
 
 Client protocols may not import the server's driver, so the functions that they need are in the model.
 """
@@ -7,12 +7,25 @@ from typing import Any
 
 import msgspec
 
+_json = msgspec.json.Encoder()
 _msgpack = msgspec.msgpack.Encoder()
 
 
 def text_frame(payload: bytes) -> bytes:
     """One unmasked text message; `payload` is UTF-8 and is not checked, every caller has just encoded it."""
     return build_frame(0x81, payload)
+
+
+def json_frame(message: Any) -> bytes:
+    return text_frame(_json.encode(message))
+
+
+def decode_message(data: bytes) -> Any:
+    """A client's message as JSON; None if it is not JSON."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def binary_frame(payload: bytes) -> bytes:

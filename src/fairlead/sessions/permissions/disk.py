@@ -2,6 +2,7 @@
 
 import os
 import stat
+from itertools import islice
 
 _MOST_LINKS = 40  # as the kernel
 _MOST_NAMES = 20_000
@@ -47,10 +48,8 @@ def resolve(path: str) -> str:
 
 def entries(folder: str) -> list[str]:
     """Return the names in a folder. Raises OSError when the folder does not exist or has too many names."""
-    out: list[str] = []
     with os.scandir(folder) as found:
-        for entry in found:
-            out.append(entry.name)
-            if len(out) > _MOST_NAMES:
-                raise OSError(f"too many names in {folder[:80]}")
-    return out
+        names = [entry.name for entry in islice(found, _MOST_NAMES + 1)]
+    if len(names) > _MOST_NAMES:
+        raise OSError(f"too many names in {folder[:80]}")
+    return names

@@ -22,9 +22,6 @@ class RequestIndex:
     def find(self, request: str) -> SessionId | None:
         return self._sessions.get(request)
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     def add(self, session: SessionId, request: str) -> None:
         self._sessions.pop(request, None)
         self._sessions[request] = session

@@ -4,8 +4,8 @@ requested -> resolved (by whom, how) | cancelled (why) -> delivered. A request i
 lock, stored in the log, and only then delivered to the agent.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,8 +20,7 @@ from fairlead.sessions import decide
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.permissions.policy.call import PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.decide import decide as judge
-from fairlead.sessions.permissions.policy.modes import ModePolicy
-from fairlead.sessions.permissions.policy.remember import RememberedRules, check_or_narrow, remember
+from fairlead.sessions.permissions.policy.remember import check_or_narrow, check_remembered
 from fairlead.sessions.permissions.policy.suggest import suggest
 
 MOST_REQUESTED_RULES = 100
@@ -29,8 +28,6 @@ MOST_REQUESTED_RULES = 100
 
 MOST_FOLDERS = 256
 """Number of calls whose folder is kept at a time."""
-
-logger = logging.getLogger("fairlead.permission")
 
 
 class RequestedRules(msgspec.Struct, frozen=True):
@@ -53,15 +50,15 @@ class PermissionRequests:
     def context(self, call: CallId | None = None) -> PolicyContext:
         """Return the context for a verdict: the session's mode and rules, the gateway's settings."""
         state, policy = self.core.state, self.core.services.policy
-        remembered = [parse_rule(text, Behavior.ALLOW) for text in (*state.rules, *state.allow)]
-        denied = [parse_rule(text, Behavior.DENY) for text in state.deny]
+        allowed = (parse_rule(text, Behavior.ALLOW) for text in (*state.rules, *state.allow))
+        denied = (parse_rule(text, Behavior.DENY) for text in state.deny)
         return PolicyContext(
             cwd=state.cwd,
             moved=self._folders.get(call, "") if call is not None else "",
             # The gateway's roots limit where sessions may be; a session's calls are limited by its own folders.
             roots=state.settings.directories,
             mode=parse_mode(state.settings.mode),
-            rules=(*policy.rules, *remembered, *denied),
+            rules=(*policy.rules, *allowed, *denied),
             fences=policy.fences,
             resolve=policy.resolve,
             home=policy.home,
@@ -81,18 +78,6 @@ class PermissionRequests:
     def suggest(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the rules that an "always allow" of this call would remember."""
         return tuple(format_rule(rule) for rule in suggest(ToolCall(tool, tool_input), self.context()))
-
-    def check_remembered(self, rules: Sequence[str], *, admin: bool) -> tuple[str, ...]:
-        """Check the rules that an answer asks to remember and return them. Raises the error of the first bad rule."""
-        parsed = [parse_rule(text, Behavior.ALLOW) for text in rules]
-        updates = [
-            {"type": "addRules", "behavior": "allow", "rules": [{"toolName": rule.tool, "ruleContent": rule.content}]}
-            for rule in parsed
-        ]
-        outcome = remember(updates, RememberedRules(), self.context(), ModePolicy(), admin=admin)
-        if outcome.refused:
-            raise outcome.refused[0]
-        return tuple(format_rule(rule) for rule in outcome.memory.rules)
 
     def check_requested_rules(self, rules: Sequence[str], behavior: Behavior, *, admin: bool) -> RequestedRules:
         """Check the rules of one kind that a client wants to add: keep, narrow or refuse each."""
@@ -158,7 +143,8 @@ class PermissionRequests:
         """Store a person's answer, then deliver it to the agent."""
         core = self.core
         async with core.client_lock():
-            command = msgspec.structs.replace(command, remember=self.check_remembered(command.remember, admin=admin))
+            rules = check_remembered(command.remember, self.context(), admin=admin)
+            command = msgspec.structs.replace(command, remember=rules)
             resolved = decide.answer(core.state, command, by, core.services.new_uuid(), self.judge)
             transition = core.begin()
             entry = transition.add(resolved)
@@ -166,7 +152,7 @@ class PermissionRequests:
             if command.key:
                 transition.save_reply(f"key:{command.key}", reply)
             await core.commit(transition)
-        await self._deliver_or_cancel(agent, resolved)
+        await self.deliver(agent, resolved)
         if resolved.remembered:
             await self._settle_by_rules(agent)
         return reply
@@ -181,37 +167,29 @@ class PermissionRequests:
                 verdict = self.judge(pending.tool, pending.input, pending.call)
                 if verdict.behavior is Behavior.ALLOW and verdict.by == "rule":
                     settled.append(decide.resolve_by_policy(core.state, pending, verdict, core.services.new_uuid()))
-            for resolved in settled:
-                transition.add(resolved)
+                    transition.add(settled[-1])
             if settled:
                 await core.commit(transition, patient=True)
         for resolved in settled:
-            await self._deliver_or_cancel(agent, resolved)
-
-    async def _deliver_or_cancel(self, agent: Agent | None, resolved: ev.PermissionResolved) -> None:
-        if agent is None:
-            await self._cancel_undelivered(resolved)
-        else:
             await self.deliver(agent, resolved)
 
-    async def deliver(self, agent: Agent, resolved: ev.PermissionResolved) -> None:
-        try:
-            await agent.answer(resolved.request, decide.decision_of(resolved))
-        except AgentNotRunning:
-            await self._cancel_undelivered(resolved)
+    async def deliver(self, agent: Agent | None, resolved: ev.PermissionResolved) -> None:
+        """Give the agent its answer. An answer that no agent can receive any more is cancelled."""
+        with suppress(AgentNotRunning):
+            if agent is not None:
+                await agent.answer(resolved.request, decide.decision_of(resolved))
+                return
+        await self._cancel(resolved.request, "the agent ended before it received the answer")
 
     async def cancel(self, request: RequestId, reason: str) -> None:
+        """Cancel a request, unless it is resolved already."""
+        await self._cancel(request, reason, pending=True)
+
+    async def _cancel(self, request: RequestId, reason: str, *, pending: bool = False) -> None:
         core = self.core
         async with core.lock:
-            if core.state.find_pending(request) is None:
+            if pending and core.state.find_pending(request) is None:
                 return
             transition = core.begin()
             transition.cancel([request], reason)
-            await core.commit(transition, patient=True)
-
-    async def _cancel_undelivered(self, resolved: ev.PermissionResolved) -> None:
-        core = self.core
-        async with core.lock:
-            transition = core.begin()
-            transition.cancel([resolved.request], "agent died before it heard")
             await core.commit(transition, patient=True)

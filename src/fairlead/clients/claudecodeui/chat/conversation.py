@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from fairlead.clients.claudecodeui.chat import messages
-from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder, frame, number
+from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import NAME, HistoryMemory, read_memory
 from fairlead.clients.claudecodeui.chat.messages import (
     AbortRun,
@@ -25,10 +25,12 @@ from fairlead.clients.claudecodeui.chat.messages import (
 )
 from fairlead.clients.claudecodeui.chat.prompts import decision, prompt, setting_commands
 from fairlead.clients.claudecodeui.chat.session_list import CODEC
-from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields
+from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import Busy, FairleadError, NotAllowed, NotFound, OutsideRoots, Stale
+from fairlead.model.formats.frames import json_frame
+from fairlead.model.formats.numbered_frames import FRAMES, number
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, SessionId, is_uuid
@@ -85,13 +87,13 @@ class ChatConversation:
             asked = messages.read(data)
             return () if asked is None else self._act(asked)
         except ChatError as error:
-            return (self._write_error(error),)
+            return (Write(self._error(error)),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         return self.failed(error)
 
     def failed(self, error: FairleadError) -> Sequence[Effect]:
-        return (self._write_error(messages.failed(error, None)),)
+        return (Write(self._error(messages.failed(error, None))),)
 
     # --- requests of the client
 
@@ -114,8 +116,8 @@ class ChatConversation:
             return (Write(self._subscribed(session, HistoryMemory())),)
         attachment = self._attachments.setdefault(session, Attachment())
         if attachment.unfinished >= WAITING:
-            text = f"{WAITING} messages of yours wait already: wait for the agent."
-            return (self._write_error(ChatError("INTERNAL_ERROR", text, session)),)
+            text = f"{WAITING} of your messages are waiting already: wait for the agent."
+            return (Write(self._error(ChatError("INTERNAL_ERROR", text, session))),)
         attachment.unfinished += 1
         return (RunFlow(self._handle(session, asked, attachment), session),)
 
@@ -127,7 +129,7 @@ class ChatConversation:
                 if isinstance(asked, SubscribeTo):
                     yield Write(self._subscribed(session, HistoryMemory()))
                 else:
-                    yield self._write_error(messages.not_found(session))
+                    yield Write(self._error(messages.session_error("SESSION_NOT_FOUND", session)))
                 return
             if memory is None:
                 return
@@ -141,7 +143,7 @@ class ChatConversation:
                 case _:
                     assert_never(asked)
         except FairleadError as error:
-            yield self._write_error(messages.failed(error, session))
+            yield Write(self._error(messages.failed(error, session)))
         finally:
             attachment.unfinished -= 1
             if not attachment.unfinished and attachment.since is None:
@@ -212,7 +214,7 @@ class ChatConversation:
     def _confirm(self, session: SessionId, asked: SubscribeTo, attachment: Attachment, memory: HistoryMemory) -> Flow:
         reply = self._subscribed(session, memory)
         if asked.last and not _reaches(asked, memory):
-            reply += self._error(messages.replay_gap(session))
+            reply += self._error(messages.session_error("REPLAY_GAP", session))
         yield Write(reply)
         if memory.processing or attachment.last == memory.last:
             return
@@ -246,12 +248,12 @@ class ChatConversation:
         try:
             yield prompt(asked, uploads)
         except Busy:
-            yield self._write_error(messages.in_progress(session))
+            yield Write(self._error(messages.session_error("RUN_IN_PROGRESS", session)))
             return
         if asked.message:
             # The message has an id of the client's, so its acceptance can be confirmed.
-            reply_fields = self._fields(session, HistoryMemory(queued={asked.message: None}))
-            yield Write(frame({**reply_fields, "messageId": asked.message}))
+            queued = HistoryMemory(queued={asked.message: None})
+            yield Write(self._subscribed(session, queued, messageId=asked.message))
 
     # --- an abort
 
@@ -271,7 +273,7 @@ class ChatConversation:
                 memory = (yield from self._attach(session, asked, attachment)) or memory
             else:
                 return
-        yield self._write_error(messages.no_run(session))
+        yield Write(self._error(messages.session_error("NO_ACTIVE_RUN", session)))
 
     # --- a permission
 
@@ -296,19 +298,16 @@ class ChatConversation:
         except (NotFound, Stale) as error:
             yield self._expired(given, session, error)
         except FairleadError as error:
-            yield self._write_error(messages.failed(error, session))
+            yield Write(self._error(messages.failed(error, session)))
 
     # --- frames that do not come from the log
 
-    def _subscribed(self, session: str, memory: HistoryMemory) -> bytes:
-        return frame(self._fields(session, memory))
-
-    def _fields(self, session: str, memory: HistoryMemory) -> Fields:
+    def _subscribed(self, session: str, memory: HistoryMemory, **more: object) -> bytes:
         pending = [
             {**asked.fields, "sessionId": session, "receivedAt": iso_timestamp(asked.at)}
             for asked in memory.pending.values()
         ]
-        return {
+        fields = {
             "kind": "chat_subscribed",
             "sessionId": session,
             "isProcessing": memory.processing,
@@ -316,31 +315,24 @@ class ChatConversation:
             "pendingPermissions": pending,
             "timestamp": iso_timestamp(self._now()),
         }
+        return json_frame({**fields, **more})
 
-    def _write_error(self, error: ChatError) -> Write:
-        return Write(self._error(error))
+    def _stamped(self, **fields: object) -> bytes:
+        return json_frame({**fields, "timestamp": iso_timestamp(self._now())})
 
     def _error(self, error: ChatError) -> bytes:
-        fields = {"kind": "protocol_error", "code": error.wire_code, "error": error.message, "sessionId": error.session}
-        return frame({**fields, "timestamp": iso_timestamp(self._now())})
+        return self._stamped(kind="protocol_error", code=error.wire_code, error=error.message, sessionId=error.session)
 
     def _write_note(self, session: SessionId, text: str) -> Write:
         """A row for this client only. The app would take a `protocol_error` for the end of the run."""
         self._notes += 1
-        fields = {
-            "kind": "error",
-            "id": f"note-{self._now()}-{self._notes}",
-            "sessionId": session,
-            "provider": PROVIDER,
-        }
-        return Write(frame({**fields, "content": text, "timestamp": iso_timestamp(self._now())}))
+        name = f"note-{self._now()}-{self._notes}"
+        return Write(self._stamped(kind="error", id=name, sessionId=session, provider=PROVIDER, content=text))
 
     def _expired(self, given: DecidePermission, session: SessionId | None, error: FairleadError) -> Write:
         """The reply to an answer that came too late: the app removes the card and gets the reason; no run ends."""
         fields = {"kind": "permission_cancelled", "requestId": given.request, "sessionId": session}
-        return Write(
-            frame({**fields, "reason": "cancelled", "error": error.message, "timestamp": iso_timestamp(self._now())})
-        )
+        return Write(self._stamped(**fields, reason="cancelled", error=error.message))
 
 
 def _reaches(asked: SubscribeTo, memory: HistoryMemory) -> bool:
@@ -365,6 +357,5 @@ SOCKET: Final = SocketRoute(
     access="view",
     name="claudecodeui.chat",
     open=ChatConversation,
-    about="Chat: what runs say as it is said, what a client says to them, and which sessions changed.",
     token_query="token",
 )

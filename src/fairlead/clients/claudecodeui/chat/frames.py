@@ -1,13 +1,12 @@
 """Encodes a session's events as frames for a chat socket. Pure.
 
 A run is a turn: its frames lie between the turn's start and its end; the last one is the turn end's `complete`. Every
-frame has a `seq` that grows over the session's whole life: the frame in slot `k` of the log's entry `n` is
-`64 * n + k`, live and in every replay. A streamed text is sent as deltas and an end frame, which has the text's id and
-content; a client that resumes in the middle is sent the rest as deltas. A client that received no delta of a text gets
-it as a row.
+frame has a `seq`, its number, which grows over the session's whole life. A streamed text is sent as deltas and an end
+frame, which has the text's id and content; a client that resumes in the middle is sent the rest as deltas. A client
+that received no delta of a text gets it as a row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -16,13 +15,12 @@ from fairlead.clients.claudecodeui.chat.rows import base_of, enveloped, row_of
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model import events as ev
 from fairlead.model.formats.delta_progress import DeltaProgress, streamed_chars
-from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.frames import json_frame
+from fairlead.model.formats.numbered_frames import FRAMES, number
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 
-FRAMES: Final = 64
-"""Frame numbers reserved for each entry (design: views)."""
 REST, ENDED, ROW, AFTER = 0, 1, 2, 3
 """The slots: the deltas that a late client lacks (or the end of an abandoned text), the end of a text that was cut
 off, the row itself or the end of its deltas, and the frames after it."""
@@ -39,8 +37,6 @@ _SILENT: Final = frozenset(
     {"record", "thinking.delta", "input.delta", "hook.progress", "tool.progress", "user.message"}
 )
 """Frequent kinds without frames: they are not even decoded."""
-
-_encoder: Final = msgspec.json.Encoder()
 
 Slots = Sequence[tuple[int, Fields]]
 
@@ -85,15 +81,6 @@ class RenderContext(msgspec.Struct, frozen=True):
 NOTHING: Final = RenderContext()
 
 
-def frame(message: Fields) -> bytes:
-    return text_frame(_encoder.encode(message))
-
-
-def number(seq: int, slot: int = FRAMES - 1) -> int:
-    """The number of an entry's frame; without a slot, a number after all its frames."""
-    return seq * FRAMES + slot
-
-
 class ChatEncoder(msgspec.Struct, frozen=True):
     """Implements `model.gateway.FrameEncoder`, `Contextual` and `ResumableEncoder`. Its context is a `RenderContext`.
 
@@ -106,13 +93,7 @@ class ChatEncoder(msgspec.Struct, frozen=True):
 
     def step(self, context: RenderContext | None, session: SessionId, entry: Entry) -> tuple[RenderContext, bytes]:
         """Encode for subscribers that received the deltas while they were streamed."""
-        known = context or NOTHING
-        if _is_silent(entry, whole=self.whole):
-            return known, b""
-        event = ev.decode(entry.event)
-        known = known.after(entry.seq, event)
-        sent = 0 if self.whole else streamed_chars(event)
-        return known, join_frames(numbered_frames(session, entry.seq, event, known, sent), whole=self.whole)
+        return _step(context, session, entry, streamed_chars, whole=self.whole)
 
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
@@ -128,7 +109,7 @@ class ChatCatchUp:
     def __init__(self, position: int, last: int, *, whole: bool) -> None:
         entry, slot = divmod(last, FRAMES)
         # A delta's first frame may be the end of the previous text: a client with only that lacks the delta itself.
-        self._pieces = DeltaProgress(max(position, entry if slot >= ROW else entry - 1))
+        self._deltas = DeltaProgress(max(position, entry if slot >= ROW else entry - 1))
         self._whole = whole
         self._last = last
 
@@ -136,28 +117,28 @@ class ChatCatchUp:
         return self.step(None, session, entry)[1]
 
     def step(self, context: RenderContext | None, session: SessionId, entry: Entry) -> tuple[RenderContext, bytes]:
-        known = context or NOTHING
-        if _is_silent(entry, whole=self._whole):
-            return known, b""
-        event = ev.decode(entry.event)
-        known = known.after(entry.seq, event)
-        sent = 0 if self._whole else self._pieces.chars_seen(event)
-        frames = numbered_frames(session, entry.seq, event, known, sent)
-        if number(entry.seq, 0) <= self._last:
-            frames = [frame for frame in frames if frame["seq"] > self._last]
-        return known, join_frames(frames, whole=self._whole)
+        return _step(context, session, entry, self._deltas.chars_seen, whole=self._whole, last=self._last)
 
 
-def _is_silent(entry: Entry, *, whole: bool) -> bool:
-    return entry.kind in _SILENT or (whole and entry.kind == PIECE)
-
-
-def join_frames(frames: Sequence[Fields], *, whole: bool = False) -> bytes:
-    """Join frames for sending. `whole`: for clients that show another session, because they would take a
-    `stream_end` for the end of that session's text."""
-    if whole:
-        frames = [fields for fields in frames if fields["kind"] not in ("stream_delta", "stream_end")]
-    return b"".join(map(frame, frames))
+def _step(
+    context: RenderContext | None,
+    session: SessionId,
+    entry: Entry,
+    chars_seen: Callable[[ev.Event], int],
+    *,
+    whole: bool,
+    last: int = 0,
+) -> tuple[RenderContext, bytes]:
+    """The context after the entry, and the entry's frames after the number `last`. Clients that get whole texts show
+    another session: they would take a `stream_end` for the end of that session's text."""
+    known = context or NOTHING
+    if entry.kind in _SILENT or (whole and entry.kind == PIECE):
+        return known, b""
+    event = ev.decode(entry.event)
+    known = known.after(entry.seq, event)
+    frames = numbered_frames(session, entry.seq, event, known, 0 if whole else chars_seen(event))
+    hidden = ("stream_delta", "stream_end") if whole else ()
+    return known, b"".join(json_frame(one) for one in frames if one["seq"] > last and one["kind"] not in hidden)
 
 
 def numbered_frames(session: SessionId, seq: int, event: ev.Event, known: RenderContext, sent: int = 0) -> list[Fields]:

@@ -11,13 +11,14 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.claudecodeui.chat import rows
-from fairlead.clients.claudecodeui.chat.frames import AFTER, RenderContext, context_tokens, number, request_fields
+from fairlead.clients.claudecodeui.chat.frames import AFTER, RenderContext, context_tokens, request_fields
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model import events as ev
+from fairlead.model.formats.numbered_frames import number
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.views import Made, NewRow, ReplaceRow
+from fairlead.model.views import Made, MemoryReducer, NewRow, ReducerProjection, ReplaceRow
 
 NAME: Final = "claudecodeui.1"
 CALLS: Final = 256
@@ -83,25 +84,16 @@ class HistoryMemory(msgspec.Struct):
         return self.running or bool(self.queued)
 
 
-_decoder: Final = msgspec.msgpack.Decoder(HistoryMemory)
-
-
 def read_memory(data: bytes) -> HistoryMemory:
-    return _decoder.decode(data)
+    return msgspec.msgpack.decode(data, type=HistoryMemory)
 
 
-class HistoryReducer:
+class HistoryReducer(MemoryReducer[HistoryMemory]):
     """Implements `model.views.Reducer`."""
 
     def __init__(self, session: SessionId) -> None:
+        super().__init__(HistoryMemory(session))
         self._session = session
-        self._memory = HistoryMemory(session)
-
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._memory)
-
-    def restore(self, data: bytes) -> None:
-        self._memory = read_memory(data)
 
     def step(self, entry: Entry) -> Sequence[Made]:
         memory = self._memory
@@ -209,10 +201,4 @@ class HistoryReducer:
                     tool.toolResult = {"content": content, "isError": event.is_error}
 
 
-class HistoryProjection:
-    """Implements `model.views.Projection`."""
-
-    name = NAME
-
-    def fold(self, session: SessionId) -> HistoryReducer:
-        return HistoryReducer(session)
+PROJECTION: Final = ReducerProjection(NAME, HistoryReducer)

@@ -10,16 +10,21 @@ import msgspec
 
 from fairlead.clients.claudecodeui.chat.attachments import named_uploads
 from fairlead.model.errors import BadRequest, FairleadError
+from fairlead.model.formats.frames import decode_message
+from fairlead.model.formats.numbered_frames import LARGEST_NUMBER
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.policy import PermissionMode
 from fairlead.uploads.api import FILES, Upload
 
 INVALID: Final = "Invalid websocket payload"
-MOST_SEQ: Final = 2**53
-"""Larger integers are not exact in JavaScript."""
 MOST_SESSIONS: Final = 200
 """Maximum number of sessions in one subscribe; each of them is read."""
-
+SESSION_ERRORS: Final = {
+    "SESSION_NOT_FOUND": 'Session "{}" was not found. Create it via POST /api/providers/sessions first.',
+    "RUN_IN_PROGRESS": 'Session "{}" already has a run in progress.',
+    "NO_ACTIVE_RUN": 'Session "{}" has no run in progress.',
+    "REPLAY_GAP": 'The output of session "{}" since then cannot be replayed: read its messages again.',
+}
 MOST_NAMED: Final = 10
 """Maximum number of rules that one note lists."""
 
@@ -78,32 +83,18 @@ ClientMessage = SendMessage | AbortRun | SubscribeToAll | DecidePermission
 
 
 class ChatError(BadRequest):
-    """Sent as `protocol_error`: `word` is its code there, `session` the session concerned, if any."""
+    """Sent as `protocol_error`, with `wire_code` as its code. `session`: the session concerned, if any."""
 
     code = "chat_error"
 
-    def __init__(self, word: str, message: str, session: str | None = None) -> None:
-        super().__init__(message, word=word, session=session)
-        self.wire_code = word
+    def __init__(self, wire_code: str, message: str, session: str | None = None) -> None:
+        super().__init__(message, word=wire_code, session=session)
+        self.wire_code = wire_code
         self.session = session
 
 
-def not_found(session: str) -> ChatError:
-    text = f'Session "{session}" was not found. Create it via POST /api/providers/sessions first.'
-    return ChatError("SESSION_NOT_FOUND", text, session)
-
-
-def in_progress(session: str) -> ChatError:
-    return ChatError("RUN_IN_PROGRESS", f'Session "{session}" already has a run in progress.', session)
-
-
-def no_run(session: str) -> ChatError:
-    return ChatError("NO_ACTIVE_RUN", f'Session "{session}" has no run in progress.', session)
-
-
-def replay_gap(session: str) -> ChatError:
-    text = f'What session "{session}" said since cannot be replayed: read its messages again.'
-    return ChatError("REPLAY_GAP", text, session)
+def session_error(code: str, session: str) -> ChatError:
+    return ChatError(code, SESSION_ERRORS[code].format(session), session)
 
 
 def failed(error: FairleadError, session: str | None) -> ChatError:
@@ -115,19 +106,16 @@ def rejected_rules_text(refused: Mapping[str, str]) -> str:
     """Text for the user: which tool rules of the client's settings were rejected."""
     named = [f"{rule[:80]}: {why.rstrip('.')[:200]}." for rule, why in refused.items()][:MOST_NAMED]
     more = [f"And {len(refused) - MOST_NAMED} more."] if len(refused) > MOST_NAMED else []
-    return "\n".join(["These tool permissions of your settings do not count here:", *named, *more])
+    return "\n".join(["These tool permissions of your settings are not applied:", *named, *more])
 
 
 def not_remembered(error: FairleadError) -> str:
-    return f"Your answer counts this once and is not remembered. {error.message}"
+    return f"Your answer applies only this time and is not remembered. {error.message}"
 
 
 def read(data: bytes) -> ClientMessage | None:
     """Decode one frame. Returns None for a frame to ignore; raises ChatError for one to answer with an error."""
-    try:
-        message = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ChatError("INTERNAL_ERROR", INVALID) from None
+    message = decode_message(data)
     if not isinstance(message, dict):
         raise ChatError("INTERNAL_ERROR", INVALID)
     kind = message.get("type")
@@ -141,12 +129,9 @@ def read(data: bytes) -> ClientMessage | None:
         case "chat.permission-response":
             return _decide(message)
         case _:
-            name = "undefined" if "type" not in message else kind if isinstance(kind, str) else _json(kind)
+            encoded = kind if isinstance(kind, str) else msgspec.json.encode(kind).decode()
+            name = encoded if "type" in message else "undefined"
             raise ChatError("UNKNOWN_MESSAGE_TYPE", f'Unknown message type "{name[:80]}".')
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _session(message: Mapping[str, Any], kind: str) -> SessionId:
@@ -155,7 +140,7 @@ def _session(message: Mapping[str, Any], kind: str) -> SessionId:
     if not name:
         raise ChatError("SESSION_ID_REQUIRED", f"{kind} requires a sessionId.")
     if not is_uuid(name.lower()):
-        raise not_found(name[:120])
+        raise session_error("SESSION_NOT_FOUND", name[:120])
     return SessionId(name.lower())
 
 
@@ -223,7 +208,7 @@ def _one(item: Any) -> SubscribeTo | None:
     name, last = item.get("sessionId"), item.get("lastSeq")
     if not isinstance(name, str) or not name.strip():
         return None
-    if not isinstance(last, int | float) or isinstance(last, bool) or not 0 <= last <= MOST_SEQ:
+    if not isinstance(last, int | float) or isinstance(last, bool) or not 0 <= last <= LARGEST_NUMBER:
         last = 0
     stream = item.get("stream")
     return SubscribeTo(SessionId(name.strip().lower()), int(last), stream if isinstance(stream, bool) else None)

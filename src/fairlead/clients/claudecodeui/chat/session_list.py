@@ -1,12 +1,12 @@
 """Frames for every chat socket, whichever session it is subscribed to: changed sessions, progress of lists. Pure.
 
-A route that builds a list of projects reports its progress with `yield Broadcast(HALL, loading(...))`.
+A route that builds a list of projects reports its progress with `yield Broadcast(CHANNEL, loading(...))`.
 """
 
 from typing import Final
 
-from fairlead.clients.claudecodeui.chat.frames import frame
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields, project_fields, session_fields
+from fairlead.model.formats.frames import json_frame
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.store import Summary
 
@@ -31,7 +31,7 @@ def loading(current: int, total: int, project: str = "") -> bytes:
     when `current` reaches `total`."""
     named = {"currentProject": project} if project else {}
     phase = "complete" if current >= total else "loading"
-    return frame({"kind": "loading_progress", "phase": phase, "current": current, "total": total, **named})
+    return json_frame({"kind": "loading_progress", "phase": phase, "current": current, "total": total, **named})
 
 
 class ChatSessionList:
@@ -40,7 +40,7 @@ class ChatSessionList:
     key = CHANNEL
 
     def session(self, summary: Summary, at: int) -> bytes:
-        return b"" if summary.archived else frame(upserted(summary, at))
+        return b"" if summary.archived else json_frame(upserted(summary, at))
 
 
 CODEC: Final = ChatSessionList()

@@ -6,25 +6,28 @@ Errors are `{error}`, a text that the app shows unchanged.
 from typing import Final
 
 from fairlead.clients.claudecodeui.chat.attachments import fields
-from fairlead.clients.claudecodeui.rest.responses import route
 from fairlead.model.errors import FairleadError
-from fairlead.model.web.routes import Request, Response, Steps, json_response
+from fairlead.model.web.routes import Request, Response, Routes, Steps, json_response
 from fairlead.uploads.api import AcceptForm, FileForm, ReadUpload, Upload
 
 FORM: Final = FileForm("files")
 IMAGES: Final = FileForm("images")
 """The form of app versions before 1.37."""
 
+ROUTES: Final = Routes("claudecodeui.")
 
+
+@ROUTES.post("/api/assets/files", "chat", "assets.upload", form=True)
 def upload(request: Request) -> Steps:
-    return (yield from _taken(FORM))
+    return (yield from _accept(FORM))
 
 
+@ROUTES.post("/api/assets/images", "chat", "assets.pictures", form=True)
 def upload_images(request: Request) -> Steps:
-    return (yield from _taken(IMAGES))
+    return (yield from _accept(IMAGES))
 
 
-def _taken(form: FileForm) -> Steps:
+def _accept(form: FileForm) -> Steps:
     try:
         uploads: tuple[Upload, ...] = yield AcceptForm(form)
     except FairleadError as error:
@@ -32,21 +35,11 @@ def _taken(form: FileForm) -> Steps:
     return json_response({form.field if form is IMAGES else "attachments": [fields(each) for each in uploads]})
 
 
+@ROUTES.get("/api/assets/files/{name}", "view", "assets.files")
+@ROUTES.get("/api/assets/images/{name}", "view", "assets.images")
 def download(request: Request) -> Steps:
     try:
         response: Response = yield ReadUpload(request.params["name"])
     except FairleadError as error:
         return json_response({"error": error.message}, error.status)
     return response
-
-
-ROUTES: Final = (
-    route("POST", "/api/assets/files", "chat", "assets.upload", upload, "Files for a message to come.", form=True),
-    route("POST", "/api/assets/images", "chat", "assets.pictures", upload_images, "Pictures, likewise.", form=True),
-    *(
-        route(
-            "GET", f"/api/assets/{kind}/{{name}}", "view", f"assets.{kind}", download, "A file that the user has sent."
-        )
-        for kind in ("files", "images")
-    ),
-)

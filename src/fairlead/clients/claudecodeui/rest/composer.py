@@ -6,14 +6,13 @@ import msgspec
 
 from fairlead.clients.claudecodeui.chat.history import NAME, read_memory
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER
-from fairlead.clients.claudecodeui.rest.responses import SMALL, named_session, ok, refused, route
+from fairlead.clients.claudecodeui.rest.responses import SMALL, always, ok, refused
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
-from fairlead.model.errors import NotFound
+from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.policy import PermissionMode
 from fairlead.model.store import Summary
-from fairlead.model.web.requests import Response
-from fairlead.model.web.routes import Request, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
 
 DEFAULT: Final = "default"
@@ -28,9 +27,12 @@ OFFERED: Final = (
     PermissionMode.BYPASS_PERMISSIONS,
 )
 """Modes that the app can show; only those that the gateway's settings allow are offered."""
-ONE: Final = "/api/providers/{provider}/sessions/{session}"
+AGENT: Final = "/api/providers/{provider}"
+ONE: Final = f"{AGENT}/sessions/{{session}}"
 ASKED: Final = 20
 """Maximum number of sessions that are searched for their agent's commands."""
+
+ROUTES: Final = Routes("claudecodeui.")
 
 
 class ModelBody(msgspec.Struct, frozen=True):
@@ -50,28 +52,31 @@ class EffortBody(msgspec.Struct, frozen=True):
     effort: str = ""
 
 
-def _known(request: Request) -> bool:
-    return request.params["provider"] == PROVIDER
+class UnsupportedProvider(FairleadError):
+    code = "unsupported_provider"
+    status = 404
 
 
-def _unsupported(request: Request) -> Response:
-    return refused(404, "UNSUPPORTED_PROVIDER", f'Provider "{request.params["provider"][:40]}" is not supported.')
+def _check_provider(request: Request) -> None:
+    if request.params["provider"] != PROVIDER:
+        raise UnsupportedProvider(f'Provider "{request.params["provider"][:40]}" is not supported.')
 
 
+@ROUTES.get(f"{AGENT}/models", "view", "models")
 def models(request: Request) -> Steps:
     yield from ()
-    if not _known(request):
-        return _unsupported(request)
+    _check_provider(request)
     efforts = {"default": DEFAULT, "values": [{"value": effort, "label": effort.title()} for effort in EFFORTS]}
     options = [{"value": value, "label": label, "effort": efforts} for value, label in MODELS]
     return ok({"provider": PROVIDER, "models": {"OPTIONS": options, "DEFAULT": DEFAULT}})
 
 
+@ROUTES.get("/api/providers/capabilities", "view", "capabilities")
 def capabilities(request: Request) -> Steps:
-    around: SessionChoices = yield ReadSessionChoices()
+    choices: SessionChoices = yield ReadSessionChoices()
     own = {
         "provider": PROVIDER,
-        "permissionModes": [mode for mode in OFFERED if mode in around.modes],
+        "permissionModes": [mode for mode in OFFERED if mode in choices.modes],
         "defaultPermissionMode": PermissionMode.DEFAULT,
         "supportsEffort": True,
         "supportsImages": False,
@@ -80,39 +85,40 @@ def capabilities(request: Request) -> Steps:
     return ok({"providers": [own]})
 
 
+@ROUTES.get(f"{ONE}/active-model", "view", "active_model")
 def active_model(request: Request) -> Steps:
     """A session's model. `source` shows whether it was chosen for this session."""
-    if not _known(request):
-        return _unsupported(request)
-    view: q.SessionView = yield q.GetSession(named_session(request))
+    _check_provider(request)
+    view: q.SessionView = yield q.GetSession(request.session)
     chosen, effort = str(view.settings.get("model", "")), str(view.settings.get("effort", ""))
     fields = {"provider": PROVIDER, "model": chosen or DEFAULT, "effort": effort or None}
     return ok({**fields, "source": "session" if chosen else DEFAULT})
 
 
+@ROUTES.post(f"{ONE}/active-model", "chat", "set_model", body_limit=SMALL)
 def set_model(request: Request) -> Steps:
-    if not _known(request):
-        return _unsupported(request)
+    _check_provider(request)
     model = request.json(ModelBody).model.strip()
     if not model:
         return refused(400, "MODEL_REQUIRED", "model is required.")
-    yield cmd.SetModel(session=named_session(request), model="" if model == DEFAULT else model)
+    yield cmd.SetModel(session=request.session, model="" if model == DEFAULT else model)
     return ok({"provider": PROVIDER, "model": model, "source": "session"})
 
 
+@ROUTES.post(f"{ONE}/active-effort", "chat", "set_effort", body_limit=SMALL)
 def set_effort(request: Request) -> Steps:
-    if not _known(request):
-        return _unsupported(request)
+    _check_provider(request)
     effort = request.json(EffortBody).effort.strip()
     if effort not in (DEFAULT, *EFFORTS):
         return refused(400, "INVALID_EFFORT", f"effort is one of {', '.join((DEFAULT, *EFFORTS))}.")
-    session = named_session(request)
+    session = request.session
     view: q.SessionView = yield q.GetSession(session)
     settings = msgspec.convert({**view.settings, "effort": "" if effort == DEFAULT else effort}, cmd.Settings)
     yield cmd.Configure(session=session, settings=settings)
     return ok({"provider": PROVIDER, "effort": effort})
 
 
+@ROUTES.post("/api/commands/list", "view", "commands", body_limit=SMALL)
 def commands(request: Request) -> Steps:
     """The commands that the agent reported in the folder's newest session that has any; else in any other folder."""
     wanted = request.json(CommandsBody).projectPath
@@ -133,6 +139,7 @@ def commands(request: Request) -> Steps:
     return json_response({"builtIn": [], "custom": custom, "count": len(custom)})
 
 
+@ROUTES.post("/api/commands/execute", "view", "commands.execute", body_limit=SMALL)
 def execute(request: Request) -> Steps:
     """Return the command unchanged: it goes to the agent as it was typed."""
     yield from ()
@@ -142,99 +149,64 @@ def execute(request: Request) -> Steps:
     return json_response({"type": "custom", "command": body.commandName, "content": content, **about})
 
 
+@ROUTES.get(f"{AGENT}/auth/status", "view", "agent.auth")
 def auth_status(request: Request) -> Steps:
     """Always authenticated: the agent's login, if it needs one, is a matter of the host that runs the gateway."""
     yield from ()
-    own = _known(request)
+    own = request.params["provider"] == PROVIDER
     fields = {"installed": own, "authenticated": own, "email": None, "method": "gateway" if own else None}
-    return ok({"provider": request.params["provider"], **fields, "error": None if own else "This agent is not there."})
+    return ok(
+        {"provider": request.params["provider"], **fields, "error": None if own else "This agent is not available."}
+    )
 
 
+@ROUTES.get(f"{AGENT}/mcp/servers", "view", "mcp")
 def mcp_servers(request: Request) -> Steps:
     """Always empty: MCP servers are configured in the gateway."""
     yield from ()
     return ok({"provider": request.params["provider"], "scope": request.query.get("scope", "user"), "servers": []})
 
 
-def not_here(request: Request) -> Steps:
+@ROUTES.get(f"{AGENT}/skills", "view", "skills")
+def skills(request: Request) -> Steps:
     yield from ()
-    return refused(403, "NOT_HERE", "This is set where the gateway runs: its owner can change it.")
+    _check_provider(request)
+    return ok({"provider": PROVIDER, "skills": []})
 
 
-def voice(request: Request) -> Steps:
-    yield from ()
-    return json_response({"configured": False})
-
-
-def git_config(request: Request) -> Steps:
-    yield from ()
-    return json_response({"success": True, "gitName": None, "gitEmail": None})
-
-
-def api_keys(request: Request) -> Steps:
-    yield from ()
-    return json_response({"apiKeys": []})
-
-
-def credentials(request: Request) -> Steps:
-    yield from ()
-    return json_response({"credentials": []})
-
-
+@ROUTES.get("/api/taskmaster/tasks/{project}", "view", "tasks")
 def tasks(request: Request) -> Steps:
     yield from ()
     return json_response({"projectId": request.params["project"], "tasks": []})
 
 
-def skills(request: Request) -> Steps:
-    yield from ()
-    return ok({"provider": request.params["provider"], "skills": []}) if _known(request) else _unsupported(request)
-
-
-def task_master(request: Request) -> Steps:
-    """Not installed: Fairlead does not support this program, which the app can help to set up."""
-    yield from ()
-    return json_response({"success": True, "installation": {"isInstalled": False}, "isReady": False})
-
-
-def task_server(request: Request) -> Steps:
-    yield from ()
-    return json_response({"hasMCPServer": False, "isConfigured": False})
-
-
+@ROUTES.get("/api/projects/{project}/taskmaster", "view", "project_tasks")
 def project_tasks(request: Request) -> Steps:
     yield from ()
     return json_response({"projectId": request.params["project"], "taskmaster": None})
 
 
-def browser(request: Request) -> Steps:
-    yield from ()
-    return ok({"settings": {"enabled": False}})
+_NOT_HERE: Final = always(refused(403, "NOT_HERE", "This is set where the gateway runs: its owner can change it."))
+ROUTES.post(f"{AGENT}/mcp/servers", "view", "mcp.add", body_limit=SMALL)(_NOT_HERE)
+ROUTES.post("/api/providers/mcp/servers/global", "view", "mcp.all", body_limit=SMALL)(_NOT_HERE)
+ROUTES.post(f"{AGENT}/skills", "view", "skills.add")(_NOT_HERE)
+ROUTES.post("/api/plugins/install", "view", "plugins.install", body_limit=SMALL)(_NOT_HERE)
 
-
-ROUTES: Final = (
-    route("GET", "/api/providers/{provider}/models", "view", "models", models, "What a session can be set to."),
-    route("GET", "/api/providers/capabilities", "view", "capabilities", capabilities, "What the agent can."),
-    route("GET", f"{ONE}/active-model", "view", "active_model", active_model, "A session's model and effort."),
-    route("POST", f"{ONE}/active-model", "chat", "set_model", set_model, "Another model.", body_limit=SMALL),
-    route("POST", f"{ONE}/active-effort", "chat", "set_effort", set_effort, "Another effort.", body_limit=SMALL),
-    route("POST", "/api/commands/list", "view", "commands", commands, "Those of the agent.", body_limit=SMALL),
-    route("POST", "/api/commands/execute", "view", "commands.execute", execute, "As it was typed.", body_limit=SMALL),
-    route("GET", "/api/providers/{provider}/auth/status", "view", "agent.auth", auth_status, "Nothing to sign in to."),
-    route("GET", "/api/providers/{provider}/mcp/servers", "view", "mcp", mcp_servers, "None that can be set here."),
-    route("POST", "/api/providers/{provider}/mcp/servers", "view", "mcp.add", not_here, "No.", body_limit=SMALL),
-    route("POST", "/api/providers/mcp/servers/global", "view", "mcp.all", not_here, "No.", body_limit=SMALL),
-    route("POST", "/api/providers/{provider}/skills", "view", "skills.add", not_here, "No."),
-    route("POST", "/api/plugins/install", "view", "plugins.install", not_here, "No.", body_limit=SMALL),
-    route("GET", "/api/voice/health", "view", "voice", voice, "It is off."),
-    route("GET", "/api/user/git-config", "view", "git_config", git_config, "Nothing is set."),
-    route("GET", "/api/settings/api-keys", "view", "api_keys", api_keys, "None."),
-    route("GET", "/api/settings/credentials", "view", "credentials", credentials, "None."),
-    route("GET", "/api/taskmaster/tasks/{project}", "view", "tasks", tasks, "None."),
-    route("GET", "/api/providers/{provider}/skills", "view", "skills", skills, "None of our own."),
-    route("GET", "/api/taskmaster/installation-status", "view", "task_master", task_master, "It is not there."),
-    route("GET", "/api/taskmaster/mcp-status", "view", "task_server", task_server, "It is not there."),
-    route("GET", "/api/mcp-utils/taskmaster-server", "view", "task_server.1_36", task_server, "So asks 1.36."),
-    route("GET", "/api/projects/{project}/taskmaster", "view", "project_tasks", project_tasks, "None."),
-    route("GET", "/api/browser-use/settings", "view", "browser", browser, "It is off."),
-)
+_TASK_SERVER: Final = {"hasMCPServer": False, "isConfigured": False}
+# TaskMaster is a program that the app can help to set up, and that Fairlead does not support.
+_ABSENT: Final = {
+    "/api/voice/health": ("voice", {"configured": False}),
+    "/api/user/git-config": ("git_config", {"success": True, "gitName": None, "gitEmail": None}),
+    "/api/settings/api-keys": ("api_keys", {"apiKeys": []}),
+    "/api/settings/credentials": ("credentials", {"credentials": []}),
+    "/api/taskmaster/installation-status": (
+        "task_master",
+        {"success": True, "installation": {"isInstalled": False}, "isReady": False},
+    ),
+    "/api/taskmaster/mcp-status": ("task_server", _TASK_SERVER),
+    "/api/mcp-utils/taskmaster-server": ("task_server.1_36", _TASK_SERVER),
+    "/api/browser-use/settings": ("browser", {"success": True, "data": {"settings": {"enabled": False}}}),
+}
+"""The name and the response of each route of a feature that is not supported here."""
+for _path, (_name, _fields) in _ABSENT.items():
+    ROUTES.get(_path, "view", _name)(always(json_response(_fields)))

@@ -8,7 +8,7 @@ import msgspec
 
 from fairlead.clients.claudecodeui.chat.frames import context_tokens, token_budget
 from fairlead.clients.claudecodeui.chat.history import NAME, HistoryReducer, read_memory
-from fairlead.clients.claudecodeui.rest.responses import not_found, refused
+from fairlead.clients.claudecodeui.rest.responses import not_found, query_number, refused
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
@@ -16,7 +16,7 @@ from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.store import Entry, RowPage
 from fairlead.model.views import NewRow, ReplaceRow
 from fairlead.model.web.requests import Response
-from fairlead.model.web.routes import Param, Request, Route, Steps
+from fairlead.model.web.routes import Request, Routes, Steps
 
 MOST: Final = 32 << 20
 """Maximum bytes of one answer: a request for all of a long history gets its last part, with `hasMore` set."""
@@ -25,7 +25,10 @@ PREVIEW_ROWS: Final = 100
 """Minimum number of a file's rows that are read for a page; not every row is a message."""
 NAMES: Final = re.compile(r"[a-zA-Z0-9._-]{1,120}")
 
+ROUTES: Final = Routes("claudecodeui.")
 
+
+@ROUTES.get("/api/providers/sessions/{session}/messages", "view", "messages")
 def messages(request: Request) -> Steps:
     name = request.params["session"]
     if NAMES.fullmatch(name) is None:
@@ -33,14 +36,14 @@ def messages(request: Request) -> Steps:
     if not is_uuid(name.lower()):
         return not_found(name)
     session = SessionId(name.lower())
-    limit, offset = _whole(request, "limit"), _whole(request, "offset") or 0
+    limit, offset = query_number(request, "limit"), query_number(request, "offset") or 0
     try:
         # A session opens before its long transcript is fully read; reading starts at the file's beginning.
         if limit and not offset and not (yield q.WaitLoaded(session, wait=False)):
-            glance: q.TranscriptPreview = yield q.PreviewTranscript(session, max(PREVIEW_ROWS, 4 * limit))
-            rows = last_rows(session, glance)
+            preview: q.TranscriptPreview = yield q.PreviewTranscript(session, max(PREVIEW_ROWS, 4 * limit))
+            rows = last_rows(session, preview)
             if len(rows) >= limit:
-                tokens = last_context_tokens(glance)
+                tokens = last_context_tokens(preview)
                 return _page(rows[-limit:], len(rows) + 1, more=True, offset=0, limit=limit, tokens=tokens)
         yield q.WaitLoaded(session)
         head: RowPage = yield q.ReadRows(session, NAME, limit=1)
@@ -85,37 +88,9 @@ def last_context_tokens(page: q.TranscriptPreview) -> ev.TokenCount | None:
 
 
 def _page(
-    rows: Sequence[bytes],
-    total: int,
-    *,
-    more: bool,
-    offset: int,
-    limit: int | None,
-    tokens: ev.TokenCount | None = None,
+    rows: Sequence[bytes], total: int, *, more: bool, offset: int, limit: int | None, tokens: ev.TokenCount | None
 ) -> Response:
     place = (total, b"true" if more else b"false", offset, b"null" if limit is None else b"%d" % limit)
     fields = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % place
     usage = b',"tokenUsage":%s' % msgspec.json.encode(token_budget(tokens)) if tokens else b""
     return Response(body=b'{"messages":[%s],%s%s}' % (b",".join(rows), fields, usage))
-
-
-def _whole(request: Request, name: str) -> int | None:
-    """A whole number from the query; anything else counts as absent, as in the original."""
-    text = request.query.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
-
-
-ROUTES: Final = (
-    Route(
-        method="GET",
-        path="/api/providers/sessions/{session}/messages",
-        access="view",
-        name="claudecodeui.messages",
-        handle=messages,
-        about="A page of a session's messages, counted from the end.",
-        query=(
-            Param("limit", int, "How many; without it all."),
-            Param("offset", int, "How many of the newest to leave out."),
-        ),
-    ),
-)

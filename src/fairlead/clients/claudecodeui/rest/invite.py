@@ -22,31 +22,31 @@ button { margin-top: 1.5rem }
 """
 
 _SCRIPT: Final = """
-const form = document.querySelector('form'), told = document.querySelector('[role=status]');
+const form = document.querySelector('form'), output = document.querySelector('[role=status]');
 form.addEventListener('submit', async event => {
   event.preventDefault();
   const [username, password, again] = ['username', 'password', 'again'].map(name => form.elements[name].value);
-  if (password !== again) { told.textContent = 'The two passwords differ.'; return; }
+  if (password !== again) { output.textContent = 'The two passwords differ.'; return; }
   form.elements.go.disabled = true;
-  told.textContent = 'One moment ...';
+  output.textContent = 'One moment ...';
   try {
-    const answer = await fetch('api/auth/register', {
+    const response = await fetch('api/auth/register', {
       method: 'POST',
       headers: {'Content-Type': 'application/json'},
       body: JSON.stringify({username, password, invitation: location.hash.slice(1)}),
     });
-    const said = await answer.json();
-    if (!answer.ok) throw new Error(said.error);
-    localStorage.setItem('auth-token', said.token);
+    const reply = await response.json();
+    if (!response.ok) throw new Error(reply.error);
+    localStorage.setItem('auth-token', reply.token);
     history.replaceState(null, '', location.pathname);
     form.hidden = true;
-    told.textContent = 'Welcome, ' + said.user.username + '. You are signed in: ';
+    output.textContent = 'Welcome, ' + reply.user.username + '. You are signed in: ';
     const link = document.createElement('a');
     link.href = './';
     link.textContent = 'go on';
-    told.append(link);
+    output.append(link);
   } catch (error) {
-    told.textContent = error.message;
+    output.textContent = error.message;
     form.elements.go.disabled = false;
   }
 });
@@ -59,7 +59,7 @@ _BODY: Final = f"""<!doctype html>
 <title>Invitation</title>
 <style>{_STYLE}</style>
 <h1>You are invited</h1>
-<p>Choose a name and a password; you sign in with them from now on.</p>
+<p>Choose a name and a password for signing in.</p>
 <form>
 <label for="username">Name</label>
 <input id="username" name="username" autocomplete="username" autocapitalize="none" required>
@@ -67,7 +67,7 @@ _BODY: Final = f"""<!doctype html>
 <input id="password" name="password" type="password" autocomplete="new-password" minlength="8" required>
 <label for="again">The same password again</label>
 <input id="again" name="again" type="password" autocomplete="new-password" required>
-<button name="go">Make the account</button>
+<button name="go">Create the account</button>
 </form>
 <p role="status"></p>
 <script>{_SCRIPT}</script>

@@ -1,6 +1,6 @@
 """REST for projects, the folders in which sessions worked: all from one read of the index of sessions. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,12 +14,12 @@ from fairlead.clients.claudecodeui.rest.project_fields import (
     project_id,
     session_fields,
 )
-from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, ok, refused, route
+from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, ok, refused
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.store import Summary
 from fairlead.model.web.broadcast import Broadcast
-from fairlead.model.web.routes import Param, Request, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Step, Steps, json_response
 from fairlead.sessions.api.session_choices import (
     UNMARKED,
     FolderMarks,
@@ -36,6 +36,10 @@ NAME: Final = 100
 SESSIONS: Final = 20
 """Number of a project's sessions in a list, as in the original."""
 MOST: Final = 200
+
+Sessions = dict[str, list[Summary]]
+
+ROUTES: Final = Routes("claudecodeui.")
 
 
 class ProjectName(msgspec.Struct, frozen=True):
@@ -56,32 +60,35 @@ def _project(path: str, sessions: list[Summary], marks: FolderMarks = UNMARKED) 
     return {**project_fields(path, marks), "sessions": shown, "sessionMeta": meta}
 
 
-def _by_folder() -> Any:
+def _by_folder() -> Generator[Step, Any, tuple[Sessions, Mapping[str, FolderMarks]]]:
     """Steps: the sessions of each folder, newest first, then the folders that have none yet; and the user's marks."""
-    found: dict[str, list[Summary]] = {}
+    found: Sessions = {}
     for summary in (yield from q.every_session()):
         if summary.cwd:
             found.setdefault(summary.cwd, []).append(summary)
-    around: SessionChoices = yield ReadSessionChoices()
-    for folder in (*around.folders, *around.roots):
+    choices: SessionChoices = yield ReadSessionChoices()
+    for folder in (*choices.folders, *choices.roots):
         found.setdefault(folder, [])
-    return found, around.marks
+    return found, choices.marks
 
 
-def folder_of(project: str) -> Any:
-    """Steps: the folder of a project's id. Raises NotFound."""
-    found: dict[str, list[Summary]]
-    found, _ = yield from _by_folder()
-    for path in found:
+def _project_of(project: str) -> Generator[Step, Any, tuple[str, list[Summary], FolderMarks]]:
+    """Steps: the folder of a project's id, its sessions and the user's marks of it. Raises NotFound."""
+    found, marks = yield from _by_folder()
+    for path, sessions in found.items():
         if project_id(path) == project:
-            return path
+            return path, sessions, marks.get(path, UNMARKED)
     raise NotFound("project", project)
 
 
+def folder_of(project: str) -> Generator[Step, Any, str]:
+    return (yield from _project_of(project))[0]
+
+
+@ROUTES.get(PATH, "view", "projects")
 def projects(request: Request) -> Steps:
     """The list of projects. All chat sockets are notified twice, however long it is: of its start and its end."""
     yield Broadcast(CHANNEL, loading(0, 1))
-    found: dict[str, list[Summary]]
     found, marks = yield from _by_folder()
     listed = [
         _project(path, sessions, marks.get(path, UNMARKED))
@@ -92,20 +99,20 @@ def projects(request: Request) -> Steps:
     return json_response(listed)
 
 
+@ROUTES.get(f"{ONE}/sessions", "view", "projects.sessions")
 def sessions(request: Request) -> Steps:
     """A further page of one project's sessions."""
     limit, offset = bounds(request, SESSIONS, MOST)
-    wanted = request.params["project"]
-    found: dict[str, list[Summary]]
-    found, _ = yield from _by_folder()
-    for path, own in found.items():
-        if project_id(path) == wanted:
-            page = [_session(one) for one in own[offset : offset + limit]]
-            meta = {"hasMore": offset + limit < len(own), "total": len(own)}
-            return json_response({"sessions": page, "sessionMeta": meta})
-    return refused(404, "PROJECT_NOT_FOUND", "There is no such project.")
+    try:
+        _, own, _ = yield from _project_of(request.params["project"])
+    except NotFound:
+        return refused(404, "PROJECT_NOT_FOUND", "There is no such project.")
+    page = [_session(one) for one in own[offset : offset + limit]]
+    meta = {"hasMore": offset + limit < len(own), "total": len(own)}
+    return json_response({"sessions": page, "sessionMeta": meta})
 
 
+@ROUTES.post(f"{PATH}/create-project", "chat", "projects.create", body_limit=SMALL)
 def create(request: Request) -> Steps:
     """Add a folder without sessions to the list."""
     path = request.json(NewProject).path.strip()
@@ -115,8 +122,8 @@ def create(request: Request) -> Steps:
     return json_response({"success": True, "project": _project(folder, [])})
 
 
+@ROUTES.get(f"{PATH}/archived", "view", "projects.archived")
 def archived(request: Request) -> Steps:
-    found: dict[str, list[Summary]]
     found, marks = yield from _by_folder()
     listed = [
         {**_project(path, own, marks[path]), "isArchived": True}
@@ -126,52 +133,35 @@ def archived(request: Request) -> Steps:
     return ok({"projects": listed})
 
 
-def _marked(request: Request, change: Callable[[FolderMarks], FolderMarks]) -> Any:
+def _marked(request: Request, change: Callable[[FolderMarks], FolderMarks]) -> Generator[Step, Any, FolderMarks]:
     """Steps: change the calling user's marks of the project in the path, and return them."""
-    folder: str = yield from folder_of(request.params["project"])
-    around: SessionChoices = yield ReadSessionChoices()
-    marks = change(around.marks.get(folder, UNMARKED))
+    folder, _, before = yield from _project_of(request.params["project"])
+    marks = change(before)
     yield MarkFolder(folder, marks)
     return marks
 
 
+@ROUTES.post(f"{ONE}/toggle-star", "chat", "projects.star", body_limit=SMALL)
 def star(request: Request) -> Steps:
-    marks: FolderMarks = yield from _marked(request, lambda old: structs.replace(old, starred=not old.starred))
+    marks = yield from _marked(request, lambda old: structs.replace(old, starred=not old.starred))
     return json_response({"success": True, "isStarred": marks.starred})
 
 
+@ROUTES.put(f"{ONE}/rename", "chat", "projects.rename", body_limit=SMALL)
 def rename(request: Request) -> Steps:
     name = " ".join(request.json(ProjectName).displayName.split())[:NAME]
     yield from _marked(request, lambda old: structs.replace(old, name=name))
     return json_response({"success": True})
 
 
+@ROUTES.delete(ONE, "chat", "projects.archive")
 def archive(request: Request) -> Steps:
     """Remove a project from this user's list. Sessions and files stay, whatever the request's options are."""
     yield from _marked(request, lambda old: structs.replace(old, archived=True))
     return json_response({"success": True, "action": "archived"})
 
 
+@ROUTES.post(f"{ONE}/restore", "chat", "projects.restore", body_limit=SMALL)
 def restore(request: Request) -> Steps:
     yield from _marked(request, lambda old: structs.replace(old, archived=False))
     return json_response({"success": True, "isArchived": False})
-
-
-ROUTES: Final = (
-    route("GET", PATH, "view", "projects", projects, f"All projects, each with its newest {SESSIONS} sessions."),
-    route("GET", f"{PATH}/archived", "view", "projects.archived", archived, "Those out of the user's list."),
-    route("POST", f"{ONE}/toggle-star", "chat", "projects.star", star, "Star it, or not.", body_limit=SMALL),
-    route("PUT", f"{ONE}/rename", "chat", "projects.rename", rename, "Another name in the lists.", body_limit=SMALL),
-    route("DELETE", ONE, "chat", "projects.archive", archive, "Out of the user's list."),
-    route("POST", f"{ONE}/restore", "chat", "projects.restore", restore, "Back into it.", body_limit=SMALL),
-    route(
-        "GET",
-        f"{PATH}/{{project}}/sessions",
-        "view",
-        "projects.sessions",
-        sessions,
-        "Sessions of one project.",
-        query=(Param("limit", int, f"At most so many, up to {MOST}."), Param("offset", int, "After so many.")),
-    ),
-    route("POST", f"{PATH}/create-project", "chat", "projects.create", create, "List a folder.", body_limit=SMALL),
-)

@@ -5,17 +5,15 @@ renders that text, and crashes on anything else. A header marks an invalid token
 no other response may carry that header. A token past half of its lifetime is replaced.
 """
 
-from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
 
 from msgspec import structs
 
-from fairlead.auth.api.accounts import RenewToken, SignedIn
+from fairlead.auth.api.accounts import RenewToken, SignedIn, TooManyAttempts
 from fairlead.model.errors import BadId, FairleadError, NotFound
-from fairlead.model.ids import SessionId, session_id
 from fairlead.model.web.requests import Response
-from fairlead.model.web.routes import Request, Route, Steps, json_response
+from fairlead.model.web.routes import Handler, Request, Route, Steps, json_response
 from fairlead.model.web.sockets import SocketRoute
 
 REFRESHED: Final = "x-refreshed-token"
@@ -26,8 +24,6 @@ DEAD: Final = {
 """For each code of access control: this protocol's own code, and the header value that makes the app sign out."""
 SMALL: Final = 64 << 10
 """Maximum bytes of a body that carries only names and short texts."""
-
-Handler = Callable[[Request], Steps]
 
 
 def ok(data: Any, status: int = 200) -> Response:
@@ -42,23 +38,26 @@ def not_found(session: str) -> Response:
     return refused(404, "SESSION_NOT_FOUND", f'Session "{session}" was not found.')
 
 
-def named_session(request: Request) -> SessionId:
-    """The session in the path. Raises BadId for a malformed id."""
-    return session_id(request.params["session"])
-
-
-def flag(request: Request, name: str) -> bool:
-    return request.query.get(name, "").lower() in ("1", "true", "yes")
-
-
 def bounds(request: Request, usual: int, most: int) -> tuple[int, int]:
-    """`limit` and `offset`; anything but a number counts as absent."""
+    """`limit` and `offset`."""
+    limit = query_number(request, "limit")
+    return max(1, min(usual if limit is None else limit, most)), query_number(request, "offset") or 0
 
-    def number(name: str, default: int) -> int:
-        text = request.query.get(name, "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else default
 
-    return max(1, min(number("limit", usual), most)), number("offset", 0)
+def query_number(request: Request, name: str) -> int | None:
+    """A whole number from the query; anything else counts as absent, as in the original."""
+    text = request.query.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
+
+
+def always(response: Response) -> Handler:
+    """A handler whose response is always the same."""
+
+    def handle(request: Request) -> Steps:
+        yield from ()
+        return response
+
+    return handle
 
 
 def with_errors_and_renewal(handler: Handler) -> Handler:
@@ -83,7 +82,8 @@ def with_errors_and_renewal(handler: Handler) -> Handler:
 def error_response(request: Request, error: FairleadError) -> Response:
     if isinstance(error, NotFound | BadId) and error.data.get("what") == "session":
         return not_found(request.params.get("session", ""))
-    return refused(error.status, error.code.upper(), error.message)
+    wait = (("retry-after", str(error.seconds)),) if isinstance(error, TooManyAttempts) else ()
+    return structs.replace(refused(error.status, error.code.upper(), error.message), headers=wait)
 
 
 def denied(status: int, code: str, message: str) -> Response:
@@ -108,8 +108,3 @@ def for_users(route: Route) -> Route:
 def socket_for_users(socket: SocketRoute) -> SocketRoute:
     """Open a socket to signed-in users. The query's token comes first, then the second word of a header."""
     return structs.replace(socket, accounts=True, token_query="token", query_first=True, refused=unauthorized)
-
-
-def route(method: str, path: str, access: Any, name: str, handle: Handler, about: str, **more: Any) -> Route:
-    full = f"claudecodeui.{name}"
-    return Route(method=method, path=path, access=access, name=full, handle=handle, about=about, **more)

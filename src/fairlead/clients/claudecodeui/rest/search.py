@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields, project_fields
-from fairlead.clients.claudecodeui.rest.responses import bounds, refused, route
+from fairlead.clients.claudecodeui.rest.responses import bounds, refused
 from fairlead.clients.claudecodeui.rest.sessions import session_json
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
@@ -17,14 +17,16 @@ from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SearchHit, SessionFilter, SessionPage, Summary
 from fairlead.model.web.requests import Response
-from fairlead.model.web.routes import Param, Request, Steps
+from fairlead.model.web.routes import Request, Routes, Steps
 
-PATH: Final = "/api/providers/search/sessions"
 LIMIT: Final = 50
 MOST: Final = 100
 _MARK: Final = re.compile("\x02(.*?)\x03", re.DOTALL)
 
+ROUTES: Final = Routes("claudecodeui.")
 
+
+@ROUTES.get("/api/providers/search/sessions", "view", "search", token_query="token", query_first=True)
 def search(request: Request) -> Steps:
     words = request.query.get("q", "").strip()
     if not words:
@@ -95,18 +97,3 @@ def _length(text: str) -> int:
 
 def _event(name: str, data: Fields) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
-
-
-ROUTES: Final = (
-    route(
-        "GET",
-        PATH,
-        "view",
-        "search",
-        search,
-        "Sessions whose title or words fit, as a stream of events.",
-        query=(Param("q", str, "The words.", required=True), Param("limit", int, f"At most so many, up to {MOST}.")),
-        token_query="token",
-        query_first=True,
-    ),
-)

@@ -11,15 +11,15 @@ from fairlead.clients.claudecodeui.chat.frames import token_budget
 from fairlead.clients.claudecodeui.chat.history import NAME, read_memory
 from fairlead.clients.claudecodeui.rest.history_pages import PREVIEW_ROWS, last_context_tokens
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, UNTITLED, Fields, project_fields, session_fields
-from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, flag, named_session, ok, refused, route
+from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, ok, refused
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.formats.timestamps import iso_timestamp
-from fairlead.model.ids import SessionId, session_id
+from fairlead.model.ids import session_id
 from fairlead.model.store import Summary
-from fairlead.model.web.routes import Param, Request, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 
 PATH: Final = "/api/providers/sessions"
 ONE: Final = f"{PATH}/{{session}}"
@@ -29,6 +29,8 @@ TITLE: Final = 200
 """Maximum characters of a title; the core rejects longer ones."""
 RECENT: Final = 40
 MOST: Final = 200
+
+ROUTES: Final = Routes("claudecodeui.")
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ def title_of(message: str) -> str:
     return " ".join(message.split()[:WORDS])[:TITLE]
 
 
+@ROUTES.post(PATH, "chat", "sessions.create")
 def create(request: Request) -> Steps:
     body = request.json(NewSession)
     if body.provider != PROVIDER:
@@ -58,13 +61,15 @@ def create(request: Request) -> Steps:
     return ok({**fields, "sessionName": title or UNTITLED}, 201)
 
 
+@ROUTES.get(ONE, "view", "sessions.get")
 def details(request: Request) -> Steps:
-    view: q.SessionView = yield q.GetSession(named_session(request))
+    view: q.SessionView = yield q.GetSession(request.session)
     summary = view.summary
     project = {**project_fields(summary.cwd), "isArchived": False} if summary.cwd else None
     return ok({**session_json(summary), "createdAt": iso_timestamp(summary.created), "project": project})
 
 
+@ROUTES.get(f"{PATH}/running", "view", "sessions.running")
 def running(request: Request) -> Steps:
     found: list[Summary] = []
     for state in ("working", "waiting"):
@@ -89,6 +94,7 @@ def _run(summary: Summary) -> Any:
     return {"startedAt": began, "lastSeq": memory.last}
 
 
+@ROUTES.get(f"{PATH}/recent", "view", "sessions.recent")
 def recent(request: Request) -> Steps:
     limit, offset = bounds(request, RECENT, MOST)
     found: list[Summary] = yield from q.every_session()
@@ -97,6 +103,7 @@ def recent(request: Request) -> Steps:
     return ok({"conversations": [session_json(one) for one in page], "total": len(found), "hasMore": more})
 
 
+@ROUTES.get(f"{PATH}/archived", "view", "sessions.archived")
 def archived(request: Request) -> Steps:
     found: list[Summary] = yield from q.every_session(archived=True)
     return ok({"sessions": [session_json(one) for one in found]})
@@ -119,26 +126,29 @@ def session_json(summary: Summary) -> Fields:
     }
 
 
+@ROUTES.get(f"{ONE}/provider-id", "view", "sessions.provider_id")
 def provider_id(request: Request) -> Steps:
     """The agent's own session id: the only call whose purpose is that id."""
-    view: q.SessionView = yield q.GetSession(named_session(request))
+    view: q.SessionView = yield q.GetSession(request.session)
     native = view.summary.agent_session
     if not native:
         return refused(409, "PROVIDER_SESSION_NOT_READY", "The agent has not begun this session yet: send a message.")
     return ok({"sessionId": native, "provider": PROVIDER})
 
 
+@ROUTES.get(f"{ONE}/token-usage", "view", "sessions.token_usage")
 def token_usage(request: Request) -> Steps:
     return ok((yield from _tokens(request)))
 
 
+@ROUTES.get("/api/projects/{project}/sessions/{session}/token-usage", "view", "sessions.token_usage.1_36")
 def token_usage_1_36(request: Request) -> Steps:
     return json_response((yield from _tokens(request)))
 
 
 def _tokens(request: Request) -> Any:
     """Steps: the content of the chat's last `token_budget`."""
-    session = named_session(request)
+    session = request.session
     if (yield q.WaitLoaded(session, wait=False)):
         tokens = read_memory((yield q.ReadProjection(session, NAME))).tokens
     else:
@@ -147,55 +157,26 @@ def _tokens(request: Request) -> Any:
     return token_budget(tokens or ev.TokenCount())
 
 
+@ROUTES.put(ONE, "chat", "sessions.rename", body_limit=SMALL)
 def rename(request: Request) -> Steps:
     title = request.json(SessionName).summary.strip()
     if not title or len(title) > TITLE:
         return refused(400, "INVALID_SUMMARY", f"summary has 1 to {TITLE} characters.")
-    reply: cmd.Reply = yield cmd.Rename(session=named_session(request), title=title)
+    reply: cmd.Reply = yield cmd.Rename(session=request.session, title=title)
     view: q.SessionView = yield q.GetSession(reply.session)
     return ok({"sessionId": reply.session, "summary": view.summary.title})
 
 
+@ROUTES.delete(ONE, "chat", "sessions.delete")
 def delete(request: Request) -> Steps:
     """Archive a session, or delete it permanently with `force`. The agent's own file stays in either case."""
-    session: SessionId = named_session(request)
-    force = flag(request, "force")
-    reply: cmd.Reply = yield cmd.Delete(session=session) if force else cmd.ArchiveSession(session=session)
+    force = request.query.get("force", "").lower() in ("1", "true", "yes")
+    command = cmd.Delete if force else cmd.ArchiveSession
+    reply: cmd.Reply = yield command(session=request.session)
     return ok({"sessionId": reply.session, "action": "deleted" if force else "archived"})
 
 
+@ROUTES.post(f"{ONE}/restore", "chat", "sessions.restore", body_limit=SMALL)
 def restore(request: Request) -> Steps:
-    reply: cmd.Reply = yield cmd.ArchiveSession(session=named_session(request), archived=False)
+    reply: cmd.Reply = yield cmd.ArchiveSession(session=request.session, archived=False)
     return ok({"sessionId": reply.session, "isArchived": False})
-
-
-_PAGED: Final = (Param("limit", int, f"At most so many, up to {MOST}."), Param("offset", int, "After so many."))
-
-ROUTES: Final = (
-    route("POST", PATH, "chat", "sessions.create", create, "A session, before its first message."),
-    route("GET", f"{PATH}/running", "view", "sessions.running", running, "Those in which a run goes on."),
-    route("GET", f"{PATH}/recent", "view", "sessions.recent", recent, "The newest, of all projects.", query=_PAGED),
-    route("GET", f"{PATH}/archived", "view", "sessions.archived", archived, "Those out of the lists."),
-    route("GET", ONE, "view", "sessions.get", details, "One session, by our id or its agent's."),
-    route("GET", f"{ONE}/provider-id", "view", "sessions.provider_id", provider_id, "The agent's own id of it."),
-    route("GET", f"{ONE}/token-usage", "view", "sessions.token_usage", token_usage, "What its context holds now."),
-    route(
-        "GET",
-        "/api/projects/{project}/sessions/{session}/token-usage",
-        "view",
-        "sessions.token_usage.1_36",
-        token_usage_1_36,
-        "So asks 1.36.",
-    ),
-    route("PUT", ONE, "chat", "sessions.rename", rename, "Another title.", body_limit=SMALL),
-    route(
-        "DELETE",
-        ONE,
-        "chat",
-        "sessions.delete",
-        delete,
-        "Out of the lists, or for good.",
-        query=(Param("force", bool, "For good."),),
-    ),
-    route("POST", f"{ONE}/restore", "chat", "sessions.restore", restore, "Back into the lists.", body_limit=SMALL),
-)

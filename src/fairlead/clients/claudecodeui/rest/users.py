@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.auth.api.accounts import AcceptInvitation, BadInvitation, RenewToken, SignedIn, SignIn, TooManyAttempts
+from fairlead.auth.api.accounts import AcceptInvitation, BadInvitation, RenewToken, SignedIn, SignIn
 from fairlead.clients.claudecodeui.rest import invite
-from fairlead.clients.claudecodeui.rest.responses import SMALL, refused, route
-from fairlead.model.errors import FairleadError
+from fairlead.clients.claudecodeui.rest.responses import SMALL, always, refused
 from fairlead.model.web.requests import Response
-from fairlead.model.web.routes import Request, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
+
+ROUTES: Final = Routes("claudecodeui.")
 
 
 class LoginBody(msgspec.Struct, frozen=True):
@@ -27,31 +28,32 @@ class RegisterBody(msgspec.Struct, frozen=True):
     invitation: str = ""
 
 
-def status(request: Request) -> Steps:
-    yield from ()
-    return json_response({"needsSetup": False, "isAuthenticated": False})
+ROUTES.get("/api/auth/status", "public", "auth.status", body_limit=0)(
+    always(json_response({"needsSetup": False, "isAuthenticated": False}))
+)
+ROUTES.get(invite.PATH, "public", "invite", body_limit=0)(always(invite.PAGE))
+# Setup is done where the gateway is started.
+ROUTES.get("/api/user/onboarding-status", "any", "onboarding")(
+    always(json_response({"success": True, "hasCompletedOnboarding": True}))
+)
 
 
+@ROUTES.post("/api/auth/login", "public", "auth.login", body_limit=SMALL)
 def login(request: Request) -> Steps:
-    try:
-        body = request.json(LoginBody)
-        found: SignedIn = yield SignIn(_name(body.username), body.password, request.head.peer)
-    except FairleadError as error:
-        return _error_response(error)
-    return _signed_in(found)
+    body = request.json(LoginBody)
+    return _signed_in((yield SignIn(_name(body.username), body.password, request.head.peer)))
 
 
+@ROUTES.post("/api/auth/register", "public", "auth.register", body_limit=SMALL)
 def register(request: Request) -> Steps:
-    try:
-        body = request.json(RegisterBody)
-        if not body.invitation:
-            raise BadInvitation
-        found: SignedIn = yield AcceptInvitation(body.invitation, _name(body.username), body.password)
-    except FairleadError as error:
-        return _error_response(error)
-    return _signed_in(found)
+    """Make the user whom an invitation is for."""
+    body = request.json(RegisterBody)
+    if not body.invitation:
+        raise BadInvitation
+    return _signed_in((yield AcceptInvitation(body.invitation, _name(body.username), body.password)))
 
 
+@ROUTES.get("/api/auth/user", "any", "auth.user")
 def user(request: Request) -> Steps:
     # The user of a token that a person made for a script has no number here.
     _, _, number = request.who.credential.partition(":")
@@ -60,22 +62,12 @@ def user(request: Request) -> Steps:
     return json_response({"user": fields})
 
 
+@ROUTES.post("/api/auth/refresh", "any", "auth.refresh", body_limit=SMALL)
 def refresh(request: Request) -> Steps:
     new: SignedIn | None = yield RenewToken(now=True)
     if new is None:
         return refused(400, "NOT_RENEWABLE", "Only the token of a user who signed in is renewed.")
     return json_response({"token": new.token})
-
-
-def onboarding(request: Request) -> Steps:
-    """Always complete: setup is done where the gateway is started."""
-    yield from ()
-    return json_response({"success": True, "hasCompletedOnboarding": True})
-
-
-def page(request: Request) -> Steps:
-    yield from ()
-    return invite.PAGE
 
 
 def _name(username: str) -> str:
@@ -86,30 +78,3 @@ def _name(username: str) -> str:
 def _signed_in(found: SignedIn) -> Response:
     fields: dict[str, Any] = {"id": found.id, "username": found.name}
     return json_response({"success": True, "user": fields, "token": found.token})
-
-
-def _error_response(error: FairleadError) -> Response:
-    wait = (("retry-after", str(error.seconds)),) if isinstance(error, TooManyAttempts) else ()
-    response = json_response({"success": False, "error": error.message, "code": error.code.upper()}, error.status)
-    return Response(status=response.status, body=response.body, headers=wait)
-
-
-ROUTES: Final = (
-    route("GET", "/api/auth/status", "public", "auth.status", status, "Whether somebody has to sign in.", body_limit=0),
-    route(
-        "POST", "/api/auth/login", "public", "auth.login", login, "Name and password in, token out.", body_limit=SMALL
-    ),
-    route(
-        "POST",
-        "/api/auth/register",
-        "public",
-        "auth.register",
-        register,
-        "Make the user whom an invitation is for.",
-        body_limit=SMALL,
-    ),
-    route("GET", invite.PATH, "public", "invite", page, "The page that an invitation's link opens.", body_limit=0),
-    route("GET", "/api/auth/user", "any", "auth.user", user, "Who you are."),
-    route("POST", "/api/auth/refresh", "any", "auth.refresh", refresh, "A new token for yours.", body_limit=SMALL),
-    route("GET", "/api/user/onboarding-status", "any", "onboarding", onboarding, "Done, always."),
-)

@@ -1,28 +1,19 @@
 """A tool call, the context of its verdict, and the facts about it that every check needs. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import chain
+from posixpath import join
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from fairlead.model.policy import PermissionMode, Rule
-from fairlead.sessions.permissions.policy.paths import (
-    BadPath,
-    Entries,
-    Resolve,
-    in_processes,
-    inside_any,
-    readings,
-    spellings,
-    static_part,
-    tidy,
-)
+from fairlead.sessions.permissions.policy import paths
 from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PATH_TOOLS, SEARCH_TOOLS, SHELL_TOOL, canonical
-from fairlead.sessions.permissions.shell.line import ShellAnalysis
+from fairlead.sessions.permissions.shell.expansion import ExpansionContext
 from fairlead.sessions.permissions.shell.parser import analyse
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine, resolve_line
-from fairlead.sessions.permissions.shell.rule_matching import path_words
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -36,18 +27,9 @@ class Fences(msgspec.Struct, frozen=True):
     """The gateway's own folders and ports, which no tool may touch. A fence, not a wall."""
 
     folders: tuple[str, ...] = ()
-    port: int | None = None
+    ports: tuple[int, ...] = ()
     hosts: frozenset[str] = frozenset()  # host names of the gateway, other than those of the loopback
-    doors: tuple[int, ...] = ()  # the extra ports
     attached: str = ""  # inside one of the folders: the files that people sent to agents, in one subfolder per user
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        return self.doors if self.port is None else (self.port, *self.doors)
-
-
-def _no_entries(folder: str) -> Sequence[str]:
-    return ()
 
 
 class PolicyContext(msgspec.Struct, frozen=True):
@@ -59,9 +41,9 @@ class PolicyContext(msgspec.Struct, frozen=True):
     mode: PermissionMode
     rules: tuple[Rule, ...]
     fences: Fences
-    resolve: Resolve
-    home: str | None = None
-    entries: Entries = _no_entries
+    resolve: paths.Resolve
+    home: str | None
+    entries: paths.Entries
     moved: str = ""
 
     @property
@@ -71,38 +53,39 @@ class PolicyContext(msgspec.Struct, frozen=True):
 
     def places(self, path: str) -> tuple[str, ...]:
         """Return every real place that a path of a tool call can mean in any version of the CLI. Raises BadPath."""
-        texts = spellings(path)
-        found = (readings(each, folder, self.home, self.resolve) for folder in self.folders for each in texts)
+        texts = paths.spellings(path)
+        found = (paths.readings(each, folder, self.home, self.resolve) for folder in self.folders for each in texts)
         return tuple(dict.fromkeys(place for places in found for place in places))
 
     def resolve_literal(self, path: str) -> tuple[str, ...]:
         """Return the real places of a path from us or from a person, which needs no other spellings. Raises BadPath."""
-        return readings(path, self.cwd, self.home, self.resolve)
+        return paths.readings(path, self.cwd, self.home, self.resolve)
 
     def inside(self, places: tuple[str, ...]) -> bool:
         """Return whether all of these places are inside the session's folders. A place in /proc never is."""
         folders = [place for folder in (*self.roots, self.cwd) for place in self.resolve_literal(folder)]
-        return all(inside_any(place, folders) and not in_processes(place) for place in places)
+        return all(paths.inside_any(place, folders) and not paths.in_processes(place) for place in places)
 
 
 class CallFacts(msgspec.Struct, frozen=True):
     """The facts about a call. `malformed`: why its input is not valid for the tool.
 
     `paths` holds, for each path of a file tool, every place that it can mean; `written` holds the paths as written.
-    For a shell line, `followed` holds the possible values of its words, `words` the places of every word that could
-    name a file, `targets` the places of the files that it writes by redirection.
+    `shell` is the line of a shell tool, with the possible values of its words and the places that they can mean.
     """
 
     tool: str
     malformed: str | None = None
-    shell: ShellAnalysis | None = None
-    followed: ResolvedLine | None = None
+    shell: ResolvedLine | None = None
     written: tuple[str, ...] = ()
     paths: tuple[tuple[str, ...], ...] = ()
-    words: tuple[tuple[str, ...], ...] = ()
-    targets: tuple[tuple[str, ...], ...] = ()
     host: str | None = None
     port: int | None = None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Every place that any path of a file tool can mean."""
+        return tuple(chain.from_iterable(self.paths))
 
 
 def facts_of(call: ToolCall, context: PolicyContext) -> CallFacts:
@@ -114,27 +97,13 @@ def facts_of(call: ToolCall, context: PolicyContext) -> CallFacts:
         command = call.input.get("command")
         if not isinstance(command, str) or not command.strip():
             return CallFacts(tool, malformed="it has no command")
-        return _shell_facts(tool, analyse(command), context)
+        shell = ExpansionContext(context.folders, context.home, {}, context.entries)
+        return CallFacts(tool, shell=resolve_line(analyse(command), shell, context.resolve))
     if tool == FETCH_TOOL:
         return _fetch_facts(tool, call.input.get("url"))
     if tool in PATH_TOOLS:
         return _path_facts(tool, call.input, context)
     return CallFacts(tool)
-
-
-def _shell_facts(tool: str, line: ShellAnalysis, context: PolicyContext) -> CallFacts:
-    in_commands = {word for command in line.commands for word in command.words}
-    in_commands.update(redirection.target for redirection in line.redirections)
-    others = [word for word in path_words(line) if word not in in_commands]
-    followed = resolve_line(line, others, context.folders, context.home, context.resolve, context.entries)
-    pairs = zip(line.redirections, followed.targets, strict=True)
-    return CallFacts(
-        tool,
-        shell=line,
-        followed=followed,
-        words=tuple(argument.places for argument in followed.arguments() if argument.places),
-        targets=tuple(argument.places for redirection, argument in pairs if redirection.writes and argument.places),
-    )
 
 
 def _fetch_facts(tool: str, url: Any) -> CallFacts:
@@ -150,26 +119,25 @@ def _fetch_facts(tool: str, url: Any) -> CallFacts:
 
 
 def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> CallFacts:
-    paths: list[Any] = [given.get(PATH_TOOLS[tool])]
-    if paths == [None] and tool in SEARCH_TOOLS:
-        paths = ["."]
+    named: list[Any] = [given.get(PATH_TOOLS[tool])]
+    if named == [None] and tool in SEARCH_TOOLS:
+        named = ["."]
     if tool == "Glob":
-        paths.append(given.get("pattern"))
-    if not all(isinstance(path, str) for path in paths):
+        named.append(given.get("pattern"))
+    if not all(isinstance(path, str) for path in named):
         return CallFacts(tool, malformed="it names no path")
-    folders = spellings(paths[0])
+    folders = paths.spellings(named[0])
     texts = list(folders)
     if tool == "Glob":
         # The pattern itself may lead out of its starting folder.
-        for pattern in spellings(paths[1]):
-            texts += [static_part(pattern)] if pattern[:1] == "/" else [f"{folder}/{pattern}" for folder in folders]
+        for pattern in paths.spellings(named[1]):
+            rooted = pattern.startswith("/")
+            texts += [paths.static_part(pattern)] if rooted else [f"{folder}/{pattern}" for folder in folders]
     try:
         places = tuple(context.places(text) for text in dict.fromkeys(texts) if text)
-    except BadPath:
+    except paths.BadPath:
         return CallFacts(tool, malformed="its path cannot be resolved")
-    if not places or not all(paths):
+    if not places or not all(named):
         return CallFacts(tool, malformed="its path cannot be resolved")
-    written = dict.fromkeys(
-        tidy(f"{folder}/{text}" if text[0] != "/" else text) for folder in context.folders for text in texts if text
-    )
+    written = dict.fromkeys(paths.tidy(join(folder, text)) for folder in context.folders for text in texts if text)
     return CallFacts(tool, written=tuple(written), paths=places)

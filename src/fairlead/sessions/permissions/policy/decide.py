@@ -5,33 +5,18 @@ otherwise a person. Deny beats ask beats allow. For a call that is not understoo
 """
 
 from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, format_rule
+from fairlead.sessions.permissions.policy import tools
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
-from fairlead.sessions.permissions.policy.fence import (
-    ABOVE,
-    PROCESSES,
-    fence_refusal,
-    reads_attached,
-    searches_above,
-    through_processes,
-)
+from fairlead.sessions.permissions.policy.fence import fence_doubt, fence_refusal, reads_attached
 from fairlead.sessions.permissions.policy.rules import RuleMatch, edits_plainly, find_allowing_rules, refuses
-from fairlead.sessions.permissions.policy.tools import (
-    COORDINATION_TOOLS,
-    EDIT_TOOLS,
-    FETCH_TOOL,
-    HARMLESS_TOOLS,
-    QUESTION_TOOLS,
-    READ_TOOLS,
-    SHELL_TOOL,
-)
 
-_WEB_TOOLS = frozenset({FETCH_TOOL, "WebSearch"})
+_WEB_TOOLS = frozenset({tools.FETCH_TOOL, "WebSearch"})
 
 
 def decide(call: ToolCall, context: PolicyContext) -> Verdict:
     """Return the verdict on this call. Never raises, whatever the call's input is."""
     facts = facts_of(call, context)
-    question = facts.tool in QUESTION_TOOLS
+    question = facts.tool in tools.QUESTION_TOOLS
     refused = None if question else fence_refusal(call, facts, context)
     if refused is not None:
         return Verdict(Behavior.DENY, refused, None, "fence")
@@ -44,10 +29,9 @@ def decide(call: ToolCall, context: PolicyContext) -> Verdict:
         return _asking(held, context)
     if facts.malformed is not None:
         return _asking(Verdict(Behavior.ASK, f"the call is malformed: {facts.malformed}"), context)
-    if searches_above(facts, context):
-        return _asking(Verdict(Behavior.ASK, ABOVE, None, "fence"), context)
-    if through_processes(facts):
-        return _asking(Verdict(Behavior.ASK, PROCESSES, None, "fence"), context)
+    doubt = fence_doubt(facts, context)
+    if doubt is not None:
+        return _asking(Verdict(Behavior.ASK, doubt, None, "fence"), context)
     return _by_mode(facts, context) or _by_allowance(call, facts, context)
 
 
@@ -82,15 +66,15 @@ def _by_mode(facts: CallFacts, context: PolicyContext) -> Verdict | None:
         case PermissionMode.BYPASS_PERMISSIONS:
             return _mode(Behavior.ALLOW, "mode bypassPermissions allows what no rule refuses")
         case PermissionMode.PLAN:
-            if tool in EDIT_TOOLS or tool == SHELL_TOOL:
+            if tool in tools.EDIT_TOOLS or tool == tools.SHELL_TOOL:
                 return _mode(Behavior.DENY, "mode plan is for reading only: propose the plan first")
-            if tool not in READ_TOOLS and tool not in HARMLESS_TOOLS and tool not in _WEB_TOOLS:
+            if tool not in tools.READ_TOOLS and tool not in tools.HARMLESS_TOOLS and tool not in _WEB_TOOLS:
                 return _mode(Behavior.ASK, "mode plan is for reading only, and this may do more")
         case PermissionMode.DELEGATE:
-            if tool not in COORDINATION_TOOLS:
+            if tool not in tools.COORDINATION_TOOLS:
                 return _mode(Behavior.DENY, "mode delegate leaves only coordination to this agent")
         case PermissionMode.ACCEPT_EDITS:
-            if tool in EDIT_TOOLS and edits_plainly(facts, context):
+            if tool in tools.EDIT_TOOLS and edits_plainly(facts, context):
                 return _mode(Behavior.ALLOW, "mode acceptEdits allows edits inside the session's folders")
         case PermissionMode.DEFAULT | PermissionMode.AUTO | PermissionMode.DONT_ASK:
             # In `auto` the CLI's own classifier decides; here the mode allows no more than `default`.
@@ -106,12 +90,12 @@ def _by_allowance(call: ToolCall, facts: CallFacts, context: PolicyContext) -> V
     allowed, missing = find_allowing_rules(call, facts, context)
     if allowed is not None:
         return Verdict(Behavior.ALLOW, f"allowed by {allowed}", allowed, "rule")
-    if facts.tool in HARMLESS_TOOLS:
+    if facts.tool in tools.HARMLESS_TOOLS:
         return Verdict(Behavior.ALLOW, "by itself it does nothing outside the agent")
-    if facts.tool in READ_TOOLS:
-        if all(context.inside(places) for places in facts.paths):
+    if facts.tool in tools.READ_TOOLS:
+        if context.inside(facts.places):
             return Verdict(Behavior.ALLOW, "it only reads inside the session's folders")
         if reads_attached(facts, context):
-            return Verdict(Behavior.ALLOW, "it only reads a file that somebody attached")
+            return Verdict(Behavior.ALLOW, "it only reads an attached file")
         missing = "it reads outside the session's folders"
     return _asking(Verdict(Behavior.ASK, missing), context)

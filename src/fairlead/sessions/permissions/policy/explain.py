@@ -11,12 +11,13 @@ import msgspec
 from fairlead.model.errors import FairleadError
 from fairlead.model.policy import BadRule, Behavior, Rule, format_rule
 from fairlead.model.queries import CommandPart, FileChange, RuleScope
-from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
-from fairlead.sessions.permissions.policy.describe_rule import covers
+from fairlead.sessions.permissions.policy import tools
+from fairlead.sessions.permissions.policy.call import PolicyContext, ToolCall, facts_of
+from fairlead.sessions.permissions.policy.paths import BadPath, absolute, tidy
 from fairlead.sessions.permissions.policy.remember import check_rule
 from fairlead.sessions.permissions.policy.rules import find_allowing_rules
 from fairlead.sessions.permissions.policy.suggest import suggest
-from fairlead.sessions.permissions.policy.tools import EDIT_TOOLS
+from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, shell_pattern
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,13 +38,13 @@ def lay_out(call: ToolCall, context: PolicyContext) -> Layout:
     if facts.malformed is not None:
         return Layout(doubts=(facts.malformed,))
     if facts.shell is not None:
-        line = facts.shell
+        line = facts.shell.analysis
         return Layout(
             commands=tuple(CommandPart(text=one.raw, hidden=one.within is not None) for one in line.commands),
             writes=tuple(one.target.raw for one in line.redirections if one.writes),
             doubts=tuple(dict.fromkeys(problem.text for problem in line.problems)),
         )
-    if facts.tool in EDIT_TOOLS:
+    if facts.tool in tools.EDIT_TOOLS:
         places = facts.paths[0]
         return Layout(edited=(facts.written[0], places[0] if len(places) == 1 and context.inside(places) else None))
     return Layout(host=facts.host or "")
@@ -57,15 +58,11 @@ def file_change(tool: str, given: Mapping[str, Any], path: str, text: str | None
             path=path, before=text or "", after=after, whole=text is not None, new=text == "", outside=outside
         )
     edits = _edits(tool, given)
-    after_whole = None if text is None else _applied(text, edits)
-    if text is not None and after_whole is not None:
-        return FileChange(path=path, before=text, after=after_whole, whole=True, outside=outside)
-    return FileChange(
-        path=path,
-        before="\n".join(old for old, _, _ in edits),
-        after="\n".join(new for _, new, _ in edits),
-        outside=outside,
-    )
+    whole = None if text is None else _applied(text, edits)
+    if text is not None and whole is not None:
+        return FileChange(path=path, before=text, after=whole, whole=True, outside=outside)
+    before, after = "\n".join(old for old, _, _ in edits), "\n".join(new for _, new, _ in edits)
+    return FileChange(path=path, before=before, after=after, outside=outside)
 
 
 def _edits(tool: str, given: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
@@ -110,10 +107,64 @@ def rule_scope(text: str, call: ToolCall, context: PolicyContext, *, admin: bool
     except FairleadError as error:
         problem = str(error.data["problem"]) if isinstance(error, BadRule) else error.message
         return RuleScope(rule=text[:500], covers="", problem=problem)
-    return RuleScope(rule=format_rule(rule), covers=covers(rule, context), enough=_enough(rule, call, context))
-
-
-def _enough(rule: Rule, call: ToolCall, context: PolicyContext) -> bool:
-    facts: CallFacts = facts_of(call, context)
+    facts = facts_of(call, context)
     trial = msgspec.structs.replace(context, rules=(*context.rules, rule))
-    return facts.malformed is None and find_allowing_rules(call, facts, trial)[0] is not None
+    enough = facts.malformed is None and find_allowing_rules(call, facts, trial)[0] is not None
+    return RuleScope(rule=format_rule(rule), covers=covers(rule, context), enough=enough)
+
+
+# The words for the calls that a rule covers; they must agree with the matching in `rules` and `rule_matching`.
+
+
+def covers(rule: Rule, context: PolicyContext) -> str:
+    """Describe the calls that an allow rule covers."""
+    tool = tools.canonical(rule.tool)
+    if tool == tools.SHELL_TOOL:
+        return _commands(rule.content)
+    if tool in tools.PATH_TOOLS:
+        return f"{_doing(tool)} {_places(rule.content, context)}"
+    if rule.content is None:
+        return _every(tool)
+    if tool == tools.FETCH_TOOL and rule.content.startswith("domain:"):
+        domain = rule.content.removeprefix("domain:")
+        below = domain.startswith("*.")
+        return f"Fetching any page of {'names below ' + domain[2:] if below else domain}"
+    if tool in tools.NAMED_BY:
+        return f"Every call of {tool} that is for {rule.content}"
+    return f"Nothing: what {rule.content} means to {tool} is not known here"
+
+
+def _commands(content: str | None) -> str:
+    if content is None or content == ANYTHING:
+        return "Every shell command, whatever it does"
+    pattern = shell_pattern(content)
+    if pattern.prefix:
+        return f"Every command that begins with the words “{content.removesuffix(':*')}”, whatever follows them"
+    if any(word.open_end for word in pattern.words):
+        return f"Every command of the form “{content}”, where * is the rest of a word"
+    return f"The command “{content}”, exactly as it is"
+
+
+def _doing(tool: str) -> str:
+    families = {"Edit": "Changing, by any editing tool,", "Read": "Reading, by any reading tool,"}
+    return families.get(tool) or f"{'Changing' if tool in tools.EDIT_TOOLS else 'Reading'} by {tool}"
+
+
+def _places(content: str | None, context: PolicyContext) -> str:
+    if content is None:
+        return "every file anywhere"
+    try:
+        path = tidy(absolute(content, context.cwd, context.home))
+    except BadPath:
+        return "nothing: this path leads nowhere"
+    if path.endswith("/**"):
+        return f"everything below {path.removesuffix('/**')}"
+    return f"every file that matches {path}" if "*" in path or "?" in path else path
+
+
+def _every(tool: str) -> str:
+    if tool.startswith("mcp__"):
+        server, one_tool, name = tool.removesuffix("__*").removeprefix("mcp__").partition("__")
+        every = f"call of {name}, a tool" if one_tool else "tool"
+        return f"Every {every} of the MCP server {server}"
+    return f"Every call of {tool}, whatever it is given"

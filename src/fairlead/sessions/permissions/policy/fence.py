@@ -8,30 +8,24 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain, product
 from string import ascii_letters, digits
 from typing import Any
 from urllib.parse import unquote
 
+from fairlead.sessions.permissions.policy import paths
 from fairlead.sessions.permissions.policy.call import CallFacts, Fences, PolicyContext, ToolCall
-from fairlead.sessions.permissions.policy.paths import (
-    BadPath,
-    absolute,
-    in_processes,
-    inside,
-    inside_any,
-    pattern_covers,
-    tidy,
-)
 from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PROSE, READ_TOOL, SEARCH_TOOLS
-from fairlead.sessions.permissions.shell.line import ShellAnalysis, Word
-from fairlead.sessions.permissions.shell.resolution import ResolvedLine
-from fairlead.sessions.permissions.shell.rule_matching import path_words
+from fairlead.sessions.permissions.shell.line import Word
+from fairlead.sessions.permissions.shell.resolution import ResolvedLine, path_words
 
 _MAX_STRINGS = 1000
 _MAX_DEPTH = 8
 _MAX_HOST = 300  # a host name has at most 253 characters
 _HOST_CHARACTERS = ascii_letters + digits + "_.-"
-_COMMON_PORTS = (80, 443)
+_LOCAL_NAMES = ("", "localhost", "ip6-localhost", "ip6-loopback")
+COMMON_PORTS = (80, 443)
 
 FOLDER = "the gateway's own folder is closed to tools"
 PORT = "the gateway's own port is closed to tools"
@@ -43,13 +37,13 @@ def fence_refusal(call: ToolCall, facts: CallFacts, context: PolicyContext) -> s
     """Explain why the fence refuses this call; None when it does not."""
     fences = context.fences
     if facts.shell is not None:
-        return None if facts.followed is None else _shell_fenced(facts.shell, facts.followed, context)
+        return _shell_fenced(facts.shell, context)
     if facts.tool == FETCH_TOOL and facts.host is not None and facts.port in fences.ports:
-        return PORT if facts.port not in _COMMON_PORTS or is_gateway_host(facts.host, fences) else None
+        return PORT if facts.port not in COMMON_PORTS or is_gateway_host(facts.host, fences) else None
     if reads_attached(facts, context):
         return None
     folders = closed_folders(context)
-    if any(inside_any(place, folders) for places in facts.paths for place in places):
+    if any(paths.inside_any(place, folders) for place in facts.places):
         return FOLDER
     if isinstance(call.input, Mapping):
         for text in _strings(call.input):
@@ -66,30 +60,23 @@ def reads_attached(facts: CallFacts, context: PolicyContext) -> bool:
     folder = context.fences.attached
     if facts.tool != READ_TOOL or not folder or not facts.paths:
         return False
-    return all(posixpath.dirname(posixpath.dirname(place)) == folder for places in facts.paths for place in places)
+    return all(posixpath.dirname(posixpath.dirname(place)) == folder for place in facts.places)
 
 
-def searches_above(facts: CallFacts, context: PolicyContext) -> bool:
-    """Return whether a search starts above a closed folder and so would read it."""
-    if facts.tool not in SEARCH_TOOLS:
-        return False
-    folders = closed_folders(context)
-    return any(inside(folder, place) for folder in folders for places in facts.paths for place in places)
-
-
-def through_processes(facts: CallFacts) -> bool:
-    """Return whether a path of a file tool goes through /proc: its meaning depends on the process that opens it."""
-    return any(in_processes(place) for places in facts.paths for place in places)
+def fence_doubt(facts: CallFacts, context: PolicyContext) -> str | None:
+    """Explain why only a person may allow the paths of a file tool; None when there is no such reason."""
+    folders = closed_folders(context) if facts.tool in SEARCH_TOOLS else ()
+    # A search that starts above a closed folder would read it.
+    if any(paths.inside(folder, place) for folder in folders for place in facts.places):
+        return ABOVE
+    # The meaning of a path through /proc depends on the process that opens it.
+    return PROCESSES if any(paths.in_processes(place) for place in facts.places) else None
 
 
 def is_gateway_host(host: str, fences: Fences) -> bool:
     """Return whether a host name or address, in any spelling, means this machine."""
     name = host.strip("[]").rstrip(".").lower()
-    if (
-        name in ("", "localhost", "ip6-localhost", "ip6-loopback")
-        or name.endswith(".localhost")
-        or name in fences.hosts
-    ):
+    if name in _LOCAL_NAMES or name.endswith(".localhost") or name in fences.hosts:
         return True
     address = _address(name)
     return address is not None and (address.is_loopback or address.is_unspecified)
@@ -106,10 +93,8 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         ]
         if len(numbers) > 4 or any(number > 255 for number in numbers[:-1]):
             return None
-        value = numbers[-1]
-        for place, number in enumerate(numbers[:-1]):
-            value += number << (24 - 8 * place)
-        return ipaddress.IPv4Address(value)
+        high = sum(number << (24 - 8 * place) for place, number in enumerate(numbers[:-1]))
+        return ipaddress.IPv4Address(high + numbers[-1])
     except ValueError:
         return None
 
@@ -118,11 +103,9 @@ def closed_folders(context: PolicyContext) -> tuple[str, ...]:
     """Return the closed folders as written, and their real places."""
     folders: list[str] = []
     for folder in context.fences.folders:
-        folders.append(tidy(folder))
-        try:
+        folders.append(paths.tidy(folder))
+        with suppress(paths.BadPath):
             folders.extend(context.resolve_literal(folder))
-        except BadPath:
-            continue
     return tuple(dict.fromkeys(folders))
 
 
@@ -134,14 +117,14 @@ def _names_folder(text: str, context: PolicyContext, folders: tuple[str, ...]) -
     if not path or ("/" not in path and not path.startswith("~")) or "\n" in path:
         return False
     try:
-        return any(inside_any(place, folders) for each in {text, path} for place in context.places(each))
-    except BadPath:
+        return any(paths.inside_any(place, folders) for each in {text, path} for place in context.places(each))
+    except paths.BadPath:
         return False
 
 
-def _strings(value: Any, depth: int = 0) -> Iterator[str]:
+def _strings(value: Any) -> Iterator[str]:
     """Yield the strings of an input that are not prose; their number and depth are limited."""
-    stack: list[tuple[Any, int]] = [(value, depth)]
+    stack: list[tuple[Any, int]] = [(value, 0)]
     count = 0
     while stack and count < _MAX_STRINGS:
         item, level = stack.pop()
@@ -154,24 +137,24 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
             stack.extend((each, level + 1) for each in item[:_MAX_STRINGS])
 
 
-def _shell_fenced(analysis: ShellAnalysis, followed: ResolvedLine, context: PolicyContext) -> str | None:
-    words = list(dict.fromkeys(path_words(analysis)))
+def _shell_fenced(followed: ResolvedLine, context: PolicyContext) -> str | None:
+    words = list(dict.fromkeys(path_words(followed.analysis)))
     values = [value for argument in followed.arguments() for value in argument.values or ()]
-    plain = "\n".join((analysis.raw, *(word.lead for word in words), *values))
+    plain = "\n".join((followed.analysis.raw, *(word.lead for word in words), *values))
     if _names_port(plain, context.fences) or _dials_port(followed, plain, context.fences):
         return PORT
     folders = closed_folders(context)
-    if any(_mentions(plain, spelling) for folder in folders for spelling in _spellings(folder, context.home)):
-        return FOLDER
-    if any(inside_any(place, folders) for argument in followed.arguments() for place in argument.places):
-        return FOLDER
-    if any(inside_any(folder, folders) for folder in followed.folders):
-        return FOLDER
-    return FOLDER if any(_globs_into(word, context, folders) for word in words if word.value is None) else None
+    places = chain(followed.folders, *(argument.places for argument in followed.arguments()))
+    fenced = (
+        any(_mentions(plain, spelling) for folder in folders for spelling in _spellings(folder, context.home))
+        or any(paths.inside_any(place, folders) for place in places)
+        or any(_globs_into(word, context, folders) for word in words if word.value is None)
+    )
+    return FOLDER if fenced else None
 
 
 def _spellings(folder: str, home: str | None) -> list[str]:
-    if home is None or not inside(folder, home) or folder == home:
+    if home is None or not paths.inside(folder, home) or folder == home:
         return [folder]
     rest = folder[len(home.rstrip("/")) :]
     return [folder, "~" + rest, "$HOME" + rest, "${HOME}" + rest, '"$HOME"' + rest]
@@ -184,16 +167,11 @@ def _mentions(text: str, folder: str) -> bool:
 def _globs_into(word: Word, context: PolicyContext, folders: tuple[str, ...]) -> bool:
     """Return whether a glob matches a closed folder, or something in it."""
     try:
-        parts = tidy(absolute(word.raw, context.cwd, context.home)).split("/")
-    except BadPath:
+        parts = paths.tidy(paths.absolute(word.raw, context.cwd, context.home)).split("/")
+    except paths.BadPath:
         return False
-    return any(pattern_covers("/".join(parts[: folder.count("/") + 1]), folder, below=False) for folder in folders)
-
-
-def _names_port(text: str, fences: Fences) -> bool:
-    """Return whether a text contains an address with a port of the gateway."""
-    plain = unicodedata.normalize("NFKC", text)
-    return any(_names(plain, port, fences) for port in fences.ports)
+    starts = ("/".join(parts[: folder.count("/") + 1]) for folder in folders)
+    return any(paths.pattern_covers(start, folder, below=False) for start, folder in zip(starts, folders, strict=True))
 
 
 # A port in the syntax of programs: a number, or lists, ranges and choices of numbers (`[7430-7440]`, `{80,443}`).
@@ -210,8 +188,10 @@ def names_number(text: str, ports: Iterable[int]) -> bool:
     return False
 
 
-def _names(text: str, port: int, fences: Fences) -> bool:
-    for found in _PORT_TEXT.finditer(text):
+def _names_port(text: str, fences: Fences) -> bool:
+    """Return whether a text contains an address with a port of the gateway."""
+    text = unicodedata.normalize("NFKC", text)
+    for found, port in product(_PORT_TEXT.finditer(text), fences.ports):
         if not names_number(found[1], (port,)):
             continue
         left = text[max(0, found.start() - _MAX_HOST) : found.start()]
@@ -221,20 +201,16 @@ def _names(text: str, port: int, fences: Fences) -> bool:
         # Without a host it is an address only at the start of a word: `"port":80` is not.
         if not host and not scheme and before and not before[-1].isspace():
             continue
-        if (scheme and port not in _COMMON_PORTS) or is_gateway_host(host, fences):
+        if (scheme and port not in COMMON_PORTS) or is_gateway_host(host, fences):
             return True
     return False
 
 
 def _dials_port(followed: ResolvedLine, text: str, fences: Fences) -> bool:
     """Return whether host and port appear separately: `nc localhost PORT`, `/dev/tcp/localhost/PORT`."""
-    return any(_dials(followed, text, port, fences) for port in fences.ports)
-
-
-def _dials(followed: ResolvedLine, text: str, port: int, fences: Fences) -> bool:
-    if re.search(rf"/dev/(?:tcp|udp)/[^/\s]*/0*{port}(?![0-9])", text):
+    if any(re.search(rf"/dev/(?:tcp|udp)/[^/\s]*/0*{port}(?![0-9])", text) for port in fences.ports):
         return True
-    for arguments in followed.commands:
+    for arguments, port in product(followed.commands, fences.ports):
         found = [unicodedata.normalize("NFKC", value) for each in arguments[1:] for value in each.values or () if value]
         named = [value for value in found if re.fullmatch(r"[\d\-:.,]+", value) and names_number(value, (port,))]
         if named and any(value not in named and is_gateway_host(value, fences) for value in found):

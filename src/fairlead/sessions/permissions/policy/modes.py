@@ -28,9 +28,8 @@ class ModePolicy(msgspec.Struct, frozen=True):
     def check(self, name: str) -> PermissionMode:
         """Return the mode with this name. Raises BadMode, with the reason and the valid modes, if it may not be set."""
         valid = self.valid
-        for mode in valid:
-            if name == mode:
-                return mode
+        if name in valid:
+            return PermissionMode(name)
         if name == PermissionMode.BYPASS_PERMISSIONS and name in self.known:
             why = (
                 "The permission mode bypassPermissions is off: the gateway's settings must allow it first. "

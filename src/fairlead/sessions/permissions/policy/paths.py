@@ -10,6 +10,8 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import translate
+from functools import lru_cache
 
 Resolve = Callable[[str], str]
 """Returns the real path of an absolute path: links are followed, components that do not exist are kept, and a path in
@@ -119,7 +121,8 @@ def pattern_covers(pattern: str, path: str, *, below: bool) -> bool:
             first = row.index(True) if True in row else len(row)
             row = [n >= first for n in range(len(row))]
         else:
-            row = [False] + [row[n] and _match_name(part, name) for n, name in enumerate(names)]
+            matches = _name_pattern(part).match
+            row = [False] + [row[n] and matches(name) is not None for n, name in enumerate(names)]
     return any(row) if below else row[-1]
 
 
@@ -127,20 +130,8 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-def _match_name(pattern: str, name: str) -> bool:
-    """Match `*` and `?` within one name: after a mismatch only the last star takes one more character."""
-    at = here = 0
-    star: tuple[int, int] | None = None  # where pattern and name continue after the last star
-    while here < len(name):
-        if at < len(pattern) and pattern[at] == "*":
-            at += 1
-            star = (at, here)
-        elif at < len(pattern) and pattern[at] in ("?", name[here]):
-            at += 1
-            here += 1
-        elif star is not None:
-            star = (star[0], star[1] + 1)
-            at, here = star
-        else:
-            return False
-    return not pattern[at:].strip("*")
+@lru_cache(maxsize=512)
+def _name_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile `*` and `?` within one name. In the regular expression of `translate` only the last star is tried again
+    after a mismatch, so that its time is bounded."""
+    return re.compile(translate(pattern.replace("[", "[[]")))

@@ -7,27 +7,21 @@ from fairlead.sessions.permissions.policy.tools import names
 
 # Names anywhere in a path.
 _NAMES = names(
-    ".git .hg .svn .claude .mcp.json .claude.json "
-    ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_history .profile .zshrc .zshenv "
-    ".zprofile .zlogin "
-    ".zlogout .zsh_plugins .kshrc .cshrc .tcshrc .login .logout .inputrc .oh-my-zsh .antigenrc .xonshrc "
-    ".ssh .gnupg .gitconfig .git-credentials .gitmodules .hgrc .netrc .pgpass .aws .azure .gcloud .kube .docker "
-    ".husky .githooks .envrc .direnvrc .pre-commit-config.yaml lefthook.yml .lefthook.yml .overcommit.yml "
-    ".npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .pip .condarc .gemrc .bundle .sbtopts .mavenrc .bazelrc "
-    ".curlrc "
-    ".wgetrc .vscode .idea .devcontainer .vimrc .gvimrc .vim .nvimrc .exrc .emacs .emacs.d .spacemacs .nanorc "
-    ".tmux.conf "
-    ".screenrc .xinitrc .xprofile .xsession .xsessionrc .xresources .pam_environment .gdbinit .lldbinit "
-    ".irbrc .pryrc .rprofile .pythonrc .pdbrc .psqlrc .sqliterc .mailcap .forward .procmailrc .crontab crontab "
-    "crontabs .asdfrc .tool-versions mise.toml .mise.toml .terraformrc .ackrc .lesskey .less .lessfilter "
-    ".rhosts .shosts "
-    ".k5login .vnc .mozilla .thunderbird"
+    ".git .hg .svn .claude .mcp.json .claude.json .bashrc .bash_profile .bash_login .bash_logout .bash_aliases "
+    ".bash_history .profile .zshrc .zshenv .zprofile .zlogin .zlogout .zsh_plugins .kshrc .cshrc .tcshrc .login "
+    ".logout .inputrc .oh-my-zsh .antigenrc .xonshrc .ssh .gnupg .gitconfig .git-credentials .gitmodules .hgrc .netrc "
+    ".pgpass .aws .azure .gcloud .kube .docker .husky .githooks .envrc .direnvrc .pre-commit-config.yaml lefthook.yml "
+    ".lefthook.yml .overcommit.yml .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .pip .condarc .gemrc .bundle "
+    ".sbtopts .mavenrc .bazelrc .curlrc .wgetrc .vscode .idea .devcontainer .vimrc .gvimrc .vim .nvimrc .exrc .emacs "
+    ".emacs.d .spacemacs .nanorc .tmux.conf .screenrc .xinitrc .xprofile .xsession .xsessionrc .xresources "
+    ".pam_environment .gdbinit .lldbinit .irbrc .pryrc .rprofile .pythonrc .pdbrc .psqlrc .sqliterc .mailcap .forward "
+    ".procmailrc .crontab crontab crontabs .asdfrc .tool-versions mise.toml .mise.toml .terraformrc .ackrc .lesskey "
+    ".less .lessfilter .rhosts .shosts .k5login .vnc .mozilla .thunderbird"
 )
 # Names after another name.
 _PAIRS = {
     ".config": names(
-        "fairlead systemd autostart fish git nvim vim environment.d plasma-workspace gh hub pip npm yarn "
-        "nushell kitty "
+        "fairlead systemd autostart fish git nvim vim environment.d plasma-workspace gh hub pip npm yarn nushell kitty "
         "alacritty wezterm tmux direnv mise zsh sway i3 hypr powershell containers helm code cursor zed ranger mpv lf"
     ),
     ".local": names("bin"),
@@ -45,11 +39,9 @@ _PAIRS = {
 def is_protected(place: str) -> bool:
     """Return whether a place is, or is inside, something that makes programs run commands. Case does not matter."""
     parts = [part for part in place.casefold().split("/") if part]
-    for at, part in enumerate(parts):
-        if part in _NAMES:
-            return True
-        if at and part in _PAIRS.get(parts[at - 1], ()):
-            return True
-        if at > 1 and part in _PAIRS.get(f"{parts[at - 2]}/{parts[at - 1]}", ()):
-            return True
-    return False
+    return any(
+        part in _NAMES
+        or part in _PAIRS.get("/".join(parts[max(at - 1, 0) : at]), ())
+        or part in _PAIRS.get("/".join(parts[max(at - 2, 0) : at]), ())
+        for at, part in enumerate(parts)
+    )

@@ -1,136 +1,43 @@
 """Rules that an "always allow" remembers: our own rules, for this session only, never the CLI's settings.
 
-Updates come from the wire (a client's answer, or the CLI's own suggestions that a client sends back), so each is
-checked: the destination is always the session, modes obey the mode policy, directories and path rules stay inside the
-roots, and an allow rule for everything needs an admin. Refused parts are reported, the rest is kept.
+They come from the wire (a client's answer), so each is checked: path rules stay inside the roots, and an allow rule for
+everything needs an admin.
 """
 
-from typing import Any, Literal
+from collections.abc import Sequence
 
-import msgspec
-
-from fairlead.model.errors import BadRequest, FairleadError, OutsideRoots
-from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_rule
+from fairlead.model.errors import BadRequest, OutsideRoots
+from fairlead.model.policy import BadRule, Behavior, Rule, format_rule, parse_rule
 from fairlead.sessions.permissions.policy.call import PolicyContext
-from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.policy.paths import BadPath, absolute, static_part
 from fairlead.sessions.permissions.policy.tools import PATH_TOOLS, SHELL_TOOL, canonical
 from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, problem_with
 
-_MAX_UPDATES = 64  # the CLI suggests one or two; a person adds few
+_MOST_RULES = 64  # in one answer; the CLI suggests one or two, and a person adds few
 HERE = "./**"
 """Everything in the session's folder, except the files that a rule must name (protected.py)."""
 
 
 class BadUpdate(BadRequest):
-    """An invalid permission update."""
+    """An answer with too many rules."""
 
     code = "bad_update"
 
 
-class RememberedRules(msgspec.Struct, frozen=True):
-    """The remembered settings of a session: its own rules, the directories added to it, and its mode."""
-
-    rules: tuple[Rule, ...] = ()
-    directories: tuple[str, ...] = ()
-    mode: PermissionMode = PermissionMode.DEFAULT
-
-
-class RememberResult(msgspec.Struct, frozen=True):
-    """The memory after some updates, and an error for each part that was refused."""
-
-    memory: RememberedRules
-    refused: tuple[FairleadError, ...] = ()
+def check_remembered(rules: Sequence[str], context: PolicyContext, *, admin: bool) -> tuple[str, ...]:
+    """Check the rules that an answer asks to remember and return each once. Raises the error of the first bad rule."""
+    parsed = [parse_rule(text, Behavior.ALLOW) for text in rules]
+    if len(parsed) > _MOST_RULES:
+        raise BadUpdate(f"Permission updates must be a list of at most {_MOST_RULES}.")
+    checked = (check_rule(_own_notation(rule), Behavior.ALLOW, context, admin=admin) for rule in parsed)
+    return tuple(dict.fromkeys(format_rule(rule) for rule in checked))
 
 
-class _WireRule(msgspec.Struct, frozen=True):
-    """A rule in a permission update of the wire."""
-
-    toolName: str
-    ruleContent: str | None = None
-
-    @property
-    def text(self) -> str:
-        return self.toolName if self.ruleContent is None else f"{self.toolName}({self.ruleContent})"
-
-
-class _Update(msgspec.Struct, frozen=True):
-    """A PermissionUpdate of the wire. Its destination is not decoded: it is always the session."""
-
-    type: Literal["addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"]
-    rules: tuple[_WireRule, ...] = ()
-    behavior: Behavior = Behavior.ALLOW
-    directories: tuple[str, ...] = ()
-    mode: str = ""
-
-
-def remember(
-    updates: Any, memory: RememberedRules, context: PolicyContext, modes: ModePolicy, *, admin: bool = False
-) -> RememberResult:
-    """Apply permission updates from the wire to the remembered rules of the session. Never raises."""
-    if not isinstance(updates, list | tuple) or len(updates) > _MAX_UPDATES:
-        problem = f"Permission updates must be a list of at most {_MAX_UPDATES}."
-        return RememberResult(memory, (BadUpdate(problem),))
-    refused: list[FairleadError] = []
-    for raw in updates:
-        try:
-            update = msgspec.convert(raw, _Update)
-        except msgspec.ValidationError as error:
-            refused.append(BadUpdate(f"This is not a permission update: {error}."))
-            continue
-        memory = _apply(update, memory, context, modes, admin, refused)
-    return RememberResult(memory, tuple(refused))
-
-
-def _apply(
-    update: _Update,
-    memory: RememberedRules,
-    context: PolicyContext,
-    modes: ModePolicy,
-    admin: bool,
-    refused: list[FairleadError],
-) -> RememberedRules:
-    rules = memory.rules
-    match update.type:
-        case "setMode":
-            try:
-                return msgspec.structs.replace(memory, mode=modes.check(update.mode))
-            except FairleadError as error:
-                refused.append(error)
-                return memory
-        case "addDirectories":
-            added = _directories(update.directories, context, refused)
-            return msgspec.structs.replace(memory, directories=tuple(dict.fromkeys((*memory.directories, *added))))
-        case "removeDirectories":
-            gone = {*update.directories, *_directories(update.directories, context, [])}
-            return msgspec.structs.replace(memory, directories=tuple(d for d in memory.directories if d not in gone))
-        case "removeRules":
-            texts = {_rule_text(wire) for wire in update.rules}
-            kept = (r for r in rules if r.behavior is not update.behavior or format_rule(r) not in texts)
-            return msgspec.structs.replace(memory, rules=tuple(kept))
-        case "replaceRules":
-            rules = tuple(rule for rule in rules if rule.behavior is not update.behavior)
-        case "addRules":
-            pass
-    new = _rules(update, context, admin, refused)
-    return msgspec.structs.replace(memory, rules=tuple(dict.fromkeys((*rules, *new))))
-
-
-def _rules(update: _Update, context: PolicyContext, admin: bool, refused: list[FairleadError]) -> list[Rule]:
-    out: list[Rule] = []
-    for wire in update.rules:
-        try:
-            out.append(check_rule(_rule_text(wire), update.behavior, context, admin=admin))
-        except FairleadError as error:
-            refused.append(error)
-    return out
-
-
-def _rule_text(wire: _WireRule) -> str:
-    """Return a rule of the wire in our notation: the CLI writes absolute paths with two slashes, we with one."""
-    if canonical(wire.toolName) in PATH_TOOLS and (wire.ruleContent or "").startswith("//"):
-        return f"{wire.toolName}({(wire.ruleContent or '')[1:]})"
-    return wire.text
+def _own_notation(rule: Rule) -> str:
+    """Return the text of a rule in our notation: the CLI writes absolute paths with two slashes, we with one."""
+    if canonical(rule.tool) in PATH_TOOLS and rule.content is not None and rule.content.startswith("//"):
+        return f"{rule.tool}({rule.content[1:]})"
+    return format_rule(rule)
 
 
 def check_rule(text: str, behavior: Behavior, context: PolicyContext, *, admin: bool = False) -> Rule:
@@ -171,18 +78,3 @@ def _check_path_rule(text: str, rule: Rule, context: PolicyContext) -> None:
         raise BadRule(text, "has a path that cannot be resolved") from None
     if not within:
         raise OutsideRoots(start, context.roots)
-
-
-def _directories(given: tuple[str, ...], context: PolicyContext, refused: list[FairleadError]) -> list[str]:
-    """Return the real places of the directories that are inside the roots."""
-    out: list[str] = []
-    for directory in given:
-        try:
-            places = context.resolve_literal(directory)
-        except BadPath:
-            places = ()
-        if places and context.inside(places):
-            out.extend(places)
-        else:
-            refused.append(OutsideRoots(directory[:200], context.roots))
-    return out

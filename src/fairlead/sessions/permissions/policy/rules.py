@@ -11,21 +11,13 @@
 """
 
 from enum import Enum
-from itertools import chain
 
 from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule
+from fairlead.sessions.permissions.policy import tools
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.paths import BadPath, absolute, pattern_covers, static_part, tidy
 from fairlead.sessions.permissions.policy.protected import is_protected
-from fairlead.sessions.permissions.policy.tools import (
-    EDIT_TOOLS,
-    FETCH_TOOL,
-    NAMED_BY,
-    PATH_TOOLS,
-    READ_TOOLS,
-    SHELL_TOOL,
-    canonical,
-)
+from fairlead.sessions.permissions.shell.resolution import ResolvedLine
 from fairlead.sessions.permissions.shell.risks import line_risk
 from fairlead.sessions.permissions.shell.rule_matching import (
     ANYTHING,
@@ -46,10 +38,10 @@ class RuleMatch(Enum):
 
 def applies_to(rule: Rule, tool: str) -> bool:
     """Return whether the rule applies to this tool, by its name."""
-    about, refusing = canonical(rule.tool), rule.behavior is not Behavior.ALLOW
-    if about == tool or (about == "Edit" and tool in EDIT_TOOLS) or (about == "Read" and tool in READ_TOOLS):
+    about, refusing = tools.canonical(rule.tool), rule.behavior is not Behavior.ALLOW
+    if about == tool or tool in tools.FAMILIES.get(about, ()):
         return True
-    if refusing and about in EDIT_TOOLS and tool in EDIT_TOOLS:
+    if refusing and about in tools.EDIT_TOOLS and tool in tools.EDIT_TOOLS:
         return True
     if not about.startswith("mcp__"):
         return False
@@ -60,8 +52,8 @@ def applies_to(rule: Rule, tool: str) -> bool:
 
 def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext) -> RuleMatch:
     """Return whether a deny or ask rule matches a call."""
-    if facts.shell is not None and canonical(rule.tool) in PATH_TOOLS and rule.content is not None:
-        return _path_rule_on_shell(rule, rule.content, facts, context)
+    if facts.shell is not None and tools.canonical(rule.tool) in tools.PATH_TOOLS and rule.content is not None:
+        return _path_rule_on_shell(rule, rule.content, facts.shell, context)
     if not applies_to(rule, facts.tool):
         return RuleMatch.NO
     if rule.content is None:
@@ -72,38 +64,38 @@ def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext
         if rule.content == ANYTHING:
             return RuleMatch.YES
         pattern = shell_pattern(rule.content)
-        if refused_by(facts.shell, pattern):
+        if refused_by(facts.shell.analysis, pattern):
             return RuleMatch.YES
-        return RuleMatch.MAYBE if may_be_refused_by(facts.shell, pattern) else RuleMatch.NO
-    if facts.tool in PATH_TOOLS:
+        return RuleMatch.MAYBE if may_be_refused_by(facts.shell.analysis, pattern) else RuleMatch.NO
+    if facts.tool in tools.PATH_TOOLS:
         patterns = _patterns(rule.content, context, as_written=True)
-        return _yes(_covers(patterns, tuple(chain(facts.written, *facts.paths))))
-    if facts.tool == FETCH_TOOL and rule.content.startswith("domain:"):
+        return _yes(_covers(patterns, (*facts.written, *facts.places)))
+    if facts.tool == tools.FETCH_TOOL and rule.content.startswith("domain:"):
         domain = rule.content.removeprefix("domain:").removeprefix("*.").lower()
         host = (facts.host or "").lower()
         return _yes(host == domain or host.endswith("." + domain))
-    if facts.tool in NAMED_BY:
-        return _yes(call.input.get(NAMED_BY[facts.tool]) == rule.content)
+    if facts.tool in tools.NAMED_BY:
+        return _yes(call.input.get(tools.NAMED_BY[facts.tool]) == rule.content)
     return RuleMatch.MAYBE
 
 
 def find_allowing_rules(call: ToolCall, facts: CallFacts, context: PolicyContext) -> tuple[str | None, str]:
     """Return the allow rules that together allow a call, as text, or None; and the reason for None."""
     rules = [r for r in context.rules if r.behavior is Behavior.ALLOW and applies_to(r, facts.tool)]
-    protected = facts.tool in EDIT_TOOLS and any(is_protected(place) for places in facts.paths for place in places)
+    protected = facts.tool in tools.EDIT_TOOLS and any(is_protected(place) for place in facts.places)
     for rule in rules:
-        everything = rule.content is None or (rule.content == ANYTHING and facts.tool == SHELL_TOOL)
+        everything = rule.content is None or (rule.content == ANYTHING and facts.tool == tools.SHELL_TOOL)
         if everything and not protected:
             return format_rule(rule), ""
     if facts.shell is not None:
         contents = [rule.content for rule in rules if rule.content is not None]
-        covered = coverage(facts.shell, [shell_pattern(content) for content in contents])
+        covered = coverage(facts.shell.analysis, [shell_pattern(content) for content in contents])
         missing = covered.missing or line_risk(
-            facts, context, covered.named, lambda places: _why_not_written(places, context, whole=covered.whole)
+            facts.shell, context, covered.named, lambda places: _why_not_written(places, context, whole=covered.whole)
         )
         if missing is not None:
             return None, missing
-        return ", ".join(f"{SHELL_TOOL}({contents[index]})" for index in covered.used), ""
+        return ", ".join(f"{tools.SHELL_TOOL}({contents[index]})" for index in covered.used), ""
     for rule in rules:
         if rule.content is not None and _content_allows(rule.content, call, facts, context):
             return format_rule(rule), ""
@@ -112,7 +104,7 @@ def find_allowing_rules(call: ToolCall, facts: CallFacts, context: PolicyContext
 
 def edits_plainly(facts: CallFacts, context: PolicyContext) -> bool:
     """Return whether an edit stays inside the session's folders and avoids files that make programs run commands."""
-    return all(_may_write(places, context) for places in facts.paths)
+    return _may_write(facts.places, context)
 
 
 def _yes(holds: bool) -> RuleMatch:
@@ -120,15 +112,13 @@ def _yes(holds: bool) -> RuleMatch:
 
 
 def _content_allows(content: str, call: ToolCall, facts: CallFacts, context: PolicyContext) -> bool:
-    if facts.tool in PATH_TOOLS:
-        places = tuple(chain(*facts.paths))
-        if facts.tool in EDIT_TOOLS and any(is_protected(place) for place in places) and not is_protected(content):
-            return False
-        return _all_covered(content, places, context)
-    if facts.tool == FETCH_TOOL and content.startswith("domain:"):
+    if facts.tool in tools.PATH_TOOLS:
+        protected = facts.tool in tools.EDIT_TOOLS and any(is_protected(place) for place in facts.places)
+        return (not protected or is_protected(content)) and _all_covered(content, facts.places, context)
+    if facts.tool == tools.FETCH_TOOL and content.startswith("domain:"):
         domain, host = content.removeprefix("domain:").lower(), (facts.host or "").lower()
         return host.endswith(domain[1:]) if domain.startswith("*.") else host == domain
-    return facts.tool in NAMED_BY and call.input.get(NAMED_BY[facts.tool]) == content
+    return facts.tool in tools.NAMED_BY and call.input.get(tools.NAMED_BY[facts.tool]) == content
 
 
 def _patterns(content: str, context: PolicyContext, *, as_written: bool = False) -> tuple[str, ...]:
@@ -151,19 +141,20 @@ def _covers(patterns: tuple[str, ...], places: tuple[str, ...]) -> bool:
     return any(pattern_covers(pattern, place, below=True) for pattern in patterns for place in places)
 
 
-def _path_rule_on_shell(rule: Rule, content: str, facts: CallFacts, context: PolicyContext) -> RuleMatch:
+def _path_rule_on_shell(rule: Rule, content: str, line: ResolvedLine, context: PolicyContext) -> RuleMatch:
     """Match a refusing path rule with a shell line.
 
     A redirection into the path matches a rule for edits. A word that names the path matches a rule for reading, and may
     match one for edits.
     """
     patterns = _patterns(content, context, as_written=True)
-    editing = canonical(rule.tool) in EDIT_TOOLS
-    if editing and any(_covers(patterns, places) for places in facts.targets):
+    editing = tools.canonical(rule.tool) in tools.EDIT_TOOLS
+    targets = zip(line.analysis.redirections, line.targets, strict=True)
+    if editing and any(_covers(patterns, target.places) for redirection, target in targets if redirection.writes):
         return RuleMatch.YES
-    if any(_covers(patterns, places) for places in facts.words):
+    if any(_covers(patterns, argument.places) for argument in line.arguments()):
         return RuleMatch.MAYBE if editing else RuleMatch.YES
-    return RuleMatch.MAYBE if facts.followed is not None and facts.followed.incomplete is not None else RuleMatch.NO
+    return RuleMatch.NO if line.incomplete is None else RuleMatch.MAYBE
 
 
 def _all_covered(content: str, places: tuple[str, ...], context: PolicyContext) -> bool:
@@ -188,7 +179,7 @@ def _why_not_written(places: tuple[str, ...], context: PolicyContext, *, whole: 
     if whole or context.mode is PermissionMode.ACCEPT_EDITS:
         return None
     for rule in context.rules:
-        writes = rule.behavior is Behavior.ALLOW and canonical(rule.tool) in ("Edit", "Write")
+        writes = rule.behavior is Behavior.ALLOW and tools.canonical(rule.tool) in ("Edit", "Write")
         if writes and (rule.content is None or _all_covered(rule.content, places, context)):
             return None
-    return "a rule for a command is none for the files that its output goes to"
+    return "a rule for a command does not cover the files that its output goes to"

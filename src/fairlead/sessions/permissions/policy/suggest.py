@@ -20,7 +20,7 @@ def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
     facts = facts_of(call, context)
     if facts.malformed is not None or facts.tool in QUESTION_TOOLS:
         return []
-    choices = _shell_choices(facts.shell) if facts.shell is not None else _other_choices(call, facts)
+    choices = _shell_choices(facts.shell.analysis) if facts.shell is not None else _other_choices(call, facts)
     for contents in choices:
         rules = _usable([Rule(Behavior.ALLOW, call.name, content) for content in contents], call, facts, context)
         if rules:
@@ -30,9 +30,8 @@ def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
 
 def _usable(rules: list[Rule], call: ToolCall, facts: CallFacts, context: PolicyContext) -> list[Rule]:
     try:
-        for rule in rules:
-            if check_rule(format_rule(rule), Behavior.ALLOW, context) != rule:
-                return []
+        if [check_rule(format_rule(rule), Behavior.ALLOW, context) for rule in rules] != rules:
+            return []
     except FairleadError:
         return []
     trial = msgspec.structs.replace(context, rules=tuple(rules))

@@ -10,23 +10,15 @@ SHELL_TOOL = "Bash"
 READ_TOOL = "Read"
 
 # Reading tools and the argument with their path; a search without a path starts in the working folder.
-READ_TOOLS = {
-    READ_TOOL: "file_path",
-    "NotebookRead": "notebook_path",
-    "Glob": "path",
-    "Grep": "path",
-    "LS": "path",
-}
+READ_TOOLS = {READ_TOOL: "file_path", "NotebookRead": "notebook_path", "Glob": "path", "Grep": "path", "LS": "path"}
 SEARCH_TOOLS = frozenset({"Glob", "Grep", "LS"})
 
-EDIT_TOOLS = {
-    "Write": "file_path",
-    "Edit": "file_path",
-    "MultiEdit": "file_path",
-    "NotebookEdit": "notebook_path",
-}
+EDIT_TOOLS = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
 
 PATH_TOOLS = {**READ_TOOLS, **EDIT_TOOLS}
+
+# A rule for one of these covers all tools of its family.
+FAMILIES = {"Edit": EDIT_TOOLS, "Read": READ_TOOLS}
 
 FETCH_TOOL = "WebFetch"
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from fairlead.sessions.permissions.shell.grammar import MAX_UNWRAP, is_harmless_variable
 from fairlead.sessions.permissions.shell.line import (
     Assignment,
@@ -100,9 +102,7 @@ class LineEffects:
         base = len(self.commands)
         for command in inner.commands:
             outer, count = (within, named) if command.within is None else (command.within + base, command.named)
-            self.commands.append(
-                SimpleCommand(command.words, command.raw, command.assignments, outer, count, command.least)
-            )
+            self.commands.append(msgspec.structs.replace(command, within=outer, named=count))
         self.redirections.extend(inner.redirections)
         self.assignments.extend(inner.assignments)
         self.loop_variables.extend(inner.loop_variables)

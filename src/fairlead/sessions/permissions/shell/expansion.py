@@ -8,7 +8,9 @@ readings or is None.
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
+from operator import mul
+from posixpath import join
 
 import msgspec
 
@@ -18,11 +20,17 @@ MOST_VALUES = 256
 _MOST_NAMES = 5_000  # folder entries examined for the globs of one word
 _MOST_DEPTH = 12  # levels of folders that `**` descends
 
+# The parts of a word outside of quotes and between double quotes; a `sign` may be special to the shell.
+_OUTSIDE = re.compile(r"\\(?P<escaped>[\s\S]?)|'(?P<literal>[^']*)'|(?P<quote>\")|(?P<dollar>\$)|(?P<sign>[^`()<>'])")
+_IN_QUOTES = re.compile(r"\\(?P<escaped>[$`\"\\\n])|(?P<quote>\")|(?P<dollar>\$(?=[^ \"/.,:;%+=)]))|(?P<literal>[^`])")
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])([\w./:,@+-]*))?\}")
-_PART = re.compile(r"\[|:[A-Za-z#&]")
+# After the name of a variable: zsh takes a part of the value or a longer name, bash expands braces first.
+_PART = re.compile(r"\[|:[A-Za-z#&]|[^\x00-\x7f]")
 _ANSI_C = re.compile(r"\$'((?:\\[\s\S]|[^'\\])*)'")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([\s\S]))")
 _CONTROL_CHARS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+_BRACED = re.compile(r"[{,}]")
 _PATTERN = "*?[^#~"
 _SPECIAL = re.compile(r"[\s*?\[\]]")
 _SEQUENCE = re.compile(r"(-?\d{1,4})\.\.(-?\d{1,4})|([A-Za-z])\.\.([A-Za-z])")
@@ -66,6 +74,9 @@ def expand(raw: str, shell: ExpansionContext, *, assigned: bool = False) -> tupl
         out: dict[str, None] = {}
         for pieces in _Reader(raw, shell, assigned).read():
             for spread in [pieces] if assigned else _braces(pieces):
+                start = next((piece for piece in spread if piece.text), WordPart(""))
+                if not assigned and start.sign and start.text in "~=":
+                    return None  # it has come to the beginning, where it has a meaning
                 texts = ["".join(piece.text for piece in spread)] if assigned else _globbed(spread, shell)
                 out |= dict.fromkeys(texts)
                 if len(out) > MOST_VALUES:
@@ -82,45 +93,40 @@ class _Reader:
         self.raw = raw
         self.shell = shell
         self.assigned = assigned
+        # bash expands a `~` in arguments that look like assignments too, zsh does not.
+        self.before_tilde = {":"} if assigned else {"=", ":"} if _ASSIGNMENT.match(raw) else set()
         self.at = 0
         self.parts: list[list[list[WordPart]]] = []  # the alternatives of each part
 
     def read(self) -> list[list[WordPart]]:
-        raw = self.raw
+        raw, quoted = self.raw, False
         if raw.startswith("="):
             raise _Unknown  # zsh: the path of a command
         if raw.startswith("~"):
             self.tilde()
         while self.at < len(raw):
-            char = raw[self.at]
-            if char == "\\":
-                if raw[self.at + 1 : self.at + 2] not in ("", "\n"):
-                    self.add(raw[self.at + 1])
-                self.at += 2
-            elif char == "'":
-                end = raw.find("'", self.at + 1)
-                if end < 0:
-                    raise _Unknown
-                self.add(raw[self.at + 1 : end])
-                self.at = end + 1
-            elif char == '"':
-                self.double_quoted()
-            elif char == "$":
-                self.dollar(quoted=False)
-            elif char in "`()<>":
+            found = (_IN_QUOTES if quoted else _OUTSIDE).match(raw, self.at)
+            if found is None:
                 raise _Unknown
+            kind = found.lastgroup or ""
+            text = found[kind]
+            if kind == "dollar":
+                self.dollar(quoted=quoted)
+                continue
+            self.at = found.end()
+            if kind == "quote":
+                quoted = not quoted
+            elif kind != "sign":
+                if kind == "escaped" and text == "\n":
+                    raise _Unknown  # it joins its neighbours before anything else is expanded: `$x` and `y` to `$xy`
+                self.add(text)
+            elif text in self.before_tilde and raw[self.at : self.at + 1] == "~":
+                self.add(text)
+                self.tilde()
             else:
-                self.at += 1
-                if self.assigned and char == ":" and raw[self.at : self.at + 1] == "~":
-                    self.add(char)
-                    self.tilde()
-                else:
-                    self.parts.append([[WordPart(char, sign=True)]])
-        total = 1
-        for alternatives in self.parts:
-            total *= len(alternatives)
-            if total > MOST_VALUES:
-                raise _Unknown
+                self.parts.append([[WordPart(text, sign=True)]])
+        if quoted or any(total > MOST_VALUES for total in accumulate(map(len, self.parts), mul)):
+            raise _Unknown
         return [[piece for part in choice for piece in part] for choice in product(*self.parts)]
 
     def add(self, *texts: str) -> None:
@@ -131,26 +137,9 @@ class _Reader:
         if found is None or (not found[1] and self.shell.home is None):
             raise _Unknown
         self.add(*(self.shell.folders if found[1] else (self.shell.home or "",)))
+        if self.at and not self.assigned:
+            self.parts[-1].append([WordPart(sign, sign=True) for sign in found[0]])
         self.at = found.end()
-
-    def double_quoted(self) -> None:
-        raw = self.raw
-        self.at += 1
-        while self.at < len(raw) and raw[self.at] != '"':
-            char = raw[self.at]
-            if char == "`":
-                raise _Unknown
-            if char == "$" and self.at + 1 < len(raw) and raw[self.at + 1] not in ' "/.,:;%+=)':
-                self.dollar(quoted=True)
-                continue
-            if char == "\\" and raw[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
-                self.at += 1
-                char = raw[self.at].replace("\n", "")
-            self.add(char)
-            self.at += 1
-        if self.at >= len(raw):
-            raise _Unknown
-        self.at += 1
 
     def dollar(self, *, quoted: bool) -> None:
         text = None if quoted else _ANSI_C.match(self.raw, self.at)
@@ -160,7 +149,10 @@ class _Reader:
             return
         found = _VARIABLE.match(self.raw, self.at)
         if found is None or (found[1] and _PART.match(self.raw, found.end())):
-            raise _Unknown  # with a suffix such as `[1]` or `:h` zsh inserts only a part of the value
+            raise _Unknown
+        braced = not quoted and not self.assigned and "{" in self.raw and _BRACED.match(self.raw, found.end())
+        if found[1] and braced:
+            raise _Unknown  # bash expands braces first: `$x{a,b}` to `$xa` and `$xb`
         self.at = found.end()
         values = self.shell.value(found[1] or found[2])
         if values is None:
@@ -187,6 +179,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _braces(pieces: list[WordPart]) -> list[list[WordPart]]:
     """Expand `a{b,c}d` to `abd` and `acd`. Bounded."""
+    signs = [piece.text for piece in pieces if piece.sign]
     out: list[list[WordPart]] = []
     todo = [pieces]
     while todo:
@@ -194,6 +187,8 @@ def _braces(pieces: list[WordPart]) -> list[list[WordPart]]:
         found = _first_brace(word)
         if found is None:
             out.append(word)
+        elif signs.count("{") != signs.count("}"):
+            raise _Unknown  # zsh expands none of them
         else:
             start, end, choices = found
             todo.extend([*word[:start], *choice, *word[end + 1 :]] for choice in choices)
@@ -221,6 +216,8 @@ def _first_brace(word: Sequence[WordPart]) -> tuple[int, int, list[list[WordPart
                 text = "".join(each.text for each in word[start + 1 : end])
                 if ".." in text:
                     return start, end, [[WordPart(each)] for each in _sequence(text)]
+                if any(each.sign and each.text == "," for each in word[end:]):
+                    raise _Unknown  # bash goes on to the next brace: `{a}b,c}` is `a}b` and `c`
                 break
     return None
 
@@ -299,14 +296,18 @@ def _pattern(group: Sequence[WordPart]) -> re.Pattern[str]:
                 del out[-1:]
             return re.compile("".join(out) + ".*", re.DOTALL)
         elif piece.sign and piece.text == "[":
-            # Match any one character, which is wider than the set. The set ends at the first `]` that is not its
-            # first character.
-            first = at + 2 if at + 1 < len(group) and group[at + 1].text in "!^]" else at + 1
-            end = next((i for i in range(max(first, at + 2), len(group)) if group[i].text == "]"), None)
-            if end is None or "[" in "".join(each.text for each in group[at + 1 : end]):
+            # Match any one character, which is wider than the set. The set ends at the first unquoted `]` after its
+            # first character; with a quoted `]` in it, match every name with this beginning.
+            rest = group[at + 1 :]
+            first = 1 if rest and rest[0].text in "!^" else 0
+            end = next((i for i in range(first + 1, len(rest)) if rest[i].sign and rest[i].text == "]"), None)
+            members = rest[:end]
+            if any("]" in each.text for each in members if not each.sign) or (first and not rest[0].sign):
+                return re.compile("".join(out) + ".*", re.DOTALL)
+            if end is None or "[" in "".join(each.text for each in members):
                 raise _Unknown
             out.append(".")
-            at = end
+            at += end + 1
         else:
             out.append(re.escape(piece.text))
         at += 1
@@ -328,7 +329,7 @@ def _matches(
             continue
         part = parts[index]
         if isinstance(part, str):
-            todo.append((f"{here}/{part}", _joined(text, part), index + 1, depth))
+            todo.append((f"{here}/{part}", join(text, part), index + 1, depth))
             continue
         if part is None:
             todo.append((here, text, index + 1, depth))
@@ -342,18 +343,13 @@ def _matches(
         if budget[0] < 0:
             raise _Unknown
         for name in names:
-            hidden = name.startswith(".")
-            if part is None:
+            hidden, below, written = name.startswith("."), f"{here}/{name}", join(text, name)
+            if part is not None:
+                if part.fullmatch(name) and (not hidden or part.pattern.startswith("\\.")):
+                    todo.append((below, written, index + 1, depth))
+            elif not hidden:
+                todo.append((below, written, index, depth + 1))
                 # A `**` at the end matches names too; a name that is not a folder has no entries.
-                if not hidden:
-                    last = index + 1 == len(parts)
-                    todo.append((f"{here}/{name}", _joined(text, name), index, depth + 1))
-                    if last:
-                        todo.append((f"{here}/{name}", _joined(text, name), index + 1, depth))
-            elif part.fullmatch(name) and (not hidden or part.pattern.startswith("\\.")):
-                todo.append((f"{here}/{name}", _joined(text, name), index + 1, depth))
+                if index + 1 == len(parts):
+                    todo.append((below, written, index + 1, depth))
     return out
-
-
-def _joined(text: str, name: str) -> str:
-    return f"{text}{name}" if not text or text.endswith("/") else f"{text}/{name}"

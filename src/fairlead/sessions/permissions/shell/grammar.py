@@ -35,12 +35,14 @@ WORDS = names(
 )
 EXPANSIONS = names("simple_expansion expansion command_substitution process_substitution arithmetic_expansion")
 BODIES = names(
-    "program list pipeline subshell compound_statement if_statement elif_clause else_clause while_statement "
-    "do_group case_statement case_item negated_command for_statement redirected_statement variable_assignments "
+    "program list pipeline subshell compound_statement if_statement elif_clause else_clause while_statement do_group "
+    "case_statement case_item negated_command for_statement redirected_statement variable_assignments "
     "command_substitution process_substitution"
 )
 # Bodies that contain words directly.
 WITH_WORDS = names("for_statement case_statement case_item")
+# Parts of a command that are not its words, apart from assignments.
+NOT_WORDS = names("file_redirect herestring_redirect heredoc_redirect comment")
 # Nodes that a newline would end.
 ONE_LINE = names(
     "command redirected_statement variable_assignments declaration_command unset_command file_redirect "

@@ -1,4 +1,4 @@
-"""Lexer for words by the quoting rules of the shell, as a check of the grammar. Pure functions on text.
+"""Lexer for words and here-documents by the rules of the shell, as a check of the grammar. Pure functions on text.
 
 The grammar determines where a word begins and ends; `read_word` reads it again by POSIX quoting and returns None for a
 word that does not end where the grammar ended it. So a line is trusted only where both agree.
@@ -8,14 +8,19 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+import msgspec
+
 from fairlead.sessions.permissions.shell.line import Word
 
 DELIMITERS = frozenset(b" \t\n;&|<>()")
-_META = frozenset(" \t\n;&|<>()")
-_GLOB = frozenset("*?[]")
-# `~` and `=` are special only at the start (`=` in zsh), `^` is a pipe in very old shells.
-_EXPANDS_IN_QUOTES = re.compile(r"\$[A-Za-z0-9_({\[@*#?$!-]")
-_ANSI_C = re.compile(r"\$'(?:\\[\s\S]|[^'\\])*'")
+# The parts of a word outside of quotes: an escaped character, quoted text, a pattern's character, or any other that
+# does not end the word. `$"..."` and a lone `$` are not accepted.
+_OUTSIDE = re.compile(
+    r"\\(?P<escaped>[\s\S])|'(?P<literal>[^']*)'|\$'(?P<ansi>(?:\\[\s\S]|[^'\\])*)'|(?P<quote>\")"
+    r"|(?P<glob>[*?\[\]{}])|(?P<plain>[^ \t\n;&|<>()`$'\"\\])"
+)
+# The parts between double quotes; an expansion is accepted only where the caller has found one (a hole).
+_IN_QUOTES = re.compile(r"\\(?P<escaped>[$`\"\\\n])|(?P<quote>\")|(?P<plain>[^`$]|\$(?![A-Za-z0-9_({\[@*#?$!-]))")
 # `$x`, `$1`, `${x}`, `${#x}`, and `${x:-text}`, `${x%text}` with plain text.
 _SAFE_EXPANSION = re.compile(
     r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$!#@*-])"
@@ -23,16 +28,14 @@ _SAFE_EXPANSION = re.compile(
     r"|\$\{[A-Za-z_][A-Za-z0-9_]*(?::?[-+]|%%?|##?)[\w./*?:,+@-]*\}"
 )
 _SAFE_ARITHMETIC = re.compile(r"\$\(\([0-9\s+*/%-]*\)\)")
+_DELIMITER = re.compile(rb"'([A-Za-z0-9_]+)'|\"([A-Za-z0-9_]+)\"|\\([A-Za-z0-9_]+)|([A-Za-z0-9_]+)")
+_EXPANDS = re.compile(rb"`|\$[({\[]|\\\n")
 
 
 def forbidden_character(text: str) -> str | None:
     """Return the first character that no honest command needs: a control, invisible formatting, a lone surrogate."""
-    for char in text:
-        if char in "\t\n" or " " <= char <= "~":
-            continue
-        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-            return char
-    return None
+    unusual = (char for char in text if char not in "\t\n" and not " " <= char <= "~")
+    return next((char for char in unusual if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")), None)
 
 
 def is_safe_expansion(text: str) -> bool:
@@ -42,104 +45,64 @@ def is_safe_expansion(text: str) -> bool:
 
 def read_word(text: str, holes: Sequence[tuple[int, int]] = ()) -> Word | None:
     """Read one word; `holes` are the (start, end) ranges of expansions, in order. Return None if it is not one word."""
-    return _WordReader(text, holes).read()
-
-
-class _WordReader:
-    def __init__(self, text: str, holes: Sequence[tuple[int, int]]) -> None:
-        self.text = text
-        self.holes = list(holes)
-        self.at = 0
-        self.out: list[str] = []
-        self.lead: str | None = None
-
-    def read(self) -> Word | None:
-        text = self.text
-        if not text or text[0] == "#":
-            return None
-        if text[0] == "=":
-            self.unknown()
-        while self.at < len(text):
-            if self.skip_hole():
-                continue
-            char = text[self.at]
-            if char in _META or char == "`":
+    if not text or text[0] == "#":
+        return None
+    left = list(holes)
+    out: list[str] = []
+    # The text before the first part whose value depends on more than the text; zsh replaces `=name` by a path.
+    lead = "" if text[0] == "=" else None
+    at, quoted = 0, False
+    while at < len(text):
+        unknown = bool(left) and left[0][0] == at
+        if unknown:
+            part, end = "", left.pop(0)[1]
+        else:
+            found = (_IN_QUOTES if quoted else _OUTSIDE).match(text, at)
+            if found is None:
                 return None
-            if char == "\\":
-                if not self.escape():
-                    return None
-            elif char == "'":
-                if not self.single_quoted():
-                    return None
-            elif char == '"':
-                if not self.double_quoted():
-                    return None
-            elif char == "$":
-                if not self.dollar():
-                    return None
+            kind, end = found.lastgroup or "", found.end()
+            part = found[kind]
+            if kind == "quote":
+                part, quoted = "", not quoted
+            elif kind == "escaped":
+                part = part.replace("\n", "")
             else:
-                if char in _GLOB or (char in "{}" and text != "{}"):
-                    self.unknown()
-                self.out.append(char)
-                self.at += 1
-        value = "".join(self.out)
-        known = self.lead is None
-        return Word(text, value if known else None, value if self.lead is None else self.lead, text[0] == "~")
+                unknown = (kind == "glob" and text != "{}") or (kind == "ansi" and "\\" in part)
+        if unknown and lead is None:
+            lead = "".join(out)
+        out.append(part)
+        at = end
+    value = "".join(out)
+    if quoted:
+        return None
+    return Word(text, value, value, text[0] == "~") if lead is None else Word(text, None, lead, text[0] == "~")
 
-    def unknown(self) -> None:
-        """Note that the value from this position on depends on more than the text."""
-        if self.lead is None:
-            self.lead = "".join(self.out)
 
-    def skip_hole(self) -> bool:
-        if not self.holes or self.holes[0][0] != self.at:
-            return False
-        self.unknown()
-        self.at = self.holes.pop(0)[1]
-        return True
+# Here-documents: where the shell ends one, and whether its text is literal. On bytes.
 
-    def escape(self) -> bool:
-        if self.at + 1 >= len(self.text):
-            return False
-        if self.text[self.at + 1] != "\n":
-            self.out.append(self.text[self.at + 1])
-        self.at += 2
-        return True
 
-    def single_quoted(self) -> bool:
-        end = self.text.find("'", self.at + 1)
-        if end < 0:
-            return False
-        self.out.append(self.text[self.at + 1 : end])
-        self.at = end + 1
-        return True
+class Delimiter(msgspec.Struct, frozen=True):
+    """The word after `<<`. If it is quoted, the document is literal text."""
 
-    def double_quoted(self) -> bool:
-        text = self.text
-        self.at += 1
-        while self.at < len(text):
-            if self.skip_hole():
-                continue
-            char = text[self.at]
-            if char == '"':
-                self.at += 1
-                return True
-            if char == "`" or _EXPANDS_IN_QUOTES.match(text, self.at):
-                return False
-            if char == "\\" and self.at + 1 < len(text) and text[self.at + 1] in '$`"\\\n':
-                char = text[self.at + 1].replace("\n", "")
-                self.at += 1
-            self.out.append(char)
-            self.at += 1
-        return False
+    name: bytes
+    quoted: bool
 
-    def dollar(self) -> bool:
-        """Read `$'...'`, whose value is known when it has no escapes; `$"..."` and a lone `$` are not accepted."""
-        quoted = _ANSI_C.match(self.text, self.at)
-        if quoted is None:
-            return False
-        if "\\" in quoted[0]:
-            self.unknown()
-        self.out.append(quoted[0][2:-1])
-        self.at = quoted.end()
-        return True
+
+def read_delimiter(text: bytes) -> Delimiter | None:
+    """Parse the delimiter; None if it is not written in one of the plain forms."""
+    found = _DELIMITER.fullmatch(text)
+    if found is None:
+        return None
+    return Delimiter(found[found.lastindex or 0], quoted=found[4] is None)
+
+
+def find_end(source: bytes, start: int, delimiter: Delimiter, *, tabs: bool) -> tuple[int, int] | None:
+    """Return where the closing line begins and ends: the first line from `start` on that equals the delimiter."""
+    line = re.compile(rb"^%s%s$" % (rb"\t*" if tabs else b"", delimiter.name), re.MULTILINE)
+    found = line.search(source, start)
+    return None if found is None else found.span()
+
+
+def expands(body: bytes) -> bool:
+    """Return whether an unquoted document does more than insert the values of variables."""
+    return _EXPANDS.search(body) is not None

@@ -22,16 +22,7 @@ class ProblemKind(StrEnum):
     DISGUISE = "disguise"
 
 
-UNKNOWABLE = frozenset(
-    {
-        ProblemKind.TOO_LONG,
-        ProblemKind.CONTROL,
-        ProblemKind.PARSE,
-        ProblemKind.LEXING,
-        ProblemKind.NESTING,
-        ProblemKind.DYNAMIC_COMMAND,
-    }
-)
+UNKNOWABLE = frozenset(map(ProblemKind, ("too_long", "control", "parse", "lexing", "nesting", "dynamic_command")))
 """With one of these, not even a rule with exactly this text allows the line: the shell may run something else."""
 
 OPEN = frozenset({ProblemKind.ASSIGNMENT, ProblemKind.DISGUISE})
@@ -113,6 +104,10 @@ class ShellAnalysis(msgspec.Struct, frozen=True):
     assignments: tuple[Assignment, ...] = ()
     problems: tuple[ParseProblem, ...] = ()
     loop_variables: tuple[LoopVariable, ...] = ()
+
+    @property
+    def all_assignments(self) -> tuple[Assignment, ...]:
+        return (*self.assignments, *(each for command in self.commands for each in command.assignments))
 
     @property
     def knowable(self) -> bool:

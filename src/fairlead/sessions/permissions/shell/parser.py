@@ -6,32 +6,15 @@ The parser does not know what a command does with its words, nor which aliases t
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from fairlead.sessions.permissions.shell import grammar, lexer
 from fairlead.sessions.permissions.shell.effects import LineEffects
-from fairlead.sessions.permissions.shell.grammar import (
-    BODIES,
-    EXPANSIONS,
-    MAX_BYTES,
-    MAX_DEPTH,
-    MAX_SIGNS,
-    MAX_UNWRAP,
-    ONE_LINE,
-    OPERATORS,
-    SIGN,
-    TEST_PARTS,
-    TEST_SIGNS,
-    TEST_WORDS,
-    TOKENS,
-    WITH_WORDS,
-    WORDS,
-)
-from fairlead.sessions.permissions.shell.heredocs import expands, find_end, read_delimiter
-from fairlead.sessions.permissions.shell.lexer import DELIMITERS, forbidden_character, is_safe_expansion, read_word
 from fairlead.sessions.permissions.shell.line import (
     Assignment,
     LoopVariable,
@@ -56,14 +39,16 @@ def analyse(command: str) -> ShellAnalysis:
 # The same line is analysed a few times in a row: by the hook, for the permission request, for a suggestion.
 @lru_cache(maxsize=32)
 def _analyse(command: str, level: int) -> ShellAnalysis:
-    if len(command) > MAX_BYTES or len(source := command.encode(errors="surrogatepass")) > MAX_BYTES:
-        return _refused(command, ProblemKind.TOO_LONG, f"the line is longer than {MAX_BYTES} bytes")
-    bad = forbidden_character(command)
+    if len(command) > grammar.MAX_BYTES or len(source := command.encode(errors="surrogatepass")) > grammar.MAX_BYTES:
+        return _refused(command, ProblemKind.TOO_LONG, f"the line is longer than {grammar.MAX_BYTES} bytes")
+    bad = lexer.forbidden_character(command)
     if bad is not None:
         return _refused(command, ProblemKind.CONTROL, f"the line contains the character U+{ord(bad):04X}")
-    if len(SIGN.findall(command)) > MAX_SIGNS:
-        return _refused(command, ProblemKind.TOO_LONG, f"the line has more than {MAX_SIGNS} quotes and operators")
-    if level > MAX_UNWRAP:
+    if len(grammar.SIGN.findall(command)) > grammar.MAX_SIGNS:
+        return _refused(
+            command, ProblemKind.TOO_LONG, f"the line has more than {grammar.MAX_SIGNS} quotes and operators"
+        )
+    if level > grammar.MAX_UNWRAP:
         return _refused(command, ProblemKind.NESTING, "too many commands are hidden in one another")
     return _Reader(command, source, level).analysis()
 
@@ -114,12 +99,12 @@ class _Reader:
 
     def statement(self, node: Node, depth: int) -> None:
         """Process a statement, or any node that contains statements."""
-        if depth > MAX_DEPTH:
+        if depth > grammar.MAX_DEPTH:
             self.mark(node)
             self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
             return
         kind = node.type
-        if kind in ONE_LINE:
+        if kind in grammar.ONE_LINE:
             self.check_one_line(node)
         if kind == "command":
             self.simple_command(node, depth)
@@ -136,7 +121,7 @@ class _Reader:
             self.test(node, depth)
         elif kind == "comment":
             self.comment(node)
-        elif kind in BODIES and not _is_arithmetic(node):
+        elif kind in grammar.BODIES and not _is_arithmetic(node):
             self.body(node, depth)
         else:
             self.not_vouched(node, depth)
@@ -149,12 +134,12 @@ class _Reader:
                 self.mark(child)
                 name = self.text(child.start_byte, child.end_byte)
                 self.out.variable(name, exported=False)
-            elif child.type in WORDS and node.type in WITH_WORDS:
-                words.append(self.word(child.start_byte, child.end_byte, [child], depth))
+            elif child.type in grammar.WORDS and node.type in grammar.WITH_WORDS:
+                words.append(self.word([child], depth))
                 self.out.check_assigned_text(words[-1])
             elif child.is_named:
                 self.statement(child, depth + 1)
-            elif child.type in TOKENS:
+            elif child.type in grammar.TOKENS:
                 self.token(child)
             else:
                 self.not_vouched(child, depth)
@@ -163,7 +148,7 @@ class _Reader:
 
     def token(self, node: Node) -> None:
         """Process an operator or a reserved word; a reserved word counts only with delimiters on both sides."""
-        if node.type not in OPERATORS:
+        if node.type not in grammar.OPERATORS:
             self.check_ends(node.start_byte, node.end_byte)
         self.mark(node)
 
@@ -180,11 +165,11 @@ class _Reader:
 
     def look_through(self, node: Node, depth: int) -> None:
         """Find the commands inside a node of any type."""
-        if depth > MAX_DEPTH:
+        if depth > grammar.MAX_DEPTH:
             self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
             return
         for child in node.children:
-            if child.type == "command" or child.type in BODIES:
+            if child.type == "command" or child.type in grammar.BODIES:
                 self.statement(child, depth + 1)
             else:
                 self.look_through(child, depth + 1)
@@ -196,18 +181,17 @@ class _Reader:
                 self.out.problem(ProblemKind.LEXING, "a command goes on after the end of its line")
 
     def comment(self, node: Node) -> None:
-        if node.start_byte and self.source[node.start_byte - 1] not in DELIMITERS:
+        if node.start_byte and self.source[node.start_byte - 1] not in lexer.DELIMITERS:
             self.out.problem(ProblemKind.LEXING, "a comment begins inside a word")
         self.mark(node)
 
     # Words
 
-    def word(self, start: int, end: int, nodes: list[Node], depth: int) -> Word:
-        """Return the word between these bytes, whose parts are `nodes`; its expansions are processed too."""
+    def word(self, nodes: Sequence[Node], depth: int) -> Word:
+        """Return the word whose parts are `nodes`; its expansions are processed too."""
+        start, end = nodes[0].start_byte, nodes[-1].end_byte
         self.check_ends(start, end)
-        holes: list[Node] = []
-        for node in nodes:
-            self.collect_expansions(node, holes, depth)
+        holes = [hole for node in nodes for hole in self.expansions(node, depth)]
         for hole in holes:
             self.expansion(hole, depth + 1)
         places: list[tuple[int, int]] = []
@@ -218,7 +202,7 @@ class _Reader:
             at = hole.end_byte
         self.mark_range(at, end)
         raw = self.text(start, end)
-        word = read_word(raw, places)
+        word = lexer.read_word(raw, places)
         if word is None:
             self.out.problem(ProblemKind.LEXING, f"{raw[:80]!r} is not plainly one word")
             return Word(raw, None, "")
@@ -228,17 +212,19 @@ class _Reader:
         """Check that a word begins and ends at a delimiter of the shell, not only where the grammar cut it."""
         before = self.source[start - 1] if start else 0x20
         after = self.source[end] if end < len(self.source) else 0x20
-        if before not in DELIMITERS | {0x60} or after not in DELIMITERS | {0x60}:
-            self.out.problem(ProblemKind.LEXING, f"{self.text(start, end)[:80]!r} runs together with what is beside it")
+        if before not in lexer.DELIMITERS | {0x60} or after not in lexer.DELIMITERS | {0x60}:
+            self.out.problem(
+                ProblemKind.LEXING, f"{self.text(start, end)[:80]!r} runs together with the text next to it"
+            )
 
-    def collect_expansions(self, node: Node, holes: list[Node], depth: int) -> None:
-        if node.type in EXPANSIONS:
-            holes.append(node)
-        elif depth > MAX_DEPTH:
+    def expansions(self, node: Node, depth: int) -> Iterator[Node]:
+        if node.type in grammar.EXPANSIONS:
+            yield node
+        elif depth > grammar.MAX_DEPTH:
             self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
         else:
             for child in node.children:
-                self.collect_expansions(child, holes, depth + 1)
+                yield from self.expansions(child, depth + 1)
 
     def expansion(self, node: Node, depth: int) -> None:
         raw = self.text(node.start_byte, node.end_byte).lstrip(" \t\n")
@@ -247,7 +233,7 @@ class _Reader:
                 self.not_vouched(node, depth)
             else:
                 self.body(node, depth)
-        elif is_safe_expansion(raw):
+        elif lexer.is_safe_expansion(raw):
             self.mark(node)
         else:
             self.not_vouched(node, depth)
@@ -255,25 +241,20 @@ class _Reader:
     # Simple commands
 
     def simple_command(self, node: Node, depth: int) -> None:
-        parts: list[Node] = []
-        assignments: list[Assignment] = []
-        extra: list[Node] = []
-        for child in node.children:
-            if child.type == "variable_assignment":
-                assignments.append(self.assignment(child, depth))
-            elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect", "comment"):
-                extra.append(child)
-            else:
-                parts.append(child)
-        words = tuple(self.words(parts, depth))
-        for child in extra:
-            self.statement(child, depth + 1)
+        given = [child for child in node.children if child.type == "variable_assignment"]
+        rest = [child for child in node.children if child.type != "variable_assignment"]
+        parts = [child for child in rest if child.type not in grammar.NOT_WORDS]
+        assignments = tuple(self.assignment(child, depth) for child in given)
+        words = self.words(parts, depth)
+        for child in rest:
+            if child.type in grammar.NOT_WORDS:
+                self.statement(child, depth + 1)
         for assignment in assignments:
             self.out.variable(assignment.name, exported=True)
         if words:
-            self.out.command(words, tuple(assignments), self.text(parts[0].start_byte, parts[-1].end_byte))
+            self.out.command(words, assignments, self.text(parts[0].start_byte, parts[-1].end_byte))
 
-    def words(self, parts: list[Node], depth: int) -> list[Word]:
+    def words(self, parts: Sequence[Node], depth: int) -> tuple[Word, ...]:
         """Join parts without a gap into one word: the grammar cuts some words in two (`"a"'b'\\c`)."""
         groups: list[list[Node]] = []
         for part in parts:
@@ -281,16 +262,15 @@ class _Reader:
                 groups[-1].append(part)
             else:
                 groups.append([part])
-        return [self.word(group[0].start_byte, group[-1].end_byte, group, depth) for group in groups]
+        return tuple(self.word(group, depth) for group in groups)
 
     def declaration(self, node: Node, depth: int) -> None:
         """Process export, declare, unset ... like any other command, with its assignments as words."""
-        words = tuple(self.words(list(node.children), depth))
-        self.out.command(words, (), self.text(node.start_byte, node.end_byte))
+        self.out.command(self.words(node.children, depth), (), self.text(node.start_byte, node.end_byte))
 
     def assignment(self, node: Node, depth: int) -> Assignment:
         name, _, _ = self.text(node.start_byte, node.end_byte).partition("=")
-        word = self.word(node.start_byte, node.end_byte, [node], depth)
+        word = self.word([node], depth)
         self.out.check_assigned_text(word)
         return Assignment(name, word)
 
@@ -327,28 +307,28 @@ class _Reader:
                 # The rest of the line after the start of the here-document; a word there belongs to the command.
                 self.statement(child, depth + 1)
                 last = max(last, child.end_byte)
-            elif child.type in ("<<", "<<-") or child.type in OPERATORS:
+            elif child.type in ("<<", "<<-") or child.type in grammar.OPERATORS:
                 self.mark(child)
             else:
                 self.not_vouched(child, depth)
         if not self.heredoc_is_plain(parts, last, tabs=node.children[0].type == "<<-"):
-            self.out.problem(ProblemKind.LEXING, "what belongs to the here-document is not plain")
+            self.out.problem(ProblemKind.LEXING, "the extent of the here-document is not plain")
             if "heredoc_body" in parts:
                 self.look_through(parts["heredoc_body"], depth)
 
     def heredoc_is_plain(self, parts: dict[str, Node], last: int, *, tabs: bool) -> bool:
         """Return whether grammar and shell agree about the here-document, and its text runs no command."""
         start, end, body = (parts.get(f"heredoc_{name}") for name in ("start", "end", "body"))
-        delimiter = read_delimiter(start.text or b"") if start is not None else None
+        delimiter = lexer.read_delimiter(start.text or b"") if start is not None else None
         if start is None or end is None or delimiter is None:
             return False
         line_end = self.source.find(b"\n", start.end_byte)
-        closing = find_end(self.source, line_end + 1, delimiter, tabs=tabs) if line_end >= last else None
+        closing = lexer.find_end(self.source, line_end + 1, delimiter, tabs=tabs) if line_end >= last else None
         if closing is None or closing[0] > end.start_byte or closing[1] != end.end_byte:
             return False
         # The grammar leaves parts of an unquoted body unmarked.
         self.mark_range(line_end, closing[0])
-        return delimiter.quoted or body is None or not expands(self.source[line_end : closing[0]])
+        return delimiter.quoted or body is None or not lexer.expands(self.source[line_end : closing[0]])
 
     # Tests
 
@@ -358,14 +338,14 @@ class _Reader:
         for child in node.children:
             text = self.text(child.start_byte, child.end_byte)
             double = double or text == "[["
-            if child.type in TEST_PARTS and depth <= MAX_DEPTH:
+            if child.type in grammar.TEST_PARTS and depth <= grammar.MAX_DEPTH:
                 self.test(child, depth + 1, double=double)
-            elif child.type in WORDS:
-                self.word(child.start_byte, child.end_byte, [child], depth)
-            elif text in TEST_WORDS:
+            elif child.type in grammar.WORDS:
+                self.word([child], depth)
+            elif text in grammar.TEST_WORDS:
                 self.check_ends(child.start_byte, child.end_byte)
                 self.mark(child)
-            elif double and text in TEST_SIGNS:
+            elif double and text in grammar.TEST_SIGNS:
                 self.mark(child)
             else:
                 # In `[ ... ]` the shell itself interprets these signs: a redirection, a list, a subshell.

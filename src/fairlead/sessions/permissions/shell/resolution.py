@@ -7,16 +7,17 @@ explains why the resolution is incomplete, for example because the line exceeds 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import product
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from fairlead.sessions.permissions.policy.paths import BadPath, Entries, Resolve, absolute, readings, tidy
+from fairlead.sessions.permissions.policy.paths import BadPath, Resolve, absolute, readings, tidy
 from fairlead.sessions.permissions.policy.tools import names
 from fairlead.sessions.permissions.shell.expansion import MOST_VALUES, ExpansionContext, expand
-from fairlead.sessions.permissions.shell.line import Redirection, ShellAnalysis, SimpleCommand, Word
+from fairlead.sessions.permissions.shell.line import ShellAnalysis, SimpleCommand, Word
 from fairlead.sessions.permissions.shell.wrappers import FOUND_WORD, UNKNOWN_WORD, base_name
 
 _MOST_FOLLOWED = 512  # paths per line whose links are followed
@@ -40,11 +41,13 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 class ResolvedLine(msgspec.Struct, frozen=True):
-    """A resolved line. `commands` and `targets` are in the order of the analysis (targets: of its redirections).
+    """A resolved line. `commands` and `targets` are in the order of the analysis (targets: of its redirections);
+    `others` are the words that belong to neither and may be paths too.
 
-    `lost`: why the resolution is incomplete, None when it is complete.
+    `incomplete`: why the resolution is incomplete, None when it is complete.
     """
 
+    analysis: ShellAnalysis
     folders: tuple[str, ...]
     commands: tuple[tuple[Argument, ...], ...] = ()
     targets: tuple[Argument, ...] = ()
@@ -59,24 +62,21 @@ class ResolvedLine(msgspec.Struct, frozen=True):
 
 
 class _Follower:
-    def __init__(self, folders: tuple[str, ...], home: str | None, resolve: Resolve, entries: Entries) -> None:
-        self.home = home
+    def __init__(self, shell: ExpansionContext, resolve: Resolve) -> None:
+        self.shell = shell
         self.resolve = resolve
-        self.entries = entries
         self.lost: str | None = None
         self.left = _MOST_FOLLOWED
-        self.shell = ExpansionContext(folders, home, {}, entries)
 
     def argument(self, word: Word, folders: Sequence[str]) -> Argument:
         if word == FOUND_WORD:
             return Argument(word, ())
         values = None if word == UNKNOWN_WORD else expand(word.raw, self.shell)
-        places: dict[str, None] = {}
-        for value in values or ():
-            for path in candidates(value):
-                for folder in folders:
-                    places |= dict.fromkeys(self.places(path, folder))
-        return Argument(word, values, tuple(places))
+        return Argument(word, values, tuple(self.all_places(values or (), folders)))
+
+    def all_places(self, values: Sequence[str], folders: Sequence[str]) -> dict[str, None]:
+        pairs = product((path for value in values for path in candidates(value)), folders)
+        return dict.fromkeys(place for path, folder in pairs for place in self.places(path, folder))
 
     def places(self, path: str, folder: str) -> tuple[str, ...]:
         self.left -= 1
@@ -89,8 +89,7 @@ class _Follower:
             return ()
 
     def variables(self, analysis: ShellAnalysis) -> None:
-        given = [*analysis.assignments, *(each for command in analysis.commands for each in command.assignments)]
-        pairs = [(each.name, each.value.raw.partition("=")[2]) for each in given]
+        pairs = [(each.name, each.value.raw.partition("=")[2]) for each in analysis.all_assignments]
         if not pairs and not analysis.loop_variables:
             return
         found: dict[str, tuple[str, ...] | None] = {}
@@ -116,7 +115,7 @@ class _Follower:
             self.lost = "the line changes its folder in a loop"
         for command in moving:
             words = [word for word in command.words[1:] if word.raw not in ("-P", "-L", "--", "-e", "-q")]
-            targets = expand(words[0].raw, self.shell) if words else (self.home,)
+            targets = expand(words[0].raw, self.shell) if words else (self.shell.home,)
             if base_name(command.name or "") == "popd" and not words:
                 continue
             if len(words) > 1 or targets is None or any(not each or each.startswith("-") for each in targets):
@@ -138,35 +137,35 @@ class _Follower:
         for word in command.words[1:]:
             # Options that set the folder in which the program resolves its other words.
             if previous in _FOLDER_OPTIONS or word.raw.startswith("-C") or word.lead.split("=")[0] in _FOLDER_OPTIONS:
-                for value in expand(word.raw, self.shell) or ():
-                    for path in candidates(value):
-                        found = (each for folder in self.shell.folders for each in self.places(path, folder))
-                        folders |= dict.fromkeys(found)
+                folders |= self.all_places(expand(word.raw, self.shell) or (), self.shell.folders)
             previous = word.value or ""
         return tuple(self.argument(word, tuple(folders)[: 2 * _MOST_FOLDERS]) for word in command.words)
 
 
-def resolve_line(
-    analysis: ShellAnalysis,
-    others: Iterable[Word],
-    folders: tuple[str, ...],
-    home: str | None,
-    resolve: Resolve,
-    entries: Entries,
-) -> ResolvedLine:
-    """Resolve a line that starts in one of these folders.
-
-    `others` are words that belong to no command and may be paths too.
-    """
-    walk = _Follower(folders, home, resolve, entries)
+def resolve_line(analysis: ShellAnalysis, shell: ExpansionContext, resolve: Resolve) -> ResolvedLine:
+    """Resolve a line that starts in one of the shell's folders."""
+    walk = _Follower(shell, resolve)
     walk.variables(analysis)
     walk.moves(analysis)
     walk.variables(analysis)  # $PWD
     reached = walk.shell.folders
     commands = tuple(walk.command(command) for command in analysis.commands)
     targets = tuple(walk.argument(redirection.target, reached) for redirection in analysis.redirections)
-    rest = tuple(walk.argument(word, reached) for word in dict.fromkeys(others))
-    return ResolvedLine(reached, commands, targets, rest, walk.lost)
+    resolved = {argument.word for arguments in (*commands, targets) for argument in arguments}
+    others = (word for word in dict.fromkeys(path_words(analysis)) if word not in resolved)
+    rest = tuple(walk.argument(word, reached) for word in others)
+    return ResolvedLine(analysis, reached, commands, targets, rest, walk.lost)
+
+
+def path_words(analysis: ShellAnalysis) -> list[Word]:
+    """Return every word that could name a file: arguments, values of options and assignments, redirection targets."""
+    words = [redirection.target for redirection in analysis.redirections]
+    words.extend(word for command in analysis.commands for word in command.words)
+    for word in (*words, *(assignment.value for assignment in analysis.all_assignments)):
+        name, equals, value = word.lead.partition("=")
+        if equals and value and "/" not in name:
+            words.append(Word(value, value if word.value is not None else None, value, value.startswith("~")))
+    return words
 
 
 def candidates(value: str) -> Iterator[str]:
@@ -192,10 +191,3 @@ def candidates(value: str) -> Iterator[str]:
 def _literal(path: str) -> str:
     """Return the path with a literal `~`: it was expanded already, or was quoted."""
     return "./" + path if path.startswith("~") else path
-
-
-def redirections_with_targets(
-    analysis: ShellAnalysis, followed: ResolvedLine
-) -> Iterator[tuple[Redirection, Argument]]:
-    """Yield the redirections, each with its resolved target."""
-    yield from zip(analysis.redirections, followed.targets, strict=True)

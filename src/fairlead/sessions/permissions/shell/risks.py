@@ -8,24 +8,17 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from math import inf
 
-from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext
-from fairlead.sessions.permissions.policy.fence import ABOVE, closed_folders, names_number
+from fairlead.sessions.permissions.policy.call import PolicyContext
+from fairlead.sessions.permissions.policy.fence import ABOVE, COMMON_PORTS, closed_folders, names_number
 from fairlead.sessions.permissions.policy.paths import in_processes, inside, inside_any
 from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.policy.tools import names
 from fairlead.sessions.permissions.shell import program_options
 from fairlead.sessions.permissions.shell.line import SimpleCommand
-from fairlead.sessions.permissions.shell.resolution import (
-    MOVES,
-    PLAIN,
-    Argument,
-    ResolvedLine,
-    redirections_with_targets,
-)
+from fairlead.sessions.permissions.shell.resolution import MOVES, PLAIN, Argument, ResolvedLine
 from fairlead.sessions.permissions.shell.wrappers import SHELLS, WRAPPERS, base_name
 
 _DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-_COMMON_PORTS = (80, 443)
 
 # Which programs descend into folders: always, with these options, or never. For other programs it is not known.
 _RECURSIVE = names("find du rg ag ack fd fdfind tree tar zip rsync scp 7z cpio")
@@ -51,15 +44,14 @@ MayWrite = Callable[[tuple[str, ...]], str | None]
 """Returns why a file at these places may not be written, or None."""
 
 
-def line_risk(facts: CallFacts, context: PolicyContext, named: Sequence[float], may_write: MayWrite) -> str | None:
+def line_risk(
+    followed: ResolvedLine, context: PolicyContext, named: Sequence[float], may_write: MayWrite
+) -> str | None:
     """Return the first reason to ask. `named`: for each command how many of its words a rule names."""
-    line, followed = facts.shell, facts.followed
-    if line is None or followed is None:
-        return None
     if followed.incomplete is not None:
         return followed.incomplete
     closed = closed_folders(context)
-    for command, arguments, count in zip(line.commands, followed.commands, named, strict=True):
+    for command, arguments, count in zip(followed.analysis.commands, followed.commands, named, strict=True):
         reason = (
             _unknown(command, arguments)
             or _above(command, arguments, followed, closed)
@@ -73,7 +65,7 @@ def line_risk(facts: CallFacts, context: PolicyContext, named: Sequence[float], 
     for argument in followed.arguments():
         if any(in_processes(place) for place in argument.places) and not _is_device(argument):
             return f"{argument.word.raw[:80]!r} belongs to running processes"
-    return _redirections(facts, followed, may_write)
+    return _redirections(followed, may_write)
 
 
 def _unknown(command: SimpleCommand, arguments: Sequence[Argument]) -> str | None:
@@ -122,7 +114,7 @@ def _options(arguments: Sequence[Argument], count: float) -> str | None:
 def _port(command: SimpleCommand, arguments: Sequence[Argument], context: PolicyContext) -> str | None:
     """Check for a number that may be one of the gateway's ports, in a program that may open connections."""
     name = base_name(command.name or "")
-    ports = [port for port in context.fences.ports if port not in _COMMON_PORTS]
+    ports = [port for port in context.fences.ports if port not in COMMON_PORTS]
     if name in program_options.READERS or name in PLAIN or name in _LOOKING or not ports:
         return None
     for argument in arguments[1:]:
@@ -134,12 +126,8 @@ def _port(command: SimpleCommand, arguments: Sequence[Argument], context: Policy
 
 def _protected(command: SimpleCommand, arguments: Sequence[Argument], count: float) -> str | None:
     name = base_name(command.name or "")
-    if (
-        program_options.reader_name([word.value for word in command.words]) is not None
-        or name in PLAIN | MOVES | _LOOKING
-    ):
-        return None
-    if name in WRAPPERS or name in SHELLS:
+    reader = program_options.reader_name([word.value for word in command.words])
+    if reader is not None or name in PLAIN | MOVES | _LOOKING | SHELLS or name in WRAPPERS:
         return None
     for at, argument in enumerate(arguments):
         if at >= max(count, 1) and any(is_protected(place) for place in argument.places):
@@ -164,7 +152,7 @@ def _repository(
             if ".git" in found:
                 break
             if found >= _BARE_REPOSITORY:
-                return f"{here[:80]!r} looks like a repository whose settings nobody has seen"
+                return f"{here[:80]!r} looks like a repository with unknown settings"
             here = here.rpartition("/")[0] or "/"
     return None
 
@@ -173,9 +161,8 @@ def _is_device(argument: Argument) -> bool:
     return argument.values is not None and all(value in _DEVICES for value in argument.values)
 
 
-def _redirections(facts: CallFacts, followed: ResolvedLine, may_write: MayWrite) -> str | None:
-    assert facts.shell is not None
-    for redirection, argument in redirections_with_targets(facts.shell, followed):
+def _redirections(followed: ResolvedLine, may_write: MayWrite) -> str | None:
+    for redirection, argument in zip(followed.analysis.redirections, followed.targets, strict=True):
         raw = redirection.target.raw[:80]
         if argument.values is None or (argument.values and not argument.places):
             return f"where {raw!r} leads is not known"

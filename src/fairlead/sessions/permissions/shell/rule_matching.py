@@ -10,7 +10,7 @@ from math import inf
 
 import msgspec
 
-from fairlead.sessions.permissions.shell.line import OPEN, UNKNOWABLE, ParseProblem, ShellAnalysis, SimpleCommand, Word
+from fairlead.sessions.permissions.shell.line import OPEN, UNKNOWABLE, ShellAnalysis, SimpleCommand, Word
 from fairlead.sessions.permissions.shell.parser import analyse
 from fairlead.sessions.permissions.shell.wrappers import base_name
 
@@ -135,37 +135,23 @@ def coverage(analysis: ShellAnalysis, patterns: Sequence[ShellPattern]) -> Cover
     reaches: list[float] = []
     used: list[int] = []
     for command in analysis.commands:
-        best, by = _best_reach(command, patterns)
+        own = [pattern.reach(command) for pattern in patterns]
+        best = max(own, default=0.0)
+        if best > 0:
+            used.append(own.index(best))
         if command.within is not None:
             best = max(best, reaches[command.within] - command.named + 1)
         reaches.append(best)
         if best < command.least:
             return Coverage(f"no rule allows {command.raw[:120]!r}")
-        if by is not None:
-            used.append(by)
     for problem in analysis.problems:
-        if not _vouched(problem, reaches):
+        exact = problem.command is not None and reaches[problem.command] == inf
+        # A rule for exactly this command accepts the problem, unless the shell may run something else.
+        if problem.kind in UNKNOWABLE or not exact:
             return Coverage(problem.text)
     if not used:
-        return Coverage("no rule speaks about it")
+        return Coverage("no rule covers it")
     return Coverage(None, tuple(dict.fromkeys(used)), tuple(reaches))
-
-
-def _best_reach(command: SimpleCommand, patterns: Sequence[ShellPattern]) -> tuple[float, int | None]:
-    best, by = 0.0, None
-    for index, pattern in enumerate(patterns):
-        reach = pattern.reach(command)
-        if reach > best:
-            best, by = reach, index
-    return best, by
-
-
-def _vouched(problem: ParseProblem, reaches: Sequence[float]) -> bool:
-    """Return whether a rule for exactly this command accepts the problem.
-
-    It does, unless the text differs from the command that would run.
-    """
-    return problem.kind not in UNKNOWABLE and problem.command is not None and reaches[problem.command] == inf
 
 
 def refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
@@ -182,15 +168,3 @@ def may_be_refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
     if any(problem.kind not in OPEN for problem in analysis.problems):
         return True
     return any(pattern.may_refuse(command) for command in analysis.commands)
-
-
-def path_words(analysis: ShellAnalysis) -> list[Word]:
-    """Return every word that could name a file: arguments, values of options and assignments, redirection targets."""
-    assignments = [*analysis.assignments, *(a for command in analysis.commands for a in command.assignments)]
-    words = [redirection.target for redirection in analysis.redirections]
-    words.extend(word for command in analysis.commands for word in command.words)
-    for word in (*words, *(assignment.value for assignment in assignments)):
-        name, equals, value = word.lead.partition("=")
-        if equals and value and "/" not in name:
-            words.append(Word(value, value if word.value is not None else None, value, value.startswith("~")))
-    return words

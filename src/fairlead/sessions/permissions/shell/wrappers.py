@@ -18,8 +18,8 @@ class Wrapper(msgspec.Struct, frozen=True):
 
     flags: str = ""  # short options without a value, one character each
     valued: str = ""  # short options with a value
-    long_flags: frozenset[str] = frozenset()
-    long_valued: frozenset[str] = frozenset()
+    long_flags: str = ""  # names with their dashes, separated by spaces
+    long_valued: str = ""
     operands: int = 0  # operands of the wrapper between its options and the command
     assignments: bool = False  # takes NAME=value words before the command
     shell: bool = False  # joins the remaining words and passes them to a shell
@@ -27,53 +27,29 @@ class Wrapper(msgspec.Struct, frozen=True):
 
 
 WRAPPERS: dict[str, Wrapper] = {
-    "command": Wrapper(flags="p"),
+    "command": Wrapper("p"),
     "builtin": Wrapper(),
-    "exec": Wrapper(flags="cl", valued="a"),
+    "exec": Wrapper("cl", "a"),
     "nohup": Wrapper(),
     "-": Wrapper(),  # zsh: runs the command with a dash before its name; env: with an empty environment
     "noglob": Wrapper(),
     "nocorrect": Wrapper(),
     "busybox": Wrapper(),
-    "time": Wrapper(flags="p"),
-    "nice": Wrapper(flags="0123456789", valued="n", long_valued=names("--adjustment")),
-    "ionice": Wrapper(flags="t", valued="cn", long_valued=names("--class --classdata")),
-    "setsid": Wrapper(flags="cfw", long_flags=names("--ctty --fork --wait")),
-    "stdbuf": Wrapper(valued="ioe", long_valued=names("--input --output --error")),
-    "timeout": Wrapper(
-        flags="v",
-        valued="ks",
-        long_flags=names("--foreground --preserve-status --verbose"),
-        long_valued=names("--kill-after --signal"),
-        operands=1,
-    ),
-    "env": Wrapper(
-        flags="i0",
-        valued="u",
-        long_flags=names("--ignore-environment --null"),
-        long_valued=names("--unset"),
-        assignments=True,
-    ),
-    "sudo": Wrapper(
-        flags="nHkbSA",
-        valued="ugp",
-        long_flags=names("--non-interactive --set-home"),
-        long_valued=names("--user --group"),
-        assignments=True,
-    ),
-    "doas": Wrapper(flags="n", valued="u"),
-    "watch": Wrapper(
-        flags="bcdegptw",
-        valued="n",
-        long_flags=names("--beep --color --errexit --no-title --precise"),
-        long_valued=names("--interval"),
-        shell=True,
-    ),
+    "time": Wrapper("p"),
+    "nice": Wrapper("0123456789", "n", "", "--adjustment"),
+    "ionice": Wrapper("t", "cn", "", "--class --classdata"),
+    "setsid": Wrapper("cfw", "", "--ctty --fork --wait"),
+    "stdbuf": Wrapper("", "ioe", "", "--input --output --error"),
+    "timeout": Wrapper("v", "ks", "--foreground --preserve-status --verbose", "--kill-after --signal", operands=1),
+    "env": Wrapper("i0", "u", "--ignore-environment --null", "--unset", assignments=True),
+    "sudo": Wrapper("nHkbSA", "ugp", "--non-interactive --set-home", "--user --group", assignments=True),
+    "doas": Wrapper("n", "u"),
+    "watch": Wrapper("bcdegptw", "n", "--beep --color --errexit --no-title --precise", "--interval", shell=True),
     "xargs": Wrapper(
-        flags="0rtpx",
-        valued="nLPIsdEa",
-        long_flags=names("--null --no-run-if-empty --verbose --interactive --exit"),
-        long_valued=names("--max-args --max-lines --max-procs --max-chars --delimiter --arg-file --replace"),
+        "0rtpx",
+        "nLPIsdEa",
+        "--null --no-run-if-empty --verbose --interactive --exit",
+        "--max-args --max-lines --max-procs --max-chars --delimiter --arg-file --replace",
         feeds=True,
     ),
 }
@@ -89,9 +65,9 @@ OPAQUE = names(
 
 # Builtins that change the meaning of later words, or evaluate their own words again (subscripts can run commands).
 EVALUATING = names(
-    "alias unalias shopt enable hash bind complete compgen compopt mapfile readarray read let getopts unset "
-    "declare typeset local readonly export fc history setopt unsetopt zmodload autoload functions zstyle emulate "
-    "sched zle vared print repeat always fg bg disown suspend caller"
+    "alias unalias shopt enable hash bind complete compgen compopt mapfile readarray read let getopts unset declare "
+    "typeset local readonly export fc history setopt unsetopt zmodload autoload functions zstyle emulate sched zle "
+    "vared print repeat always fg bg disown suspend caller"
 )
 
 # Reserved words. As a command name they show that the grammar and the shell read the line differently.
@@ -183,12 +159,10 @@ def _evaluates(name: str, words: Sequence[Word]) -> bool:
 
 def _code(words: Sequence[Word], named: int) -> Unwrapped:
     """Return the words, joined by spaces, as shell text: a shell parses them again."""
-    values = [word.value for word in words]
-    if not values:
-        return Unwrapped()
-    if any(value is None for value in values) or any(word.tilde for word in words):
+    known = [word.value for word in words if word.value is not None and not word.tilde]
+    if len(known) < len(words):
         return _hides("a shell that reads its words again")
-    return Unwrapped(inner=(Inner(code=" ".join(value for value in values if value is not None), named=named),))
+    return Unwrapped(inner=(Inner(code=" ".join(known), named=named),)) if words else Unwrapped()
 
 
 def _unwrap_by_table(name: str, wrapper: Wrapper, words: Sequence[Word]) -> Unwrapped:
@@ -230,9 +204,9 @@ def _skip_options(wrapper: Wrapper, words: Sequence[Word]) -> int | None:
             return at
         if value.startswith("--"):
             name, has_value, _ = value.partition("=")
-            if name in wrapper.long_valued:
+            if name in wrapper.long_valued.split():
                 at += 1 if has_value else 2
-            elif value in wrapper.long_flags:
+            elif value in wrapper.long_flags.split():
                 at += 1
             else:
                 return None
@@ -262,9 +236,8 @@ def _placeholder(options: Sequence[Word]) -> str | None:
 
 def _unwrap_shell(name: str, words: Sequence[Word]) -> Unwrapped:
     """Parse TEXT of `bash -c TEXT`. `bash FILE` is known by its file name; any other form reads standard input."""
-    at = 1
-    while at < len(words):
-        value = words[at].value
+    for at, word in enumerate(words[1:], 1):
+        value = word.value
         if value is None:
             return _hides(name)
         if not value.startswith("-"):
@@ -274,7 +247,6 @@ def _unwrap_shell(name: str, words: Sequence[Word]) -> Unwrapped:
             return _hides(name) if code is None else Unwrapped(inner=(Inner(code=code, named=at + 2),))
         if not re.fullmatch(r"-[lexun]+", value):
             return _hides(name) if value not in ("--version", "--help") else Unwrapped()
-        at += 1
     return _hides(name)
 
 
