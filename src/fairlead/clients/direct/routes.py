@@ -26,7 +26,7 @@ class PostAnswers(msgspec.Struct, frozen=True):
     responses: list[dict[str, Any]]
 
 
-@routes.post("/v1/sessions/{session}/events", access="chat", name="direct-send", body=Events, answer=PostAnswers)
+@routes.post("/v1/sessions/{session}/events", access="chat", name="direct-send", body=Events)
 def send(request: Request) -> Steps:
     """Send messages in the CLI's own input format. The response has the answers to control requests."""
     session = request.session

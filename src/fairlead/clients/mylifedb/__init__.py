@@ -21,7 +21,6 @@ PROTOCOL: Final = ClientProtocol(
             access="view",
             name="mylifedb",
             open=MyLifeDbConversation,
-            about="A session's records, from the first one and then live, and the messages of clients.",
             subprotocols=(MSGPACK,),
             token_query="access_token",
             compress_query="compress",

@@ -23,7 +23,7 @@ from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, To
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, is_uuid, session_id
 from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
-from fairlead.model.web.routes import Handler, Param, Request, Routes, Step, Steps, json_response
+from fairlead.model.web.routes import Handler, Request, Routes, Step, Steps, json_response
 from fairlead.sessions.api.read_state import GetReadState, TurnsRead
 
 T = TypeVar("T")
@@ -35,7 +35,6 @@ PREFIX: Final = "/api/claude/sessions"
 ONE: Final = f"{PREFIX}/{{session}}"
 LIMIT: Final = 20
 MOST: Final = 100
-_RECORDS: Final = Param("records", str, "Only kinds of records that this version of Claude Code has, as 2.1.37.")
 TITLE_LENGTH: Final = 120
 HISTORY_ROWS: Final = 500
 HISTORY_BYTES: Final = 32 << 20
@@ -171,16 +170,7 @@ def sessions(request: Request) -> Steps:
     return json_response({"sessions": [session_json(one, numbers.get(one.session, 0)) for one in found]})
 
 
-@routes.get(
-    f"{PREFIX}/all",
-    access="view",
-    name="all",
-    query=(
-        Param("limit", int, f"At most this many, up to {MOST}."),
-        Param("cursor", str, "`nextCursor` of the previous page."),
-        Param("status", str, "all (the default), active or archived."),
-    ),
-)
+@routes.get(f"{PREFIX}/all", access="view", name="all")
 @with_error_text("Failed to list sessions")
 def all_sessions(request: Request) -> Steps:
     """List all sessions with their state, page by page."""
@@ -307,12 +297,7 @@ def unarchive(request: Request) -> Steps:
 # --- messages
 
 
-@routes.get(
-    f"{ONE}/messages",
-    access="view",
-    name="messages",
-    query=(Param("page", int, "Which page.", required=True), _RECORDS),
-)
+@routes.get(f"{ONE}/messages", access="view", name="messages")
 @with_error_text("Failed to read messages")
 def messages(request: Request) -> Steps:
     """One page of the records, counted from 0."""
@@ -343,7 +328,7 @@ def messages(request: Request) -> Steps:
     return json_response(answer)
 
 
-@routes.get(f"{ONE}/history", access="view", name="history", query=(_RECORDS,))
+@routes.get(f"{ONE}/history", access="view", name="history")
 @with_error_text("Failed to read session history")
 def history(request: Request) -> Steps:
     """All records at once, up to 32 MiB, as in MyLifeDB's first version.

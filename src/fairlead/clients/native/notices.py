@@ -320,7 +320,6 @@ SOCKETS: Final = (
         access="view",
         name="native.notices",
         open=Notices,
-        about="Notices as they happen, and those after a cursor.",
         message_limit=_SMALL,
     ),
 )

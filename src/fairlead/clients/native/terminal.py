@@ -143,7 +143,6 @@ SOCKETS: Final = (
         access="terminal",
         name="native.terminal",
         open=TerminalConversation,
-        about="The terminal itself: its bytes out, keys and sizes in.",
         message_limit=MESSAGE_LIMIT,
         check=_check,
     ),
