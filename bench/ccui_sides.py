@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from processes import PROGRAM, Measured
 from wires import TOKEN, Wire
@@ -61,7 +61,7 @@ class Side(Measured):
     def start(self) -> None:
         with (self.folder / "server.log").open("wb") as log:
             self.process = subprocess.Popen(self.command(), env=self.env(), cwd=self.project, stdout=log, stderr=log)
-        self.http = httpx.Client(base_url=self.url, timeout=300, trust_env=False)
+        self.http = httpx2.Client(base_url=self.url, timeout=300, trust_env=False)
         deadline = time.monotonic() + 120
         while not self._answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -75,7 +75,7 @@ class Side(Measured):
     def _answers(self) -> bool:
         try:
             return self.http.get("/health").is_success
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return False
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class Ours(Side):
         main = json.loads((self.folder / "data" / "server.json").read_text())["url"]
         admin = {"Authorization": f"Bearer {TOKEN}"}
         person = {"name": USER, "password": PASSWORD}
-        httpx.post(f"{main}/v1/users", json=person, headers=admin, trust_env=False).raise_for_status()
+        httpx2.post(f"{main}/v1/users", json=person, headers=admin, trust_env=False).raise_for_status()
         answer = self.http.post("/api/auth/login", json={"username": USER, "password": PASSWORD})
         return str(answer.raise_for_status().json()["token"])
 
@@ -173,7 +173,7 @@ def until(wire: Wire, wanted: Callable[[Frame], bool]) -> int:
 def scripted_model() -> Iterator[str]:
     """The address of the model that both sides' CLI uses, in a separate process."""
     port = _free_port()
-    command = [sys.executable, "-m", "fairlead.testing.model_api", "--port", str(port)]
+    command = [sys.executable, "-m", "fairlead_testing.model_api", "--port", str(port)]
     model = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         while True:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from websocket_relay import node_command
 from wires import TOKEN, Wire
@@ -100,7 +100,7 @@ class Gateway(Measured):
                 raise RuntimeError("the gateway did not start")
             time.sleep(0.002)
         self.url = json.loads(place.read_text())["url"]
-        self.http = httpx.Client(
+        self.http = httpx2.Client(
             base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=120, trust_env=False
         )
         self.http.get("/health").raise_for_status()

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import websockets.asyncio.client as websocket
 from websockets.typing import Subprotocol
 
@@ -171,7 +171,7 @@ async def one_size(folder: Path, size: int) -> Figures:
     )
     async with running(config, {"HOME": str(folder), "PATH": os.defpath}) as gateway:
         headers = {"authorization": f"Bearer {gateway.token}"}
-        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=None) as http:
+        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=None) as http:
             with counted_reads() as read:
                 began = time.perf_counter()
                 page = await http.get(f"/v1/sessions/{session}/glance", params={"limit": 100})
@@ -213,7 +213,7 @@ async def idle(folder: Path, count: int, seconds: float) -> Figures:
     async with running(config, {"HOME": str(folder), "PATH": os.defpath}) as gateway:
         headers = {"authorization": f"Bearer {gateway.token}"}
         began = time.perf_counter()
-        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=None) as http:
+        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=None) as http:
             listed = 0
             while listed < count:
                 listed, before = 0, ""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-import httpx
+import httpx2
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, Request
 
 from processes import Gateway
@@ -234,7 +234,7 @@ class CloudApp(App):
 
     def sign_in(self) -> None:
         made = self.gateway.http.post("/v1/users", json={"name": USER, "password": PASSWORD})
-        if made.status_code != httpx.codes.CONFLICT:
+        if made.status_code != httpx2.codes.CONFLICT:
             made.raise_for_status()
         page = self.context.new_page()
         page.goto(self.base)

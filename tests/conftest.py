@@ -9,7 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import certifi
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -21,17 +20,13 @@ from tools import rules  # noqa: E402
 from tools.pytest_plugins import NoSkips, ProcessGuard, RandomOrder, RuleResults, skips_fail  # noqa: E402
 
 # Asserts in the shared test suites give details like those of any test; register before the first import of a suite.
-pytest.register_assert_rewrite("fairlead.testing.store_conformance", "fairlead.testing.derived_conformance")
+pytest.register_assert_rewrite("fairlead_testing.store_conformance", "fairlead_testing.derived_conformance")
 pytest.register_assert_rewrite("agents.claude.wire_rules")
 
 # Times on a shared machine are meaningless: no example fails for being slow.
 settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("long", settings.get_profile("fairlead"))
 settings.load_profile("fairlead")
-
-# Every httpx client loads all public certificate authorities, and tests create thousands of clients. They use plain
-# HTTP or name the certificate that they trust: one authority is enough.
-pytest.MonkeyPatch().setattr(certifi, "where", lambda: str(ROOT / "tests/server/tls/cert.pem"))
 
 # Removed from the environment: a gateway under test would refuse it as an unknown setting. The worker processes of one
 # run inherit the seed under another name, so that all of them agree on the order of tests.

@@ -11,7 +11,7 @@ BIN = ROOT / ".venv" / "bin"
 
 
 def commands() -> list[list[str]]:
-    sources = [name for name in ("src", "tests", "bench", "tools") if (ROOT / name).is_dir()]
+    sources = [name for name in ("src", "testing", "tests", "bench", "tools") if (ROOT / name).is_dir()]
     return [["ruff", "check"], ["ruff", "format", "--check"], ["mypy", *sources], ["lint-imports", "--no-cache"]]
 
 

@@ -19,7 +19,7 @@ from tools.debian import apt_install
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "fairlead-install.stamp"
-INPUTS = ("requirements.lock", "tools/uv.lock.txt", "tools/build.lock.txt", "pyproject.toml")
+INPUTS = ("requirements.lock", "tools/uv.lock.txt", "tools/build.lock.txt", "pyproject.toml", "testing/pyproject.toml")
 
 
 def fingerprint() -> str:
@@ -87,7 +87,15 @@ def install() -> None:
     say("installing the locked dependencies")
     run(uv, "pip", "sync", "--quiet", "--python", python, "--require-hashes", "requirements.lock")
     say("installing fairlead itself")
-    editable = ("--no-deps", "--build-constraints", "tools/build.lock.txt", "--editable", ".")
+    editable = (
+        "--no-deps",
+        "--build-constraints",
+        "tools/build.lock.txt",
+        "--editable",
+        ".",
+        "--editable",
+        "./testing",
+    )
     run(uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, *editable)
     STAMP.write_text(fingerprint())
     say(f"ready in {time.monotonic() - begun:.0f} s: .venv/bin/fairlead")

@@ -43,7 +43,8 @@ def build() -> Path:
     """Build both distributions in isolation from the source; the wheel is built from the sdist, so both are tested."""
     shutil.rmtree(DIST, ignore_errors=True)
     uv("build", "--out-dir", DIST, "--build-constraints", "tools/build.lock.txt")
-    [wheel] = DIST.glob("*.whl")
+    uv("build", "--wheel", "--out-dir", DIST, "--build-constraints", "tools/build.lock.txt", "testing")
+    [wheel] = DIST.glob("fairlead-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     strangers = [name for name in names if not name.startswith(("fairlead/", "fairlead-"))]
     if strangers or "fairlead/py.typed" not in names:
@@ -57,6 +58,17 @@ def install(wheel: Path, folder: Path) -> Path:
     uv("venv", "--python", ROOT / ".venv" / "bin" / "python", folder)
     uv("pip", "install", "--python", folder / "bin" / "python", "--constraints", "requirements.lock", wheel)
     return folder / "bin" / "fairlead"
+
+
+def check_testing(folder: Path) -> None:
+    """Install the test kit next to the gateway, and import it."""
+    [kit] = DIST.glob("fairlead_testing-*.whl")
+    python = folder / "bin" / "python"
+    uv("pip", "install", "--python", python, "--constraints", "requirements.lock", kit)
+    imports = "import fairlead_testing.replay, fairlead_testing.model_api, fairlead_testing.native_client"
+    if subprocess.run([python, "-c", imports], cwd=folder, check=False).returncode:
+        raise Failed(f"{kit.name} cannot be imported next to the gateway")
+    print(f"wheel: {kit.name} is imported next to it", flush=True)
 
 
 def free_port() -> int:
@@ -127,6 +139,7 @@ def main() -> int:
         print(f"wheel: {wheel.name}, {wheel.stat().st_size // 1024} kB", flush=True)
         with tempfile.TemporaryDirectory(prefix="fairlead-wheel-") as folder:
             one_turn(install(wheel, Path(folder) / "env"), Path(folder))
+            check_testing(Path(folder) / "env")
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"wheel: {failure}")
         return 1

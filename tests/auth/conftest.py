@@ -6,7 +6,7 @@ from argon2 import profiles
 from auth.fakes import Dice, MemoryDocuments
 from fairlead.auth import passwords
 from fairlead.auth.credentials import Credentials
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 
 @pytest.fixture(autouse=True)

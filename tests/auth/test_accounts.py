@@ -21,7 +21,7 @@ from fairlead.auth.login_throttle import FORGET_S, PAUSE_S, PER_ADDRESS, PER_PAI
 from fairlead.auth.passwords import Passwords
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, Damaged, NotFound, Stale, Unavailable
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 PASSWORD = "correct horse"
 OTHER = "battery staple"

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.auth.api.accounts import TooManyAttempts
 from fairlead.auth.login_throttle import KEPT, PAUSE_S, PER_ADDRESS, PER_NAME, PER_PAIR, QUEUE_LENGTH, LoginThrottle
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 HERE = "203.0.113.7"
 

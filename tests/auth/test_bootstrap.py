@@ -6,7 +6,7 @@ from pathlib import Path
 from auth.fakes import Dice, MemoryDocuments
 from fairlead.auth.bootstrap import FILE, bootstrap_admin
 from fairlead.auth.credentials import Credentials
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 
 def names(folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ from fairlead.auth.api.credentials import NewCredential
 from fairlead.auth.credentials import SPACE, USED, Credentials
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound, Unavailable
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 
 def holder(credentials: Credentials, made: NewCredential) -> Identity:

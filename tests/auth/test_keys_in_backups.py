@@ -10,7 +10,7 @@ from fairlead.auth.signed_urls import sign
 from fairlead.notifications.secret_box import FILE as SECRETS
 from fairlead.notifications.secret_box import FieldCipher
 from fairlead.stores.sqlite import SqliteStore, restore
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from stores.sqlite_stores import back_up
 
 OLD = b"\x17" * 32

@@ -8,7 +8,7 @@ from auth.fakes import Dice, MemoryDocuments
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.login_codes import OPEN_AT_MOST, SPACE, BadCode
 from fairlead.model.errors import TooMany
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 
 @pytest.fixture

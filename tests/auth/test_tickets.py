@@ -2,7 +2,7 @@
 
 from auth.fakes import Dice
 from fairlead.auth.tickets import IN_ALL, PER_CREDENTIAL, Tickets
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 
 def make() -> tuple[Tickets, ManualClock]:

@@ -5,7 +5,7 @@ import pytest
 from auth.fakes import Dice, MemoryDocuments
 from fairlead.auth.users import Users
 from fairlead.model.errors import BadRequest, NotFound, Stale
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 
 def make() -> Users:

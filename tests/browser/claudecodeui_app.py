@@ -30,7 +30,7 @@ from playwright.async_api import (
 from browser.chromium import eventually
 from fairlead.agents.claude.tui import screen
 from fairlead.terminals.api import Screen, Size
-from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
+from fairlead_testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from faults.gateway_process import GatewayProcess
 from patience import PATIENCE
 from tools.cloudcli_app import VERSION, app_folder

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from playwright.async_api import Browser, Page
 
@@ -36,7 +36,7 @@ class Signed:
     name: str
     url: str
     token: str
-    admin: httpx.AsyncClient
+    admin: httpx2.AsyncClient
 
     async def page(self, **credentials: str) -> Page:
         """Open a page in a separate profile of a person who types these credentials when the browser asks."""
@@ -57,7 +57,7 @@ async def door_of(browser: Browser, folder: Path, name: str) -> AsyncIterator[Si
     env = {"HOME": str(root), "PATH": os.environ.get("PATH", os.defpath)}
     async with running(load({"HOME": str(root)}, {**given, "door": door}).config, env) as gateway:
         own = {"authorization": f"Bearer {gateway.token}"}
-        async with httpx.AsyncClient(base_url=gateway.url, headers=own, timeout=PATIENCE, trust_env=False) as admin:
+        async with httpx2.AsyncClient(base_url=gateway.url, headers=own, timeout=PATIENCE, trust_env=False) as admin:
             made = await admin.post("/v1/users", json={"name": ANN["username"], "password": ANN["password"]})
             assert made.status_code == 201, made.text
             yield Signed(browser, name, gateway.doors[0].url, gateway.token, admin)

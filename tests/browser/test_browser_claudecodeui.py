@@ -12,7 +12,7 @@ from playwright.async_api import Browser
 from browser.chromium import async_fixture, eventually
 from browser.claudecodeui_app import AppDoor, AppHarness, dot_png, open_house
 from e2e import harness
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess
 from faults.native_client import NativeClient
 from tools.clis import program_path

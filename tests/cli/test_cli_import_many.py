@@ -9,7 +9,7 @@ import sys
 import uuid
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from agents.claude_transcripts.transcript_files import conversation, lines
@@ -40,12 +40,12 @@ def write_many(home: Path, count: int) -> set[str]:
 async def all_listed(gateway: GatewayInfo, count: int) -> None:
     """Wait until all files are listed; the gateway finds them in the background."""
     headers = {"Authorization": f"Bearer {gateway.token}"}
-    async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
+    async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
         while await _listed(http) < count:
             await asyncio.sleep(0.05)
 
 
-async def _listed(http: httpx.AsyncClient) -> int:
+async def _listed(http: httpx2.AsyncClient) -> int:
     found, before = 0, ""
     while True:
         query = {"limit": "1000", "archived": "any"} | ({"before": before} if before else {})

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from cli.cli_processes import Terminal, background, environment
@@ -120,7 +120,7 @@ def test_door_is_printed_and_serves_the_front_end(server: Server) -> None:
         port = free.getsockname()[1]
     server.start("--door", f"native={port},static={site}")
     token = (server.data / "admin-token").read_text().strip()
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
         assert client.get("/").text == "front end"
         assert client.get("/v1/me").status_code == 401
         assert client.get("/v1/me", headers={"authorization": f"Bearer {token}"}).status_code == 200

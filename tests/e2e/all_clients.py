@@ -15,8 +15,8 @@ from clients.cognova.chat_harness import Peer, peer_at
 from clients.direct.harness import DirectPeer, seated
 from clients.mylifedb.harness import Tab
 from e2e.gateway_harness import GatewayHarness
-from fairlead.testing.happy_client import HappyClient
-from fairlead.testing.mylifedb_client import MyLifeDbClient
+from fairlead_testing.happy_client import HappyClient
+from fairlead_testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
 
 

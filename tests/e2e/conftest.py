@@ -10,7 +10,7 @@ import pytest
 from e2e import harness
 from fairlead.agents.claude.probe import VersionProbe
 from fairlead.agents.claude.versions import Version
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from tools.clis import program_path
 
 

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from websockets.asyncio.client import ClientConnection, connect
 
 from fairlead.config import Config, load
 from fairlead.sessions.dependencies import McpServerSettings
-from fairlead.testing.model_api import ScriptedModel
-from fairlead.testing.native_client import Fold, NativeClientState
 from fairlead.wiring import GatewayInfo, running
+from fairlead_testing.model_api import ScriptedModel
+from fairlead_testing.native_client import Fold, NativeClientState
 from patience import PATIENCE
 
 Line = dict[str, Any]
@@ -33,7 +33,7 @@ class GatewayHarness:
     `events` starts empty. `folded` and `raw` always cover the whole session.
     """
 
-    def __init__(self, gateway: GatewayInfo, http: httpx.AsyncClient, socket: ClientConnection, cwd: Path) -> None:
+    def __init__(self, gateway: GatewayInfo, http: httpx2.AsyncClient, socket: ClientConnection, cwd: Path) -> None:
         self.gateway = gateway
         self.http = http
         self.cwd = cwd
@@ -194,7 +194,7 @@ async def sitting(gateway: GatewayInfo, cwd: Path) -> AsyncIterator[GatewayHarne
     headers = {"Authorization": f"Bearer {gateway.token}"}
     address = gateway.url.replace("http", "ws", 1) + "/v1/ws"
     async with (
-        httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE, verify=UNUSED_TLS) as http,
+        httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE, verify=UNUSED_TLS) as http,
         connect(address, additional_headers=headers, max_size=None) as socket,
     ):
         desk = GatewayHarness(gateway, http, socket, cwd)

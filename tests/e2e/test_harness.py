@@ -22,7 +22,7 @@ from e2e.harness import (
     parameters,
     why_not_isolated,
 )
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 
 FLAGS = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]

@@ -15,7 +15,7 @@ import pytest
 from e2e.gateway_harness import GatewayHarness, Line, at_desk, settings
 from e2e.harness import on_versions
 from fairlead.agents.demo.scripts import ToolUse
-from fairlead.testing.model_api import CALLS, ScriptedModel
+from fairlead_testing.model_api import CALLS, ScriptedModel
 from sessions.policy.canary import CANARY, RULES, Case, World, build, corpus
 
 GATEWAYS: dict[str, dict[str, Any]] = {"policy-alone": {"sandbox": "off"}, "sandboxed": {"sandbox": "require"}}

@@ -10,7 +10,7 @@ from clients.claudecodeui.chat_harness import peer_at
 from clients.claudecodeui.chat_scenario import PLAYED, allow, create, history, play
 from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 
 
 @pytest.fixture

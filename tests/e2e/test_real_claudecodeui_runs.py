@@ -14,7 +14,7 @@ from clients.claudecodeui.chat_scenario import COMPLETE, allow, create, history
 from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import on_versions
 from e2e.test_real_transcripts import by_hand, written
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 
 

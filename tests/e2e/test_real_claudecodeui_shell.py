@@ -10,7 +10,7 @@ from websockets.asyncio.client import connect
 from clients.claudecodeui.shell_harness import ShellClient
 from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 
 

@@ -9,8 +9,8 @@ import pytest
 from clients.cognova.chat_harness import Peer, peer_at
 from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import NEWEST, on_versions
-from fairlead.testing.cognova_client import CognovaClient
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.cognova_client import CognovaClient
+from fairlead_testing.model_api import ScriptedModel
 
 
 @pytest.fixture

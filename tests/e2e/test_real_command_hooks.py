@@ -27,9 +27,9 @@ from fairlead.model.commands import Settings
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.sessions.api.transcripts import Announced, AnnounceSession
 from fairlead.sessions.transcripts.actions import TranscriptActions
-from fairlead.testing.clock import ManualClock
-from fairlead.testing.model_api import ScriptedModel
 from fairlead.wiring import running
+from fairlead_testing.clock import ManualClock
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]

@@ -9,7 +9,7 @@ import pytest
 
 from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, dials_in, on_versions, parameters
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 
 

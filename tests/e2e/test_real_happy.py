@@ -15,9 +15,9 @@ from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import on_versions
 from e2e.test_real_transcripts import WHOLE
 from fairlead.agents.demo.scripts import ScriptText, ToolUse
-from fairlead.testing.happy_client import HappyClient
-from fairlead.testing.model_api import ANSWERS, ScriptedModel
-from fairlead.testing.mylifedb_client import MyLifeDbClient
+from fairlead_testing.happy_client import HappyClient
+from fairlead_testing.model_api import ANSWERS, ScriptedModel
+from fairlead_testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
 
 

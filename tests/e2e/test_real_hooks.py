@@ -14,7 +14,7 @@ from e2e.cli_wire import BASE, Message, RealCli, real_cli
 from e2e.harness import on_versions, since
 from e2e.test_real_permissions import Adder
 from fairlead.agents.claude.wire import control
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
-from fairlead.testing.native_client import Fold
+from fairlead_testing.native_client import Fold
 from faults.gateway_process import GatewayProcess
 from faults.gateway_process import _each as processes
 from faults.native_client import NativeClient

@@ -18,8 +18,8 @@ from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import API_KEY, NEWEST, on_versions
 from e2e.test_real_transcripts import by_hand
 from fairlead.clients.mylifedb.kinds import has_kind, kinds_of
-from fairlead.testing.mylifedb_client import MyLifeDbClient, build_tree
-from fairlead.testing.threads import walk
+from fairlead_testing.mylifedb_client import MyLifeDbClient, build_tree
+from fairlead_testing.threads import walk
 from patience import PATIENCE
 
 CONVERSATION = ("user", "assistant")

@@ -9,7 +9,7 @@ import pytest
 
 from e2e.gateway_harness import GatewayHarness, a_question_is_answered, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, NEWEST, on_versions, since
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 
 
 class Adder:

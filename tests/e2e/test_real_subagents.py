@@ -10,7 +10,7 @@ import pytest
 from e2e.all_clients import all_clients, mylifedb, over
 from e2e.gateway_harness import GatewayHarness, Line, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, on_versions
-from fairlead.testing.happy_client import HappyClient
+from fairlead_testing.happy_client import HappyClient
 from patience import PATIENCE
 
 RULES = {"allow": ["Bash(echo hi)"]}

@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 
 from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, on_versions, since
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess
 from faults.native_client import NativeClient
 from patience import PATIENCE

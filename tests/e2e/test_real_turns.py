@@ -14,7 +14,7 @@ from e2e.dialin_harness import written_down
 from e2e.gateway_harness import GatewayHarness, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions, since
 from fairlead.system.proctable import program_inside
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 
 

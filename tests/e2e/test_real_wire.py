@@ -17,7 +17,7 @@ from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.agents.claude.wire import control
 from fairlead.agents.claude.wire.encode import cancel_line
 from fairlead.model.ids import is_uuid
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]

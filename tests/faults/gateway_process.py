@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import httpx
+import httpx2
 
 from fairlead.system.proctable import program_inside
 from patience import PATIENCE
@@ -90,7 +90,7 @@ class GatewayProcess:
             while not self._is_ready():
                 assert self.process.poll() is None, f"the gateway ended with {self.process.returncode}: {self.log()}"
                 await asyncio.sleep(0.005)
-        async with httpx.AsyncClient(base_url=self.url) as http:
+        async with httpx2.AsyncClient(base_url=self.url) as http:
             assert (await http.get("/health")).status_code == 200
 
     def _is_ready(self) -> bool:
@@ -168,8 +168,8 @@ class GatewayProcess:
 
     # --- requests over REST
 
-    def http(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
+    def http(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
             base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=PATIENCE, trust_env=False
         )
 

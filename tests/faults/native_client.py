@@ -10,7 +10,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 
-from fairlead.testing.native_client import Fold, NativeClientState
+from fairlead_testing.native_client import Fold, NativeClientState
 from faults.gateway_process import TOKEN, GatewayProcess
 from faults.log_checks import Line, is_prompt
 from patience import PATIENCE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.testing.native_client import FoldedBlock
+from fairlead_testing.native_client import FoldedBlock
 from faults import strange_agent
 from faults.gateway_process import GatewayProcess
 from faults.log_checks import Line, check_log

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from websockets.exceptions import InvalidStatus
 
@@ -70,7 +70,7 @@ async def test_a_client_is_served_while_strangers_hold_as_many_connections_as_th
             for number in range(5):
                 began = time.monotonic()
                 # A new connection each time: an established one would prove nothing.
-                async with httpx.AsyncClient(base_url=gateway.url, timeout=PATIENCE, trust_env=False) as http:
+                async with httpx2.AsyncClient(base_url=gateway.url, timeout=PATIENCE, trust_env=False) as http:
                     answer = await http.get("/v1/me", headers={"Authorization": f"Bearer {TOKEN}"})
                 assert answer.status_code == 200
                 await client.come(gateway)
@@ -150,7 +150,7 @@ async def test_readers_of_a_large_file_that_never_read_cost_no_memory(tmp_path: 
         grown = await steady(gateway) - before
         print(f"60 readers: {grown / MEGABYTE:.0f} MiB more")
         assert grown < 48 * MEGABYTE
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False) as http:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False) as http:
             assert len((await http.get("/large.bin")).content) == 40 * MEGABYTE
         for peer in peers:
             peer.close()

@@ -1,4 +1,4 @@
-"""The clients of our own protocols for the replay law (`fairlead.testing.replay`), each with its reference client."""
+"""The clients of our own protocols for the replay law (`fairlead_testing.replay`), each with its reference client."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.clients.native.codec import CODECS
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.gateway import Cursor, FrameEncoder
-from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
-from fairlead.testing.claudecodeui_client import Shown as CcuiShown
-from fairlead.testing.cognova_client import CognovaClient
-from fairlead.testing.direct_client import DirectClient
-from fairlead.testing.happy_client import HappyClient
-from fairlead.testing.mylifedb_client import MyLifeDbClient
-from fairlead.testing.native_client import Fold
-from fairlead.testing.replay import SESSION, LogScene, RecordedLog, ReplayClient, Scene, ViewScene
+from fairlead_testing.claudecodeui_client import ClaudeCodeUiClient
+from fairlead_testing.claudecodeui_client import Shown as CcuiShown
+from fairlead_testing.cognova_client import CognovaClient
+from fairlead_testing.direct_client import DirectClient
+from fairlead_testing.happy_client import HappyClient
+from fairlead_testing.mylifedb_client import MyLifeDbClient
+from fairlead_testing.native_client import Fold
+from fairlead_testing.replay import SESSION, LogScene, RecordedLog, ReplayClient, Scene, ViewScene
 from laws.test_cognova_law import seen as cognova_seen
 from laws.test_mylifedb_law import seen as mylifedb_seen
 

@@ -17,7 +17,7 @@ from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.model import events as ev
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.formats.timestamps import iso_timestamp as written
-from fairlead.testing.claudecodeui_client import Shown
+from fairlead_testing.claudecodeui_client import Shown
 from laws.test_cognova_law import ALTERED, altered
 from laws.test_cut_and_resume import generated
 

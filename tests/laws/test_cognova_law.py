@@ -17,7 +17,7 @@ from clients.cognova.chat_offline import ChatRecorder, Frame, shown
 from clients.cognova.test_cognova_golden import NAMES, told
 from fairlead.model import events as ev
 from fairlead.model.formats.numbered_frames import FRAMES
-from fairlead.testing.cognova_client import Shown
+from fairlead_testing.cognova_client import Shown
 from laws.test_cut_and_resume import generated
 
 ALTERED = {"2.1.325-background_shell", "2.1.37-background_shell"}

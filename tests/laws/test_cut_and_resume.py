@@ -18,7 +18,7 @@ from fairlead.clients.native.codec import CODECS
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.sessions.log import PendingEntries
-from fairlead.testing.native_client import Fold, NativeClientState
+from fairlead_testing.native_client import Fold, NativeClientState
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 Frames = Callable[[Entry], dict[str, Any]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agents.claude_driver.hook_harness import decided
 from fairlead.agents.claude.tui.hook_server import GONE_SECONDS, HookEndpoint
 from fairlead.agents.claude.wire.control import HookAnswer, HookOutput
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import settled
 
 CALLS = ("a", "b", "c")

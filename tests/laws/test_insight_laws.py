@@ -13,7 +13,7 @@ from fairlead.model import events as ev
 from fairlead.model.ids import CallId
 from fairlead.model.usage_stats import UsageStats
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.testing.insight_conformance import HOUR, ID, NOON, Log, called, counted, ended
+from fairlead_testing.insight_conformance import HOUR, ID, NOON, Log, called, counted, ended
 
 QUARTER = HOUR // 4
 

@@ -17,7 +17,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import EventId
 from fairlead.model.store import Origin
-from fairlead.testing.native_client import Fold, NativeClientState
+from fairlead_testing.native_client import Fold, NativeClientState
 from sizing import examples
 
 CASES = {case: inputs(case) for case in cases()}

@@ -18,7 +18,7 @@ from clients.mylifedb.view_offline import Frame, ViewRecorder
 from fairlead.clients.mylifedb.fold import MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.views import NewRow
-from fairlead.testing.mylifedb_client import MyLifeDbClient
+from fairlead_testing.mylifedb_client import MyLifeDbClient
 from laws.test_cut_and_resume import generated
 
 VARIANTS = (MyLifeDbEncoder(state=True), MyLifeDbEncoder(packed=True, state=True))

@@ -1,4 +1,4 @@
-"""The replay law (`fairlead.testing.replay`) in every discovered protocol; and a shared encoder has no memory."""
+"""The replay law (`fairlead_testing.replay`) in every discovered protocol; and a shared encoder has no memory."""
 
 import asyncio
 import functools
@@ -11,7 +11,7 @@ from agents.claude.golden_claude import Input, cases, inputs
 from clients.happy.test_happy_laws import plays
 from clients.mylifedb.view_offline import ViewRecorder
 from fairlead.server.discovery import discover
-from fairlead.testing.replay import WAYS, Plan, ReplayClient, check_replay, plan_of
+from fairlead_testing.replay import WAYS, Plan, ReplayClient, check_replay, plan_of
 from laws.replay_clients import CLIENTS
 from laws.test_cognova_law import ALTERED
 from laws.test_cut_and_resume import generated

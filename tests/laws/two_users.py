@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -150,9 +150,9 @@ class TwoUserGateway:
     def __init__(self, url: str, admin: str) -> None:
         self.url = url
         self.tokens = {"admin": admin}
-        self.http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=60)
+        self.http = httpx2.AsyncClient(base_url=url, trust_env=False, timeout=60)
 
-    async def call(self, who: str, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
+    async def call(self, who: str, method: str, path: str, body: Any = None, **more: Any) -> httpx2.Response:
         headers = {"authorization": f"Bearer {self.tokens[who]}"}
         return await self.http.request(method, path, json=body, headers=headers, **more)
 

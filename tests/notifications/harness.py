@@ -22,7 +22,7 @@ from fairlead.notifications.change_feed import FeedSubscriber
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 PUBLIC = "https://fairlead.example"
 ANN = Identity("ann-1", "ann", "ann", frozenset({"view", "chat", "approve"}))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairlead.clients.cognova.notifications import NotificationCodec
 from fairlead.model.ids import SessionId
 from fairlead.notifications.api.feed import Change, FeedEntry, FeedNotice, read_cursor
-from fairlead.testing.notifications_client import NotificationsClient
+from fairlead_testing.notifications_client import NotificationsClient
 from notifications.harness import NotificationsHarness, Socket, rigged
 from patience import PATIENCE
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from msgspec import structs
 
@@ -20,7 +20,7 @@ from fairlead.notifications.api.feed import Change, FeedNotice
 from fairlead.notifications.api.targets import Destination, TargetFailed, TargetRefused
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.outbox import PAUSES_S
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from notifications.harness import PUBLIC, NotificationsHarness, rigged
 from notifications.webhook_receiver import WebhookReceiver, listening
 from patience import PATIENCE
@@ -361,13 +361,13 @@ async def test_it_connects_to_the_checked_address(rig: NotificationsHarness, hoo
 
 
 async def test_tls_verifies_the_name_and_not_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[httpx.Request] = []
+    sent: list[httpx2.Request] = []
 
-    async def send(self: httpx.AsyncClient, request: httpx.Request, **more: Any) -> httpx.Response:
+    async def send(self: httpx2.AsyncClient, request: httpx2.Request, **more: Any) -> httpx2.Response:
         sent.append(request)
-        return httpx.Response(204)
+        return httpx2.Response(204)
 
-    monkeypatch.setattr(httpx.AsyncClient, "send", send)
+    monkeypatch.setattr(httpx2.AsyncClient, "send", send)
     caller = HttpClient(ManualClock(), (), lambda host, port: _answer("2606:2800:220:1::1"))
     assert await caller.post("https://hook.example/x", b"{}", {}) == 204
     assert (sent[0].url.host, sent[0].extensions["sni_hostname"]) == ("2606:2800:220:1::1", "hook.example")

@@ -8,7 +8,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from fairlead.plugins.ws_proxy import MESSAGE_COST, PLUGIN_BACKLOG_BYTES, WebSocketProxy
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from plugins.harness import until
 
 

@@ -15,7 +15,7 @@ from fairlead.plugins.api import DisablePlugin, EnablePlugin, ListPlugins
 from fairlead.plugins.manager import CHILDREN, HEALTH_SECONDS
 from fairlead.plugins.process import FIRST_WAIT, LONGEST_WAIT, READY_SECONDS, STEADY_SECONDS, ReadyLine
 from fairlead.system.proctable import start_mark
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from plugins.harness import ADMIN, BOARD, GUEST, desk_of, until, write_manifest, write_plugin
 
 pytestmark = pytest.mark.process

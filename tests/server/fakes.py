@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import httpx
+import httpx2
 import msgspec
 
 from auth.fakes import Dice, MemoryDocuments
@@ -264,11 +264,11 @@ class Served:
     def ws(self) -> str:
         return f"ws://127.0.0.1:{self.port}"
 
-    def client(self, token: str | None = "", **headers: str) -> httpx.AsyncClient:
+    def client(self, token: str | None = "", **headers: str) -> httpx2.AsyncClient:
         """A client with the admin's token (""), with the given token, or without a token (None)."""
         chosen = self.admin if token == "" else token
         auth = {} if chosen is None else {"authorization": f"Bearer {chosen}"}
-        return httpx.AsyncClient(base_url=self.url, headers={**auth, **headers}, trust_env=False)
+        return httpx2.AsyncClient(base_url=self.url, headers={**auth, **headers}, trust_env=False)
 
     async def token(self, *scopes: Any, name: str = "somebody") -> str:
         made = await self.credentials.create("token", name, scopes)

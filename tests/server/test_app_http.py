@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from fairlead.model import commands as cmd
@@ -22,7 +22,7 @@ async def served() -> AsyncIterator[Served]:
 
 
 @pytest.fixture
-async def client(served: Served) -> AsyncIterator[httpx.AsyncClient]:
+async def client(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
     async with served.client() as opened:
         yield opened
 
@@ -35,12 +35,12 @@ async def test_health_reports_version_and_protocols_without_a_credential(served:
     assert "date" in answer.headers
 
 
-async def test_head_has_no_body(client: httpx.AsyncClient) -> None:
+async def test_head_has_no_body(client: httpx2.AsyncClient) -> None:
     answer = await client.head("/health")
     assert answer.status_code == 200 and answer.content == b""
 
 
-async def test_error_has_code_message_and_data(client: httpx.AsyncClient) -> None:
+async def test_error_has_code_message_and_data(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/v1/sessions/33333333-3333-4333-8333-333333333333")
     assert answer.status_code == 404
     assert answer.json()["error"] == {
@@ -59,7 +59,7 @@ async def test_error_has_code_message_and_data(client: httpx.AsyncClient) -> Non
     ],
 )
 async def test_refusals_of_the_core_reach_the_client(
-    served: Served, client: httpx.AsyncClient, error: Exception, status: int, code: str
+    served: Served, client: httpx2.AsyncClient, error: Exception, status: int, code: str
 ) -> None:
     served.gateway.errors[cmd.Interrupt] = error
     answer = await client.post(f"/v1/sessions/{SESSION}/interrupt")
@@ -67,7 +67,7 @@ async def test_refusals_of_the_core_reach_the_client(
 
 
 async def test_unexpected_error_returns_an_id_and_nothing_else(
-    served: Served, client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+    served: Served, client: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     served.gateway.errors[cmd.Interrupt] = ZeroDivisionError("the password is swordfish")
     answer = await client.post(f"/v1/sessions/{SESSION}/interrupt")
@@ -99,21 +99,23 @@ BAD_BODIES: list[tuple[bytes, str]] = [
 ]
 
 
-async def test_a_bad_body_is_a_400(served: Served, client: httpx.AsyncClient) -> None:
+async def test_a_bad_body_is_a_400(served: Served, client: httpx2.AsyncClient) -> None:
     for body, code in BAD_BODIES:
         answer = await client.post(f"/v1/sessions/{SESSION}/messages", content=body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, code), body[:80]
     assert served.gateway.commands == []
 
 
-async def test_a_bad_session_id_is_refused(served: Served, client: httpx.AsyncClient) -> None:
+async def test_a_bad_session_id_is_refused(served: Served, client: httpx2.AsyncClient) -> None:
     for session in ["nope", "1", "%2e%2e", "..%2f..%2fetc", "$(touch%20x)", "-rf", "%00", "%ff"]:
         answer = await client.post(f"/v1/sessions/{session}/interrupt")
         assert answer.status_code in (400, 404), session
     assert served.gateway.commands == []
 
 
-async def test_body_over_the_limit_is_413_and_the_client_receives_it(served: Served, client: httpx.AsyncClient) -> None:
+async def test_body_over_the_limit_is_413_and_the_client_receives_it(
+    served: Served, client: httpx2.AsyncClient
+) -> None:
     answer = await client.post(f"/v1/sessions/{SESSION}/messages", content=b"x" * ((8 << 20) + 1))
     assert answer.status_code == 413
     assert answer.json()["error"]["code"] == "too_large"
@@ -145,7 +147,7 @@ async def test_missing_body_times_out(caplog: pytest.LogCaptureFixture) -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_client_that_leaves_in_mid_body_does_no_harm(served: Served, client: httpx.AsyncClient) -> None:
+async def test_client_that_leaves_in_mid_body_does_no_harm(served: Served, client: httpx2.AsyncClient) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", served.port)
     head = f"POST /v1/sessions HTTP/1.1\r\nHost: localhost:{served.port}\r\nContent-Length: 10\r\n"
     writer.write(f"{head}Authorization: Bearer {served.admin}\r\n\r\n{{".encode())
@@ -155,12 +157,12 @@ async def test_client_that_leaves_in_mid_body_does_no_harm(served: Served, clien
     assert (await client.get("/v1/me")).status_code == 200
 
 
-async def test_a_query_of_a_hundred_and_one_fields_is_refused(client: httpx.AsyncClient) -> None:
+async def test_a_query_of_a_hundred_and_one_fields_is_refused(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/v1/sessions?" + "&".join(["a=1"] * 101))
     assert answer.status_code == 400
 
 
-async def test_the_export_streams_every_event_once(served: Served, client: httpx.AsyncClient) -> None:
+async def test_the_export_streams_every_event_once(served: Served, client: httpx2.AsyncClient) -> None:
     for number in range(3000):
         served.gateway.say(f"word {number} " + "x" * 100)
     answer = await client.get(f"/v1/sessions/{SESSION}/export")
@@ -171,7 +173,7 @@ async def test_the_export_streams_every_event_once(served: Served, client: httpx
     assert lines[0].startswith(f'{{"seq":1,"prev":0,"session":"{SESSION}","type":"text"')
 
 
-async def test_html_export_has_a_strict_content_security_policy(served: Served, client: httpx.AsyncClient) -> None:
+async def test_html_export_has_a_strict_content_security_policy(served: Served, client: httpx2.AsyncClient) -> None:
     served.gateway.say("<script>alert(1)</script>")
     answer = await client.get(f"/v1/sessions/{SESSION}/export", params={"format": "html"})
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -181,7 +183,7 @@ async def test_html_export_has_a_strict_content_security_policy(served: Served, 
     assert "<script" not in answer.text
 
 
-async def test_export_that_cannot_begin_is_an_error_and_not_a_file(served: Served, client: httpx.AsyncClient) -> None:
+async def test_export_that_cannot_begin_is_an_error_and_not_a_file(served: Served, client: httpx2.AsyncClient) -> None:
     missing = "33333333-3333-4333-8333-333333333333"
     served.gateway.answers[q.GetSession] = await served.gateway.ask(None, q.GetSession(SESSION))  # type: ignore[arg-type]  # the fake ignores the identity
     answer = await client.get(f"/v1/sessions/{missing}/export")
@@ -207,12 +209,12 @@ async def test_an_export_ends_when_its_credential_is_revoked(served: Served) -> 
         assert await anext(pieces)
         await served.credentials.revoke("token", served.tokens["reader"])
         going.set()
-        with pytest.raises(httpx.RemoteProtocolError):
+        with pytest.raises(httpx2.RemoteProtocolError):
             async for _ in pieces:
                 pass
 
 
-async def test_a_signed_link_opens_the_export_and_nothing_else(served: Served, client: httpx.AsyncClient) -> None:
+async def test_a_signed_link_opens_the_export_and_nothing_else(served: Served, client: httpx2.AsyncClient) -> None:
     served.gateway.say("hello")
     signed = await client.post("/v1/downloads", json={"path": f"/v1/sessions/{SESSION}/export?format=html"})
     url = signed.json()["url"]
@@ -224,13 +226,13 @@ async def test_a_signed_link_opens_the_export_and_nothing_else(served: Served, c
         assert (await anonymous.get(f"/v1/sessions/{SESSION}?{signature}")).status_code == 401
 
 
-async def test_only_paths_of_this_server_are_signed(client: httpx.AsyncClient) -> None:
+async def test_only_paths_of_this_server_are_signed(client: httpx2.AsyncClient) -> None:
     for path in ["http://evil/x", "//evil/x", "v1/x", "/x#y", "/x\n", ""]:
         assert (await client.post("/v1/downloads", json={"path": path})).status_code == 400, path
 
 
 async def test_browser_signs_in_with_a_link_and_is_signed_out_by_an_admin(
-    served: Served, client: httpx.AsyncClient
+    served: Served, client: httpx2.AsyncClient
 ) -> None:
     link = (await client.post("/v1/login-codes", json={"scopes": ["view", "chat"]})).json()
     assert link["url"] == f"{served.url}/#login={link['code']}"
@@ -250,7 +252,7 @@ async def test_browser_signs_in_with_a_link_and_is_signed_out_by_an_admin(
         assert (await browser.get("/v1/me")).status_code == 401
 
 
-async def test_page_of_another_origin_cannot_redeem_a_login_code(served: Served, client: httpx.AsyncClient) -> None:
+async def test_page_of_another_origin_cannot_redeem_a_login_code(served: Served, client: httpx2.AsyncClient) -> None:
     link = (await client.post("/v1/login-codes", json={})).json()
     for headers in ({"origin": "http://evil"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}):
         async with served.client(None, **headers) as page:
@@ -259,7 +261,7 @@ async def test_page_of_another_origin_cannot_redeem_a_login_code(served: Served,
         assert (await script.post("/v1/login", json={"code": link["code"]})).status_code == 201
 
 
-async def test_device_gets_only_the_scopes_of_its_login_link(client: httpx.AsyncClient) -> None:
+async def test_device_gets_only_the_scopes_of_its_login_link(client: httpx2.AsyncClient) -> None:
     link = (await client.post("/v1/login-codes", json={"scopes": ["view"]})).json()
     for forged in ({"scopes": ["admin"]}, {"scope": "admin"}, {"user": "root"}):
         answer = await client.post("/v1/login", json={"code": link["code"], **forged})
@@ -267,7 +269,7 @@ async def test_device_gets_only_the_scopes_of_its_login_link(client: httpx.Async
     assert (await client.post("/v1/login", json={"code": link["code"]})).json()["credential"]["scopes"] == ["view"]
 
 
-async def test_tokens_are_made_listed_and_revoked(served: Served, client: httpx.AsyncClient) -> None:
+async def test_tokens_are_made_listed_and_revoked(served: Served, client: httpx2.AsyncClient) -> None:
     made = (await client.post("/v1/tokens", json={"name": "ci", "scopes": ["view"]})).json()
     async with served.client(made["secret"]) as ci:
         assert (await ci.get("/v1/sessions")).status_code == 200
@@ -280,7 +282,7 @@ async def test_tokens_are_made_listed_and_revoked(served: Served, client: httpx.
     assert (await client.delete("/v1/tokens/nobody")).status_code == 404
 
 
-async def test_tokens_need_a_known_user_and_known_scopes(client: httpx.AsyncClient) -> None:
+async def test_tokens_need_a_known_user_and_known_scopes(client: httpx2.AsyncClient) -> None:
     assert (await client.post("/v1/tokens", json={"name": "x", "user": "ann"})).status_code == 404
     assert (await client.post("/v1/users", json={"name": "ann"})).status_code == 201
     assert (await client.post("/v1/tokens", json={"name": "x", "user": "ann"})).status_code == 201
@@ -288,7 +290,7 @@ async def test_tokens_need_a_known_user_and_known_scopes(client: httpx.AsyncClie
     assert (await client.post("/v1/tokens", json={"name": "x", "scopes": ["root"]})).status_code == 400
 
 
-async def test_folder_is_trusted_with_the_digest_that_was_shown(client: httpx.AsyncClient) -> None:
+async def test_folder_is_trusted_with_the_digest_that_was_shown(client: httpx2.AsyncClient) -> None:
     report = (await client.get("/v1/trust", params={"path": "/p"})).json()
     assert (report["trusted"], report["environment"]) == (False, ["ANTHROPIC_BASE_URL"])
     assert (await client.post("/v1/trust", json={"path": "/p", "digest": "old"})).status_code == 409
@@ -311,7 +313,7 @@ async def test_settings_need_the_scopes_of_what_they_change(served: Served) -> N
     assert [type(command) for _, command in served.gateway.commands] == [cmd.SetModel]
 
 
-async def test_events_as_lines_have_their_position_in_headers(served: Served, client: httpx.AsyncClient) -> None:
+async def test_events_as_lines_have_their_position_in_headers(served: Served, client: httpx2.AsyncClient) -> None:
     served.gateway.say("one")
     answer = await client.get(f"/v1/sessions/{SESSION}/events", params={"format": "jsonl"})
     assert answer.headers["fairlead-log-id"] == LOG_ID

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from argon2 import profiles
 from websockets.asyncio.client import connect
@@ -100,8 +100,8 @@ class Opened:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def client(self, **headers: str) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.url, headers=headers, trust_env=False)
+    def client(self, **headers: str) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, trust_env=False)
 
     async def status(self, method: str, path: str, **headers: str) -> int:
         async with self.client(**headers) as client:
@@ -216,7 +216,7 @@ async def test_door_uses_the_certificate_of_the_main_port() -> None:
     trusted.check_hostname = False
     async with with_door(tls_cert=TLS / "cert.pem", tls_key=TLS / "key.pem") as opened:
         assert opened.door.url == f"https://127.0.0.1:{opened.port}"
-        async with httpx.AsyncClient(base_url=opened.door.url, verify=trusted, trust_env=False) as client:
+        async with httpx2.AsyncClient(base_url=opened.door.url, verify=trusted, trust_env=False) as client:
             headers = {"x-api-key": opened.served.admin, "origin": opened.door.url}
             assert (await client.get("/api/claude/sessions", headers=headers)).json()["base"] == opened.door.url
             plain = {"x-api-key": opened.served.admin, "origin": opened.url}

@@ -7,7 +7,7 @@ import signal
 import ssl
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from fairlead.model import commands as cmd
@@ -26,7 +26,7 @@ async def test_over_tls_our_origin_is_https() -> None:
     async with serving(binding=binding) as served:
         base = f"https://localhost:{served.port}"
         headers = {"authorization": f"Bearer {served.admin}"}
-        async with httpx.AsyncClient(base_url=base, headers=headers, verify=trust, trust_env=False) as client:
+        async with httpx2.AsyncClient(base_url=base, headers=headers, verify=trust, trust_env=False) as client:
             assert (await client.get("/v1/me", headers={"origin": base})).status_code == 200
             plain = base.replace("https", "http")
             assert (await client.get("/v1/me", headers={"origin": plain})).status_code == 403
@@ -97,7 +97,7 @@ async def test_a_request_under_way_is_answered_before_the_end() -> None:
 
 def test_an_idle_connection_is_given_up_by_the_client_first() -> None:
     """Otherwise a request may cross the server's close and be lost."""
-    expiry = httpx.Limits().keepalive_expiry
+    expiry = httpx2.Limits().keepalive_expiry
     assert expiry is not None and expiry * 2 < KEEP_ALIVE_S
 
 
@@ -117,7 +117,7 @@ async def test_second_stop_does_not_wait_for_pending_requests() -> None:
             served.runner.stop()
             await asyncio.wait_for(served.done, 3)
             asking.cancel()
-            with contextlib.suppress(asyncio.CancelledError, httpx.HTTPError):
+            with contextlib.suppress(asyncio.CancelledError, httpx2.HTTPError):
                 await asking
         served.gateway.release.set()
 

@@ -3,7 +3,7 @@
 from functools import partial
 
 from fairlead.server.limits import ServerLimits, TokenBucket, UnauthenticatedConnections
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 
 async def test_a_bucket_gives_its_rate_and_no_more() -> None:

@@ -25,7 +25,7 @@ from fairlead.model.web.sockets import SocketHandle as HeldWire
 from fairlead.server.dispatch import Dispatcher
 from fairlead.server.limits import ServerLimits
 from fairlead.server.sockets import FAILED, REVOKED, SocketEndpoint, SocketHost
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from server.fakes import OTHER, SESSION, FakeGateway, until
 
 ADMIN = Identity("c", "owner", "admin", frozenset({"admin"}))

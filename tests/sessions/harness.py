@@ -39,7 +39,7 @@ from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.session import Session
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
 ANN = Identity("cred-ann", "owner", "ann", frozenset({"admin"}))

@@ -20,7 +20,7 @@ from fairlead.model.agents import AgentSink, ChildRecorder, Exit, Launch, Record
 from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.store import Entry
 from fairlead.sessions.state import SessionState, evolve
-from fairlead.testing.native_client import Fold
+from fairlead_testing.native_client import Fold
 from sessions.harness import SESSION, CoreHarness, FakeAgent, FakeKind
 from sessions.test_restart import row
 

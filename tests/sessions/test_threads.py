@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.testing.threads import ThreadNode, Working, branch, fold, tree, walk
+from fairlead_testing.threads import ThreadNode, Working, branch, fold, tree, walk
 
 Row = dict[str, Any]
 

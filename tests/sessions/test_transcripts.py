@@ -22,7 +22,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.queries import PreviewTranscript
 from fairlead.model.store import TRANSCRIPT
 from fairlead.sessions.api.transcripts import ArchiveTranscripts, ImportTranscript
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 from sessions.harness import ANN
 from sessions.test_feed import Lines, Socket

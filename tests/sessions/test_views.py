@@ -24,8 +24,8 @@ from fairlead.sessions.fanout import projections as views
 from fairlead.sessions.fanout.hub import Hub, Subscription
 from fairlead.sessions.fanout.projections import UNLOAD_AFTER_S, ProjectionFailed, Projections, Projector
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.testing.clock import ManualClock
-from fairlead.testing.store_conformance import batch, new_session
+from fairlead_testing.clock import ManualClock
+from fairlead_testing.store_conformance import batch, new_session
 from patience import PATIENCE
 from sessions.harness import ANN, BOB, CHILD, SESSION, CoreHarness
 from sessions.test_feed import Socket

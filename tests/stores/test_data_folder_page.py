@@ -7,7 +7,7 @@ from pathlib import Path
 from fairlead.model.store import Summary
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.search import INDEXED
-from fairlead.testing.store_conformance import batch, new_session
+from fairlead_testing.store_conformance import batch, new_session
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/data-folder.md").read_text()
 

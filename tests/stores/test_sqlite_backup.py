@@ -11,7 +11,7 @@ import pytest
 from fairlead.model.errors import BadRequest, Damaged, FolderInUse, NotFound, Unavailable
 from fairlead.model.store import Batch, Checkpoint, NewEntry, StoredReply, Summary
 from fairlead.stores.sqlite import SqliteStore, backup, restore
-from fairlead.testing.store_conformance import assert_stored, batch, entry, new_session, read_all, refusal, seqs
+from fairlead_testing.store_conformance import assert_stored, batch, entry, new_session, read_all, refusal, seqs
 from stores.sqlite_stores import back_up
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fairlead.stores.sqlite import open
-from fairlead.testing.derived_conformance import ProjectionConformance
-from fairlead.testing.insight_conformance import UsageStatsConformance
-from fairlead.testing.store_conformance import StoreConformance, Stores
+from fairlead_testing.derived_conformance import ProjectionConformance
+from fairlead_testing.insight_conformance import UsageStatsConformance
+from fairlead_testing.store_conformance import StoreConformance, Stores
 from stores.sqlite_stores import SqliteStores
 
 

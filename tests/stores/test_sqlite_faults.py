@@ -17,7 +17,7 @@ from fairlead.model.store import Batch, Lease, NewEntry, SessionFilter, Summary
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.errors import translate, translating
 from fairlead.stores.sqlite.writer import Outcome, WriteJob, _WriterSignal
-from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
+from fairlead_testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
 
 
 @pytest.fixture

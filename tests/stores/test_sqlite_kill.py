@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.model.ids import SessionId
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.testing.store_conformance import assert_chained, read_all, seqs
+from fairlead_testing.store_conformance import assert_chained, read_all, seqs
 
 pytestmark = pytest.mark.fault
 

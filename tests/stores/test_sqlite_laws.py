@@ -16,7 +16,7 @@ from fairlead.model.errors import Conflict, Fenced, NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Batch, Entry, ForkPoint, Lease, NewEntry
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.testing.store_conformance import new_session, refusal
+from fairlead_testing.store_conformance import new_session, refusal
 from patience import PATIENCE
 
 

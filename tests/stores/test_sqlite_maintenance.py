@@ -11,7 +11,7 @@ import pytest
 from fairlead.model.errors import NotFound, Unavailable
 from fairlead.model.store import Batch, Checkpoint, ForkPoint, Lease, StoredReply
 from fairlead.stores.sqlite import SqliteStore, erase, maintenance
-from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
+from fairlead_testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
 from patience import PATIENCE
 
 

@@ -18,7 +18,7 @@ from fairlead.model.store import SessionFilter, Summary
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.connections import connect, make_private
 from fairlead.stores.sqlite.schema import APPLICATION_ID, FIRST, STEPS, migrate, own_version
-from fairlead.testing.store_conformance import batch, new_session, read_all, refusal, seqs
+from fairlead_testing.store_conformance import batch, new_session, read_all, refusal, seqs
 
 
 async def test_a_new_folder_is_private(tmp_path: Path) -> None:

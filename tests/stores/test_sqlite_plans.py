@@ -21,8 +21,8 @@ from fairlead.stores.sqlite import erase, owners, projections, read, sessions, u
 from fairlead.stores.sqlite.append import Append, Appender
 from fairlead.stores.sqlite.open import Opened, open_folder
 from fairlead.stores.sqlite.spill import Spill
-from fairlead.testing.derived_conformance import derived, row, rows_to
-from fairlead.testing.store_conformance import batch, new_session
+from fairlead_testing.derived_conformance import derived, row, rows_to
+from fairlead_testing.store_conformance import batch, new_session
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.connections import Durability
 from fairlead.stores.sqlite.crash_detection import mark_open
-from fairlead.testing.store_conformance import batch, new_session, seqs
+from fairlead_testing.store_conformance import batch, new_session, seqs
 
 
 def killed_store(folder: Path, boot: str, durability: Durability) -> None:

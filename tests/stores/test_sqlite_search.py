@@ -19,7 +19,7 @@ from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite import search as search_module
 from fairlead.stores.sqlite.open import Opened, open_folder
 from fairlead.stores.sqlite.search import INDEXED, text_of
-from fairlead.testing.store_conformance import batch, entry, new_session, refusal
+from fairlead_testing.store_conformance import batch, entry, new_session, refusal
 from patience import PATIENCE
 
 

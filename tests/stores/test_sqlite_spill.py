@@ -11,7 +11,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Batch, ForkPoint, Lease, NewEntry
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.spill import Spill
-from fairlead.testing.store_conformance import assert_stored, batch, new_session, read_all, refusal, seqs
+from fairlead_testing.store_conformance import assert_stored, batch, new_session, read_all, refusal, seqs
 
 
 @pytest.fixture(params=["process", "power"])

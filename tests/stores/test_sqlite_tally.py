@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.testing.insight_conformance import NOON, USAGE, Log, called, counted, ended
+from fairlead_testing.insight_conformance import NOON, USAGE, Log, called, counted, ended
 
 
 async def test_the_counts_are_rebuilt_when_the_file_is_lost(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fairlead.system.clock import Clock, SystemClock, within
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 
 async def test_manual_clock_stands_still_until_it_is_advanced() -> None:

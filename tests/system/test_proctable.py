@@ -11,7 +11,7 @@ import pytest
 from fairlead.system import proctable
 from fairlead.system.clock import SystemClock
 from fairlead.system.proctable import Process, kill_group, start_mark, wait_gone
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
 

@@ -13,7 +13,7 @@ from asyncinotify import Inotify
 from fairlead.system import tail as tail_module
 from fairlead.system.clock import SystemClock
 from fairlead.system.tail import FileTail
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
 

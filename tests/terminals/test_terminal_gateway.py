@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from fairlead import wiring
@@ -48,7 +48,7 @@ async def test_stopping_gateway_ends_its_terminals(made: list[TerminalRegistry],
         with pytest.raises(TooMany):
             await terminals.open("another", SHELL)
         headers = {"authorization": f"Bearer {gateway.token}"}
-        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, trust_env=False) as http:
+        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, trust_env=False) as http:
             shown = (await http.get(f"/v1/sessions/{SESSION}/terminal")).json()
         assert shown["running"] and "ready" in shown["lines"]
         pid, started = terminal.pid, terminal.started

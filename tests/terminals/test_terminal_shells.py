@@ -27,8 +27,8 @@ from fairlead.terminals.screen.emulator import Emulator
 from fairlead.terminals.screen.scrollback import Scrollback
 from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
 from fairlead.terminals.subscriber import LAGGING_BYTES, WAITING_BYTES
-from fairlead.testing.clock import ManualClock
 from fairlead.wiring.settings import shell_settings
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until
 

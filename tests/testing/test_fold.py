@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.testing.native_client import Fold, FoldedBlock, FoldedMessage
+from fairlead_testing.native_client import Fold, FoldedBlock, FoldedMessage
 
 
 def fold(*lines: dict[str, Any]) -> Fold:

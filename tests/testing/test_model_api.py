@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from fairlead.agents.demo.scripts import ScriptText, ToolUse
-from fairlead.testing.model_api import ANSWERS, ModelRequest, ScriptedModel
+from fairlead_testing.model_api import ANSWERS, ModelRequest, ScriptedModel
 from patience import PATIENCE
 
 TOOLS: list[dict[str, Any]] = [{"name": name, "input_schema": {}} for name in ("Agent", "Bash", "Write")]
@@ -32,8 +32,8 @@ def body(text: str, *more: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 100, "messages": messages, "tools": TOOLS, **fields}
 
 
-async def post(model: ScriptedModel, request: dict[str, Any]) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=model.url) as client:
+async def post(model: ScriptedModel, request: dict[str, Any]) -> httpx2.Response:
+    async with httpx2.AsyncClient(base_url=model.url) as client:
         return await client.post("/v1/messages?beta=true", json=request)
 
 
@@ -154,10 +154,10 @@ async def test_an_error_that_comes_once_is_gone_at_the_second_attempt(model: Scr
 @pytest.mark.parametrize("script", ["cut", "crash"])
 async def test_a_cut_stream_breaks_off_after_its_words(model: ScriptedModel, script: str) -> None:
     came = b""
-    async with httpx.AsyncClient(base_url=model.url) as client:
+    async with httpx2.AsyncClient(base_url=model.url) as client:
         request = client.stream("POST", "/v1/messages", json=body(f"SCRIPT:{script}", stream=True))
         async with request as response:
-            with contextlib.suppress(httpx.RemoteProtocolError):
+            with contextlib.suppress(httpx2.RemoteProtocolError):
                 async for chunk in response.aiter_bytes():
                     came += chunk
                 pytest.fail("the stream had an end")
@@ -168,7 +168,7 @@ async def test_a_cut_stream_breaks_off_after_its_words(model: ScriptedModel, scr
 async def test_a_client_that_leaves_ends_a_slow_stream(model: ScriptedModel) -> None:
     slow = body("SCRIPT:slow 9999", stream=True)
     async with (
-        httpx.AsyncClient(base_url=model.url) as client,
+        httpx2.AsyncClient(base_url=model.url) as client,
         client.stream("POST", "/v1/messages", json=slow) as response,
     ):
         async for chunk in response.aiter_bytes():
@@ -206,7 +206,7 @@ async def test_side_requests_are_answered_and_distinguished(model: ScriptedModel
     title = await post(model, {**plain, "system": "Write a title for this session"})
     assert json.loads(title.json()["content"][0]["text"])["title"]
     assert (await post(model, {**plain, "max_tokens": 1})).json()["content"][0]["text"] == "ok"
-    async with httpx.AsyncClient(base_url=model.url) as client:
+    async with httpx2.AsyncClient(base_url=model.url) as client:
         counted = await client.post("/v1/messages/count_tokens", json=plain)
         assert counted.json()["input_tokens"] > 0
         assert (await client.head("/")).status_code == 404
@@ -216,7 +216,7 @@ async def test_side_requests_are_answered_and_distinguished(model: ScriptedModel
 
 @pytest.mark.parametrize("bad", [b"", b"{", b"[]", b'{"messages": 7}', b'{"messages": [1]}'])
 async def test_a_bad_body_is_a_bad_request(model: ScriptedModel, bad: bytes) -> None:
-    async with httpx.AsyncClient(base_url=model.url) as client:
+    async with httpx2.AsyncClient(base_url=model.url) as client:
         response = await client.post("/v1/messages", content=bad)
     assert response.status_code == 400
     assert response.json()["error"]["type"] == "invalid_request_error"
@@ -250,13 +250,13 @@ async def test_a_port_in_use_is_an_error_at_the_start(model: ScriptedModel) -> N
 @pytest.mark.process
 async def test_the_command_line_serves_until_it_is_stopped(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
-    command = [sys.executable, "-m", "fairlead.testing.model_api", "--port", "0", "--log", str(log)]
+    command = [sys.executable, "-m", "fairlead_testing.model_api", "--port", "0", "--log", str(log)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             line = (await process.stdout.readline()).decode()
-        async with httpx.AsyncClient() as client:
+        async with httpx2.AsyncClient() as client:
             answer = await client.post(f"{line.split()[-1]}/v1/messages", json=body("SCRIPT:text"))
         assert answer.status_code == 200
         process.send_signal(signal.SIGINT)

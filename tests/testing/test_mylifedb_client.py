@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.testing.mylifedb_client import (
+from fairlead_testing.mylifedb_client import (
     ChatPage,
     Message,
     MyLifeDbClient,
@@ -19,7 +19,7 @@ from fairlead.testing.mylifedb_client import (
     convert,
     milliseconds,
 )
-from fairlead.testing.threads import ThreadNode, walk
+from fairlead_testing.threads import ThreadNode, walk
 
 TIME = "2026-01-19T04:45:15.012Z"
 TIME_MS = 1_768_797_915_012

@@ -6,7 +6,7 @@ import msgspec
 
 from bookmarks.encoder import BookmarksEncoder
 from fairlead.model.gateway import FrameEncoder
-from fairlead.testing.replay import ReplayClient, Scene
+from fairlead_testing.replay import ReplayClient, Scene
 
 
 class BookmarksClient:

@@ -16,8 +16,8 @@ from fairlead.config import Config
 from fairlead.model import events as ev
 from fairlead.model.content import TextBlock
 from fairlead.model.ids import EventId, MessageId
-from fairlead.testing.replay import WAYS, check_replay, log_of, plan_of
 from fairlead.wiring import GatewayInfo, running
+from fairlead_testing.replay import WAYS, check_replay, log_of, plan_of
 
 EVENTS = [
     made

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 import msgspec
 import websockets.asyncio.client as websocket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
@@ -55,13 +55,13 @@ class Api:
         await self._http.aclose()
 
     @staticmethod
-    def _client(endpoint: GatewayEndpoint) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
+    def _client(endpoint: GatewayEndpoint) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
             base_url=endpoint.url,
             headers={"authorization": f"Bearer {endpoint.token}"},
             # Without TLS there is nothing to verify, and loading the list of certificate authorities is slow.
             verify=_tls(endpoint) or False,
-            timeout=httpx.Timeout(READ_SECONDS, connect=10.0),
+            timeout=httpx2.Timeout(READ_SECONDS, connect=10.0),
             # A proxy in the environment variables is for other hosts, never for this machine.
             trust_env=not endpoint.local,
         )
@@ -85,7 +85,7 @@ class Api:
         headers = {} if body is None else {"content-type": "application/json"}
         try:
             answer = await self._http.request(method, path, params=query, content=content, headers=headers)
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise unreachable(self._endpoint.url, error) from error
         if answer.is_success:
             try:
@@ -159,7 +159,7 @@ def _tls(endpoint: GatewayEndpoint) -> ssl.SSLContext | None:
     """Return the TLS context; None without TLS. SSL_CERT_FILE names additional certificate authorities."""
     if not endpoint.url.startswith("https:"):
         return None
-    context = httpx.create_ssl_context()
+    context = httpx2.create_ssl_context()
     if endpoint.own and endpoint.local:
         # The certificate is for the host name that other machines use. The process that listens on this port wrote
         # its address into a folder that only this user can write, and no network lies between.

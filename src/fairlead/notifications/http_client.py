@@ -5,7 +5,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-import httpx
+import httpx2
 
 from fairlead.notifications.address_policy import Network, check_address, refused, target_url
 from fairlead.notifications.api.targets import TargetFailed
@@ -55,13 +55,13 @@ class HttpClient:
         all_headers = {"host": parts.netloc, "user-agent": "fairlead", "content-type": "application/json", **headers}
         try:
             return await within(self._clock, SECONDS, self._send(aimed, body, all_headers, parts.hostname or ""))
-        except (httpx.HTTPError, TimeoutError) as error:
+        except (httpx2.HTTPError, TimeoutError) as error:
             why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             raise TargetFailed(f"{parts.hostname} could not be reached: {why}.", url=url[:200]) from None
 
     async def _send(self, url: str, body: bytes, headers: Mapping[str, str], host: str) -> int:
         # A new client for each request: targets share no state, and no connection stays open for the next hour.
-        async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=None) as client:
+        async with httpx2.AsyncClient(trust_env=False, follow_redirects=False, timeout=None) as client:
             # TLS verifies the host name, whatever the address.
             request = client.build_request(
                 "POST", url, content=body, headers=headers, extensions={"sni_hostname": host}

@@ -6,7 +6,7 @@ Bounded in time and in bytes; redirects are not followed.
 from typing import Final
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from fairlead.model.web.requests import Response
 from fairlead.plugins.api import CallPlugin, PluginFailed
@@ -25,7 +25,7 @@ async def call_plugin(wanted: CallPlugin, port: int, clock: Clock, most: int) ->
         return await within(clock, CALL_SECONDS, _answer(wanted, url, most))
     except TimeoutError:
         raise PluginFailed(wanted.name, f"did not answer within {CALL_SECONDS:g} seconds") from None
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         raise PluginFailed(wanted.name, f"does not answer on its port {port} ({error})") from error
 
 
@@ -35,7 +35,7 @@ async def _answer(wanted: CallPlugin, url: str, most: int) -> Response:
         headers["content-type"] = wanted.content_type
     # The connection is not encrypted, so there is nothing to verify; and HTTP proxies are for external hosts.
     async with (
-        httpx.AsyncClient(trust_env=False, verify=False, timeout=None) as http,
+        httpx2.AsyncClient(trust_env=False, verify=False, timeout=None) as http,
         http.stream(wanted.method, url, content=wanted.body or None, headers=headers) as answer,
     ):
         body = bytearray()

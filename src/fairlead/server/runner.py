@@ -24,7 +24,7 @@ log = logging.getLogger("fairlead.server")
 GRACE_S: Final = 5
 """Seconds for requests in progress when the server stops; sockets are closed at once."""
 KEEP_ALIVE_S: Final = 20
-"""Seconds after which an idle HTTP connection is closed. Clients have to close theirs first (httpx does after 5 s,
+"""Seconds after which an idle HTTP connection is closed. Clients have to close theirs first (httpx2 does after 5 s,
 which is also uvicorn's default): a request that crosses the close is lost."""
 
 

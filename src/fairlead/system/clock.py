@@ -1,4 +1,4 @@
-"""Time as a dependency, so that tests can control the clock (fairlead.testing.clock)."""
+"""Time as a dependency, so that tests can control the clock (fairlead_testing.clock)."""
 
 import asyncio
 import time

@@ -10,7 +10,7 @@ from typing import Any
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, Busy
 from fairlead.terminals.api import Program, Screen, Size, Terminal, TerminalOutput
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 RULE = "─" * 60
 

@@ -13,7 +13,7 @@ from fairlead.model.errors import AgentNotRunning
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.system.pipes import Take
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE, settled
 
 

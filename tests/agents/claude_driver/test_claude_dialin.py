@@ -27,7 +27,7 @@ from fairlead.model.agents import Decision, Launch, Record
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentRefused
 from fairlead.model.ids import RequestId, SessionId
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE, settled
 
 SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")

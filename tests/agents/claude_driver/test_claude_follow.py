@@ -23,7 +23,7 @@ from fairlead.model.ids import MessageId, SessionId
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import start_mark
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
 SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 
@@ -21,8 +21,8 @@ from fairlead.config import load
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.system.clock import SystemClock
-from fairlead.testing.clock import ManualClock
 from fairlead.wiring.agents import agent_kinds
+from fairlead_testing.clock import ManualClock
 from patience import settled
 
 TLS = Path(__file__).parents[2] / "server" / "tls"
@@ -281,9 +281,9 @@ async def test_the_end_of_an_agent_leaves_the_next_one_alone(
 # --- over HTTP ----------------------------------------------------------------------------------------------------
 
 
-def client(house: HookHarness, post: HookEndpoint) -> httpx.AsyncClient:
+def client(house: HookHarness, post: HookEndpoint) -> httpx2.AsyncClient:
     headers = {"authorization": f"Bearer {post.variables['FAIRLEAD_HOOK_TOKEN']}"}
-    return httpx.AsyncClient(base_url=f"{house.url}/v1/hooks", headers=headers, trust_env=False, timeout=60)
+    return httpx2.AsyncClient(base_url=f"{house.url}/v1/hooks", headers=headers, trust_env=False, timeout=60)
 
 
 async def test_requests_that_are_not_hooks_are_rejected(held: Held) -> None:

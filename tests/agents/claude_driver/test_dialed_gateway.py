@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -164,7 +164,7 @@ async def test_a_repeated_post_takes_effect_once(desk: GatewayHarness) -> None:
     url = f"{desk.gateway.url}/v1/cli/session/{desk.session}/events"
     asked = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "rm x"}, "tool_use_id": "t1"}
     request = {"type": "control_request", "request_id": "r1", "request": asked}
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {cli.token}"}) as poster:
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {cli.token}"}) as poster:
         for events in ([init(desk.session), message("u-0", desk.session)], [request], [result(desk.session)]):
             for _ in range(3):
                 answer = await poster.post(url, content=json.dumps({"events": events}, indent=1))
@@ -187,7 +187,7 @@ async def test_the_cli_dials_in_over_tls(tmp_path: Path, options: Line) -> None:
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(program), **options)
     async with running(config, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}) as gateway:
         headers = {"Authorization": f"Bearer {gateway.token}"}
-        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, verify=trusting) as http:
+        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, verify=trusting) as http:
             session = (await http.post("/v1/sessions", json={"cwd": str(tmp_path)})).json()["session"]
             invitation = (await http.post(f"/v1/sessions/{session}/dial-in")).json()
             assert invitation["url"].startswith("wss://127.0.0.1:")
@@ -203,7 +203,7 @@ async def test_the_token_is_valid_only_for_this_door_and_until_the_agent_ends(de
         with pytest.raises(InvalidStatus) as refused:
             await connect(cli.url, additional_headers={"Authorization": wrong} if wrong else {})
         assert refused.value.response.status_code == (403 if desk.gateway.token in wrong else 401)
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {cli.token}"}) as thief:
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {cli.token}"}) as thief:
         assert (await thief.get(f"{desk.gateway.url}/v1/sessions")).status_code == 401
     await cli.come()
     await cli.start()

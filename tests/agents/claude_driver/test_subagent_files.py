@@ -13,7 +13,7 @@ from fairlead.agents.claude.versions import Version
 from fairlead.model import events as ev
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import settled
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")

@@ -21,7 +21,7 @@ from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest, Conflict
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.policy import Behavior, Verdict
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 OTHER = "6a1f0b6e-5f5c-4c55-9a44-000000000002"

@@ -22,7 +22,7 @@ from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import AgentNotRunning, AgentRefused, BadId, BadRequest, Conflict
 from fairlead.model.ids import MessageId
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process

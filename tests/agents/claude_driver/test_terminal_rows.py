@@ -15,7 +15,7 @@ from fairlead.agents.claude.transcripts.ordering import RowOrdering, SubagentRes
 from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 

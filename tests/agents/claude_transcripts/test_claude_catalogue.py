@@ -12,7 +12,7 @@ from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default
 from fairlead.agents.claude.transcripts.summary import HEAD, TAIL
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptGone, TranscriptProblem
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents
 from fairlead.agents.claude.transcripts.watcher import TranscriptWatcher
 from fairlead.model.ids import SessionId
 from fairlead.system.clock import SystemClock
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
 

@@ -501,7 +501,7 @@ def test_an_unknown_flag_is_an_error() -> None:
 def test_the_demo_agent_starts_without_the_libraries_of_the_server() -> None:
     code = (
         "import sys, fairlead.agents.demo.agent, fairlead.agents.demo.scripts;"
-        "print([m for m in ('starlette', 'uvicorn', 'typer', 'httpx', 'rich') if m in sys.modules])"
+        "print([m for m in ('starlette', 'uvicorn', 'typer', 'httpx2', 'rich') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout == "[]\n"

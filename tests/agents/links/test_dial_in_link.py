@@ -18,7 +18,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, AgentTimeout, Busy
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
 TERMS = DialInLimits(tries_s=6.0, close_code=4001)

@@ -10,7 +10,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentTimeout, BadRequest
 from fairlead.system.clock import Clock, SystemClock
 from fairlead.system.process import StopTimeouts
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process

@@ -17,7 +17,7 @@ from fairlead.model import commands as cmd
 from fairlead.model.ids import SessionId
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
-from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
+from fairlead_testing.claudecodeui_client import ClaudeCodeUiClient
 from sessions.harness import ANN, CoreHarness, FakeAgent
 
 CHAT = ClientProtocol(

@@ -13,7 +13,7 @@ from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryRed
 from fairlead.model.gateway import Contextual
 from fairlead.model.store import Entry
 from fairlead.model.views import NewRow, ReplaceRow
-from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient, Shown
+from fairlead_testing.claudecodeui_client import ClaudeCodeUiClient, Shown
 
 Frame = dict[str, Any]
 

@@ -3,24 +3,24 @@
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from clients.claudecodeui.chat_harness import Peer, peer_at
-from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
+from fairlead_testing.claudecodeui_client import ClaudeCodeUiClient
 
 PROJECTS = "/claudecodeui/api/providers/sessions"
 SHAPE = ("actualSessionId", "exitCode", "success", "aborted")
 COMPLETE = ("id", "sessionId", "timestamp", "provider", "kind", *SHAPE, "seq")
 
 
-async def create(http: httpx.AsyncClient, folder: Path, words: str = "hello there") -> str:
+async def create(http: httpx2.AsyncClient, folder: Path, words: str = "hello there") -> str:
     body = {"provider": "claude", "projectPath": str(folder), "initialMessage": words}
     answer = await http.post(PROJECTS, json=body)
     assert answer.status_code == 201, answer.text
     return str(answer.json()["data"]["sessionId"])
 
 
-async def history(http: httpx.AsyncClient, session: str, query: str = "") -> Any:
+async def history(http: httpx2.AsyncClient, session: str, query: str = "") -> Any:
     answer = await http.get(f"{PROJECTS}/{session}/messages{query}")
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -41,7 +41,7 @@ def kinds(peer: Peer, session: str) -> list[str]:
     return found
 
 
-async def play(url: str, token: str, http: httpx.AsyncClient, folder: Path) -> list[str]:
+async def play(url: str, token: str, http: httpx2.AsyncClient, folder: Path) -> list[str]:
     """Play text, tool, abort and reconnect, and check the behaviour that all agents share. Returns the kinds of frames
     of each run except the aborted one."""
     client = ClaudeCodeUiClient()

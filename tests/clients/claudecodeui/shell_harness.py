@@ -23,7 +23,7 @@ from fairlead.terminals.launcher.service import ProgramLauncher
 from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
-from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
+from fairlead_testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from server.fakes import FakeGateway, Served, serving
 from terminals.socket_client import OnSocket
 

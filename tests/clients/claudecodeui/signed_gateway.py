@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from websockets.asyncio.client import ClientConnection, connect
 
 from fairlead.config import load
@@ -21,7 +21,9 @@ SESSIONS = "/api/providers/sessions"
 class SignedGateway:
     """`http` is the user's client on the door, `admin` the owner's client on the main port."""
 
-    def __init__(self, gateway: GatewayInfo, project: Path, http: httpx.AsyncClient, admin: httpx.AsyncClient) -> None:
+    def __init__(
+        self, gateway: GatewayInfo, project: Path, http: httpx2.AsyncClient, admin: httpx2.AsyncClient
+    ) -> None:
         self.gateway = gateway
         self.project = project
         self.http = http
@@ -33,7 +35,7 @@ class SignedGateway:
         answer = await self.admin.post("/v1/users", json={"name": name, "password": password, **more})
         assert answer.status_code == 201, answer.text
 
-    async def login(self, name: str, password: str = PASSWORD) -> httpx.Response:
+    async def login(self, name: str, password: str = PASSWORD) -> httpx2.Response:
         body = {"username": name, "password": password}
         return await self.http.post("/api/auth/login", json=body, headers={"authorization": ""})
 
@@ -85,9 +87,9 @@ async def signed_gateway(folder: Path, **settings: Any) -> AsyncIterator[SignedG
     given.setdefault("door", {"claudecodeui": {"port": 0}})
     env = {"HOME": str(folder), "PATH": "/usr/bin:/bin"}
     async with running(load(env, given).config, env) as gateway:
-        door = httpx.AsyncClient(base_url=gateway.doors[0].url, timeout=PATIENCE, trust_env=False)
+        door = httpx2.AsyncClient(base_url=gateway.doors[0].url, timeout=PATIENCE, trust_env=False)
         owner = {"authorization": f"Bearer {gateway.token}"}
-        main = httpx.AsyncClient(base_url=gateway.url, headers=owner, timeout=PATIENCE, trust_env=False)
+        main = httpx2.AsyncClient(base_url=gateway.url, headers=owner, timeout=PATIENCE, trust_env=False)
         async with door as http, main as admin:
             made = SignedGateway(gateway, project, http, admin)
             known = [user["name"] for user in (await admin.get("/v1/users")).json()["users"]]

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from clients.claudecodeui.chat_harness import CHAT, ChatHarness
@@ -96,7 +96,7 @@ async def test_limits_apply_while_an_upload_streams(signed: SignedGateway) -> No
 
 async def begun(signed: SignedGateway, length: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A form whose first file has begun, on a separate connection."""
-    door = httpx.URL(signed.door)
+    door = httpx2.URL(signed.door)
     reader, writer = await asyncio.open_connection(door.host, door.port)
     head = (
         f"POST {ASSETS} HTTP/1.1\r\nhost: {door.host}:{door.port}\r\nauthorization: Bearer {signed.token}\r\n"

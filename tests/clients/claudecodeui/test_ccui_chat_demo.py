@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from clients.claudecodeui.chat_harness import peer_at
@@ -20,7 +20,7 @@ async def test_the_demo_agent_plays_the_script(tmp_path: Path) -> None:
     config = load({"HOME": str(tmp_path)}, {**given, "door": {"claudecodeui": {"port": 0}}}).config
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
         headers = {"Authorization": f"Bearer {gateway.token}"}
-        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE, trust_env=False) as http:
+        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE, trust_env=False) as http:
             assert await play(gateway.url, gateway.token, http, tmp_path) == PLAYED
             (project,) = (await http.get("/claudecodeui/api/projects")).json()
             (session,) = project["sessions"]

@@ -10,7 +10,7 @@ from clients.claudecodeui.chat_harness import ChatHarness, chat_house
 from clients.cognova.chat_harness import stream
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.ids import SessionId
-from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
+from fairlead_testing.claudecodeui_client import ClaudeCodeUiClient
 from sessions.harness import SESSION, CoreHarness, FakeAgent
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"

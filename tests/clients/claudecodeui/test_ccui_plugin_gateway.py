@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -75,7 +75,7 @@ async def test_the_three_sockets_share_the_http_port_and_each_has_its_own_protoc
         joined(url, "/ws", signed.token) as chat,
         joined(url, "/shell", signed.token) as shell,
         joined(url, "/plugin-ws/board", signed.token) as plugin,
-        httpx.AsyncClient(base_url=url, timeout=PATIENCE, trust_env=False) as http,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE, trust_env=False) as http,
     ):
         assert (await http.get("/health")).status_code == 200
         for socket in (chat, shell, plugin):

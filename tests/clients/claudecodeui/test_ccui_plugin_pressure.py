@@ -9,7 +9,7 @@ from websockets.asyncio.client import ClientConnection
 
 from clients.claudecodeui.test_ccui_plugins import House, hear, house_of
 from fairlead.plugins.ws_proxy import CLOSE_SECONDS, PLUGIN_BACKLOG_BYTES, UNSENT_BYTES, WebSocketProxy
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from plugins.harness import ends, until, write_plugin
 
 pytestmark = pytest.mark.process

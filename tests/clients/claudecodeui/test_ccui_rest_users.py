@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import jwt
 import pytest
 from websockets.asyncio.client import connect
@@ -38,8 +38,8 @@ SOCKETS: dict[str, int | str] = {
 """The result for each socket path with a valid token: the whole path must match."""
 
 
-def stranger(signed: SignedGateway) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=signed.door, timeout=PATIENCE, trust_env=False)
+def stranger(signed: SignedGateway) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=signed.door, timeout=PATIENCE, trust_env=False)
 
 
 async def handshake(signed: SignedGateway, path: str, token: str = "", base: str = "", **options: Any) -> int | str:

@@ -17,7 +17,7 @@ from fairlead.model.store import Summary
 from fairlead.model.web.broadcast import Broadcast, JoinChannel
 from fairlead.sessions.fanout.broadcast import MAX_PENDING_SESSIONS, Broadcasts
 from fairlead.sessions.fanout.session_changes import SessionChanges
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from laws.test_ccui_law import KINDS
 from patience import PATIENCE
 from sessions.harness import ANN

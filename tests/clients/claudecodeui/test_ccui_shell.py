@@ -12,7 +12,7 @@ import pytest
 
 from clients.claudecodeui.shell_harness import ShellHarness, folders, open_desk_house
 from fairlead.terminals.api import Size
-from fairlead.testing.claudecodeui_shell_client import RECONNECTED
+from fairlead_testing.claudecodeui_shell_client import RECONNECTED
 from server.fakes import until
 from terminals.socket_client import CLEAN
 

@@ -19,7 +19,7 @@ from fairlead.terminals.attachment import UNSENT_BYTES
 from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.shells import left_warning
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until
 from terminals.socket_client import CLEAN

@@ -10,7 +10,7 @@ from clients.claudecodeui.shell_harness import ShellHarness, open_desk_house
 from fairlead.system.proctable import is_alive
 from fairlead.terminals.launcher.programs import Provider
 from fairlead.terminals.launcher.service import PROMPT_SECONDS
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from server.fakes import until
 
 pytestmark = pytest.mark.process

@@ -16,7 +16,7 @@ from fairlead.clients.cognova.rest import with_errors
 from fairlead.model.ids import SessionId
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
-from fairlead.testing.cognova_client import CognovaClient
+from fairlead_testing.cognova_client import CognovaClient
 from sessions.harness import CoreHarness, FakeAgent
 
 CHAT = ClientProtocol(

@@ -19,7 +19,7 @@ from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.sessions.log import PendingEntries
-from fairlead.testing.cognova_client import CognovaClient, Shown
+from fairlead_testing.cognova_client import CognovaClient, Shown
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 BEGIN = 1_771_416_000_000

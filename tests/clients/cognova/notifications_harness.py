@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -99,9 +99,9 @@ class FeedHarness:
     async def token(self, *scopes: Any) -> str:
         return (await self.credentials.create("token", "somebody", scopes)).secret
 
-    async def call(self, method: str, path: str, body: Any = None, token: str = "", **more: Any) -> httpx.Response:
+    async def call(self, method: str, path: str, body: Any = None, token: str = "", **more: Any) -> httpx2.Response:
         headers = {"x-api-token": token or self.admin}
-        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE, headers=headers) as http:
+        async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE, headers=headers) as http:
             given = {} if body is None else {"json": body}
             return await http.request(method, f"http://127.0.0.1:{self.port}/cognova{path}", **given, **more)
 

@@ -15,7 +15,7 @@ from fairlead.system.process import StopTimeouts
 from fairlead.terminals.api import Terminal
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
-from fairlead.testing.cognova_terminal_client import CognovaTerminalClient
+from fairlead_testing.cognova_terminal_client import CognovaTerminalClient
 from server.fakes import Served, serving
 from terminals.socket_client import OnSocket
 

@@ -11,7 +11,7 @@ from fairlead.clients.cognova.chat_frames import ENCODER
 from fairlead.model.errors import FairleadError
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.gateway import Cursor
-from fairlead.testing.cognova_client import CognovaClient
+from fairlead_testing.cognova_client import CognovaClient
 from sessions.harness import ANN, SESSION, CoreHarness, FakeAgent
 
 

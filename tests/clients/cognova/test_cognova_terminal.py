@@ -20,7 +20,7 @@ from fairlead.system.proctable import is_alive
 from fairlead.terminals.api import Size
 from fairlead.terminals.pty_session import MOST
 from fairlead.terminals.shells import warning
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until
 from terminals.socket_client import CLEAN

@@ -15,7 +15,7 @@ import pytest
 
 from clients.cognova.notifications_harness import FeedHarness, open_feed_house
 from fairlead.notifications.api.feed import FeedItem
-from fairlead.testing.notifications_client import NotificationsClient
+from fairlead_testing.notifications_client import NotificationsClient
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-notices"
 NAMES = sorted(path.name for path in CASES.iterdir())

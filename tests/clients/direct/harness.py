@@ -7,8 +7,8 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from fairlead.testing.direct_client import DirectClient, Message
 from fairlead.wiring import GatewayInfo
+from fairlead_testing.direct_client import DirectClient, Message
 from patience import PATIENCE
 
 

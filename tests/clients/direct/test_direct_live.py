@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from websockets.exceptions import InvalidStatus
 
 from clients.direct.harness import DirectPeer, seated
 from fairlead.config import load
-from fairlead.testing.direct_client import Message
 from fairlead.wiring import GatewayInfo, running
+from fairlead_testing.direct_client import Message
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -23,7 +23,7 @@ UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 
 class House:
-    def __init__(self, gateway: GatewayInfo, http: httpx.AsyncClient, session: str) -> None:
+    def __init__(self, gateway: GatewayInfo, http: httpx2.AsyncClient, session: str) -> None:
         self.gateway = gateway
         self.http = http
         self.session = session
@@ -40,7 +40,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     config = load({"HOME": str(tmp_path)}, given).config
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
         headers = {"Authorization": f"Bearer {gateway.token}"}
-        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
+        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
             made = await http.post("/v1/sessions", json={"cwd": str(tmp_path)})
             yield House(gateway, http, made.json()["session"])
 

@@ -12,7 +12,7 @@ from fairlead.clients.direct.view import DirectEncoder, DirectReducer, decode_ca
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Origin
 from fairlead.sessions.log import PendingEntries
-from fairlead.testing.direct_client import DirectClient
+from fairlead_testing.direct_client import DirectClient
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 VARIANT = DirectEncoder()

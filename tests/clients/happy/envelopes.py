@@ -19,7 +19,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.model.views import NewRow
 from fairlead.sessions.log import PendingEntries
-from fairlead.testing.happy_client import HappyClient
+from fairlead_testing.happy_client import HappyClient
 from patience import PATIENCE
 from tools.happy_wire import WIRE
 

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from websockets.asyncio.client import ClientConnection, connect
 
 from clients.happy.envelopes import made
 from fairlead.config import load
-from fairlead.testing.happy_client import HappyClient
 from fairlead.wiring import GatewayInfo, running
+from fairlead_testing.happy_client import HappyClient
 from patience import PATIENCE
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
@@ -54,7 +54,7 @@ def words(client: HappyClient) -> list[str]:
 
 
 class HappyGateway:
-    def __init__(self, gateway: GatewayInfo, http: httpx.AsyncClient, session: str) -> None:
+    def __init__(self, gateway: GatewayInfo, http: httpx2.AsyncClient, session: str) -> None:
         self.gateway = gateway
         self.http = http
         self.session = session
@@ -94,7 +94,7 @@ async def at_home(tmp_path: Path, session: str = "") -> AsyncIterator[HappyGatew
     config = load({"HOME": str(tmp_path)}, given).config
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
         headers = {"Authorization": f"Bearer {gateway.token}"}
-        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
+        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
             if not session:
                 session = (await http.post("/v1/sessions", json={"cwd": str(tmp_path)})).json()["session"]
             yield HappyGateway(gateway, http, session)

@@ -17,7 +17,7 @@ from clients.happy.envelopes import (
     user,
     wire,
 )
-from fairlead.testing.happy_client import HappyClient, Shown, Tracer, normalise, strip_notifications
+from fairlead_testing.happy_client import HappyClient, Shown, Tracer, normalise, strip_notifications
 
 TASK = "cdbc6ff5ad64b06ccfa061c7"
 

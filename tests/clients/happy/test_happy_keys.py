@@ -16,7 +16,7 @@ from clients.happy.envelopes import Schema
 from clients.happy.harness import UNKNOWN, HappyGateway, over, said, words
 from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.happy.encryption import derive, seal, unseal
-from fairlead.testing.happy_client import HappyClient
+from fairlead_testing.happy_client import HappyClient
 from patience import PATIENCE
 
 KEYS = [SessionKey("legacy", bytes(range(32))), SessionKey("dataKey", bytes(range(32)))]

@@ -25,7 +25,7 @@ from clients.happy.envelopes import (
 from fairlead.clients.happy.mapper import HappyReducer
 from fairlead.model.store import Entry
 from fairlead.model.views import NewRow
-from fairlead.testing.happy_client import HappyClient
+from fairlead_testing.happy_client import HappyClient
 
 
 class Play:

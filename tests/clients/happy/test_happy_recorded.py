@@ -7,7 +7,7 @@ import pytest
 
 from agents.claude.golden_claude import cases, inputs
 from clients.happy.envelopes import MappedSession, assert_balanced, bare, told
-from fairlead.testing.happy_client import CUID
+from fairlead_testing.happy_client import CUID
 
 
 @pytest.mark.parametrize("case", cases())

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -25,7 +25,7 @@ from fairlead.sessions.fanout.hub import Subscription
 from fairlead.sessions.fanout.session_changes import SessionChanges
 from fairlead.sessions.read_state import ReadState
 from fairlead.system.clock import SystemClock
-from fairlead.testing.mylifedb_client import MyLifeDbClient
+from fairlead_testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
 from sessions.harness import SESSION, CoreHarness
 
@@ -121,9 +121,9 @@ class MyLifeDbGateway:
     async def token(self, *scopes: Any, name: str = "somebody") -> str:
         return (await self.credentials.create("token", name, scopes)).secret
 
-    def http(self, token: str = "") -> httpx.AsyncClient:
+    def http(self, token: str = "") -> httpx2.AsyncClient:
         headers = {"authorization": f"Bearer {token or self.admin}"}
-        return httpx.AsyncClient(
+        return httpx2.AsyncClient(
             base_url=f"http://127.0.0.1:{self.port}", headers=headers, trust_env=False, timeout=PATIENCE
         )
 

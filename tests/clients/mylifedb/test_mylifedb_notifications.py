@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from clients.mylifedb.harness import MyLifeDbGateway, open_house
 from fairlead.clients.mylifedb.notifications import event
@@ -17,7 +17,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.ids import SessionId
 from fairlead.model.web.session_changes import SessionChangeNotice
 from fairlead.sessions.fanout.session_changes import SessionChanges
-from fairlead.testing.clock import ManualClock
+from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 from sessions.harness import SESSION
 
@@ -102,7 +102,7 @@ async def test_a_gateway_that_stops_does_not_wait_for_listeners(tmp_path: Path) 
             answer = await client.send(request, stream=True)
             lines = answer.aiter_lines()
             assert await anext(lines) == ":"
-        with suppress(httpx.HTTPError):  # a cut connection is also an end
+        with suppress(httpx2.HTTPError):  # a cut connection is also an end
             assert [line async for line in lines if line.startswith("data")] == []
         await client.aclose()
 

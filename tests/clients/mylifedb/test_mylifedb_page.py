@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from websockets.asyncio.client import connect
 
@@ -37,7 +37,7 @@ ITEM: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def page(folder: Path) -> AsyncIterator[tuple[GatewayInfo, httpx.AsyncClient]]:
+async def page(folder: Path) -> AsyncIterator[tuple[GatewayInfo, httpx2.AsyncClient]]:
     """Run a gateway with a door; the client is the page's `fetch`, signed in."""
     for name in ("notes", "notes/2026", ".hidden"):
         (folder / "life" / name).mkdir(parents=True, exist_ok=True)
@@ -48,11 +48,11 @@ async def page(folder: Path) -> AsyncIterator[tuple[GatewayInfo, httpx.AsyncClie
     async with running(config, {"HOME": str(folder), "PATH": "/usr/bin:/bin"}) as gateway:
         headers = {"Authorization": f"Bearer {gateway.token}"}
         url = gateway.doors[0].url
-        async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE) as http:
+        async with httpx2.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE) as http:
             yield gateway, http
 
 
-async def answered(http: httpx.AsyncClient, path: str) -> Any:
+async def answered(http: httpx2.AsyncClient, path: str) -> Any:
     answer = await http.get(path)
     assert answer.status_code == 200, (path, answer.text)
     return answer.json()
@@ -66,7 +66,7 @@ async def test_it_reports_a_signed_in_user_and_rejects_requests_without_credenti
         back = await http.get("/api/oauth/authorize")
         assert back.status_code == 302 and back.next_request is not None
         assert back.next_request.url.path == "/"
-        async with httpx.AsyncClient(base_url=gateway.doors[0].url, trust_env=False, timeout=PATIENCE) as stranger:
+        async with httpx2.AsyncClient(base_url=gateway.doors[0].url, trust_env=False, timeout=PATIENCE) as stranger:
             for method, path in (
                 ("GET", "/api/settings"),
                 ("GET", "/api/claude/auth-status"),

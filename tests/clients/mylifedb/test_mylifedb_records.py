@@ -21,7 +21,7 @@ from fairlead.clients.mylifedb.strip_payloads import stripped
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.store import Entry, Origin
 from fairlead.model.views import NewRow, Transient
-from fairlead.testing.mylifedb_client import build_tree
+from fairlead_testing.mylifedb_client import build_tree
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

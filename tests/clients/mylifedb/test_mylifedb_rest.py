@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from clients.mylifedb.harness import MyLifeDbGateway
@@ -27,7 +27,7 @@ OTHER = SessionId("22222222-2222-4222-8222-222222222222")
 GONE = {"error": "Session not found"}
 
 
-async def call(house: MyLifeDbGateway, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
+async def call(house: MyLifeDbGateway, method: str, path: str, token: str = "", **more: Any) -> httpx2.Response:
     async with house.http(token) as http:
         return await http.request(method, path, **more)
 

@@ -16,7 +16,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.commands import Delete
 from fairlead.model.errors import AgentMissing, Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.testing.mylifedb_client import MyLifeDbClient
+from fairlead_testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
 from sessions.harness import SESSION, FakeAgent
 

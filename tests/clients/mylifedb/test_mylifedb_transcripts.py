@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from websockets.asyncio.client import connect
 
 from clients.mylifedb.harness import Frame, Tab
 from fairlead.agents.claude.transcripts.file_reader import TranscriptFile
 from fairlead.config import Config
-from fairlead.testing.mylifedb_client import MyLifeDbClient
 from fairlead.wiring import GatewayInfo, running
+from fairlead_testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -71,7 +71,7 @@ async def gateway(home: Home, tmp_path: Path, listed: str = f"/{SESSION}") -> As
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as info:
         headers = {"Authorization": f"Bearer {info.token}"}
         async with (
-            httpx.AsyncClient(base_url=info.url, headers=headers, trust_env=False) as http,
+            httpx2.AsyncClient(base_url=info.url, headers=headers, trust_env=False) as http,
             asyncio.timeout(PATIENCE),
         ):
             # The gateway answers requests before it has found all files.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import httpx
+import httpx2
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
@@ -34,9 +34,9 @@ class House:
         self.folder = folder
         self.admin = self.client(running.token)
 
-    def client(self, token: str) -> httpx.AsyncClient:
+    def client(self, token: str) -> httpx2.AsyncClient:
         headers = {"authorization": f"Bearer {token}"}
-        return httpx.AsyncClient(base_url=self.running.url, headers=headers, trust_env=False, timeout=PATIENCE)
+        return httpx2.AsyncClient(base_url=self.running.url, headers=headers, trust_env=False, timeout=PATIENCE)
 
     async def token(self, user: str, *scopes: str) -> str:
         await self.admin.post("/v1/users", json={"name": user})
@@ -266,7 +266,7 @@ async def test_a_removed_user_receives_no_more_notifications(house: House, hook:
 
 
 async def test_a_code_without_a_credential_is_useless(house: House) -> None:
-    async with httpx.AsyncClient(base_url=house.running.url, trust_env=False) as anonymous:
+    async with httpx2.AsyncClient(base_url=house.running.url, trust_env=False) as anonymous:
         assert (await anonymous.post("/v1/answers", json={"code": "x"})).status_code == 401
     async with house.client(await house.token("ann", "view", "chat")) as chatty:
         assert (await chatty.post("/v1/answers", json={"code": "x"})).status_code == 403

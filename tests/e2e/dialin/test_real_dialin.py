@@ -14,7 +14,7 @@ from e2e.dialin_harness import by_hand, dialing, dialing_core, gone, grows, pid,
 from e2e.gateway_harness import GatewayHarness, a_question_is_answered
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions, since
 from fairlead.model.ids import is_uuid
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 
 # --- turns

@@ -14,7 +14,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from e2e.dialin_harness import dialing
 from e2e.gateway_harness import at_desk, settings
 from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
-from fairlead.testing.model_api import ScriptedModel
+from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 
 Message = dict[str, Any]

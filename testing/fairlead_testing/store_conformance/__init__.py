@@ -14,8 +14,8 @@ for it), any order between sessions, that entries named in `drop` are gone when 
 other than user messages and answers is indexed, how hits rank, and how far apart epochs are.
 """
 
-from fairlead.testing.store_conformance.appending import Appending
-from fairlead.testing.store_conformance.helping import (
+from fairlead_testing.store_conformance.appending import Appending
+from fairlead_testing.store_conformance.helping import (
     PATIENCE,
     Stores,
     assert_chained,
@@ -28,8 +28,8 @@ from fairlead.testing.store_conformance.helping import (
     seqs,
     until,
 )
-from fairlead.testing.store_conformance.listing import Listing
-from fairlead.testing.store_conformance.owning import Owning
+from fairlead_testing.store_conformance.listing import Listing
+from fairlead_testing.store_conformance.owning import Owning
 
 __all__ = [
     "PATIENCE",

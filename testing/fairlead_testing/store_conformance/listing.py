@@ -19,7 +19,7 @@ from fairlead.model.store import (
     StoredReply,
     Summary,
 )
-from fairlead.testing.store_conformance.helping import Stores, batch, entry, new_session, read_all, refusal, seqs, until
+from fairlead_testing.store_conformance.helping import Stores, batch, entry, new_session, read_all, refusal, seqs, until
 
 
 class Listing:

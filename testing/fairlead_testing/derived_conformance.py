@@ -21,7 +21,7 @@ from fairlead.model.store import (
     RowReplacement,
     Store,
 )
-from fairlead.testing.store_conformance import Stores, batch, new_session, refusal
+from fairlead_testing.store_conformance import Stores, batch, new_session, refusal
 
 
 def row(ordinal: int, key: str = "", data: bytes = b"") -> ProjectionRow:

@@ -4,7 +4,7 @@ import asyncio
 
 from fairlead.model.errors import Conflict, Fenced, NotFound, OwnedElsewhere
 from fairlead.model.store import ForkPoint, Lease
-from fairlead.testing.store_conformance.helping import (
+from fairlead_testing.store_conformance.helping import (
     Stores,
     assert_chained,
     batch,

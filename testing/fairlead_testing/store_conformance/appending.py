@@ -5,7 +5,7 @@ from typing import Any
 
 from fairlead.model.errors import Conflict, NotFound
 from fairlead.model.store import Batch, Checkpoint, NewEntry, Page, StoredReply, Summary
-from fairlead.testing.store_conformance.helping import (
+from fairlead_testing.store_conformance.helping import (
     Stores,
     assert_chained,
     assert_stored,

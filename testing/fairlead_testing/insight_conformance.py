@@ -12,7 +12,7 @@ from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, TurnId
 from fairlead.model.store import Batch, ForkPoint, Lease, NewEntry, Store, Summary
 from fairlead.model.usage_stats import UsageStats
-from fairlead.testing.store_conformance import Stores, new_session
+from fairlead_testing.store_conformance import Stores, new_session
 
 HOUR = 3_600_000
 NOON = 20_000 * 24 * HOUR + 12 * HOUR

@@ -7,7 +7,7 @@ implements HTTP. It binds to loopback and needs no key and no pytest:
         ...run an agent with ANTHROPIC_BASE_URL=model.url...
         assert model.requests[-1].script == "text"
 
-or `python -m fairlead.testing.model_api --port 8080 --log requests.jsonl`.
+or `python -m fairlead_testing.model_api --port 8080 --log requests.jsonl`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from starlette.types import Receive, Scope, Send
 from fairlead.agents.demo.conversation import read_conversation
 from fairlead.agents.demo.ids import new_id
 from fairlead.agents.demo.scripts import ApiError, Block, Call, ScriptText, ToolUse, respond
-from fairlead.testing.model_stream import CutHere, Piece, answer, server_events
+from fairlead_testing.model_stream import CutHere, Piece, answer, server_events
 
 CALLS = "calls"
 """The name of the script whose tool calls a test sets (`ScriptedModel.calls`)."""
@@ -331,7 +331,7 @@ class _Server(uvicorn.Server):
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m fairlead.testing.model_api", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m fairlead_testing.model_api", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="loopback port; 0 takes a free one")
     parser.add_argument("--log", type=Path, help="append every request as a JSON line to this file")
     parser.add_argument("--delta-delay", type=float, default=0.0, help="seconds between two deltas")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fairlead.testing.threads import ThreadNode, Working, fold, tree
+from fairlead_testing.threads import ThreadNode, Working, fold, tree
 
 Record = dict[str, Any]
 
