@@ -117,27 +117,29 @@ class MyLifeDbConversation:
     # --- requests of the client
 
     def _act(self, message: dict[str, Any]) -> Sequence[Effect]:
-        match message.get("type"):
-            case "user_message":
-                return self._user_message(message)
-            case "control_request":
-                return self._control(message)
-            case "control_response":
+        match message:
+            case {"type": "user_message", "content": str(content)} if content:
+                return self._user_message(content, message.get("id"))
+            case {"type": "control_request", "request_id": str(), "request": {"subtype": "interrupt"}}:
+                return (RunFlow(self._interrupt(), COMMANDS, ahead=True),)
+            case {
+                "type": "control_request",
+                "request_id": str(asked),
+                "request": {"subtype": "set_permission_mode", **rest},
+            }:
+                mode = rest.get("mode")
+                return (RunFlow(self._set_mode(asked, mode if isinstance(mode, str) else ""), COMMANDS, ahead=True),)
+            case {"type": "control_response"}:
                 given = permission_answers.read(message)
                 return () if given is None else (RunFlow(self._answer(given), ANSWERS),)
-            case "tool_result":
-                return self._tool_result(message)
-            case "subscribe":
-                uuid = message.get("fromUuid")
-                return (RunFlow(self._replay_from(uuid), REPLAY),) if isinstance(uuid, str) and uuid else ()
-            case "typing":
-                typing = message.get("isTyping")
-                if not isinstance(typing, bool) or not self._who.may("chat"):
-                    return ()
-                return (RunFlow(self._type(typing)),)
-            case "ack":
-                uuid = message.get("uuid")
-                return (RunFlow(self._acknowledge(uuid), READ_STATE),) if isinstance(uuid, str) and uuid else ()
+            case {"type": "tool_result", "tool_use_id": str(call), "content": str(content)}:
+                return (RunFlow(self._steer(ToolResultBlock(call, content)), COMMANDS, ahead=True),)
+            case {"type": "subscribe", "fromUuid": str(uuid)} if uuid:
+                return (RunFlow(self._replay_from(uuid), REPLAY),)
+            case {"type": "typing", "isTyping": bool(active)} if self._who.may("chat"):
+                return (RunFlow(self._type(active)),)
+            case {"type": "ack", "uuid": str(uuid)} if uuid:
+                return (RunFlow(self._acknowledge(uuid), READ_STATE),)
             case _:
                 return ()
 
@@ -145,10 +147,7 @@ class MyLifeDbConversation:
         with suppress(FairleadError):
             yield Signal(self._session, "typing", {"active": active})
 
-    def _user_message(self, message: dict[str, Any]) -> Sequence[Effect]:
-        content, asked = message.get("content"), message.get("id")
-        if not isinstance(content, str) or not content:
-            return ()
+    def _user_message(self, content: str, asked: Any) -> Sequence[Effect]:
         if self._unsent >= UNSENT:
             return (self._error(SEND_FAILED),)
         named = isinstance(asked, str | int) and not isinstance(asked, bool) and 0 < len(str(asked)) <= ID_LENGTH
@@ -186,19 +185,6 @@ class MyLifeDbConversation:
             if view.summary.archived:
                 yield cmd.ArchiveSession(session=self._session, archived=False)
 
-    def _control(self, message: dict[str, Any]) -> Sequence[Effect]:
-        request, asked = message.get("request"), message.get("request_id")
-        if not isinstance(request, dict) or not isinstance(asked, str):
-            return ()
-        match request.get("subtype"):
-            case "interrupt":
-                return (RunFlow(self._interrupt(), COMMANDS, ahead=True),)
-            case "set_permission_mode":
-                mode = request.get("mode")
-                return (RunFlow(self._set_mode(asked, mode if isinstance(mode, str) else ""), COMMANDS, ahead=True),)
-            case _:
-                return ()
-
     def _interrupt(self) -> Flow:
         try:
             reply: cmd.Reply = yield cmd.Interrupt(session=self._session)
@@ -228,12 +214,6 @@ class MyLifeDbConversation:
             yield from permission_answers.answer(self._session, given)
         except FairleadError as error:
             yield self._error(f"Failed to answer the request: {error.message}", error)
-
-    def _tool_result(self, message: dict[str, Any]) -> Sequence[Effect]:
-        call, content = message.get("tool_use_id"), message.get("content")
-        if not isinstance(call, str) or not isinstance(content, str):
-            return ()
-        return (RunFlow(self._steer(ToolResultBlock(call, content)), COMMANDS, ahead=True),)
 
     def _steer(self, result: ToolResultBlock) -> Flow:
         try:

@@ -69,12 +69,13 @@ def read(message: dict[str, Any]) -> PermissionAnswer | None:
     behavior = inner.get("behavior")
     if behavior not in ("allow", "deny"):
         return None
+    allowed = behavior == "allow"
     text = inner.get("message")
     updated = inner.get("updated_input", inner.get("updatedInput"))
     return PermissionAnswer(
         request=request,
         behavior=behavior,
         message=text if isinstance(text, str) else "",
-        updated_input=updated if isinstance(updated, dict) and behavior == "allow" else None,
-        always=message.get("always_allow") is True and behavior == "allow",
+        updated_input=updated if allowed and isinstance(updated, dict) else None,
+        always=allowed and message.get("always_allow") is True,
     )

@@ -9,7 +9,7 @@ from fairlead.clients.mylifedb.rest import ONE, with_error_text
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.web.requests import Response
-from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.sessions.api.folders import FolderPage, ListFolders
 from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
 
@@ -54,12 +54,7 @@ def authorize(request: Request) -> Steps:
     return Response(status=302, headers=(("location", "../../"),))
 
 
-@routes.get(
-    "/api/library/tree",
-    access="view",
-    name="tree",
-    query=(Param("path", str, "A folder: absolute, or below the first allowed one, which is the default."),),
-)
+@routes.get("/api/library/tree", access="view", name="tree")
 @with_error_text("Failed to read directory tree")
 def tree(request: Request) -> Steps:
     """List the folders that a session may be opened in.

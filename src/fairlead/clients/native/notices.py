@@ -32,8 +32,8 @@ from fairlead.notifications.api.feed import (
 from fairlead.notifications.api.resources import EditItem, ListItems, RemoveItem
 from fairlead.notifications.api.targets import AddTarget, AnswerOf, Destination, PushKey, RedeemAnswerCode, TryTarget
 
-routes = Routes()
 _SMALL: Final = 64 << 10
+routes = Routes(body_limit=_SMALL)
 _PUSH: Final = "/v1/push/subscriptions"
 _PLACES: Final = 10**15
 DEFAULT_TOPICS: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
@@ -191,7 +191,7 @@ def subscriptions(request: Request) -> Steps:
     return json_response(PushList(tuple(_push(target, who.credential) for target in targets)))
 
 
-@routes.post(_PUSH, access="view", name="push.subscribe", body=PushBody, answer=PushView, status=201, body_limit=_SMALL)
+@routes.post(_PUSH, access="view", name="push.subscribe", body=PushBody, answer=PushView, status=201)
 def subscribe(request: Request) -> Steps:
     """Subscribe this browser to push messages. An older subscription of this device ends."""
     body, who = request.json(PushBody), request.who
@@ -223,7 +223,7 @@ def _mine(request: Request) -> Generator[Step, Any, Destination]:
     return mine
 
 
-@routes.patch(f"{_PUSH}/{{id}}", access="view", name="push.topics", body=TopicsBody, answer=PushView, body_limit=_SMALL)
+@routes.patch(f"{_PUSH}/{{id}}", access="view", name="push.topics", body=TopicsBody, answer=PushView)
 def change_topics(request: Request) -> Steps:
     """Change the topics of this browser's subscription."""
     topics = _topics(request.json(TopicsBody).topics)
@@ -240,7 +240,7 @@ def unsubscribe(request: Request) -> Steps:
     return json_response(Removed(True))
 
 
-@routes.post(f"{_PUSH}/{{id}}/test", access="view", name="push.test", answer=PushView, body_limit=_SMALL)
+@routes.post(f"{_PUSH}/{{id}}/test", access="view", name="push.test", answer=PushView)
 def try_push(request: Request) -> Steps:
     """Send this browser a test message now."""
     target = yield from _mine(request)
@@ -248,7 +248,7 @@ def try_push(request: Request) -> Steps:
     return json_response(_push(target, request.who.credential))
 
 
-@routes.post("/v1/answers", access="approve", name="answers.post", body=CodeBody, answer=cmd.Reply, body_limit=_SMALL)
+@routes.post("/v1/answers", access="approve", name="answers.post", body=CodeBody, answer=cmd.Reply)
 def answer(request: Request) -> Steps:
     """Answer with the single-use code of a notification, from the device that received it."""
     found: AnswerOf = yield RedeemAnswerCode(request.json(CodeBody).code)
@@ -275,7 +275,7 @@ class NoticeCodec:
         if kind == "ping":
             return FeedPing()
         if kind != "subscribe":
-            raise UnknownType("subscribe and ping are taken here.")
+            raise UnknownType("This socket accepts subscribe and ping.")
         asked = convert(fields, _AskFrame)
         if asked.cursor is not None and read_cursor(asked.cursor) is None:
             raise BadRequest("cursor must be one that a frame had.", field="cursor")
@@ -320,7 +320,6 @@ SOCKETS: Final = (
         access="view",
         name="native.notices",
         open=Notices,
-        about="Notices as they happen, and what was missed since a cursor.",
         message_limit=_SMALL,
     ),
 )

@@ -79,7 +79,6 @@ class DialInRoutes:
                     access="agent",
                     name="claude.dial-in",
                     open=self._open_socket,
-                    about="A CLI that dials in.",
                     message_limit=LARGEST,
                 ),
             ),
