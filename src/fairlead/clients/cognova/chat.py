@@ -6,7 +6,7 @@ conversation's output through `chat_frames`. An error goes to the client that se
 """
 
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 from fairlead.clients.cognova.chat_frames import ENCODER, Frame, error_frame, numbered_frames
 from fairlead.clients.cognova.chat_messages import (
@@ -183,16 +183,11 @@ def _interrupt(session: SessionId) -> Flow:
 
 
 def _decide(given: DecidePermission) -> Flow:
-    pending: q.PendingView = yield q.FindPermission(given.request)
+    behavior: Literal["allow", "deny"] = "allow" if given.allow else "deny"
     try:
-        yield cmd.AnswerPermission(
-            session=pending.session,
-            request=RequestId(given.request),
-            behavior="allow" if given.allow else "deny",
-            message=given.message,
-        )
+        yield cmd.AnswerPermission(request=RequestId(given.request), behavior=behavior, message=given.message)
     except FairleadError as error:
-        yield Write(error_frame(error.message, pending.session))
+        yield Write(error_frame(error.message, error.data.get("session", "")))
 
 
 def _open_requests(session: SessionId, view: q.SessionView) -> bytes:

@@ -279,26 +279,20 @@ class ChatConversation:
 
     def _decide(self, given: DecidePermission) -> Flow:
         try:
-            pending: q.PendingView = yield q.FindPermission(given.request)
-        except NotFound as error:
-            yield self._expired(given, None, error)
-            return
-        session = pending.session
-        try:
             try:
-                yield decision(given, pending)
+                yield decision(given)
             except (BadRule, OutsideRoots) as error:
                 if not given.remember:
                     raise
                 # A rule that cannot be remembered must not leave the request open.
                 instead = error.data.get("instead", "")
                 if not instead:
-                    yield self._write_note(session, messages.not_remembered(error))
-                yield decision(msgspec.structs.replace(given, remember=instead), pending)
+                    yield self._write_note(error.data["session"], messages.not_remembered(error))
+                yield decision(msgspec.structs.replace(given, remember=instead))
         except (NotFound, Stale) as error:
-            yield self._expired(given, session, error)
+            yield self._expired(given, error.data.get("session"), error)
         except FairleadError as error:
-            yield Write(self._error(messages.failed(error, session)))
+            yield Write(self._error(messages.failed(error, error.data.get("session"))))
 
     # --- frames that do not come from the log
 
