@@ -102,7 +102,7 @@ def agent_stats(request: Request) -> Steps:
 def all_stats(request: Request) -> Steps:
     since = _since(request, "7d")
     agents = yield from do(ListItems(ScheduledAgent))
-    runs: tuple[AgentRun, ...] = yield ListItems(AgentRun, lambda run: run.created_at >= since, MOST)
+    runs = yield from do(ListItems(AgentRun, lambda run: run.created_at >= since, MOST))
     return data(
         {
             "totalAgents": len(agents),

@@ -15,7 +15,7 @@ from fairlead.model.commands import Send
 from fairlead.model.content import ImageBlock
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.queries import EventPage, FindRow, GetSession, ReadEvents, ReadRows
+from fairlead.model.queries import FindRow, GetSession, ReadEvents, ReadRows
 from fairlead.model.web.requests import do
 from fairlead.model.web.routes import Request, Response, Routes, Steps, json_response
 
@@ -120,7 +120,7 @@ def image(request: Request) -> Steps:
     if place is None:
         raise NotFound("file", request.params["ref"][:80])
     rows = yield from do(ReadRows(session, VIEW, after=place - 1, limit=1))
-    page: EventPage = yield ReadEvents(session, rows.rows[0].seq - 1, 1)
+    page = yield from do(ReadEvents(session, rows.rows[0].seq - 1, 1))
     event = ev.decode(page.events[0])
     assert isinstance(event, ev.UserMessage)
     source = [block for block in event.content if isinstance(block, ImageBlock)][int(number)].source

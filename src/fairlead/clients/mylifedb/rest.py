@@ -251,7 +251,7 @@ def _numbered(summary: Summary) -> Generator[Step, Any, dict[str, Any]]:
 def get(request: Request) -> Steps:
     """One session."""
     view = yield from do(q.GetSession(request.session))
-    read: TurnsRead = yield GetReadState((view.summary.session,))
+    read = yield from do(GetReadState((view.summary.session,)))
     return json_response({**(yield from _numbered(view.summary)), "sessionState": session_state(view.summary, read)})
 
 

@@ -33,7 +33,7 @@ def search(request: Request) -> Steps:
         return refused(400, "QUERY_REQUIRED", "q must have the words to search for.")
     limit, _ = bounds(request, LIMIT, MOST)
     titles = yield from do(q.ListSessions(SessionFilter(words=words, limit=limit)))
-    hits: tuple[SearchHit, ...] = yield q.SearchText(words, limit=limit)
+    hits = yield from do(q.SearchText(words, limit=limit))
     found: dict[str, dict[SessionId, list[SearchHit]]] = {}
     summaries: dict[SessionId, Summary] = {}
     for hit in hits:

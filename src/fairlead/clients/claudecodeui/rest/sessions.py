@@ -57,7 +57,7 @@ def create(request: Request) -> Steps:
         return refused(400, "PROJECT_PATH_REQUIRED", "projectPath is required.")
     title = title_of(body.initialMessage)
     reply = yield from do(cmd.Create(session=session_id(request.fresh), cwd=body.projectPath.strip(), title=title))
-    view: q.SessionView = yield q.GetSession(reply.session)
+    view = yield from do(q.GetSession(reply.session))
     fields = {"sessionId": reply.session, "provider": PROVIDER, "projectPath": view.summary.cwd}
     return ok({**fields, "sessionName": title or UNTITLED}, 201)
 
@@ -164,7 +164,7 @@ def rename(request: Request) -> Steps:
     if not title or len(title) > TITLE:
         return refused(400, "INVALID_SUMMARY", f"summary has 1 to {TITLE} characters.")
     reply = yield from do(cmd.Rename(session=request.session, title=title))
-    view: q.SessionView = yield q.GetSession(reply.session)
+    view = yield from do(q.GetSession(reply.session))
     return ok({"sessionId": reply.session, "summary": view.summary.title})
 
 
