@@ -148,6 +148,10 @@ def summary(step: Step, record: wire.ToolUseSummary) -> None:
     step.emit(ev.Notice, kind="tool_use_summary", text=record.summary, data={"calls": calls})
 
 
+def title(step: Step, record: wire.TitleRecord) -> None:
+    step.emit(ev.Notice, kind="title", text=record.summary or record.customTitle or "")
+
+
 def tool_progress(step: Step, record: wire.ToolProgressRecord) -> None:
     """Handle tool progress. A heartbeat has a separate id, and names its call as the parent."""
     state = step.state
