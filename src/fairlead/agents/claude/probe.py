@@ -37,11 +37,7 @@ class Installed(msgspec.Struct, frozen=True):
 
 def ways(version: Version) -> dict[str, str]:
     """The links over which this version can be driven, each with yes or the reason why not."""
-    return {
-        "stdio": "yes",
-        "dial-in": "yes" if abilities(version).dial_in else DIAL_IN_REFUSED,
-        "terminal": "yes",
-    }
+    return {"stdio": "yes", "dial-in": "yes" if abilities(version).dial_in else DIAL_IN_REFUSED, "terminal": "yes"}
 
 
 def find_executable(configured: str, path: str) -> str:
