@@ -98,6 +98,16 @@ class TranscriptFile:
                     return
                 self._take(data)
 
+    def new_items(self) -> Iterator[FileItem]:
+        """Take the lines up to the file's current end, as far as the caller wants. Raises OSError."""
+        while True:
+            self.read_more()
+            if not self.items:
+                return
+            item = self.items.popleft()
+            self.advance(item)
+            yield item
+
     def _recognise(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
         identity = (status.st_dev, status.st_ino)
@@ -184,18 +194,6 @@ class TranscriptFile:
         return FileOffset(self.done, self._check, self.linked)
 
 
-def file_rows(path: Path) -> Iterator[FileItem]:
-    """The rows of one file from its start, line by line, as far as the caller wants. Raises OSError."""
-    file = TranscriptFile(path, "", FileOffset())
-    while True:
-        file.read_more()
-        if not file.items:
-            return
-        item = file.items.popleft()
-        file.advance(item)
-        yield item
-
-
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
     """A descriptor for reading; nothing waits for the writer of a named pipe. Raises OSError."""
@@ -204,6 +202,10 @@ def opened(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def end_of(path: Path) -> FileOffset:
+    return place_at(path, path.stat().st_size)
 
 
 def place_at(path: Path, offset: int) -> FileOffset:

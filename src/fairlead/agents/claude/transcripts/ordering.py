@@ -55,13 +55,13 @@ class RowOrdering:
             self._note(identify(record.raw))
         return early
 
-    def _follows(self, link: RecordIdentity | None) -> bool:
-        if link is None or link.type not in CONVERSATION or link.isSidechain is True:
+    def _follows(self, link: RecordIdentity) -> bool:
+        if link.type not in CONVERSATION or link.isSidechain is True:
             return True
         return not isinstance(link.parentUuid, str) or link.parentUuid in self._seen
 
-    def _note(self, link: RecordIdentity | None) -> None:
-        if link is not None and isinstance(link.uuid, str):
+    def _note(self, link: RecordIdentity) -> None:
+        if isinstance(link.uuid, str):
             self._seen[link.uuid] = None
             if len(self._seen) > REMEMBERED:
                 self._seen.popitem(last=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.agents.claude.transcripts.file_reader import FileItem, FileOffset, TranscriptFile, place_at
+from fairlead.agents.claude.transcripts.file_reader import FileItem, FileOffset, TranscriptFile, end_of, place_at
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents, is_subagents
 from fairlead.agents.claude.transcripts.recovery import place_after, place_of
 from fairlead.agents.claude.wire.framing import OversizeSpill
@@ -119,9 +119,9 @@ class SessionReader:
     def to_end(self) -> bytes:
         self._files.clear()
         self._folder_changed = (-1, -1)
-        self._places = {MAIN: place_at(self._path, self._path.stat().st_size)}
+        self._places = {MAIN: end_of(self._path)}
         for name, path in self._subagents().items():
-            self._places[name] = msgspec.structs.replace(place_at(path, path.stat().st_size), linked=True)
+            self._places[name] = msgspec.structs.replace(end_of(path), linked=True)
         return self.place()
 
     def close(self) -> None:
