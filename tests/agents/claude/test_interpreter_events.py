@@ -34,7 +34,7 @@ from fairlead.model.ids import EventId, turn_id
 
 def test_it_is_an_interpreter() -> None:
     port: Interpreter = ClaudeInterpreter(SESSION)
-    assert (port.turn, port.busy, port.background_tasks) == (None, False, 0)
+    assert (port.turn, port.busy, port.background_work) == (None, False, ())
 
 
 def test_every_decoded_class_has_a_handler() -> None:

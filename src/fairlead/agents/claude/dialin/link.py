@@ -18,8 +18,8 @@ import msgspec
 from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.transcripts.recovery import BLOCK, place_after, whole_rows
 from fairlead.agents.claude.versions import Version, abilities
+from fairlead.agents.claude.wire.control import keep_alive_line
 from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.encode import keep_alive_line
 from fairlead.agents.claude.wire.framing import LineSplitter
 from fairlead.agents.claude.wire.markers import ConnectionMarker, encode_marker
 from fairlead.agents.claude.wire.records import UserRecord
@@ -176,10 +176,7 @@ class ClaudeDialIn:
         await self._clock.sleep(SETTLING_SECONDS)
         if self._missing:
             over = not await self._fill_missing()
-        marker = ConnectionMarker(
-            cause=str(uuid.uuid4()), over=over and self._received == 0, back=True, asked=self.open_calls()
-        )
-        await self._emit(marker)
+        await self._emit(ConnectionMarker(over=over and self._received == 0, back=True, asked=self.open_calls()))
 
     async def _calm(self) -> None:
         task, self._settling = self._settling, None
@@ -192,7 +189,7 @@ class ClaudeDialIn:
 
         Return whether the missing message is among them."""
         missing, self._missing = self._missing.encode(), ""
-        await self._emit(ConnectionMarker(cause=str(uuid.uuid4()), gap=True))
+        await self._emit(ConnectionMarker(gap=True))
         found, count = False, 0
         async for batch in self._rows():
             found = found or any(missing in record.raw for record in batch)
@@ -211,7 +208,8 @@ class ClaudeDialIn:
                 yield batch
 
     async def _emit(self, marker: ConnectionMarker) -> None:
-        await self.deliver([Record(encode_marker(marker), "gateway")])
+        named = msgspec.structs.replace(marker, cause=str(uuid.uuid4()))
+        await self.deliver([Record(encode_marker(named), "gateway")])
 
 
 def _read(path: Path, offset: int) -> bytes:

@@ -129,10 +129,6 @@ class ClaudeInterpreter:
         return self._state.phase not in (TurnPhase.IDLE, TurnPhase.BACKGROUND)
 
     @property
-    def background_tasks(self) -> int:
-        return sum(task.background for task in self._state.tasks.values())
-
-    @property
     def background_work(self) -> tuple[str, ...]:
         return tuple(task.about or name for name, task in self._state.tasks.items() if task.background)
 

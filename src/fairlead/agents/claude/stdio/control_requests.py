@@ -83,7 +83,12 @@ class ControlRequestHandler:
             return  # repeated in an error answer; it is already being served
         asked = control.parse_request(record)
         if len(self._open) >= MOST_OPEN:
-            self._tasks.start(self._refuse(record, asked, f"More than {MOST_OPEN} requests are open."))
+            problem = f"More than {MOST_OPEN} requests are open."
+            if isinstance(asked, control.HookCallback):
+                line = control.answer_line(record.request_id, tool_hooks.deny(problem))
+            else:
+                line = control.error_line(record.request_id, problem)
+            self._tasks.start(self._send(line))
             return
         opened = self._open[record.request_id] = _OpenRequest(record)
         match asked:
@@ -193,12 +198,6 @@ class ControlRequestHandler:
         # A notification has no answer, but the CLI waits for one all the same.
         answer = answer or {"jsonrpc": "2.0", "id": 0 if message_id is None else message_id, "result": {}}
         await self._reply(opened, control.mcp_answer_line, answer)
-
-    async def _refuse(self, record: ControlRequest, asked: control.CliRequest, problem: str) -> None:
-        if isinstance(asked, control.HookCallback):
-            await self._send(control.answer_line(record.request_id, tool_hooks.deny(problem)))
-        else:
-            await self._send(control.error_line(record.request_id, problem))
 
     async def _reply(self, opened: _OpenRequest, line: Callable[[str, Any], bytes], content: Any) -> None:
         if opened.withdrawn:

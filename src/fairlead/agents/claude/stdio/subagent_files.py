@@ -24,7 +24,7 @@ from fairlead.agents.claude.transcripts.reader import subagents_folder
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import encode_line
-from fairlead.agents.claude.wire.records import AssistantRecord, TaskNotification, UserRecord, as_text
+from fairlead.agents.claude.wire.records import AssistantRecord, TaskNotification, UserRecord, as_dicts, as_text
 from fairlead.model.agents import Record
 from fairlead.system.clock import Clock, ends_within
 
@@ -198,7 +198,7 @@ class SubagentFiles:
             return []
         if self._able.forwards_subagents:
             return []
-        spoke = any(isinstance(block, dict) and block.get("text") for block in facts.get("content") or ())
+        spoke = any(block.get("text") for block in as_dicts(facts.get("content")))
         return await self._drain(agent, call, spoke=spoke)
 
     async def _drain(self, agent: str, call: str, *, spoke: bool) -> list[Record]:
@@ -309,13 +309,8 @@ def _new_rows(file: TranscriptFile) -> Iterable[_Row]:
 
 def _answered(message: UserRecord) -> str:
     """The call whose result a record carries; empty if it carries several results, or none."""
-    content = message.message.content
-    calls = [
-        block.get("tool_use_id")
-        for block in (content if isinstance(content, list) else ())
-        if isinstance(block, dict) and block.get("type") == "tool_result"
-    ]
-    return calls[0] if len(calls) == 1 and isinstance(calls[0], str) else ""
+    results = [block for block in as_dicts(message.message.content) if block.get("type") == "tool_result"]
+    return as_text(results[0].get("tool_use_id")) if len(results) == 1 else ""
 
 
 def _noted(main: TranscriptFile, agent: str, call: str) -> Record | None:

@@ -71,9 +71,6 @@ class TranscriptFile:
         self._last = 0
         self.again = again
         """The file was truncated or replaced: up to its current end, its rows may be in the log already."""
-        self._begin()
-
-    def _begin(self) -> None:
         self._splitter = LineSplitter(spill=self._spill)
 
     def unread(self) -> int:
@@ -118,11 +115,11 @@ class TranscriptFile:
             self.again = self.again or self.done > 0
             self.done = self._read = self._checked_at = 0
             self._check = ""
-            self._begin()
+            self._splitter = LineSplitter(spill=self._spill)
         elif self._identity is not None:
             # The same content in a new file: read the partial line again.
             self._read = self.done
-            self._begin()
+            self._splitter = LineSplitter(spill=self._spill)
         self._identity = identity
 
     def _take(self, data: bytes) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decode_message, decoded, identify
+from fairlead.agents.claude.wire.records import as_dicts
 from fairlead.model.agents import Record
 
 REMEMBERED: Final = 256
@@ -114,13 +115,9 @@ class SubagentResultBuffer:
         facts = side.toolUseResult if side is not None else None
         if not isinstance(facts, dict) or facts.get("status") != "completed":
             return False
-        says = any(block.get("text") for block in _blocks(facts.get("content")))
+        says = any(block.get("text") for block in as_dicts(facts.get("content")))
         return says and not self._spoke.get(str(facts.get("agentId")), False)
 
 
 def _says(side: _Side) -> bool:
-    return any(block.get("type") == "text" for block in _blocks(decode_message(side.message).content))
-
-
-def _blocks(content: Any) -> list[dict[str, Any]]:
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return any(block.get("type") == "text" for block in as_dicts(decode_message(side.message).content))

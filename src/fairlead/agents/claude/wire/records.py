@@ -16,6 +16,11 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def as_dicts(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; empty for anything that is not a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 class BaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of most messages. Only transcripts have `agentId`, `isSidechain`, `isMeta`, `version`, `parentUuid`."""
 
