@@ -8,7 +8,6 @@ message never arrived here, there is a gap. A permission request made while the 
 import asyncio
 import logging
 import uuid
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 import msgspec
 
 from fairlead.agents.claude.base_driver import Deliver
+from fairlead.agents.claude.interpreter.state import SeenSet
 from fairlead.agents.claude.transcripts.recovery import BLOCK, place_after, whole_rows
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.claude.wire.control import keep_alive_line
@@ -32,7 +32,7 @@ from fairlead.system.pipes import Take
 logger = logging.getLogger("fairlead.agents.claude")
 
 REMEMBERED: Final = 4096
-"""How many message ids are remembered: several times the 1000 messages that the CLI buffers for resending."""
+"""How many message ids are remembered at least: several times the 1000 messages that the CLI buffers for resending."""
 SETTLING_SECONDS: Final = 3.0
 """After a reconnect the CLI resends its buffered messages at once. A message still missing after this time is lost."""
 
@@ -58,7 +58,7 @@ class Deduplicator:
     """Passes every message once. Pure."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen = SeenSet()
 
     def name(self, line: bytes) -> str:
         """Return the message's uuid, or the id of a control request; empty for a message without an id: always new."""
@@ -78,9 +78,7 @@ class Deduplicator:
         """Return whether the name is new, and remember it."""
         if name in self._seen:
             return False
-        self._seen[name] = None
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
+        self._seen.add(name, REMEMBERED)
         return True
 
 

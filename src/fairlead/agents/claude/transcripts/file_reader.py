@@ -201,6 +201,14 @@ def opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
+def changed_at(path: Path) -> int:
+    """When a file or folder was last changed, in nanoseconds; 0 if it does not exist or cannot be read."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def end_of(path: Path) -> FileOffset:
     return place_at(path, path.stat().st_size)
 

@@ -5,23 +5,23 @@ parent row; a row that comes before its parent is held until the parent arrives.
 (`flush`): a row that never comes must not hold the others for ever.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
+from fairlead.agents.claude.interpreter.state import SeenSet
 from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decode_message, decoded, identify
 from fairlead.agents.claude.wire.records import as_dicts
 from fairlead.model.agents import Record
 
 REMEMBERED: Final = 256
-"""Number of recent rows that are remembered as possible parents."""
+"""The least number of recent rows that are remembered as possible parents."""
 
 
 class RowOrdering:
     def __init__(self, known: Iterable[Record] = ()) -> None:
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen = SeenSet()
         self._early: list[Record] = []
         for record in known:
             self.note_delivered(record)
@@ -63,9 +63,7 @@ class RowOrdering:
 
     def _note(self, link: RecordIdentity) -> None:
         if isinstance(link.uuid, str):
-            self._seen[link.uuid] = None
-            if len(self._seen) > REMEMBERED:
-                self._seen.popitem(last=False)
+            self._seen.add(link.uuid, REMEMBERED)
 
 
 class _Side(RecordIdentity):

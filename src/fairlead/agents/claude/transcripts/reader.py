@@ -12,7 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.agents.claude.transcripts.file_reader import FileItem, FileOffset, TranscriptFile, end_of, place_at
+from fairlead.agents.claude.transcripts.file_reader import (
+    FileItem,
+    FileOffset,
+    TranscriptFile,
+    changed_at,
+    end_of,
+    place_at,
+)
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents, is_subagents
 from fairlead.agents.claude.transcripts.recovery import place_after, place_of
 from fairlead.agents.claude.wire.framing import OversizeSpill
@@ -139,7 +146,7 @@ class SessionReader:
         other = self._where()
         if other is not None and other != self._path:
             self._add(f"{ELSEWHERE}{other}", other)
-        changed = (_changed(subagents_folder(self._path)), _changed(self._path.parent))
+        changed = (changed_at(subagents_folder(self._path)), changed_at(self._path.parent))
         # The legacy layout has no `.meta.json` files that link subagents to calls: there is nothing to wait for.
         unlinked = any(
             not file.linked
@@ -219,13 +226,6 @@ class SessionReader:
 
 def _is_subagents(name: str) -> bool:
     return name != MAIN and not name.startswith(ELSEWHERE)
-
-
-def _changed(folder: Path) -> int:
-    try:
-        return folder.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def subagents_folder(path: Path) -> Path:
