@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.wire.control import user_line
 from fairlead.model import events as ev
 from fairlead.model.agents import (
     AgentInfo,

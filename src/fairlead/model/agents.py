@@ -82,13 +82,8 @@ class Interpreter(Protocol):
         ...
 
     @property
-    def background_tasks(self) -> int:
-        """Number of background tasks (subagents and shells) that run outside the turn."""
-        ...
-
-    @property
     def background_work(self) -> tuple[str, ...]:
-        """A short description of each background task."""
+        """A short description of each background task (subagent or shell) that runs outside the turn."""
         ...
 
     def snapshot(self) -> bytes: ...

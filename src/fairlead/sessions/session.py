@@ -183,7 +183,7 @@ class Session:
     async def _interrupt(self, command: cmd.Interrupt, by: str) -> cmd.Reply:
         core = self.core
         async with core.client_lock():
-            if core.interpreter.turn is None and not core.interpreter.background_tasks:
+            if core.interpreter.turn is None and not core.interpreter.background_work:
                 return self._reply({"idle": True})
             transition = core.begin()
             entry = self.supervisor.log_interrupt(transition, by)

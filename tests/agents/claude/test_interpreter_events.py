@@ -23,8 +23,10 @@ from agents.claude.record_builders import (
     use,
     user,
 )
-from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.wire.markers import InterruptMarker, encode_marker
+from fairlead.agents.claude.interpreter.interpreter import HANDLERS, ClaudeInterpreter
+from fairlead.agents.claude.wire import decode
+from fairlead.agents.claude.wire import records as wire
+from fairlead.agents.claude.wire.markers import MARKERS, InterruptMarker, encode_marker
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Interpreter, Record
 from fairlead.model.ids import EventId, turn_id
@@ -32,7 +34,13 @@ from fairlead.model.ids import EventId, turn_id
 
 def test_it_is_an_interpreter() -> None:
     port: Interpreter = ClaudeInterpreter(SESSION)
-    assert (port.turn, port.busy, port.background_tasks) == (None, False, 0)
+    assert (port.turn, port.busy, port.background_work) == (None, False, ())
+
+
+def test_every_decoded_class_has_a_handler() -> None:
+    of_the_driver = {wire.ControlResponse, wire.ControlCancel, wire.KeepAlive}
+    decoded = {*decode._TYPES.values(), *decode._SYSTEM.values(), wire.UnknownRecord, wire.InvalidRecord}
+    assert decoded - set(MARKERS.values()) - of_the_driver == set(HANDLERS)
 
 
 # --- init and status -----------------------------------------------------------------------------------------

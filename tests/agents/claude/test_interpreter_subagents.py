@@ -141,7 +141,7 @@ def test_the_notification_of_a_foreground_subagent_waits_for_its_result(noted: s
     log = said(prompt(), task(), started(), notified(status=noted), result_of(T, "words"))
     assert kinds(log)[-2:] == ["tool.ended", "subagent.ended"]
     assert (the(log, ev.SubagentEnded).status, the(log, ev.SubagentEnded).summary) == (status, "words")
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
 
 
 def test_failed_and_interrupted_subagents_have_their_own_status() -> None:
@@ -210,7 +210,7 @@ def test_a_background_subagent_outlives_its_result_and_the_turn() -> None:
     assert the(log, ev.SubagentStarted).background
     assert all_of(log, ev.SubagentEnded) == []
     assert the(log, ev.TurnEnded).closed == ()
-    assert log.interpreter.background_tasks == 1
+    assert len(log.interpreter.background_work) == 1
     assert (log.interpreter.turn, log.interpreter.busy) == (None, False)
     log.run([result_of("toolu_in", parent=T)])
     assert (log.interpreter.turn is None, log.interpreter.busy) == (False, False)
@@ -220,7 +220,7 @@ def test_a_background_subagent_outlives_its_result_and_the_turn() -> None:
     log.run([result()])
     assert (the(log, ev.SubagentEnded).status, the(log, ev.SubagentEnded).summary) == ("completed", "done it")
     assert [turn.trigger for turn in all_of(log, ev.TurnStarted)] == ["prompt", "agent"]
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
 
 
 def background(*more: Input) -> Log:
@@ -274,12 +274,12 @@ def test_one_of_two_stopped_subagents_leaves_the_turn_open() -> None:
         notified(status="stopped"),
     )
     assert log.interpreter.turn is not None
-    assert log.interpreter.background_tasks == 1
+    assert len(log.interpreter.background_work) == 1
 
 
 def test_a_subagent_moved_to_the_background_keeps_running() -> None:
     log = said(prompt(), task(), started(), system("task_updated", task_id="a1", patch={"is_backgrounded": True}))
-    assert log.interpreter.background_tasks == 1
+    assert len(log.interpreter.background_work) == 1
     log.run([result_of(T, "now in the background"), result()])
     assert all_of(log, ev.SubagentEnded) == []
 
@@ -295,10 +295,9 @@ def test_a_subagent_that_gets_another_message_starts_again() -> None:
 def test_the_list_of_background_tasks_is_authoritative() -> None:
     tasks: list[Any] = [{"task_id": "b1", "description": "npm run dev"}, {"task_id": "b2"}, {"x": 1}]
     log = said(prompt(), system("background_tasks_changed", tasks=tasks))
-    assert log.interpreter.background_tasks == 2
     assert list(log.interpreter.background_work) == ["npm run dev", "b2"]
     log.run([system("background_tasks_changed", tasks=[{"task_id": "b2"}])])
-    assert log.interpreter.background_tasks == 1
+    assert list(log.interpreter.background_work) == ["b2"]
     log.run([system("task_started", task_id="b2", description="the docs", is_backgrounded=True)])
     assert list(log.interpreter.background_work) == ["the docs"]
 
@@ -310,10 +309,9 @@ def test_a_background_shell_counts_until_its_end_is_notified() -> None:
         result_of("toolu_b", tool_use_result={"backgroundTaskId": "b1"}),
         result(),
     )
-    assert log.interpreter.background_tasks == 1
-    assert log.interpreter.background_work == ("Bash",)
+    assert list(log.interpreter.background_work) == ["Bash"]
     log.run([system("task_notification", task_id="b1", status="completed", summary="Background command done")])
-    assert log.interpreter.background_tasks == 0
+    assert not list(log.interpreter.background_work)
     assert (the(log, ev.Notice).kind, the(log, ev.Notice).text) == ("task_notification", "Background command done")
 
 
@@ -324,7 +322,7 @@ def test_a_foreground_shell_is_not_background_work() -> None:
         system("task_started", task_id="b1", tool_use_id="toolu_b", task_type="local_bash", is_backgrounded=False),
         result_of("toolu_b"),
     )
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
     log.run([system("task_notification", task_id="b1", tool_use_id="toolu_b", status="completed")])
     assert all_of(log, ev.Notice) == []
 
@@ -337,14 +335,14 @@ def test_a_task_output_result_can_end_a_background_task() -> None:
         assistant(use("toolu_o", "TaskOutput"), message="m2"),
         result_of("toolu_o", tool_use_result={"task": {"task_id": "b1", "status": "running"}}),
     )
-    assert log.interpreter.background_tasks == 1
+    assert len(log.interpreter.background_work) == 1
     log.run(
         [
             assistant(use("toolu_p", "TaskOutput"), message="m3"),
             result_of("toolu_p", tool_use_result={"task": {"task_id": "b1", "status": "completed"}}),
         ]
     )
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
 
 
 def test_versions_without_task_messages_end_a_subagent_by_the_text_for_the_model() -> None:
@@ -448,7 +446,7 @@ def test_the_exit_ends_everything_in_order() -> None:
     assert (ended.status, ended.reason) == ("failed", "killed")
     assert set(ended.closed) == {"toolu_in", "toolu_1"}
     assert the(log, ev.SubagentEnded).status == "stopped"
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
     log.add({"exit": "again"})
     assert kinds(log)[-1] == "turn.ended"
 

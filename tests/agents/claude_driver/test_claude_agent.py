@@ -19,7 +19,7 @@ from agents.claude_driver.harness import (
     success,
 )
 from fairlead.agents.claude.stdio import control_requests
-from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.framing import RECORD_LIMIT
 from fairlead.model.agents import Decision, Exit, Launch, PermissionRequest, Record, ToolCheck
 from fairlead.model.commands import Settings

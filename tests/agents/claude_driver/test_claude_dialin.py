@@ -19,7 +19,7 @@ from fairlead.agents.claude.dialin.link import (
 )
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
-from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import ConnectionMarker, encode_marker
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.model import events as ev

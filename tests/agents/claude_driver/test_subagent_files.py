@@ -271,4 +271,4 @@ def test_a_background_turn_of_a_version_that_reports_nothing_ends_with_its_subag
         ev.TurnStarted,
         ev.TurnEnded,
     ]
-    assert interpreter.turn is None and interpreter.background_tasks == 0
+    assert interpreter.turn is None and len(interpreter.background_work) == 0

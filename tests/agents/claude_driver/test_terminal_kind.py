@@ -107,7 +107,7 @@ def resuming(house: House, **fields: Any) -> str:
 
 async def test_resuming_a_conversation_without_a_transcript_starts_nothing(house: House) -> None:
     resuming(house)
-    await house.kind.installed()  # in real time, not in that of the manual clock
+    await house.kind.version()  # in real time, not in that of the manual clock
     opening = asyncio.create_task(house.kind.launch(house.launch, house.sink, house.sink))
     await passing(house.clock, opening.done)
     with pytest.raises(AgentNotRunning, match="No conversation found"):
@@ -139,7 +139,7 @@ async def test_a_cli_that_does_not_dial_in_is_reported_with_advice_for_its_versi
 ) -> None:
     (tmp_path / "claude").write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
     house.launch = msgspec.structs.replace(house.launch, settings=Settings(link="dial-in"))
-    await house.kind.installed()
+    await house.kind.version()
     opening = asyncio.create_task(house.kind.launch(house.launch, house.sink, house.sink))
     await passing(house.clock, opening.done)
     with pytest.raises(AgentNotRunning) as gone:

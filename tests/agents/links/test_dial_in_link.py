@@ -1,6 +1,7 @@
 """The dial-in link: one stream of bytes over sockets that connect and drop, and a process that is reaped."""
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 
@@ -67,13 +68,18 @@ async def test_lines_sent_before_the_agent_connects_are_delivered_first() -> Non
 
 
 @pytest.mark.rules("S004-305")
-async def test_a_line_for_a_disconnected_agent_is_reported_as_unsent_and_kept() -> None:
+async def test_a_line_for_a_disconnected_agent_is_reported_as_unsent_and_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "fairlead.agents.dialin")
     room = Room()
     agent = Agent(room.link)
-    assert room.link.offer(LINE)
+    await room.link.send(LINE)
     agent.wire.taken()
     agent.drop()
-    assert not room.link.offer(LINE)
+    assert "queued" not in caplog.text
+    await room.link.send(LINE)
+    assert "line queued for a disconnected agent" in caplog.text
     assert Agent(room.link).wire.sent == [LINE]
 
 

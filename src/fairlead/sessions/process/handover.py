@@ -104,7 +104,7 @@ class Handovers:
             found.append("a running turn")
         if state.pending:
             found.append(f"a request that waits for an answer ({', '.join(item.tool for item in state.pending)})")
-        if interpreter.background_tasks:
+        if interpreter.background_work:
             found.append(f"background work ({', '.join(interpreter.background_work)})")
         return tuple(found)
 
@@ -182,7 +182,7 @@ class Handovers:
         """Interrupt the agent and wait up to `CUT_OFF_S` for it to end its turn itself."""
         core = self._core
         async with core.transaction() as transition:
-            if core.interpreter.turn is None and not core.interpreter.background_tasks:
+            if core.interpreter.turn is None and not core.interpreter.background_work:
                 return
             self._supervisor.log_interrupt(transition, by)
 

@@ -77,7 +77,7 @@ class AgentSupervisor:
     @property
     def is_working(self) -> bool:
         interpreter = self.core.interpreter
-        return interpreter.turn is not None or interpreter.background_tasks > 0 or bool(self.core.state.pending)
+        return interpreter.turn is not None or bool(interpreter.background_work or self.core.state.pending)
 
     def schedule_next(self) -> None:
         """Start the next task: a pending task that is due, else the next queued message if the agent is free for it."""

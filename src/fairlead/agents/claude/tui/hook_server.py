@@ -123,11 +123,8 @@ class HookServer:
         if unknown:
             raise ValueError(f"no such hooks: {sorted(unknown)}")
         url = self._gateway + PATH.removesuffix("/{event}").format(session=session)
-        variables = {
-            URL_VARIABLE: url,
-            TOKEN_VARIABLE: self._tokens.issue(session),
-            CERTIFICATE_VARIABLE: self._certificate,
-        }
+        token = self._tokens.issue(session)
+        variables = {URL_VARIABLE: url, TOKEN_VARIABLE: token, CERTIFICATE_VARIABLE: self._certificate}
         post = HookEndpoint(handlers, variables, self._clock, lambda: self._shut(session, post))
         self._endpoints[session] = post
         return post
