@@ -14,14 +14,12 @@ from fairlead.agents.demo.scripts import (
     ApiError,
     Block,
     Call,
-    Crash,
-    CutStream,
+    Fault,
     ScriptText,
     ScriptThinking,
     SlowText,
     ToolResult,
     ToolUse,
-    UnknownRecords,
     catalogue,
     chunks,
     parse,
@@ -130,10 +128,10 @@ def test_faults() -> None:
     assert [b.status for b in blocks("SCRIPT:error teapot") if isinstance(b, ApiError)] == [400]
     assert isinstance(blocks("SCRIPT:error_once")[0], ApiError)
     assert isinstance(blocks("SCRIPT:error_once", attempt=1)[0], ScriptText)
-    assert isinstance(blocks("SCRIPT:cut")[-1], CutStream)
+    assert blocks("SCRIPT:cut")[-1] is Fault.CUT
     assert isinstance(blocks("SCRIPT:cut", attempt=1)[-1], ScriptText)
-    assert isinstance(blocks("SCRIPT:crash")[-1], Crash)
-    assert isinstance(blocks("SCRIPT:unknown")[0], UnknownRecords)
+    assert blocks("SCRIPT:crash")[-1] is Fault.CRASH
+    assert blocks("SCRIPT:unknown")[0] is Fault.UNKNOWN_RECORDS
     assert isinstance(blocks("SCRIPT:think")[0], ScriptThinking)
 
 

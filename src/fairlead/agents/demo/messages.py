@@ -1,15 +1,31 @@
-"""The blocks of a script as content of the Messages API, streamed or whole; both stand-ins use it."""
+"""Messages of the Messages API, as both stand-ins build them: ids, token counts, content streamed or whole."""
 
+import uuid
 from collections.abc import Iterable
 from itertools import repeat
+from typing import Any
 
 import msgspec
 
-from fairlead.agents.demo.ids import new_id
-from fairlead.agents.demo.records import Record
 from fairlead.agents.demo.scripts import ContentBlock, ScriptText, ScriptThinking, SlowText, ToolUse, chunks
 
+Record = dict[str, Any]
+
+STARTED = {"input_tokens": 11, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 3, "output_tokens": 1}
+"""The usage that a message starts with. The numbers have no meaning, but they add up."""
+FINISHED = {**STARTED, "output_tokens": 42}
+
 _SIGNATURE = "c2NyaXB0ZWQ="
+
+
+def new_id(prefix: str) -> str:
+    """An id such as msg_... or toolu_...: the prefix and hexadecimal digits."""
+    return prefix + uuid.uuid4().hex[:24]
+
+
+def message(message_id: str, model: str, content: list[Record]) -> Record:
+    head = {"id": message_id, "type": "message", "role": "assistant", "model": model, "content": content}
+    return {**head, "stop_reason": None, "stop_sequence": None, "usage": STARTED}
 
 
 def stream_block(block: ContentBlock) -> tuple[Record, Iterable[Record], float | None]:
@@ -30,23 +46,13 @@ def stream_block(block: ContentBlock) -> tuple[Record, Iterable[Record], float |
             return {"type": "tool_use", "id": new_id("toolu_"), "name": name, "input": {}}, deltas, 0.0
 
 
-def add_delta(content: Record, delta: Record) -> None:
-    for name, piece in delta.items():
-        if name != "type":
-            content[name] = content.get(name, "") + piece
-
-
-def complete(content: Record) -> Record:
-    """The content after its last delta, a tool's input parsed."""
-    content = dict(content)
-    typed = content.pop("partial_json", None)
-    if typed is not None:
-        content["input"] = msgspec.json.decode(typed)
-    return content
-
-
-def whole_block(block: ContentBlock) -> Record:
-    content, deltas, _ = stream_block(block)
+def complete(opening: Record, deltas: Iterable[Record]) -> Record:
+    """The content after these deltas, a tool's input parsed."""
+    pieces: dict[str, list[str]] = {}
     for delta in deltas:
-        add_delta(content, delta)
-    return complete(content)
+        for name, piece in delta.items():
+            if name != "type":
+                pieces.setdefault(name, []).append(piece)
+    content = opening | {name: "".join(parts) for name, parts in pieces.items()}
+    typed = content.pop("partial_json", None)
+    return content if typed is None else content | {"input": msgspec.json.decode(typed)}
