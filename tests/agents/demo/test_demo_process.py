@@ -167,11 +167,10 @@ async def test_a_failing_hook_blocks_when_the_host_requested_it(tmp_path: Path) 
         assert "failed to answer its hook" in (await host.result())["result"]
 
 
-async def test_a_hook_can_end_the_run(tmp_path: Path) -> None:
+async def test_a_person_can_deny_and_end_the_run(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
-        host.hook = lambda request: {"continue": False, "stopReason": "enough"}
-        await host.control("initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["h"]}]})
-        assert (await host.ask("SCRIPT:tool"))["subtype"] == "error_during_execution"
+        host.permit = lambda request: {"behavior": "deny", "message": "enough", "interrupt": True}
+        assert (await host.ask("SCRIPT:bash touch a"))["subtype"] == "error_during_execution"
 
 
 async def test_no_schema_means_no_structured_output(tmp_path: Path) -> None:

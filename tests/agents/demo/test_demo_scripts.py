@@ -16,7 +16,6 @@ from fairlead.agents.demo.scripts import (
     Call,
     Fault,
     ScriptText,
-    ScriptThinking,
     SlowText,
     ToolResult,
     ToolUse,
@@ -79,7 +78,9 @@ def test_no_marker_gives_the_tour_and_an_unknown_name_gives_the_names() -> None:
 def test_every_script_answers_every_step_with_at_least_one_block() -> None:
     for name, _, _ in catalogue():
         for results in ((), (OK,), (BAD,), (OK, OK), (OK, BAD, OK)):
-            assert respond(Call(name, "", results)), name
+            answer = respond(Call(name, "", results))
+            assert answer, name
+            assert "There is no script" not in repr(answer)
 
 
 def test_a_script_is_a_function_of_its_call() -> None:
@@ -132,7 +133,9 @@ def test_faults() -> None:
     assert isinstance(blocks("SCRIPT:cut", attempt=1)[-1], ScriptText)
     assert blocks("SCRIPT:crash")[-1] is Fault.CRASH
     assert blocks("SCRIPT:unknown")[0] is Fault.UNKNOWN_RECORDS
-    assert isinstance(blocks("SCRIPT:think")[0], ScriptThinking)
+    thought = blocks("SCRIPT:think")[0]
+    assert isinstance(thought, ScriptText)
+    assert thought.kind == "thinking"
 
 
 def test_counts_are_bounded_and_nonsense_is_a_default() -> None:

@@ -98,8 +98,7 @@ async def test_an_id_with_a_transcript_is_rejected_for_a_new_session(tmp_path: P
     session = await first_session(tmp_path, "SCRIPT:text")
     async with demo(tmp_path, "--session-id", session) as host:
         assert await host.end() == 1
-        assert host.seen == []
-        assert await host.errors() == f"Error: Session ID {session} is already in use.\n"
+        assert [r["errors"] for r in host.seen] == [[f"Error: Session ID {session} is already in use."]]
 
 
 async def test_the_transcript_repeats_the_wire_by_uuid(tmp_path: Path) -> None:

@@ -10,46 +10,22 @@ import signal
 import sys
 import time
 import uuid
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 from fairlead.agents.claude.transcripts.paths import config_folder, transcript_path
-from fairlead.agents.claude.wire.control import answer_line, error_line
 from fairlead.agents.demo import tools
-from fairlead.agents.demo.controls import Refused, answer_control
+from fairlead.agents.demo.controls import answer_control
 from fairlead.agents.demo.execution import Executor
 from fairlead.agents.demo.flags import Options
-from fairlead.agents.demo.mcp import McpServers
 from fairlead.agents.demo.messages import Record
-from fairlead.agents.demo.permissions import Grants, Stopped
-from fairlead.agents.demo.session import DemoSession, resolve_model
-from fairlead.agents.demo.thread import Thread, TurnOver
-from fairlead.agents.demo.transcript import NoConversation, Transcript, load, messages_of
+from fairlead.agents.demo.permissions import Stopped
+from fairlead.agents.demo.session import DemoSession
+from fairlead.agents.demo.thread import Prompt, Thread, TurnOver
+from fairlead.agents.demo.transcript import CannotStart, Transcript, load, messages_of
 from fairlead.agents.demo.wire import Wire
 
 _INTERRUPTED = {"subtype": "error_during_execution", "is_error": True, "errors": ["[ede_diagnostic] interrupted"]}
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """An input to answer: a person's message, or a background task's notification."""
-
-    blocks: list[Record]
-    uuid: str
-
-    @property
-    def text(self) -> str:
-        return "\n".join(str(block["text"]) for block in self.blocks if "text" in block)
-
-    @property
-    def is_ordinary(self) -> bool:
-        """Whether it may share a turn with others: a command and a notification have their own."""
-        return not self.text.startswith(("/", "<task-notification>"))
-
-
-class SessionTaken(Exception):
-    """The id for a new session has a transcript already. The message is the one that the real CLI prints."""
 
 
 class DemoAgent:
@@ -68,12 +44,10 @@ class DemoAgent:
         """Run from start to end and return the exit code."""
         try:
             self._session = self._open()
-        except (SessionTaken, NoConversation) as error:
+        except CannotStart as error:
             print(error, file=sys.stderr)
-            if isinstance(error, NoConversation):
-                failed_start = {**_INTERRUPTED, "errors": [str(error)], "session_id": self._options.resume}
-                self._wire.emit({"type": "result", **failed_start, "num_turns": 0, "uuid": str(uuid.uuid4())})
-                self._wire.flush()
+            self._wire.emit({"type": "result", **_INTERRUPTED, "errors": [str(error)]})
+            self._wire.flush()
             return 1
         self._executor = Executor(self._session, self._enqueue)
         self._wire.start()
@@ -94,24 +68,14 @@ class DemoAgent:
             session_id = options.resume
         path = transcript_path(config, cwd, session_id)
         if path != resumed and path.exists():
-            raise SessionTaken(f"Error: Session ID {session_id} is already in use.")
+            raise CannotStart(f"Error: Session ID {session_id} is already in use.")
         transcript = Transcript(path, session_id, cwd)
-        if options.fork_session:
-            transcript.copy(chain)
+        for row in chain if options.fork_session else ():
+            transcript.append({**row, "sessionId": session_id})
         if chain:
             transcript.leaf = chain[-1]["uuid"]
         self._seen |= {row["uuid"] for row in chain if row.get("type") == "user"}
-        return DemoSession(
-            id=session_id,
-            cwd=cwd,
-            options=options,
-            wire=self._wire,
-            transcript=transcript,
-            model=resolve_model(options.model),
-            grants=Grants(options.permission_mode, cwd, options.add_dir),
-            messages=messages_of(chain),
-            mcp=McpServers(self._wire),
-        )
+        return DemoSession(session_id, cwd, options, self._wire, transcript, messages_of(chain))
 
     # -- input from the host
 
@@ -120,7 +84,7 @@ class DemoAgent:
             case {"type": "user", "message": {"content": str() | list() as content}}:
                 self._enqueue(content, record.get("uuid"))
             case {"type": "control_request", "request": {"subtype": str()} as request}:
-                self._wire.write(self._control(str(record.get("request_id")), request))
+                self._wire.write(answer_control(self._session, str(record.get("request_id")), request))
                 if request["subtype"] == "interrupt" and self._turn is not None:
                     self._turn.cancel()
             case {"type": "control_response"}:
@@ -137,14 +101,6 @@ class DemoAgent:
             self._waiting.append(prompt)
             self._stirred.set()
 
-    def _control(self, request_id: str, request: Record) -> bytes:
-        if request["subtype"] == "interrupt":
-            return answer_line(request_id, {})
-        try:
-            return answer_line(request_id, answer_control(self._session, request))
-        except Refused as refused:
-            return error_line(request_id, str(refused))
-
     def _end(self) -> None:
         self._ended = True
         self._stirred.set()
@@ -160,10 +116,7 @@ class DemoAgent:
             if self._ended and not self._session.tasks:
                 return []
             self._stirred.clear()
-            running = [task.work for task in self._session.tasks.values() if task.work is not None]
-            stirred = asyncio.create_task(self._stirred.wait())
-            await asyncio.wait([stirred, *running], return_when=asyncio.FIRST_COMPLETED)
-            stirred.cancel()
+            await self._stirred.wait()  # also the end of a task sets it, by its notification
         return [self._waiting.pop(0)]
 
     def _take_ordinary(self) -> list[Prompt]:
@@ -177,14 +130,8 @@ class DemoAgent:
         if prompts[0].text.strip() == "/compact":
             _compact(session)
             return False
-        thread = Thread(
-            session,
-            session.source,
-            session.transcript,
-            session.messages,
-            self._executor.run,
-            lambda: [(prompt.text, prompt.uuid) for prompt in self._take_ordinary()],
-        )
+        run_tool, steering = self._executor.run, self._take_ordinary
+        thread = Thread(session, session.source, session.transcript, session.messages, run_tool, steering)
         self._turn = asyncio.create_task(self._work(thread, prompts))
         try:
             ending = await self._turn
@@ -200,11 +147,7 @@ class DemoAgent:
         """Do everything that an interrupt may stop; return how it ended."""
         session = self._session
         for prompt in prompts:
-            # A single text is written as a string, as the host sent it.
-            content = prompt.text if [block.get("type") for block in prompt.blocks] == ["text"] else prompt.blocks
-            session.transcript.add(
-                {"type": "user", "message": {"role": "user", "content": content}, "uuid": prompt.uuid}
-            )
+            session.transcript.add(prompt.as_row())
             session.checkpoints.add_prompt(prompt.uuid)
         # Prompts that waited together form one message to the model.
         session.messages.append({"role": "user", "content": [block for p in prompts for block in p.blocks]})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fairlead.agents.claude.wire.control import answer_line, error_line
 from fairlead.agents.demo.flags import MODES
 from fairlead.agents.demo.messages import Record
 from fairlead.agents.demo.session import COMMANDS, MODELS, DemoSession, resolve_model
@@ -11,12 +12,15 @@ class Refused(Exception):
     """The request is answered with an error. Carries its message."""
 
 
-def answer_control(session: DemoSession, request: Record) -> Record | None:
-    """Answer a request, except those that the agent handles. None: success without a response. Raises Refused."""
-    subtype = str(request.get("subtype"))
-    if subtype not in _HANDLERS:
-        raise Refused(f"Unsupported control request subtype: {subtype}")
-    return _HANDLERS[subtype](session, request)
+def answer_control(session: DemoSession, request_id: str, request: Record) -> bytes:
+    """The line that answers a request. The interrupt itself is the agent's: it follows its answer."""
+    handler = _HANDLERS.get(request["subtype"])
+    if handler is None:
+        return error_line(request_id, f"Unsupported control request subtype: {request['subtype']}")
+    try:
+        return answer_line(request_id, handler(session, request))
+    except Refused as refused:
+        return error_line(request_id, str(refused))
 
 
 def _initialize(session: DemoSession, request: Record) -> Record:
@@ -25,12 +29,12 @@ def _initialize(session: DemoSession, request: Record) -> Record:
     session.hooks = hooks.get("PreToolUse") or [] if isinstance(hooks, dict) else []
     session.structured = request.get("jsonSchema") is not None
     session.mcp.join([str(name) for name in request.get("sdkMcpServers") or []])
-    models = {name: {"resolvedModel": model, "displayName": name.capitalize()} for name, model in MODELS.items()}
     return {
         "commands": [{"name": name, "description": f"/{name}", "argumentHint": ""} for name in COMMANDS],
-        "output_style": "default",
-        "available_output_styles": ["default"],
-        "models": [{"value": name, "description": "scripted", **about} for name, about in models.items()],
+        "models": [
+            {"value": name, "resolvedModel": model, "displayName": name.capitalize(), "description": "scripted"}
+            for name, model in MODELS.items()
+        ],
         "account": {"tokenSource": "none", "apiKeySource": "none"},
     }
 
@@ -75,6 +79,7 @@ def _stop_task(session: DemoSession, request: Record) -> Record:
 
 _HANDLERS: dict[str, Callable[[DemoSession, Record], Record | None]] = {
     "initialize": _initialize,
+    "interrupt": lambda session, request: {},
     "set_permission_mode": _set_permission_mode,
     "set_model": _set_model,
     # Without effect: the script determines the length of its thinking.

@@ -6,6 +6,7 @@ Rule: pure. Both stand-ins use it, so that a prompt has the same meaning for the
 from collections.abc import Sequence
 from typing import Any
 
+from fairlead.agents.claude.interpreter.user_text import tag
 from fairlead.agents.demo.scripts import MARKER, Call, ToolResult, parse
 
 
@@ -62,12 +63,8 @@ def _is_prompt(text: str, *, with_results: bool) -> bool:
 
 def _chosen(text: str) -> tuple[str | None, str]:
     if _NOTIFICATION in text:
-        return "text", f"A background task ended: {_between(text, '<summary>', '</summary>')}"
+        return "text", f"A background task ended: {tag(text, 'summary')}"
     return parse(text) or (None, "")
-
-
-def _between(text: str, start: str, end: str) -> str:
-    return text.partition(start)[2].partition(end)[0]
 
 
 def _flat(content: Any) -> str:

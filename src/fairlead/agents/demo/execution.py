@@ -1,8 +1,8 @@
 """Runs the calls that were permitted: tools, questions, plans, MCP tools, subagents, background tasks."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +20,30 @@ _PROGRESS_SECONDS = 1.0
 _ON_FILES = {"Read": tools.read, "Write": tools.write, "Edit": tools.edit, "Glob": tools.glob}
 
 
+@dataclass(frozen=True, slots=True)
 class Executor:
     """Runs calls for all threads of a session. `notify` gives the model a notification that opens a new turn."""
 
-    def __init__(self, session: DemoSession, notify: Callable[[str], None]) -> None:
-        self._session = session
-        self._notify = notify
+    session: DemoSession
+    notify: Callable[[str], None]
 
     async def run(self, thread: Thread, call: Record, arguments: Record) -> Outcome:
-        session, name = self._session, call["name"]
+        session, name = self.session, call["name"]
         if name in ("Write", "Edit"):
             session.checkpoints.add_change(Path(str(arguments["file_path"])))
         match name:
             case "Bash" if arguments.get("run_in_background"):
                 return self._background_bash(call, arguments)
             case "Bash":
-                async with self._progress(thread, call):
+                report = asyncio.create_task(self._report_progress(thread, call))
+                try:
                     return await tools.bash(arguments, session.cwd)
+                finally:
+                    report.cancel()
             case "Read" | "Write" | "Edit" | "Glob":
                 return _ON_FILES[name](arguments, session.cwd)
             case "TodoWrite":
-                before, session.todos = session.todos, arguments.get("todos") or []
-                return "The todos have been changed.", {"oldTodos": before, "newTodos": session.todos}
+                return "The todos have been changed.", {"newTodos": arguments.get("todos") or []}
             case "AskUserQuestion":
                 return _answers(arguments)
             case "ExitPlanMode":
@@ -59,7 +61,7 @@ class Executor:
 
     async def _mcp(self, name: str, arguments: Record) -> Outcome:
         try:
-            result = await self._session.mcp.call(name, arguments)
+            result = await self.session.mcp.call(name, arguments)
         except HostFailed as error:
             raise ToolFailed(f"MCP server failed: {error}") from None
         content = result.get("content") or []
@@ -69,21 +71,13 @@ class Executor:
 
     # -- commands
 
-    @contextlib.asynccontextmanager
-    async def _progress(self, thread: Thread, call: Record) -> AsyncIterator[None]:
-        report = asyncio.create_task(self._report_progress(thread, call))
-        try:
-            yield
-        finally:
-            report.cancel()
-
     async def _report_progress(self, thread: Thread, call: Record) -> None:
         elapsed = 0.0
         while True:
             await asyncio.sleep(_PROGRESS_SECONDS)
             elapsed += _PROGRESS_SECONDS
             about = {"tool_use_id": call["id"], "tool_name": "Bash", "elapsed_time_seconds": elapsed}
-            self._session.wire.emit(thread.source.record("tool_progress", **about))
+            self.session.wire.emit(thread.source.record("tool_progress", **about))
 
     def _background_bash(self, call: Record, arguments: Record) -> Outcome:
         task = BackgroundTask(new_id("b"), "local_bash", str(arguments.get("description") or ""), call["id"])
@@ -93,7 +87,7 @@ class Executor:
     async def _finish_bash(self, task: BackgroundTask, arguments: Record) -> tuple[str, str]:
         how = "exit code 0"
         try:
-            result = str((await tools.bash(arguments, self._session.cwd))[0])
+            result = str((await tools.bash(arguments, self.session.cwd))[0])
         except ToolFailed as failure:
             result = str(failure)
             how = result.split("\n", 1)[0].lower()
@@ -102,7 +96,7 @@ class Executor:
     # -- subagents
 
     async def _subagent(self, call: Record, arguments: Record) -> Outcome:
-        session = self._session
+        session = self.session
         kind = str(arguments.get("subagent_type") or "general-purpose")
         prompt = str(arguments.get("prompt") or "")
         task = BackgroundTask(new_id("a"), "local_agent", str(arguments.get("description") or ""), call["id"])
@@ -142,7 +136,7 @@ class Executor:
         self, task: BackgroundTask, work: Coroutine[Any, Any, tuple[str, str]], **about: str
     ) -> None:
         """`work` returns the task's summary and its result."""
-        self._session.tasks[task.id] = task
+        self.session.tasks[task.id] = task
         self._emit_tasks()
         self._emit_started(task, is_backgrounded=True, **about)
         task.work = asyncio.create_task(self._finish(task, work))
@@ -155,23 +149,23 @@ class Executor:
             # Stopped by stop_task, or by a person's "deny and stop": either way the task is over.
             status, summary, result = "stopped", task.description, ""
         self._emit_ended(task, status, (result or summary) if task.kind == "local_agent" else summary)
-        del self._session.tasks[task.id]
+        del self.session.tasks[task.id]
         self._emit_tasks()
-        self._notify(
+        self.notify(
             f"<task-notification>\n<task-id>{task.id}</task-id>\n<tool-use-id>{task.tool_use_id}</tool-use-id>\n"
             f"<status>{status}</status>\n<summary>{summary}</summary>\n<result>{result}</result>\n</task-notification>"
         )
 
     def _emit_tasks(self) -> None:
-        tasks = [task.as_record() for task in self._session.tasks.values()]
-        self._session.emit_system("background_tasks_changed", tasks=tasks)
+        tasks = [task.as_record() for task in self.session.tasks.values()]
+        self.session.emit_system("background_tasks_changed", tasks=tasks)
 
     def _emit_started(self, task: BackgroundTask, **about: Any) -> None:
-        self._session.emit_system("task_started", **task.as_record(), tool_use_id=task.tool_use_id, **about)
+        self.session.emit_system("task_started", **task.as_record(), tool_use_id=task.tool_use_id, **about)
 
     def _emit_ended(self, task: BackgroundTask, status: str, summary: str) -> None:
         about = {"task_id": task.id, "tool_use_id": task.tool_use_id}
-        self._session.emit_system("task_notification", **about, status=status, summary=summary)
+        self.session.emit_system("task_notification", **about, status=status, summary=summary)
 
 
 async def _final_text(thread: Thread) -> str:

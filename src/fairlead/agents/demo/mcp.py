@@ -1,27 +1,24 @@
 """MCP servers inside the host, reached through `mcp_message`."""
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.agents.demo.flags import VERSION
-from fairlead.agents.demo.messages import Record
+from fairlead.agents.demo.messages import Record, new_id
 from fairlead.agents.demo.wire import HostFailed, Wire
 
-_HELLO = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "fairlead-demo", "version": VERSION},
-}
+_CLIENT = {"name": "fairlead-demo", "version": VERSION}
+_HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": _CLIENT}
 
 
+@dataclass(slots=True)
 class McpServers:
     """The servers that answered the handshake, with their tools."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._tools: dict[str, list[str]] = {}
-        self._next_id = 0
-        self._joining: asyncio.Task[None] | None = None
+    wire: Wire
+    _tools: dict[str, list[str]] = field(default_factory=dict)
+    _joining: asyncio.Task[None] | None = None
 
     def join(self, names: list[str]) -> None:
         """Start the handshake with each server; `wait_ready` waits for it."""
@@ -57,10 +54,10 @@ class McpServers:
         ]
 
     async def _call(self, server: str, method: str, params: Record) -> Record:
-        self._next_id += 1
-        answer = await self._send(server, {"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params})
+        request = {"jsonrpc": "2.0", "id": new_id(""), "method": method, "params": params}
+        answer = await self._send(server, request)
         result = (answer.get("mcp_response") or {}).get("result")
         return result if isinstance(result, dict) else {}
 
     async def _send(self, server: str, message: dict[str, Any]) -> Record:
-        return await self._wire.ask("mcp_message", server_name=server, message=message)
+        return await self.wire.ask("mcp_message", server_name=server, message=message)

@@ -7,15 +7,13 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.demo.scripts import ContentBlock, ScriptText, ScriptThinking, SlowText, ToolUse, chunks
+from fairlead.agents.demo.scripts import ContentBlock, ScriptText, SlowText, ToolUse, chunks
 
 Record = dict[str, Any]
 
 STARTED = {"input_tokens": 11, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 3, "output_tokens": 1}
 """The usage that a message starts with. The numbers have no meaning, but they add up."""
 FINISHED = {**STARTED, "output_tokens": 42}
-
-_SIGNATURE = "c2NyaXB0ZWQ="
 
 
 def new_id(prefix: str) -> str:
@@ -31,15 +29,17 @@ def message(message_id: str, model: str, content: list[Record]) -> Record:
 def stream_block(block: ContentBlock) -> tuple[Record, Iterable[Record], float | None]:
     """The content before its first delta, its deltas, and the seconds after each (None: at the caller's pace)."""
     match block:
-        case ScriptText(text, count):
-            deltas: Iterable[Record] = [{"type": "text_delta", "text": part} for part in chunks(text, count)]
-            return {"type": "text", "text": ""}, deltas, None
+        case ScriptText(text, count, kind):
+            opening, deltas = (
+                {"type": kind, kind: ""},
+                [{"type": f"{kind}_delta", kind: p} for p in chunks(text, count)],
+            )
+            if kind == "thinking":
+                opening["signature"] = ""
+                deltas.append({"type": "signature_delta", "signature": "c2NyaXB0ZWQ="})
+            return opening, deltas, None
         case SlowText(text, count, delay):
             return {"type": "text", "text": ""}, repeat({"type": "text_delta", "text": text}, count), delay
-        case ScriptThinking(text, count):
-            thoughts = [{"type": "thinking_delta", "thinking": part} for part in chunks(text, count)]
-            deltas = [*thoughts, {"type": "signature_delta", "signature": _SIGNATURE}]
-            return {"type": "thinking", "thinking": "", "signature": ""}, deltas, None
         case ToolUse(name, arguments):
             parts = chunks(msgspec.json.encode(arguments).decode(), 4)
             deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]

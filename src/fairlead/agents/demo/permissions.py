@@ -4,7 +4,6 @@ As strict as the real CLI in the cases that the scripts use; asks in every other
 """
 
 import os.path
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -67,17 +66,7 @@ class Grants:
 async def pass_or_refuse(session: "DemoSession", call: Record, arguments: Record, agent_id: str | None) -> Record:
     """Return the input to run the call with. Raises Refusal or Stopped if it may not run."""
     name = call["name"]
-    decided: dict[str, str] = {}
-    async for answer in _call_hooks(session, call, arguments):
-        output = answer.get("hookSpecificOutput")
-        output = output if isinstance(output, dict) else {}
-        if answer.get("continue") is False:
-            raise Stopped
-        decision = output.get("permissionDecision") or ("deny" if answer.get("decision") == "block" else None)
-        if decision is not None:
-            decided[decision] = str(output.get("permissionDecisionReason") or answer.get("reason") or "")
-        if isinstance(output.get("updatedInput"), dict):
-            arguments = output["updatedInput"]
+    decided = await _call_hooks(session, call, arguments)
     if "deny" in decided:
         raise Refusal(f"PreToolUse:{name} hook error: {decided['deny']}")
     verdict = session.grants.judge(name, arguments)
@@ -94,40 +83,38 @@ async def pass_or_refuse(session: "DemoSession", call: Record, arguments: Record
     return await _ask(session, call, arguments, agent_id, decided.get("ask"))
 
 
-async def _call_hooks(session: "DemoSession", call: Record, arguments: Record) -> AsyncIterator[Record]:
-    """Every callback's answer. An error of the host counts as no answer, as in the CLI, unless the host asked for a
-    block."""
-    about = {
-        "session_id": session.id,
-        "transcript_path": str(session.transcript.path),
-        "cwd": session.cwd,
-        "permission_mode": session.grants.mode,
-        "hook_event_name": "PreToolUse",
-        "tool_name": call["name"],
-        "tool_input": arguments,
-        "tool_use_id": call["id"],
-    }
+async def _call_hooks(session: "DemoSession", call: Record, arguments: Record) -> dict[str, str]:
+    """The decisions of the host's hooks, each with its reason. An error of the host counts as no decision, as in the
+    CLI, unless the host asked for a block."""
+    about = {"tool_name": call["name"], "tool_input": arguments, "tool_use_id": call["id"]}
+    given = {**about, "cwd": session.cwd, "permission_mode": session.grants.mode, "hook_event_name": "PreToolUse"}
+    decided: dict[str, str] = {}
     for hook in session.hooks:
         for callback in hook.get("hookCallbackIds", []):
             try:
-                yield await session.wire.ask("hook_callback", callback_id=callback, input=about, tool_use_id=call["id"])
+                answer = await session.wire.ask(
+                    "hook_callback", callback_id=callback, input=given, tool_use_id=call["id"]
+                )
             except HostGone:
                 raise Refusal("The host went away before its hook decided about this call.") from None
             except HostFailed:
                 if hook.get("onFailure") == "block":
-                    yield {"decision": "block", "reason": "the host failed to answer its hook"}
+                    decided["deny"] = "the host failed to answer its hook"
+                continue
+            output = answer.get("hookSpecificOutput")
+            if isinstance(output, dict) and output.get("permissionDecision"):
+                decided[output["permissionDecision"]] = str(output.get("permissionDecisionReason") or "")
+    return decided
 
 
 async def _ask(
     session: "DemoSession", call: Record, arguments: Record, agent_id: str | None, reason: str | None
 ) -> Record:
     request: Record = {"tool_name": call["name"], "input": arguments, "tool_use_id": call["id"]}
-    described = {
-        "description": arguments.get("description") or os.path.basename(str(arguments.get("file_path", ""))),
-        "decision_reason": reason,
-        "agent_id": agent_id,
-    }
-    request |= {field: value for field, value in described.items() if value}
+    description = arguments.get("description") or os.path.basename(str(arguments.get("file_path", "")))
+    request |= {"description": description, "decision_reason": reason}
+    if agent_id is not None:
+        request["agent_id"] = agent_id
     try:
         answer = await session.wire.ask("can_use_tool", **request)
     except HostFailed as error:
@@ -138,5 +125,4 @@ async def _ask(
             raise Stopped
         raise Refusal(str(answer.get("message") or "Permission was denied."))
     updated = answer.get("updatedInput")
-    # An empty object means "unchanged" for the tools whose input the question does not show.
-    return updated if isinstance(updated, dict) and updated else arguments
+    return updated if isinstance(updated, dict) else arguments

@@ -5,11 +5,9 @@ available tools) and returns the blocks of the model's answer; the caller that p
 """
 
 import json
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 MARKER = "SCRIPT:"
 
@@ -19,10 +17,11 @@ QUOTED = 160
 
 @dataclass(frozen=True, slots=True)
 class ScriptText:
-    """A text block, streamed in about `chunks` deltas."""
+    """A text or thinking block, streamed in about `chunks` deltas."""
 
     text: str
     chunks: int = 8
+    kind: Literal["text", "thinking"] = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +31,6 @@ class SlowText:
     text: str
     count: int
     delay: float
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptThinking:
-    """A thinking block, streamed in about `chunks` deltas."""
-
-    text: str
-    chunks: int = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +58,7 @@ class Fault(Enum):
     UNKNOWN_RECORDS = "the demo agent emits records of unknown types; a model API cannot emit records"
 
 
-ContentBlock = ScriptText | SlowText | ScriptThinking | ToolUse
+ContentBlock = ScriptText | SlowText | ToolUse
 Block = ContentBlock | ApiError | Fault
 
 
@@ -103,51 +94,52 @@ class Call:
         return not self.tools or tool in self.tools
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A row of the script table."""
+_CATALOGUE = {
+    "text": ("[words]", "a short text, streamed"),
+    "echo": ("", "says how many messages the model sees: proves that a resume has its history"),
+    "long": ("[words]", "a long text in as many deltas as words"),
+    "think": ("", "a thinking block, then a text"),
+    "tool": ("", "a harmless Bash call: echo hi"),
+    "bash": ("<command>", "a Bash call with your command"),
+    "write": ("<path>", "writes a small file"),
+    "read": ("<path>", "reads a file"),
+    "edit": ("<path>", "reads a file, then replaces hello by goodbye"),
+    "parallel": ("", "two Bash calls in one message"),
+    "twice": ("", "two Bash calls, one after the other"),
+    "subagent": ("[inner script]", "a subagent that runs another script while the turn waits"),
+    "background": ("[inner script]", "a subagent in the background: the turn ends before it does"),
+    "question": ("", "asks you to choose (AskUserQuestion)"),
+    "plan": ("", "shows a plan for your approval (ExitPlanMode)"),
+    "slow": ("[ticks]", "a text that takes its time, four ticks a second"),
+    "slowtool": ("[seconds]", "a Bash call that takes its time"),
+    "bgbash": ("<command>", "a Bash call in the background"),
+    "loop": ("", "calls a tool for ever: for --max-turns and interrupts"),
+    "mcp": ("<tool>", "calls an MCP tool with a=1, b=2"),
+    "todo": ("", "writes a list of todos (where the agent has TodoWrite)"),
+    "glob": ("[pattern]", "lists files (Glob, or Bash where the agent has none)"),
+    "error": ("[400|401|429|529]", "an error of the model's API"),
+    "error_once": ("", "overloaded at the first attempt, answers the second"),
+    "cut": ("", "the model's stream breaks off at the first attempt, the second answers"),
+    "crash": ("", "the agent's process dies in mid turn"),
+    "unknown": ("", "the demo agent emits records of unknown types"),
+    "burst": ("<n>", "n text deltas as fast as possible, for load tests"),
+    "structured": ("[json]", "a structured answer (StructuredOutput), or the JSON as text"),
+}
+"""Every script with the hint for its argument and its description, in the order in which a new user would try them."""
 
-    hint: str
-    """What its argument is."""
-    description: str
-    respond: Callable[[Call], list[Block]]
-    steps: int = 1
-    """How many calls of the model it answers itself; later calls get the closing sentence."""
-
-
-def catalogue() -> list[tuple[str, str, str]]:
-    """Every script as (name, argument hint, description), in the order in which a new user would try them."""
-    return [(name, script.hint, script.description) for name, script in _SCRIPTS.items()]
-
-
-def parse(text: str) -> tuple[str, str] | None:
-    """The last `SCRIPT:<name> [argument]` of a text, or None; the argument ends with its line."""
-    start = text.rfind(MARKER)
-    if start < 0:
-        return None
-    line = text[start + len(MARKER) :].split("\n", 1)[0].strip()
-    name, _, argument = line.partition(" ")
-    return (name, argument.strip()) if name else None
-
-
-def respond(call: Call) -> list[Block]:
-    """The blocks the scripted model answers this call with."""
-    if call.name is None:
-        return [ScriptText(_TOUR, chunks=60)]
-    script = _SCRIPTS.get(call.name)
-    if script is None:
-        return [ScriptText(f"There is no script named {call.name!r}. Known scripts: {', '.join(_SCRIPTS)}.")]
-    return script.respond(call) if call.step < script.steps else _done(call)
-
-
-def chunks(text: str, count: int) -> list[str]:
-    """A text cut into at most `count` pieces of equal length; joined they are the text."""
-    if not text:
-        return [""]
-    size = -(-len(text) // max(1, min(count, len(text))))
-    return [text[i : i + size] for i in range(0, len(text), size)]
-
-
+_ERRORS = {
+    400: ApiError(400, "invalid_request_error", "scripted bad request"),
+    401: ApiError(401, "authentication_error", "invalid x-api-key"),
+    429: ApiError(429, "rate_limit_error", "scripted rate limit"),
+    529: ApiError(529, "overloaded_error", "Overloaded"),
+}
+_COLOURS = [{"label": "Red", "description": "a warm colour"}, {"label": "Blue", "description": "a cool colour"}]
+_QUESTION = {"question": "Which colour?", "header": "Colour", "options": _COLOURS, "multiSelect": False}
+_PLAN = "1. Look at the code\n2. Change it\n3. Run the tests"
+_TODOS = [
+    {"content": "Look around", "status": "completed", "activeForm": "Looking around"},
+    {"content": "Write it down", "status": "in_progress", "activeForm": "Writing it down"},
+]
 _TOUR = (
     "Hello! I am a scripted model: nothing here is thought up, and nothing leaves this machine.\n\n"
     "Type one of these to see what a session can do:\n\n"
@@ -162,85 +154,106 @@ _TOUR = (
 )
 
 
-def _done(call: Call) -> list[Block]:
+def catalogue() -> list[tuple[str, str, str]]:
+    """Every script as (name, argument hint, description)."""
+    return [(name, *about) for name, about in _CATALOGUE.items()]
+
+
+def parse(text: str) -> tuple[str, str] | None:
+    """The last `SCRIPT:<name> [argument]` of a text, or None; the argument ends with its line."""
+    start = text.rfind(MARKER)
+    if start < 0:
+        return None
+    line = text[start + len(MARKER) :].split("\n", 1)[0].strip()
+    name, _, argument = line.partition(" ")
+    return (name, argument.strip()) if name else None
+
+
+def respond(call: Call) -> list[Block]:
+    """The blocks the scripted model answers this call with."""
+    argument = call.argument
+    path = {"file_path": argument or "demo.txt"}
+    match call.name:
+        case None:
+            return [ScriptText(_TOUR, chunks=60)]
+        case "edit" if call.step == 1 and not call.results[0].is_error:
+            return [ToolUse("Edit", path | {"old_string": "hello", "new_string": "goodbye"})]
+        case "twice" if call.step < 2:
+            return [_bash(f"touch t{call.step + 1}", f"make t{call.step + 1}")]
+        case "loop":
+            return [_bash(f"echo loop {call.step}", "loop")]
+        case _ if call.results:
+            return _done(call.results[-1])
+        case "text":
+            return [ScriptText(f"Hello from the scripted model. {argument}".strip())]
+        case "echo":
+            return [ScriptText(f"I see {call.messages} messages.")]
+        case "long":
+            count = _number(argument, 200, 100_000)
+            return [ScriptText(" ".join(f"word{i}" for i in range(count)), chunks=count)]
+        case "think":
+            return [
+                ScriptText("Let me think about this carefully.", 6, "thinking"),
+                ScriptText("I thought about it."),
+            ]
+        case "tool":
+            return [ScriptText("I will run a command."), _bash("echo hi", "say hi")]
+        case "bash":
+            return [_bash(argument or "echo hi", "run the command")]
+        case "write":
+            return [ToolUse("Write", path | {"content": "hello\nworld\n"})]
+        case "read" | "edit":
+            return [ToolUse("Read", path)]
+        case "parallel":
+            return [_bash("touch p1", "make p1"), _bash("touch p2", "make p2")]
+        case "subagent" | "background":
+            job = {"description": "demo job", "prompt": MARKER + (argument or "tool")}
+            job_kind = {"subagent_type": "general-purpose", "run_in_background": call.name == "background"}
+            return [
+                ScriptText("I will delegate this."),
+                ToolUse("Agent" if call.has("Agent") else "Task", job | job_kind),
+            ]
+        case "question":
+            return [ToolUse("AskUserQuestion", {"questions": [_QUESTION]})]
+        case "plan":
+            return [ScriptText("Here is my plan."), ToolUse("ExitPlanMode", {"plan": _PLAN})]
+        case "slow":
+            return [SlowText("tick ", _number(argument, 20, 10_000), 0.25)]
+        case "slowtool":
+            code = f"import time;time.sleep({_number(argument, 30, 600)});print(1)"
+            return [ScriptText("Running a slow tool."), _bash(f"python3 -c '{code}'", "slow job")]
+        case "bgbash":
+            return [_bash(argument or "echo hi", "background job", run_in_background=True)]
+        case "mcp":
+            return [ToolUse(argument or "mcp__demo__add", {"a": 1, "b": 2})]
+        case "todo":
+            has = call.has("TodoWrite")
+            return [ToolUse("TodoWrite", {"todos": _TODOS}) if has else ScriptText("This agent has no TodoWrite tool.")]
+        case "glob":
+            return [ToolUse("Glob", {"pattern": argument or "*"}) if call.has("Glob") else _bash("ls", "list files")]
+        case "error":
+            return [_ERRORS.get(_number(argument, 400, 599), _ERRORS[400])]
+        case "error_once":
+            return [ScriptText("The second attempt worked.") if call.attempt else _ERRORS[529]]
+        case "cut" if call.attempt:
+            return [ScriptText("The second attempt came through.")]
+        case "cut":
+            return [ScriptText("This stream breaks off"), Fault.CUT]
+        case "crash":
+            return [ScriptText("I am about to crash."), Fault.CRASH]
+        case "unknown":
+            return [Fault.UNKNOWN_RECORDS, ScriptText("I emitted records of unknown types.")]
+        case "burst":
+            return [SlowText("word ", _number(argument, 1000, 10_000_000), 0.0)]
+        case "structured":
+            return _structured(call)
+    return [ScriptText(f"There is no script named {call.name!r}. Known scripts: {', '.join(_CATALOGUE)}.")]
+
+
+def _done(last: ToolResult) -> list[Block]:
     """The closing sentence: repeats the last tool's result, so that a reader and a test can see that it arrived."""
-    last = call.results[-1]
     quoted = last.text[:QUOTED]
     return [ScriptText(f"The tool failed: {quoted}" if last.is_error else f"Done. The tool said: {quoted}")]
-
-
-def _number(argument: str, default: int, most: int) -> int:
-    """A count typed by a person: the default for invalid input, a maximum so that no script runs for ever."""
-    word = argument.split(" ", 1)[0]
-    return min(int(word), most) if word.isdecimal() else default
-
-
-def _bash(command: str, description: str, **more: Any) -> ToolUse:
-    return ToolUse("Bash", {"command": command, "description": description, **more})
-
-
-def _file(tool: str, call: Call, **more: str) -> ToolUse:
-    return ToolUse(tool, {"file_path": call.argument or "demo.txt", **more})
-
-
-def _long(call: Call) -> list[Block]:
-    count = _number(call.argument, 200, 100_000)
-    return [ScriptText(" ".join(f"word{i}" for i in range(count)), chunks=count)]
-
-
-def _edit(call: Call) -> list[Block]:
-    if call.step == 0:
-        return [_file("Read", call)]
-    return _done(call) if call.results[0].is_error else [_file("Edit", call, old_string="hello", new_string="goodbye")]
-
-
-def _delegate(call: Call, *, background: bool) -> list[Block]:
-    job = {
-        "description": "demo job",
-        "prompt": MARKER + (call.argument or "tool"),
-        "subagent_type": "general-purpose",
-        "run_in_background": background,
-    }
-    return [ScriptText("I will delegate this."), ToolUse("Agent" if call.has("Agent") else "Task", job)]
-
-
-def _question(call: Call) -> list[Block]:
-    options = [{"label": "Red", "description": "a warm colour"}, {"label": "Blue", "description": "a cool colour"}]
-    question = {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False}
-    return [ToolUse("AskUserQuestion", {"questions": [question]})]
-
-
-def _slowtool(call: Call) -> list[Block]:
-    code = f"import time;time.sleep({_number(call.argument, 30, 600)});print(1)"
-    return [ScriptText("Running a slow tool."), _bash(f"python3 -c '{code}'", "slow job")]
-
-
-def _todo(call: Call) -> list[Block]:
-    if not call.has("TodoWrite"):
-        return [ScriptText("This agent has no TodoWrite tool.")]
-    todos = [
-        {"content": "Look around", "status": "completed", "activeForm": "Looking around"},
-        {"content": "Write it down", "status": "in_progress", "activeForm": "Writing it down"},
-    ]
-    return [ToolUse("TodoWrite", {"todos": todos})]
-
-
-def _glob(call: Call) -> list[Block]:
-    return [ToolUse("Glob", {"pattern": call.argument or "*"}) if call.has("Glob") else _bash("ls", "list files")]
-
-
-_ERRORS = {
-    400: ApiError(400, "invalid_request_error", "scripted bad request"),
-    401: ApiError(401, "authentication_error", "invalid x-api-key"),
-    429: ApiError(429, "rate_limit_error", "scripted rate limit"),
-    529: ApiError(529, "overloaded_error", "Overloaded"),
-}
-
-
-def _cut(call: Call) -> list[Block]:
-    if call.attempt:
-        return [ScriptText("The second attempt came through.")]
-    return [ScriptText("This stream breaks off"), Fault.CUT]
 
 
 def _structured(call: Call) -> list[Block]:
@@ -253,109 +266,19 @@ def _structured(call: Call) -> list[Block]:
     return [ScriptText(json.dumps(value))]
 
 
-_SCRIPTS = {
-    "text": Script(
-        "[words]",
-        "a short text, streamed",
-        lambda call: [ScriptText(f"Hello from the scripted model. {call.argument}".strip())],
-    ),
-    "echo": Script(
-        "",
-        "says how many messages the model sees: proves that a resume has its history",
-        lambda call: [ScriptText(f"I see {call.messages} messages.")],
-    ),
-    "long": Script("[words]", "a long text in as many deltas as words", _long),
-    "think": Script(
-        "",
-        "a thinking block, then a text",
-        lambda _: [ScriptThinking("Let me think about this carefully."), ScriptText("I thought about it.")],
-    ),
-    "tool": Script(
-        "", "a harmless Bash call: echo hi", lambda _: [ScriptText("I will run a command."), _bash("echo hi", "say hi")]
-    ),
-    "bash": Script(
-        "<command>",
-        "a Bash call with your command",
-        lambda call: [_bash(call.argument or "echo hi", "run the command")],
-    ),
-    "write": Script("<path>", "writes a small file", lambda call: [_file("Write", call, content="hello\nworld\n")]),
-    "read": Script("<path>", "reads a file", lambda call: [_file("Read", call)]),
-    "edit": Script("<path>", "reads a file, then replaces hello by goodbye", _edit, steps=2),
-    "parallel": Script(
-        "", "two Bash calls in one message", lambda _: [_bash("touch p1", "make p1"), _bash("touch p2", "make p2")]
-    ),
-    "twice": Script(
-        "",
-        "two Bash calls, one after the other",
-        lambda call: [_bash(f"touch t{call.step + 1}", f"make t{call.step + 1}")],
-        steps=2,
-    ),
-    "subagent": Script(
-        "[inner script]",
-        "a subagent that runs another script while the turn waits",
-        lambda call: _delegate(call, background=False),
-    ),
-    "background": Script(
-        "[inner script]",
-        "a subagent in the background: the turn ends before it does",
-        lambda call: _delegate(call, background=True),
-    ),
-    "question": Script("", "asks you to choose (AskUserQuestion)", _question),
-    "plan": Script(
-        "",
-        "shows a plan for your approval (ExitPlanMode)",
-        lambda _: [
-            ScriptText("Here is my plan."),
-            ToolUse("ExitPlanMode", {"plan": "1. Look at the code\n2. Change it\n3. Run the tests"}),
-        ],
-    ),
-    "slow": Script(
-        "[ticks]",
-        "a text that takes its time, four ticks a second",
-        lambda call: [SlowText("tick ", _number(call.argument, 20, 10_000), 0.25)],
-    ),
-    "slowtool": Script("[seconds]", "a Bash call that takes its time", _slowtool),
-    "bgbash": Script(
-        "<command>",
-        "a Bash call in the background",
-        lambda call: [_bash(call.argument or "echo hi", "background job", run_in_background=True)],
-    ),
-    "loop": Script(
-        "",
-        "calls a tool for ever: for --max-turns and interrupts",
-        lambda call: [_bash(f"echo loop {call.step}", "loop")],
-        steps=sys.maxsize,
-    ),
-    "mcp": Script(
-        "<tool>",
-        "calls an MCP tool with a=1, b=2",
-        lambda call: [ToolUse(call.argument or "mcp__demo__add", {"a": 1, "b": 2})],
-    ),
-    "todo": Script("", "writes a list of todos (where the agent has TodoWrite)", _todo),
-    "glob": Script("[pattern]", "lists files (Glob, or Bash where the agent has none)", _glob),
-    "error": Script(
-        "[400|401|429|529]",
-        "an error of the model's API",
-        lambda call: [_ERRORS.get(_number(call.argument, 400, 599), _ERRORS[400])],
-    ),
-    "error_once": Script(
-        "",
-        "overloaded at the first attempt, answers the second",
-        lambda call: [ScriptText("The second attempt worked.") if call.attempt else _ERRORS[529]],
-    ),
-    "cut": Script("", "the model's stream breaks off at the first attempt, the second answers", _cut),
-    "crash": Script(
-        "", "the agent's process dies in mid turn", lambda _: [ScriptText("I am about to crash."), Fault.CRASH]
-    ),
-    "unknown": Script(
-        "",
-        "the demo agent emits records of unknown types",
-        lambda _: [Fault.UNKNOWN_RECORDS, ScriptText("I emitted records of unknown types.")],
-    ),
-    "burst": Script(
-        "<n>",
-        "n text deltas as fast as possible, for load tests",
-        lambda call: [SlowText("word ", _number(call.argument, 1000, 10_000_000), 0.0)],
-    ),
-    "structured": Script("[json]", "a structured answer (StructuredOutput), or the JSON as text", _structured),
-}
+def _bash(command: str, description: str, **more: Any) -> ToolUse:
+    return ToolUse("Bash", {"command": command, "description": description, **more})
+
+
+def _number(argument: str, default: int, most: int) -> int:
+    """A count typed by a person: the default for invalid input, a maximum so that no script runs for ever."""
+    word = argument.split(" ", 1)[0]
+    return min(int(word), most) if word.isdecimal() else default
+
+
+def chunks(text: str, count: int) -> list[str]:
+    """A text cut into at most `count` pieces of equal length; joined they are the text."""
+    if not text:
+        return [""]
+    size = -(-len(text) // max(1, min(count, len(text))))
+    return [text[i : i + size] for i in range(0, len(text), size)]

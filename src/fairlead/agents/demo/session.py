@@ -18,12 +18,7 @@ from fairlead.agents.demo.wire import Wire
 
 TOOLS = ["Task", "AskUserQuestion", "Bash", "Edit", "ExitPlanMode", "Glob", "Read", "TodoWrite", "Write"]
 COMMANDS = ["compact"]
-MODELS = {
-    "default": "claude-opus-5-5",
-    "opus": "claude-opus-5-5",
-    "sonnet": "claude-sonnet-5-5",
-    "haiku": "claude-haiku-5-5",
-}
+MODELS = {"default": "claude-opus-5-5"} | {name: f"claude-{name}-5-5" for name in ("opus", "sonnet", "haiku")}
 COST_PER_CALL = 0.0009102
 """In dollars. The value has no meaning, but the sums add up."""
 _USAGE_PER_CALL = {
@@ -78,22 +73,26 @@ class DemoSession:
     options: Options
     wire: Wire
     transcript: Transcript
-    model: str
-    grants: Grants
     messages: list[Record]
     """The conversation as the model sees it."""
-    mcp: McpServers
+    model: str = field(init=False)
+    grants: Grants = field(init=False)
+    mcp: McpServers = field(init=False)
     calls: Counter[str] = field(default_factory=Counter)
     """Calls of each model."""
     reported: Counter[str] = field(default_factory=Counter)
     """Those of them that the last result included."""
-    todos: list[Record] = field(default_factory=list)
     tasks: dict[str, BackgroundTask] = field(default_factory=dict)
     structured: bool = False
     """The host asked for structured output."""
     checkpoints: tools.Checkpoints = field(default_factory=tools.Checkpoints)
     hooks: list[Record] = field(default_factory=list)
     """The host's PreToolUse hooks, as `initialize` registered them."""
+
+    def __post_init__(self) -> None:
+        self.model = resolve_model(self.options.model)
+        self.grants = Grants(self.options.permission_mode, self.cwd, self.options.add_dir)
+        self.mcp = McpServers(self.wire)
 
     @property
     def source(self) -> RecordSource:

@@ -5,6 +5,7 @@ Cancelling `run` interrupts the thread: it then answers its open calls and ends.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -26,6 +27,28 @@ _ERROR_NAMES = {400: "unknown", 401: "authentication_failed", 429: "rate_limit",
 _CUT_OFF = "Your response above was cut off in mid-stream: go on where it stops."
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """An input to answer: a person's message, or a background task's notification."""
+
+    blocks: list[Record]
+    uuid: str
+
+    @property
+    def text(self) -> str:
+        return "\n".join(str(block["text"]) for block in self.blocks if "text" in block)
+
+    def as_row(self) -> Record:
+        # A single text is written as a string, as the host sent it.
+        content = self.text if [block.get("type") for block in self.blocks] == ["text"] else self.blocks
+        return {"type": "user", "message": {"role": "user", "content": content}, "uuid": self.uuid}
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether it may share a turn with others: a command and a notification have their own."""
+        return not self.text.startswith(("/", "<task-notification>"))
+
+
 class TurnOver(Exception):
     """The thread ended in another way than with a final text. Carries the fields of the result."""
 
@@ -38,28 +61,20 @@ RunTool = Callable[["Thread", Record, Record], Awaitable[Outcome]]
 """Runs a permitted call of a thread; injected, because a subagent is a thread as well."""
 
 
+@dataclass(slots=True)
 class Thread:
     """Runs one thread to its final text."""
 
-    def __init__(
-        self,
-        session: DemoSession,
-        source: RecordSource,
-        transcript: Transcript,
-        messages: list[Record],
-        run_tool: RunTool,
-        take_steering: Callable[[], list[tuple[str, str]]] = list,
-    ) -> None:
-        """`take_steering` returns the messages that arrived during the turn, each with its uuid."""
-        self._session = session
-        self.source = source
-        self._transcript = transcript
-        self._messages = messages
-        self._run_tool = run_tool
-        self._take_steering = take_steering
-        self.calls = 0
-        self.user_records = 0
-        self._open_calls: list[Record] = []
+    session: DemoSession
+    source: RecordSource
+    transcript: Transcript
+    messages: list[Record]
+    run_tool: RunTool
+    take_steering: Callable[[], list[Prompt]] = list
+    """Returns the messages that arrived during the turn."""
+    calls: int = 0
+    user_records: int = 0
+    _open_calls: list[Record] = field(default_factory=list)
 
     async def run(self) -> str:
         """Run to the final text and return it. Raises TurnOver or Stopped."""
@@ -81,27 +96,27 @@ class Thread:
 
     async def _call_model(self) -> Player:
         if self.calls:
-            for text, uuid in self._take_steering():
-                self._transcript.add({"type": "user", "message": {"role": "user", "content": text}, "uuid": uuid})
-                self._messages.append({"role": "user", "content": f"{STEERED}\n{text}"})
+            for prompt in self.take_steering():
+                self.transcript.add(prompt.as_row())
+                self.messages.append({"role": "user", "content": f"{STEERED}\n{prompt.text}"})
         blocks = await self._wait_for_answer()
-        player = Player(self._session, self.source, self._transcript)
+        player = Player(self.session, self.source, self.transcript)
         try:
             await player.play(blocks)
         finally:
             if player.content:
-                self._messages.append({"role": "assistant", "content": player.content})
+                self.messages.append({"role": "assistant", "content": player.content})
         if player.stop_reason:
             self.calls += 1
-            self._session.calls[self._session.model] += 1
+            self.session.calls[self.session.model] += 1
         return player
 
     async def _wait_for_answer(self) -> list[Block]:
         """The blocks of the model's answer, after as many attempts as its API needs."""
-        available = frozenset("Agent" if tool == "Task" else tool for tool in self._session.tools())
+        available = frozenset("Agent" if tool == "Task" else tool for tool in self.session.tools())
         attempt = 0
         while True:
-            blocks = respond(read_conversation(self._messages, available, attempt))
+            blocks = respond(read_conversation(self.messages, available, attempt))
             if not isinstance(error := blocks[0], ApiError):
                 return blocks
             attempt += 1
@@ -109,7 +124,7 @@ class Thread:
 
     async def _retry(self, error: ApiError, attempt: int) -> None:
         """Report a failed attempt and wait for the next, or give up."""
-        session, name = self._session, _ERROR_NAMES[error.status]
+        session, name = self.session, _ERROR_NAMES[error.status]
         if error.status == 429 and attempt == 1:
             session.emit("rate_limit_event", rate_limit_info={"status": "rejected", "rateLimitType": "five_hour"})
         if error.status == 400 or attempt > _RETRIES:
@@ -126,8 +141,8 @@ class Thread:
     # -- tools
 
     async def _run_calls(self, calls: list[Record]) -> None:
-        options = self._session.options
-        if options.max_budget_usd is not None and self._session.cost > options.max_budget_usd:
+        options = self.session.options
+        if options.max_budget_usd is not None and self.session.cost > options.max_budget_usd:
             raise _limit("error_max_budget_usd", f"Reached maximum budget (${options.max_budget_usd:g})")
         self._open_calls = calls
         while calls:
@@ -137,16 +152,16 @@ class Thread:
 
     async def _run_call(self, call: Record) -> None:
         if self.source.agent_id is not None:
-            self._session.emit_system(
+            self.session.emit_system(
                 "task_progress",
                 task_id=self.source.agent_id,
                 tool_use_id=self.source.parent_tool_use_id,
                 description=f"Running {call['input'].get('description') or call['name']}",
             )
-        arguments = tools.absolute(call["name"], call["input"], self._session.cwd)
+        arguments = tools.absolute(call["name"], call["input"], self.session.cwd)
         try:
-            arguments = await pass_or_refuse(self._session, call, arguments, self.source.agent_id)
-            content, detail = await self._run_tool(self, call, arguments)
+            arguments = await pass_or_refuse(self.session, call, arguments, self.source.agent_id)
+            content, detail = await self.run_tool(self, call, arguments)
         except (Refusal, ToolFailed) as failure:
             self._answer(call, str(failure), f"Error: {failure}", is_error=True)
             return
@@ -168,9 +183,9 @@ class Thread:
 
     def _add(self, record: Record, row_fields: Record) -> None:
         """Emit a record, add its message to the conversation, and write it with these fields."""
-        self._session.wire.emit(record)
-        self._messages.append({name: record["message"][name] for name in ("role", "content")})
-        self._transcript.add({name: record[name] for name in ("type", "message", "uuid", "timestamp")} | row_fields)
+        self.session.wire.emit(record)
+        self.messages.append({name: record["message"][name] for name in ("role", "content")})
+        self.transcript.add({name: record[name] for name in ("type", "message", "uuid", "timestamp")} | row_fields)
 
     def _end_interrupted(self) -> None:
         during = " for tool use" if self._open_calls else ""

@@ -8,6 +8,7 @@ import contextlib
 import difflib
 import os
 import signal
+from asyncio.subprocess import DEVNULL, PIPE
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -51,16 +52,12 @@ async def bash(arguments: Record, cwd: str) -> Outcome:
     """Run one command in its own process group, for at most its time limit."""
     command = str(arguments.get("command", ""))
     limit = float(arguments.get("timeout") or BASH_LIMIT * 1000) / 1000
-    process = await asyncio.create_subprocess_exec(
-        "/bin/bash",
-        "-c",
-        command,
-        cwd=cwd,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "/bin/bash", "-c", command, cwd=cwd, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
+        )
+    except OSError as error:
+        raise ToolFailed(f"Cannot run the command: {error.strerror}") from None
     _running.add(process.pid)
     try:
         async with asyncio.timeout(limit):  # unlike wait_for, never swallows an interrupt
@@ -119,10 +116,7 @@ def glob(arguments: Record, cwd: str) -> Outcome:
 
 def absolute(tool: str, arguments: Record, cwd: str) -> Record:
     """The input for the permission request and the run: absolute file paths."""
-    if tool in ("Read", "Write", "Edit"):
-        return {**arguments, "file_path": str(_path(arguments, cwd))}
-    # The plan is in the call; its request shows nothing else, as in the real CLI.
-    return {} if tool == "ExitPlanMode" else arguments
+    return {**arguments, "file_path": str(_path(arguments, cwd))} if tool in ("Read", "Write", "Edit") else arguments
 
 
 def _path(arguments: Record, cwd: str) -> Path:

@@ -5,8 +5,8 @@ One row is one write, so a reader never sees half of a finished row.
 
 import os
 import sys
-import time
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -17,14 +17,13 @@ from fairlead.agents.demo.flags import VERSION
 from fairlead.agents.demo.messages import Record
 
 
-class NoConversation(Exception):
-    """There is nothing to resume. The message is the one that the real CLI prints."""
+class CannotStart(Exception):
+    """The session cannot be resumed, or its id is taken. The message is the one that the real CLI prints."""
 
 
 def timestamp() -> str:
     """Now, as ISO 8601 in UTC with milliseconds."""
-    now = time.time()
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Transcript:
@@ -61,14 +60,10 @@ class Transcript:
             "version": VERSION,
         }
         self.leaf = row["uuid"]
-        self._append(row)
+        self.append(row)
 
-    def copy(self, chain: list[Record]) -> None:
-        """Begin a fork with these rows of another session."""
-        for row in chain:
-            self._append({**row, "sessionId": self._session_id})
-
-    def _append(self, row: Record) -> None:
+    def append(self, row: Record) -> None:
+        """Append a row as it is."""
         if not self._keep:
             return
         if self._file is None:
@@ -83,12 +78,12 @@ class Transcript:
 
 
 def load(path: Path, at: str | None = None) -> list[Record]:
-    """The chain of a session's rows that ends at the row `at`, or at the last row. Raises NoConversation."""
+    """The chain of a session's rows that ends at the row `at`, or at the last row. Raises CannotStart."""
     rows: dict[str, Record] = {}
     try:
         data = path.read_bytes()
     except OSError:
-        raise NoConversation(f"No conversation found with session ID: {path.stem}") from None
+        raise CannotStart(f"No conversation found with session ID: {path.stem}") from None
     for line in data.split(b"\n"):
         try:
             row = msgspec.json.decode(line)
@@ -97,7 +92,7 @@ def load(path: Path, at: str | None = None) -> list[Record]:
         if isinstance(row, dict) and row.get("uuid") and not row.get("isSidechain"):
             rows[row["uuid"]] = row
     if at is not None and at not in rows:
-        raise NoConversation(f"No message found with message.uuid of: {at}")
+        raise CannotStart(f"No message found with message.uuid of: {at}")
     leaf = at or next(reversed(rows), None)
     chain: list[Record] = []
     while leaf in rows:
