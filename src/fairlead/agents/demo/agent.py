@@ -93,9 +93,8 @@ class DemoAgent:
     def _enqueue(self, content: str | list[Any], given: Any = None) -> None:
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
-        prompt = Prompt(
-            [b for b in content if isinstance(b, dict)], given if isinstance(given, str) else str(uuid.uuid4())
-        )
+        blocks = [block for block in content if isinstance(block, dict)]
+        prompt = Prompt(blocks, given if isinstance(given, str) else str(uuid.uuid4()))
         if prompt.uuid not in self._seen:
             self._seen.add(prompt.uuid)
             self._waiting.append(prompt)

@@ -49,10 +49,9 @@ class Executor:
             case "ExitPlanMode":
                 session.grants.mode = "default"
                 session.emit_system("status", status=None, permissionMode="default")
-                plan = {"plan": call["input"].get("plan")}
-                return "User has approved exiting plan mode. You can now proceed.", plan
+                return "User has approved exiting plan mode. You can now proceed.", arguments
             case "StructuredOutput" if session.structured:
-                return ("Structured output provided successfully",) * 2
+                return "Structured output provided successfully", arguments
             case "Agent" | "Task":
                 return await self._subagent(call, arguments)
         if name in session.mcp.tools():

@@ -30,14 +30,11 @@ def stream_block(block: ContentBlock) -> tuple[Record, Iterable[Record], float |
     """The content before its first delta, its deltas, and the seconds after each (None: at the caller's pace)."""
     match block:
         case ScriptText(text, count, kind):
-            opening, deltas = (
-                {"type": kind, kind: ""},
-                [{"type": f"{kind}_delta", kind: p} for p in chunks(text, count)],
-            )
-            if kind == "thinking":
-                opening["signature"] = ""
-                deltas.append({"type": "signature_delta", "signature": "c2NyaXB0ZWQ="})
-            return opening, deltas, None
+            deltas = [{"type": f"{kind}_delta", kind: part} for part in chunks(text, count)]
+            if kind == "text":
+                return {"type": "text", "text": ""}, deltas, None
+            signature = {"type": "signature_delta", "signature": "c2NyaXB0ZWQ="}
+            return {"type": kind, kind: "", "signature": ""}, [*deltas, signature], None
         case SlowText(text, count, delay):
             return {"type": "text", "text": ""}, repeat({"type": "text_delta", "text": text}, count), delay
         case ToolUse(name, arguments):

@@ -111,15 +111,14 @@ async def _ask(
     session: "DemoSession", call: Record, arguments: Record, agent_id: str | None, reason: str | None
 ) -> Record:
     request: Record = {"tool_name": call["name"], "input": arguments, "tool_use_id": call["id"]}
-    description = arguments.get("description") or os.path.basename(str(arguments.get("file_path", "")))
-    request |= {"description": description, "decision_reason": reason}
+    request["description"] = str(arguments.get("description") or os.path.basename(str(arguments.get("file_path", ""))))
+    request["decision_reason"] = reason
     if agent_id is not None:
         request["agent_id"] = agent_id
     try:
         answer = await session.wire.ask("can_use_tool", **request)
     except HostFailed as error:
-        problem = "the host closed the stream before it answered" if isinstance(error, HostGone) else f"Error: {error}"
-        raise Refusal(f"Tool permission request failed: {problem}") from None
+        raise Refusal(f"Tool permission request failed: {error}") from None
     if answer.get("behavior") != "allow":
         if answer.get("interrupt"):
             raise Stopped

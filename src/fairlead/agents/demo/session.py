@@ -121,7 +121,6 @@ class DemoSession:
             model=self.model,
             permissionMode=self.grants.mode,
             slash_commands=COMMANDS,
-            apiKeySource="none",
             claude_code_version=VERSION,
         )
 

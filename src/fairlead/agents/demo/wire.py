@@ -29,6 +29,9 @@ class HostFailed(Exception):
 class HostGone(HostFailed):
     """No answer can arrive any more."""
 
+    def __init__(self) -> None:
+        super().__init__("the host closed the stream before it answered")
+
 
 class Wire:
     """Reads stdin on a thread, writes stdout in batches from the event loop."""
