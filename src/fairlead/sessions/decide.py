@@ -11,10 +11,10 @@ import msgspec
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import Decision
+from fairlead.model.agents import Decision, ToolCheck
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, Stale, TooMany
-from fairlead.model.ids import MessageId, event_id
-from fairlead.model.policy import Behavior, PermissionMode, Verdict
+from fairlead.model.ids import MessageId, RequestId, event_id
+from fairlead.model.policy import Behavior, Verdict
 from fairlead.sessions.state import PendingRequest, SessionState
 
 QUEUE_LIMIT = 100
@@ -138,20 +138,23 @@ def answer(
 
 
 def resolve_by_policy(
-    state: SessionState, pending: PendingRequest, verdict: Verdict, cause: str
+    state: SessionState, about: PendingRequest | ToolCheck, verdict: Verdict, cause: str
 ) -> ev.PermissionResolved:
-    """Resolve a request by the policy, without a person. Only for allow and deny."""
+    """Resolve a request, or a call that was checked before any request, by the policy, without a person. Only for allow
+    and deny."""
+    asked = isinstance(about, PendingRequest)
     return ev.PermissionResolved(
-        id=event_id(cause, "permission.resolved"),
+        id=event_id(cause, "permission.resolved", 0 if asked else "hook"),
         turn=state.turn,
-        request=pending.request,
-        call=pending.call,
-        tool=pending.tool,
+        request=about.request if isinstance(about, PendingRequest) else RequestId(f"hook:{about.call}"),
+        call=about.call,
+        tool=about.tool,
         behavior="allow" if verdict.behavior == Behavior.ALLOW else "deny",
         how=verdict.by,
         rule=verdict.rule or "",
         message=verdict.reason,
-        input=pending.input,
+        input=about.input,
+        asked=asked,
     )
 
 
@@ -186,9 +189,3 @@ def _updated_input(pending: PendingRequest, command: cmd.AnswerPermission) -> di
     if answers is not None:
         raise BadRequest("Only a question takes answers; this is a permission.", tool=pending.tool)
     return changed
-
-
-def follows_agent_mode(mode: str, *, allow_bypass: bool) -> bool:
-    """Whether our policy follows a mode that the agent entered by itself: never into bypassPermissions, unless that is
-    allowed."""
-    return allow_bypass or mode != PermissionMode.BYPASS_PERMISSIONS

@@ -19,7 +19,7 @@ from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
 from fairlead.sessions.log import SessionLog
 from fairlead.sessions.paging import entries_after
-from fairlead.sessions.state import SessionState, clean_title, decode_state, evolve
+from fairlead.sessions.state import SessionState, clean_title, evolve
 
 
 async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> SessionCore:
@@ -33,7 +33,8 @@ async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> Ses
     log = await _open_log(services, session, feed)
     state, state_seq, interpreter_seq = SessionState(session=session), 0, 0
     if (checkpoint := await store.checkpoint(session, STATE)) is not None:
-        state, state_seq = decode_state(checkpoint.data), checkpoint.seq
+        state = msgspec.msgpack.decode(checkpoint.data, type=SessionState)
+        state_seq = checkpoint.seq
     if (checkpoint := await store.checkpoint(session, INTERPRETER)) is not None:
         interpreter.restore(checkpoint.data)
         interpreter_seq = checkpoint.seq

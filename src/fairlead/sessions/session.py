@@ -182,16 +182,14 @@ class Session:
 
     async def _interrupt(self, command: cmd.Interrupt, by: str) -> cmd.Reply:
         core = self.core
-        async with core.client_lock():
+        async with core.client_transaction(patient=True) as transition:
             if core.interpreter.turn is None and not core.interpreter.background_tasks:
                 return self._reply({"idle": True})
-            transition = core.begin()
-            entry = self.supervisor.log_interrupt(transition, by)
+            entry = transition.interrupt(self.kind, by)
             # The end of a turn is an event; the end of background work is not published to all clients.
             data = {"background": True} if core.interpreter.turn is None else None
             reply = cmd.Reply(session=core.session, seq=entry.seq, data=data)
             transition.save_replies(command, reply)
-            await core.commit(transition, patient=True)
         await self.supervisor.running().interrupt()
         return reply
 

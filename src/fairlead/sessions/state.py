@@ -288,14 +288,3 @@ def _moved(state: SessionState, event: ev.MessageMoved) -> _Changes:
     rest = [*_without(state, event.message)]
     rest.insert(event.position, item)
     return {"queue": tuple(rest)}
-
-
-_decoder: msgspec.msgpack.Decoder[SessionState] = msgspec.msgpack.Decoder(SessionState)
-
-
-def encode_state(state: SessionState) -> bytes:
-    return msgspec.msgpack.encode(state)
-
-
-def decode_state(data: bytes) -> SessionState:
-    return _decoder.decode(data)

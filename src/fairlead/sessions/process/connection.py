@@ -24,8 +24,7 @@ from fairlead.model.commands import Reply
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import RequestId, event_id
 from fairlead.model.policy import Verdict
-from fairlead.model.store import NewEntry
-from fairlead.sessions.commit import Commit, SessionCore
+from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.permissions.requests import PermissionRequests
 
 LOST = "gateway lost"
@@ -110,7 +109,7 @@ class AgentConnection(AgentSink):
         reason = self.stop_reason or (LOST if follows else _describe(exit))
         async with core.transaction() as transition:
             if self.cut_by is not None and core.interpreter.turn is not None:
-                log_interrupt(transition, core, self._kind, self.cut_by)
+                transition.interrupt(self._kind, self.cut_by)
             transition.cancel([item.request for item in core.state.pending], "the agent has exited")
             transition.close_turn(reason, cause)
             if self._followed and self._has_records and not core.state.resumable:
@@ -129,15 +128,6 @@ class AgentConnection(AgentSink):
             )
             if self.child:
                 transition.save_reply(exit_key(self.child), Reply(session=core.session))
-
-
-def log_interrupt(transition: Commit, core: SessionCore, kind: AgentKind, by: str) -> NewEntry:
-    """Log a requested interrupt: the open turn will end as cancelled."""
-    cause = core.services.new_uuid()
-    marker = kind.interrupt_record(cause)
-    core.interpreter.step(marker)
-    asked = ev.InterruptRequested(id=event_id(cause, "interrupt.asked"), turn=core.interpreter.turn, by=by)
-    return transition.add(asked, marker.origin, marker.raw)
 
 
 def child_name(child: ProcessInfo) -> str:

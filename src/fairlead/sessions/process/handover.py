@@ -184,7 +184,7 @@ class Handovers:
         async with core.transaction() as transition:
             if core.interpreter.turn is None and not core.interpreter.background_tasks:
                 return
-            self._supervisor.log_interrupt(transition, by)
+            transition.interrupt(self._supervisor.kind, by)
 
         async def interrupted() -> None:
             await agent.interrupt()
