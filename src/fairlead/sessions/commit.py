@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agents import AgentKind, Interpretation, Interpreter, Record
+from fairlead.model.agents import Interpretation, Interpreter, Record
 from fairlead.model.commands import Command, Reply, Send, Steer
-from fairlead.model.errors import Unavailable
+from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.model.ids import RequestId, SessionId, event_id
 from fairlead.model.policy import PermissionMode
 from fairlead.model.store import Checkpoint, NewEntry, Origin, StoredReply
@@ -119,10 +119,14 @@ class Commit:
             name, turn = event_id(request, "permission.cancelled"), self.state.turn
             self.add(ev.PermissionCancelled(id=name, turn=turn, request=request, reason=reason))
 
-    def interrupt(self, kind: AgentKind, by: str) -> NewEntry:
+    def fail(self, error: FairleadError, cause: str, message: str = "") -> None:
+        name, turn = event_id(cause, "error"), self._core.interpreter.turn
+        self.add(ev.ErrorRaised(id=name, turn=turn, code=error.code, message=message or error.message, data=error.data))
+
+    def interrupt(self, by: str) -> NewEntry:
         """Log a requested interrupt: the open turn will end as cancelled."""
         interpreter, cause = self._core.interpreter, self._core.services.new_uuid()
-        marker = kind.interrupt_record(cause)
+        marker = self._core.services.kind(self.state.agent).interrupt_record(cause)
         interpreter.step(marker)
         asked = ev.InterruptRequested(id=event_id(cause, "interrupt.asked"), turn=interpreter.turn, by=by)
         return self.add(asked, marker.origin, marker.raw)

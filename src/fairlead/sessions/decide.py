@@ -4,7 +4,7 @@ Each function gets the state and the command and returns events; the session sto
 decided here and nowhere else: the first answer wins because the second finds nothing pending.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -95,11 +95,10 @@ def handover_settled(
     )
 
 
-def link_changed(state: SessionState, link: cmd.Link, by: str, cause: str) -> ev.SessionChanged | None:
-    if state.settings.link == link:
-        return None
-    settings = msgspec.to_builtins(msgspec.structs.replace(state.settings, link=link))
-    return ev.SessionChanged(id=event_id(cause, "session.changed"), settings=settings, by=by)
+def link_changed(state: SessionState, link: cmd.Link, by: str, cause: str) -> Iterator[ev.SessionChanged]:
+    if state.settings.link != link:
+        settings = msgspec.to_builtins(msgspec.structs.replace(state.settings, link=link))
+        yield ev.SessionChanged(id=event_id(cause, "session.changed"), settings=settings, by=by)
 
 
 def _queued(state: SessionState, message: MessageId) -> None:

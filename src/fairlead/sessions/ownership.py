@@ -93,7 +93,7 @@ class SessionOwnership:
 
     async def share(self, who: Identity, command: cmd.ShareSession) -> cmd.Reply:
         if bool(command.user) == command.everybody:
-            raise BadRequest("Say with whom to share: a user or everybody.")
+            raise BadRequest("Name the user to share with, or everybody.")
         await self.check_owner(who, command.session, "share")
         session = await self._registry.get(command.session)
         name = EVERYBODY if command.everybody else command.user

@@ -119,7 +119,8 @@ class Session:
             case cmd.Control():
                 return await self._control(command)
             case cmd.DialIn():
-                return await self._dial_in()
+                # The token is only in this reply, so a repeat cannot be answered from the log.
+                return self._reply(msgspec.structs.asdict(await self.supervisor.invite()))
             case cmd.StartHandover():
                 return await self.handovers.ask(command, by)
             case cmd.WithdrawHandover():
@@ -185,7 +186,7 @@ class Session:
         async with core.client_transaction(patient=True) as transition:
             if core.interpreter.turn is None and not core.interpreter.background_tasks:
                 return self._reply({"idle": True})
-            entry = transition.interrupt(self.kind, by)
+            entry = transition.interrupt(by)
             # The end of a turn is an event; the end of background work is not published to all clients.
             data = {"background": True} if core.interpreter.turn is None else None
             reply = cmd.Reply(session=core.session, seq=entry.seq, data=data)
@@ -276,19 +277,11 @@ class Session:
         return msgspec.structs.replace(reply, data=result)
 
     async def _control(self, command: cmd.Control) -> cmd.Reply:
-        if command.subtype in OURS:
-            raise NotAllowed(
-                f"{command.subtype} is the gateway's own affair: there is a command for what it does.",
-                subtype=command.subtype,
-            )
+        name = command.subtype
+        if name in OURS:
+            raise NotAllowed(f"{name} is reserved for the gateway: use the command that does it.", subtype=name)
         agent = await self.supervisor.ensure_running()
-        data = await agent.control(command.subtype, command.fields)
-        return self._reply(data)
-
-    async def _dial_in(self) -> cmd.Reply:
-        """Invite an agent. The token is only in this reply, so a repeat cannot be answered from the log."""
-        invitation = await self.supervisor.invite()
-        return self._reply(msgspec.structs.asdict(invitation))
+        return self._reply(await agent.control(name, command.fields))
 
     async def _set_variables(self, command: cmd.SetVariables) -> cmd.Reply:
         allowed = self.core.services.session_env
@@ -299,7 +292,7 @@ class Session:
                     variable=name[:80],
                 )
         if not command.variables:
-            raise BadRequest("Say which variables to set.")
+            raise BadRequest("Name the variables to set.")
         await self.supervisor.running().set_variables(command.variables)
         return self._reply()
 

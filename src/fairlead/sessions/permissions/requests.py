@@ -22,6 +22,7 @@ from fairlead.sessions.permissions.policy.call import PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.decide import decide as judge
 from fairlead.sessions.permissions.policy.remember import check_or_narrow, check_remembered
 from fairlead.sessions.permissions.policy.suggest import suggest
+from fairlead.system.bounded import keep_newest
 
 MOST_REQUESTED_RULES = 100
 """Rules of one kind that a client may add; each is evaluated for every call."""
@@ -71,9 +72,7 @@ class PermissionRequests:
     def _note_folder(self, call: ToolCheck) -> None:
         """Keep the folder of a call for the permission requests about it that may follow."""
         if call.folder.startswith("/") and call.folder != self.core.state.cwd:
-            self._folders[call.call] = call.folder
-            if len(self._folders) > MOST_FOLDERS:
-                del self._folders[next(iter(self._folders))]
+            keep_newest(self._folders, call.call, call.folder, MOST_FOLDERS)
 
     def suggest(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the rules that an "always allow" of this call would remember."""

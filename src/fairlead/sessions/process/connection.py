@@ -9,17 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.model import events as ev
-from fairlead.model.agents import (
-    Agent,
-    AgentKind,
-    AgentSink,
-    Exit,
-    Launch,
-    PermissionRequest,
-    ProcessInfo,
-    Record,
-    ToolCheck,
-)
+from fairlead.model.agents import Agent, AgentSink, Exit, Launch, PermissionRequest, ProcessInfo, Record, ToolCheck
 from fairlead.model.commands import Reply
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import RequestId, event_id
@@ -39,7 +29,6 @@ class AgentConnection(AgentSink):
     is called with the logged events of each batch, `_on_exit` when the exit is logged."""
 
     _core: SessionCore
-    _kind: AgentKind
     _asking: PermissionRequests
     _launch: Launch | None
     _cause: str
@@ -109,7 +98,7 @@ class AgentConnection(AgentSink):
         reason = self.stop_reason or (LOST if follows else _describe(exit))
         async with core.transaction() as transition:
             if self.cut_by is not None and core.interpreter.turn is not None:
-                transition.interrupt(self._kind, self.cut_by)
+                transition.interrupt(self.cut_by)
             transition.cancel([item.request for item in core.state.pending], "the agent has exited")
             transition.close_turn(reason, cause)
             if self._followed and self._has_records and not core.state.resumable:

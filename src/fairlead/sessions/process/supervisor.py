@@ -154,10 +154,8 @@ class AgentSupervisor:
             if not core.state.queue or core.interpreter.busy:
                 return
             self._dequeue(transition, core.state.queue[0])
-            cause, turn = core.services.new_uuid(), core.interpreter.turn
-            name = event_id(cause, "error")
-            raised = ev.ErrorRaised(id=name, turn=turn, code=error.code, message=error.message, data=error.data)
-            transition.add(raised)
+            cause = core.services.new_uuid()
+            transition.fail(error, cause)
             transition.close_turn(error.message, cause)
 
     # --- start and stop --------------------------------------------------------------------------------
@@ -217,7 +215,7 @@ class AgentSupervisor:
 
     def _connect(self, launch: Launch | None, cause: str, followed: str = "") -> AgentConnection:
         callbacks = self._on_records, self.schedule_next
-        return AgentConnection(self.core, self.kind, self.asking, launch, cause, followed, *callbacks)
+        return AgentConnection(self.core, self.asking, launch, cause, followed, *callbacks)
 
     def _on_records(self, events: Sequence[ev.Event]) -> None:
         self.last_used = self.core.services.clock.monotonic()

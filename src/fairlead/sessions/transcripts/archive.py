@@ -10,10 +10,12 @@ from typing import Final
 
 import msgspec
 
+from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT, Batch, SessionFilter, Summary
-from fairlead.sessions.api.transcripts import ArchiveView
+from fairlead.model.web.requests import ServiceHandlers
+from fairlead.sessions.api.transcripts import ArchiveTranscripts, ArchiveView
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.paging import all_sessions
 from fairlead.sessions.transcripts.importer import TranscriptImporter
@@ -55,10 +57,15 @@ class TranscriptArchive:
         kept = await self._services.store.documents.get(CONSENT, ARCHIVE)
         return None if kept is None else bool(kept)
 
-    async def agree(self, on: bool) -> None:
-        await self._services.store.documents.put(CONSENT, ARCHIVE, on)
-        if on:
+    def handlers(self) -> ServiceHandlers:
+        return {ArchiveTranscripts: self._ask}
+
+    async def _ask(self, who: Identity, action: ArchiveTranscripts) -> ArchiveView:
+        if action.on is not None:
+            await self._services.store.documents.put(CONSENT, ARCHIVE, action.on)
+        if action.on:
             self._importer.tasks.spawn(self.round())
+        return await self.view()
 
     async def view(self) -> ArchiveView:
         state = await self._load()

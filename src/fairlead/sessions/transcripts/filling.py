@@ -83,10 +83,7 @@ class LogFiller:
         async with self.lock(session.core.session):
             await self.fill(session, reader)
 
-    def is_filling(self, session: SessionId) -> bool:
-        return session in self._filling
-
-    async def is_filled(self, session: SessionId, *, wait: bool) -> bool:
+    async def is_filled(self, session: SessionId, *, wait: bool = False) -> bool:
         filled = self._filling.get(session)
         if filled is not None and wait:
             await filled.wait()

@@ -102,11 +102,6 @@ def find_allowing_rules(call: ToolCall, facts: CallFacts, context: PolicyContext
     return None, "it makes programs run things, and no rule names it" if protected else "no rule allows it"
 
 
-def edits_plainly(facts: CallFacts, context: PolicyContext) -> bool:
-    """Return whether an edit stays inside the session's folders and avoids files that make programs run commands."""
-    return _may_write(facts.places, context)
-
-
 def _yes(holds: bool) -> RuleMatch:
     return RuleMatch.YES if holds else RuleMatch.NO
 
@@ -165,7 +160,8 @@ def _all_covered(content: str, places: tuple[str, ...], context: PolicyContext) 
     )
 
 
-def _may_write(places: tuple[str, ...], context: PolicyContext) -> bool:
+def may_write(places: tuple[str, ...], context: PolicyContext) -> bool:
+    """Return whether places are inside the session's folders and are not files that make programs run commands."""
     return context.inside(places) and not any(is_protected(place) for place in places)
 
 
@@ -174,7 +170,7 @@ def _why_not_written(places: tuple[str, ...], context: PolicyContext, *, whole: 
 
     A rule for a program does not cover files that the line writes: those count as edits.
     """
-    if not _may_write(places, context):
+    if not may_write(places, context):
         return "it lies outside of what this session may write, or makes programs run things"
     if whole or context.mode is PermissionMode.ACCEPT_EDITS:
         return None
