@@ -153,7 +153,7 @@ class Desk:
             ANN,
             variant or Shown(),
             socket,
-            cursor=Cursor(position),
+            since=Cursor(position),
             head=position,
             log_id=self.log_id,
             verdict="ok",

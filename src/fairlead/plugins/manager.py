@@ -62,8 +62,6 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnabledPlugin(msgspec.Struct, frozen=True):
-    """The version of a plugin that a person enabled."""
-
     digest: str
     at: int = 0
     by: str = ""

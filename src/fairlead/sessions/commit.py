@@ -31,6 +31,9 @@ INTERPRETER = "interpreter"
 BYTES_PER_EVENT = 100
 """Maximum checkpoint bytes per event: less than an event's own row in the log."""
 
+_CHECKPOINTED = (ev.TurnEnded, ev.AgentExited, ev.SessionOpened, ev.SessionForked)
+"""Events after which a checkpoint is written."""
+
 logger = logging.getLogger("fairlead.session")
 
 
@@ -114,7 +117,6 @@ class Commit:
         return bool(self.events or self.stage.drop or self.offsets or self.replies or self.force_checkpoint)
 
     def cancel(self, requests: Iterable[RequestId], reason: str) -> None:
-        """Cancel requests that no longer need an answer."""
         for request in requests:
             name, turn = event_id(request, "permission.cancelled"), self.state.turn
             self.add(ev.PermissionCancelled(id=name, turn=turn, request=request, reason=reason))
@@ -264,15 +266,8 @@ class SessionCore:
         self._since_checkpoint += len(transition.events)
         # A large checkpoint (a long stream) is written less often, so that its cost per event stays the same.
         enough = max(self.services.limits.checkpoint_every, self._checkpoint_bytes // BYTES_PER_EVENT)
-        due = (
-            transition.force_checkpoint
-            or self._since_checkpoint >= enough
-            or any(
-                isinstance(event, ev.TurnEnded | ev.AgentExited | ev.SessionOpened | ev.SessionForked)
-                for event in transition.events
-            )
-        )
-        if not due:
+        rests = any(isinstance(event, _CHECKPOINTED) for event in transition.events)
+        if not (rests or transition.force_checkpoint or self._since_checkpoint >= enough):
             return ()
         seq = transition.stage.seq
         state, memory = msgspec.msgpack.encode(transition.state), self.interpreter.snapshot()

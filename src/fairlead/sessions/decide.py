@@ -77,13 +77,9 @@ def hand_over(
             "with wait.",
             waits_for=list(waits_for),
         )
+    name = event_id(cause, "handover.asked")
     return ev.HandoverRequested(
-        id=event_id(cause, "handover.asked"),
-        turn=state.turn,
-        link=command.link,
-        when=command.when,
-        waits_for=waits_for,
-        by=by,
+        id=name, turn=state.turn, link=command.link, when=command.when, waits_for=waits_for, by=by
     )
 
 

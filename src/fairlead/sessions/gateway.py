@@ -104,14 +104,8 @@ class SessionGateway:
                 made = await self.store.documents.get(CREATED, name)
                 return cmd.Reply(session=SessionId(str(made)), repeated=True)
         await self._check_new(command.session)
-        opened = ev.SessionOpened(
-            id=event_id(command.session, "session.opened"),
-            cwd=cwd,
-            agent=kind.name,
-            title=clean_title(command.title),
-            by=who.name,
-            owner=who.user,
-        )
+        name, title = event_id(command.session, "session.opened"), clean_title(command.title)
+        opened = ev.SessionOpened(id=name, cwd=cwd, agent=kind.name, title=title, by=who.name, owner=who.user)
         feed = self.registry.feed(command.session)
         core = await loading.create(self.services, feed, command.session, opened, command.settings, command.resume)
         return self._adopt(core)

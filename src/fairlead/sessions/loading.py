@@ -105,6 +105,7 @@ async def create(
     core.found_at = found
     first: list[ev.Event] = [opened]
     if parent is not None:
+        # After shared entries the fork comes first: it ends the other session's part of the log.
         name, seq = event_id(session, "session.forked"), 0 if point is None else point.seq
         first.insert(1 if point is None else 0, ev.SessionForked(id=name, parent=parent, seq=seq))
     async with core.client_transaction() as transition:
@@ -137,17 +138,12 @@ async def fork(
         model=parent.model,
     )
     core = SessionCore(services, log, state, kind.interpreter(child))
+    name, message = event_id(services.new_uuid(), "session.forked"), MessageId(at) if at else None
+    forked = ev.SessionForked(
+        id=name, parent=parent.session, seq=point.seq, message=message, by=who.name, owner=who.user
+    )
     async with core.client_transaction() as transition:
-        transition.add(
-            ev.SessionForked(
-                id=event_id(services.new_uuid(), "session.forked"),
-                parent=parent.session,
-                seq=point.seq,
-                message=MessageId(at) if at else None,
-                by=who.name,
-                owner=who.user,
-            )
-        )
+        transition.add(forked)
     return core
 
 

@@ -45,8 +45,6 @@ class PendingRequest(msgspec.Struct, frozen=True):
 
 
 class PendingHandover(msgspec.Struct, frozen=True):
-    """A hand-over that was requested and has not happened yet."""
-
     link: Link
     when: Literal["turn_end", "now"] = "turn_end"
     by: str = ""

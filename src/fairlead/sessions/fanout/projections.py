@@ -133,7 +133,6 @@ class Projector:
     # --- the task
 
     def _on_entries(self, entries: Sequence[Entry]) -> None:
-        """Receive the appended entries, in order."""
         if self._behind:
             return
         self._waiting.extend(entries)

@@ -96,13 +96,9 @@ class KnownFolders:
         except OSError:
             raise NotFound("folder", path) from None
         found.sort(key=lambda folder: folder.name.casefold())
-        parent = os.path.dirname(path)
-        return FolderPage(
-            path=path,
-            folders=tuple(found[:MOST]),
-            parent=parent if path != parent and inside_any(parent, self._policy.roots) else "",
-            more=len(found) > MOST,
-        )
+        above = os.path.dirname(path)
+        parent = above if path != above and inside_any(above, self._policy.roots) else ""
+        return FolderPage(path=path, folders=tuple(found[:MOST]), parent=parent, more=len(found) > MOST)
 
     def _is_folder(self, entry: "os.DirEntry[str]") -> bool:
         """Whether the entry is a folder; a symbolic link counts if its target is a folder inside the roots."""

@@ -105,16 +105,11 @@ class AgentConnection(AgentSink):
                 # The gateway died before the agent sent its id; without it the next process would start from scratch.
                 resumed = event_id(cause, "session.resumed")
                 transition.add(ev.SessionResumed(id=resumed, agent_session=self._followed))
-            transition.add(
-                ev.AgentExited(
-                    id=event_id(cause, "agent.exited"),
-                    reason=reason,
-                    expected=bool(self.stop_reason) or follows,
-                    code=exit.code,
-                    signal=exit.signal,
-                    stderr=exit.stderr,
-                )
+            name, expected = event_id(cause, "agent.exited"), bool(self.stop_reason) or follows
+            exited = ev.AgentExited(
+                id=name, reason=reason, expected=expected, code=exit.code, signal=exit.signal, stderr=exit.stderr
             )
+            transition.add(exited)
             if self.child:
                 transition.save_reply(exit_key(self.child), Reply(session=core.session))
 

@@ -45,7 +45,6 @@ class LogFiller:
     _unfinished: set[SessionId] = field(default_factory=set)
 
     def lock(self, session: SessionId) -> asyncio.Lock:
-        """The lock of a session's reader."""
         return self._reading.setdefault(session, asyncio.Lock())
 
     def forget(self, session: SessionId) -> None:

@@ -184,8 +184,9 @@ class TranscriptImporter:
         await self.filler.mark_unfinished(session)
         parent = await self.forks.parent_of(found) if branch is None else branch.parent
         point = None if branch is None else ForkPoint(branch.holder, branch.shared.seq)
+        at, last = found.created, found.updated
         core = await loading.create(
-            services, feed, session, opened, None, session, found.created, parent, found.updated, point
+            services, feed, session, opened, resume=session, at=at, parent=parent, found=last, point=point
         )
         begun, place = Session(core), b""
         if branch is not None:

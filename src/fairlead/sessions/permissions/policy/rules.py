@@ -19,13 +19,7 @@ from fairlead.sessions.permissions.policy.paths import BadPath, absolute, patter
 from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine
 from fairlead.sessions.permissions.shell.risks import line_risk
-from fairlead.sessions.permissions.shell.rule_matching import (
-    ANYTHING,
-    coverage,
-    may_be_refused_by,
-    refused_by,
-    shell_pattern,
-)
+from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, coverage, may_refuse, refused_by, shell_pattern
 
 
 class RuleMatch(Enum):
@@ -66,7 +60,7 @@ def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext
         pattern = shell_pattern(rule.content)
         if refused_by(facts.shell.analysis, pattern):
             return RuleMatch.YES
-        return RuleMatch.MAYBE if may_be_refused_by(facts.shell.analysis, pattern) else RuleMatch.NO
+        return RuleMatch.MAYBE if may_refuse(facts.shell.analysis, pattern) else RuleMatch.NO
     if facts.tool in tools.PATH_TOOLS:
         patterns = _patterns(rule.content, context, as_written=True)
         return _yes(_covers(patterns, (*facts.written, *facts.places)))
