@@ -208,7 +208,7 @@ class SessionCore:
         return self._staged(self.lock, patient=True)
 
     def client_transaction(self, *, patient: bool = False) -> AbstractAsyncContextManager[Commit]:
-        """The same for a client's command, which fails if the store is unavailable."""
+        """The same for a client's command, which fails if the store is unavailable; `patient`: its commit waits."""
         return self._staged(self.client_lock(), patient=patient)
 
     @contextlib.asynccontextmanager

@@ -55,16 +55,16 @@ class Session:
         self.core.services.committed(self.core.session, events)
         for what in changes_of(events):
             self.core.services.on_change(self.core.session, what)
-        turn_ended = any(isinstance(event, ev.TurnEnded) for event in events)
-        if any(isinstance(event, ev.AgentExited) for event in events):
+        kinds = {type(event) for event in events}
+        turn_ended = ev.TurnEnded in kinds
+        if ev.AgentExited in kinds:
             self.core.services.agent_ended(self.core.session)
         elif turn_ended:
             self.core.services.turn_ended(self.core.session)
         if turn_ended:
             self.mark_read(self.core.log.feed.live_identities)
         self.handovers.noticed()
-        queued = any(isinstance(event, ev.MessageQueued) for event in events)
-        if self.core.state.handover is not None or turn_ended or queued:
+        if self.core.state.handover is not None or turn_ended or ev.MessageQueued in kinds:
             asyncio.get_running_loop().call_soon(self.supervisor.schedule_next)
 
     def mark_read(self, who: Collection[Identity]) -> None:

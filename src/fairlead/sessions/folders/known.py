@@ -87,12 +87,10 @@ class KnownFolders:
         return await asyncio.to_thread(self._inside, self._resolve(action.path))
 
     def _inside(self, path: str) -> FolderPage:
-        found: list[Folder] = []
         try:
             with os.scandir(path) as entries:
-                for entry in entries:
-                    if not entry.name.startswith(".") and self._is_folder(entry):
-                        found.append(self._folder(entry))
+                visible = (entry for entry in entries if not entry.name.startswith("."))
+                found = [self._folder(entry) for entry in visible if self._is_folder(entry)]
         except OSError:
             raise NotFound("folder", path) from None
         found.sort(key=lambda folder: folder.name.casefold())

@@ -93,14 +93,19 @@ class TranscriptArchive:
             size = state.sessions.get(session) or self._importer.listing.size_of(session)
             if not size:
                 continue  # its file was not read: it is gone, or will be read by the next round
-            if size <= room:
-                room -= size
-                if session in listed and await self._import(session):
-                    state.sessions[session] = size
-                    await self._save(state)
-            elif session in kept and await self._evict(summary):
-                del state.sessions[session]
-                evicted += 1
+            try:
+                if size <= room:
+                    room -= size
+                    if session in listed:
+                        await self._importer.import_session(session)
+                        state.sessions[session] = size
+                        await self._save(state)
+                elif session in kept:
+                    await self._evict(summary)
+                    del state.sessions[session]
+                    evicted += 1
+            except FairleadError as error:
+                logger.warning("cannot archive or evict a session", extra={"session": session, "error": error.message})
         await self._save(state)
         if evicted:
             logger.warning("archive is full", extra={"evicted": evicted, "limit": self._limit, "bytes": state.size})
@@ -126,26 +131,13 @@ class TranscriptArchive:
                 found.append(summary)
         return found
 
-    async def _import(self, session: SessionId) -> bool:
-        try:
-            await self._importer.import_session(session)
-        except FairleadError as error:
-            logger.warning("cannot archive a session", extra={"session": session, "error": error.message})
-            return False
-        return True
-
-    async def _evict(self, summary: Summary) -> bool:
+    async def _evict(self, summary: Summary) -> None:
         """Restore a session's state from before it was archived: listed if its file exists, else gone."""
         session, store = summary.session, self._services.store
-        try:
-            await self._importer.unload(session)
-            await store.erase(session)
-            if await self._importer.source.look(session) is not None:
-                lease, _, head = await store.claim(session)
-                again = msgspec.structs.replace(summary, state=TRANSCRIPT)
-                await store.append(lease, Batch(entries=(), summary=again), head)
-                await store.release(lease)
-        except FairleadError as error:
-            logger.warning("cannot evict a session", extra={"session": session, "error": error.message})
-            return False
-        return True
+        await self._importer.unload(session)
+        await store.erase(session)
+        if await self._importer.source.look(session) is not None:
+            lease, _, head = await store.claim(session)
+            again = msgspec.structs.replace(summary, state=TRANSCRIPT)
+            await store.append(lease, Batch(entries=(), summary=again), head)
+            await store.release(lease)
