@@ -12,7 +12,6 @@ PROTOCOL = ClientProtocol(
             access="view",
             name="bookmarks.socket",
             open=BookmarksConversation,
-            about="The texts of a session as they come, and the bookmarks in them.",
         ),
     ),
 )

@@ -18,6 +18,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Summary
+from fairlead.sessions.api.read_state import TurnsRead
 from sessions.harness import ANN, SESSION
 
 BASE = "/api/claude/sessions"
@@ -246,7 +247,8 @@ def summary(**fields: Any) -> Summary:
     ],
 )
 def test_the_state_of_a_session(given: dict[str, Any], shown: int | None, seen: bool, state: str) -> None:
-    assert session_state(summary(**given), shown, seen=seen) == state
+    read = TurnsRead({} if shown is None else {SESSION: shown}, frozenset({SESSION} if seen else ()))
+    assert session_state(summary(**given), read) == state
 
 
 @pytest.mark.parametrize(

@@ -187,15 +187,11 @@ def test_settings_become_agent_commands_and_one_command_for_the_rest() -> None:
             steps("sessions.settings", body=odd)
 
 
-def test_a_permission_is_answered_in_the_session_that_asked() -> None:
-    other = SessionId("22222222-2222-4222-8222-222222222222")
-    pending = q.PendingView(session=other, seq=1, event=msgspec.Raw(b"{}"))
+def test_a_permission_is_answered_by_the_id_of_its_request() -> None:
     body = {"behavior": "allow", "remember": ["Read"], "updated_input": {"a": 1}, "answers": {"q": "a"}}
-    taken = steps("permissions.answer", pending, body=body, params={"request": "r1"})
+    taken = steps("permissions.answer", body=body, params={"request": "r1"})
     assert taken == [
-        q.FindPermission("r1"),
         cmd.AnswerPermission(
-            session=other,
             request=RequestId("r1"),
             behavior="allow",
             remember=("Read",),
@@ -204,7 +200,7 @@ def test_a_permission_is_answered_in_the_session_that_asked() -> None:
         ),
     ]
     with pytest.raises(BadRequest):
-        steps("permissions.answer", pending, body={"behavior": "maybe"}, params={"request": "r1"})
+        steps("permissions.answer", body={"behavior": "maybe"}, params={"request": "r1"})
 
 
 def test_queued_messages_are_moved_and_withdrawn() -> None:

@@ -20,7 +20,6 @@ PROTOCOL: Final = ClientProtocol(
             open=DirectConversation,
             check=check_session,
             token_query="token",
-            about="The agent's own records as it wrote them; in: user messages, permissions, control requests.",
         ),
     ),
     views=(ReducerProjection(NAME, DirectReducer),),

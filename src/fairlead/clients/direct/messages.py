@@ -53,35 +53,32 @@ def read(session: SessionId, data: bytes) -> list[ClientMessage]:
 
 def read_message(session: SessionId, message: Any) -> Sequence[ClientMessage]:
     """Decode one message; empty if it does not have a known shape."""
-    if not isinstance(message, dict):
-        return ()
-    match message.get("type"):
-        case "user":
-            return _user(session, message)
-        case "control_response":
-            return _answer(session, message.get("response"))
-        case "control_request":
-            return _request(session, message.get("request_id"), message.get("request"))
-        case "update_environment_variables":
-            return _variables(session, message.get("variables"))
-        case _:
-            return ()
+    match message:
+        case {"type": "user", "message": {"content": content}}:
+            return _user(session, content, message.get("uuid"))
+        case {"type": "control_response", "response": {"request_id": str(request)} as response}:
+            return _answer(session, request, response)
+        case {"type": "control_request", "request_id": str(request), "request": {"subtype": str(subtype), **fields}}:
+            try:
+                return (ControlQuestion(request, subtype, _command(session, subtype, fields)),)
+            except BadRequest as error:
+                return (ControlQuestion(request, subtype, error=error.message),)
+        case {"type": "update_environment_variables", "variables": dict(variables)}:
+            if all(isinstance(value, str) for value in variables.values()):
+                return (SentCommand(cmd.SetVariables(session=session, variables=variables)),)
+    return ()
 
 
-def _user(session: SessionId, message: Mapping[str, Any]) -> Sequence[ClientMessage]:
-    inner = message.get("message")
-    content = content_blocks(inner.get("content")) if isinstance(inner, dict) else ()
+def _user(session: SessionId, given: Any, uuid: Any) -> Sequence[ClientMessage]:
+    content = content_blocks(given)
     if not content:
         return ()
-    given = message.get("uuid")
-    name = MessageId(given) if isinstance(given, str) and is_uuid(given) else None
+    name = MessageId(uuid) if isinstance(uuid, str) and is_uuid(uuid) else None
     steer = cmd.Steer(session=session, content=content, message=name)
     return (SentCommand(steer, cmd.Send(session=session, content=content, message=name), about=name or ""),)
 
 
-def _answer(session: SessionId, response: Any) -> Sequence[ClientMessage]:
-    if not isinstance(response, dict) or not isinstance(request := response.get("request_id"), str):
-        return ()
+def _answer(session: SessionId, request: str, response: Mapping[str, Any]) -> Sequence[ClientMessage]:
     answer = response.get("response")
     if response.get("subtype") != "success" or not isinstance(answer, dict):
         reason = response.get("error")
@@ -135,20 +132,7 @@ def _modes(updates: Any) -> list[str]:
     return [update["mode"] for update in _updates(updates, "setMode") if isinstance(update.get("mode"), str)]
 
 
-def _request(session: SessionId, name: Any, request: Any) -> Sequence[ClientMessage]:
-    if not isinstance(name, str) or not isinstance(request, dict):
-        return ()
-    subtype = request.get("subtype")
-    if not isinstance(subtype, str):
-        return ()
-    fields = {key: value for key, value in request.items() if key != "subtype"}
-    try:
-        return (ControlQuestion(name, subtype, _command(session, subtype, fields)),)
-    except BadRequest as error:
-        return (ControlQuestion(name, subtype, error=error.message),)
-
-
-def _command(session: SessionId, subtype: str, fields: Mapping[str, Any]) -> cmd.Command | None:
+def _command(session: SessionId, subtype: str, fields: Mapping[Any, Any]) -> cmd.Command | None:
     """Return the command of a control request; None if the gateway answers the request itself."""
     match subtype:
         case "initialize":
@@ -171,14 +155,8 @@ def _command(session: SessionId, subtype: str, fields: Mapping[str, Any]) -> cmd
             return cmd.Control(session=session, subtype=subtype, fields=dict(fields))
 
 
-def _text(fields: Mapping[str, Any], name: str) -> str:
+def _text(fields: Mapping[Any, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
         raise BadRequest(f"{name} must be a text.")
     return value
-
-
-def _variables(session: SessionId, variables: Any) -> Sequence[ClientMessage]:
-    if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
-        return ()
-    return (SentCommand(cmd.SetVariables(session=session, variables=variables)),)

@@ -26,13 +26,13 @@ class PostAnswers(msgspec.Struct, frozen=True):
     responses: list[dict[str, Any]]
 
 
-@routes.post("/v1/sessions/{session}/events", access="chat", name="direct-send", body=Events, answer=PostAnswers)
+@routes.post("/v1/sessions/{session}/events", access="chat", name="direct-send", body=Events)
 def send(request: Request) -> Steps:
     """Send messages in the CLI's own input format. The response has the answers to control requests."""
     session = request.session
     given = request.json(Events)
     if len(given.events) > MOST:
-        raise BadRequest(f"At most {MOST} events are taken at once.", limit=MOST)
+        raise BadRequest(f"Send at most {MOST} events at once.", limit=MOST)
     responses: list[dict[str, Any]] = []
     for message in given.events:
         for parsed in read_message(session, message):

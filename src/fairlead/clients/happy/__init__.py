@@ -20,7 +20,6 @@ PROTOCOL: Final = ClientProtocol(
             open=HappyConversation,
             check=check_session,
             token_query="token",
-            about="A session's envelopes from a seq on, then live.",
         ),
     ),
     views=(ReducerProjection(VIEW, HappyReducer),),

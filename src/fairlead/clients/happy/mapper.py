@@ -7,7 +7,7 @@ outside the session's turns gets a separate turn, which is closed right after it
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypedDict, Unpack, assert_never
 
 from fairlead.clients.happy import envelopes as en
 from fairlead.clients.happy import memory as mem
@@ -25,6 +25,14 @@ VIEW: Final = "happy.2"
 SERVICE_NOTICES: Final = frozenset({"local_command", "command", "unresolved", "link.gap", "link.back", "mode.ignored"})
 """Notices emitted as `service`: commands that a person typed outside the conversation, and messages of the gateway.
 The agent's other system records give no envelope."""
+
+
+class _More(TypedDict, total=False):
+    """The optional fields of agent output; `which` distinguishes envelopes of one event."""
+
+    which: int | str
+    uuid: str
+    usage: dict[str, Any] | None
 
 
 class HappyReducer(MemoryReducer[MapperMemory]):
@@ -145,53 +153,45 @@ class HappyReducer(MemoryReducer[MapperMemory]):
             self._close(event, "completed")
             self._prompt(event)
         elif not event.synthetic:
-            self._tool_result_text(event)
-
-    def _tool_result_text(self, event: ev.UserMessage) -> None:
-        """Emit the text in a tool result's record as the agent's, in its turn."""
-        texts = [block.text for block in event.content if isinstance(block, TextBlock) and block.text.strip()]
-        for number, text in enumerate(texts):
-            self._speaks(event, None)
-            self._emit(event, {"t": "text", "text": text}, uuid=_record(event), which=number)
+            # The text in a tool result's record is the agent's, in its turn.
+            self._texts(event)
 
     def _prompt(self, event: ev.UserMessage) -> None:
         """Emit one envelope per block, images first: a client shows them with the text that follows."""
         self._memory.time = max(self._memory.time, event.at - 1)
         images = [block for block in event.content if isinstance(block, ImageBlock)]
         files = [en.file_of(f"{event.message}.{number}", number, one.source) for number, one in enumerate(images)]
-        texts = [block.text for block in event.content if isinstance(block, TextBlock) and block.text.strip()]
-        for blocks in (files, [{"t": "text", "text": text} for text in texts]):
+        # The id depends on the message, not on its record, so the client that posted it can compute the id.
+        name = event_id(event.message, "user.message")
+        uuid, local = (event.record, event.message) if event.record else (event.message, "")
+        for blocks in (files, _text_payloads(event)):
             for number, one in enumerate(blocks):
-                # The id depends on the message, not on its record, so the client that posted it can compute the id.
-                name = event_id(event.message, "user.message")
-                local = event.message if event.record else ""
-                uuid = event.record or event.message
                 self._put(name, one, role="user", which=number, uuid=uuid, local=local)
 
     def _task(self, event: ev.UserMessage, name: str) -> None:
         """Emit a subagent's task once, whether it comes from the agent's stream, its transcript or from `_speaks`."""
-        words = plain_text(event.content)
         known = self._known(name)
-        root = _hash(words)
+        root = _hash(plain_text(event.content))
         if known.root == root:
             return
-        first = not known.root
-        if first:
+        if not known.root:
             known.root, known.prompt = root, ""
         self._speaks(event, name)
-        texts = [block.text for block in event.content if isinstance(block, TextBlock) and block.text.strip()]
-        for number, text in enumerate(texts):
-            self._emit(event, {"t": "text", "text": text}, name, uuid=_record(event), which=number)
+        self._texts(event, name)
+
+    def _texts(self, event: ev.UserMessage, subagent: str | None = None) -> None:
+        for number, payload in enumerate(_text_payloads(event)):
+            self._say(event, payload, subagent, uuid=_record(event), which=number)
 
     def _agent_text(self, event: ev.Text | ev.Thinking, payload: dict[str, Any]) -> None:
-        self._speaks(event, event.subagent)
-        usage = en.usage_of(event.tokens, self._memory.windows.get(event.model, 0))
-        self._emit(event, payload, event.subagent, uuid=_record(event), usage=usage)
+        self._say(event, payload, event.subagent, uuid=_record(event), usage=self._usage(event))
+
+    def _usage(self, event: ev.Block) -> dict[str, Any] | None:
+        return en.usage_of(event.tokens, self._memory.windows.get(event.model, 0))
 
     def _service(self, event: ev.Event, text: str, subagent: str | None = None, **more: Any) -> None:
         if text.strip():
-            self._speaks(event, subagent)
-            self._emit(event, {"t": "service", "text": text, **more}, subagent)
+            self._say(event, {"t": "service", "text": text, **more}, subagent)
 
     # --- calls
 
@@ -208,9 +208,8 @@ class HappyReducer(MemoryReducer[MapperMemory]):
                 return
         memory.calls[event.call] = event.subagent
         mem.trim(memory.calls, mem.CALLS_OPEN)
-        self._speaks(event, event.subagent)
-        usage = en.usage_of(event.tokens, memory.windows.get(event.model, 0))
-        self._emit(event, en.call_start(event.call, event.name, event.input, child), event.subagent, usage=usage)
+        start = en.call_start(event.call, event.name, event.input, child)
+        self._say(event, start, event.subagent, usage=self._usage(event))
 
     def _ended(self, event: ev.ToolEnded) -> None:
         memory = self._memory
@@ -222,8 +221,7 @@ class HappyReducer(MemoryReducer[MapperMemory]):
         if child is not None and not child.over and not event.background:
             memory.held[event.call] = HeldEnd(end, event.id, subagent)
             return
-        self._speaks(event, subagent)
-        self._emit(event, end, subagent)
+        self._say(event, end, subagent)
 
     def _release_held(self, event: ev.Event, call: str) -> None:
         end = self._memory.held.pop(call)
@@ -288,24 +286,23 @@ class HappyReducer(MemoryReducer[MapperMemory]):
         if asked is None:
             return
         facts = {"request": request, "call": asked.call, "tool": asked.tool, "state": state}
-        self._speaks(event, asked.subagent)
         payload = {"t": "service", "text": f"{text}: {asked.tool}", "permission": facts}
-        self._emit(event, payload, asked.subagent, which=request)
+        self._say(event, payload, asked.subagent, which=request)
 
     # --- envelopes
 
+    def _say(
+        self, event: ev.Event, payload: dict[str, Any], subagent: str | None = None, **more: Unpack[_More]
+    ) -> None:
+        """Emit output of the agent or of a subagent, after the envelopes that must come before it."""
+        self._speaks(event, subagent)
+        self._emit(event, payload, subagent, **more)
+
     def _emit(
-        self,
-        event: ev.Event,
-        payload: dict[str, Any],
-        subagent: str | None = None,
-        *,
-        which: int | str = 0,
-        uuid: str = "",
-        usage: dict[str, Any] | None = None,
+        self, event: ev.Event, payload: dict[str, Any], subagent: str | None = None, **more: Unpack[_More]
     ) -> None:
         self._memory.time = max(self._memory.time, event.at - 1)
-        self._put(event.id, payload, subagent, which=which, uuid=uuid, usage=usage)
+        self._put(event.id, payload, subagent, **more)
 
     def _put(
         self,
@@ -332,6 +329,11 @@ class HappyReducer(MemoryReducer[MapperMemory]):
             ev=payload,
         )
         self._made.append(NewRow(en.encode(envelope), envelope.id))
+
+
+def _text_payloads(message: ev.UserMessage) -> list[dict[str, Any]]:
+    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    return [{"t": "text", "text": text} for text in texts if text.strip()]
 
 
 def _record(event: ev.Event) -> str:

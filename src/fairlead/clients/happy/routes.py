@@ -11,13 +11,13 @@ from fairlead.clients.happy.encryption import seal_file
 from fairlead.clients.happy.mapper import VIEW
 from fairlead.clients.happy.messages import Posted, message_id, page_message, row_key, text_of
 from fairlead.model import events as ev
-from fairlead.model.commands import Reply, Send
+from fairlead.model.commands import Send
 from fairlead.model.content import ImageBlock
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.queries import EventPage, FindRow, GetSession, ReadEvents, ReadRows
-from fairlead.model.store import RowPage
-from fairlead.model.web.routes import Param, Request, Response, Routes, Steps, json_response
+from fairlead.model.queries import FindRow, GetSession, ReadEvents, ReadRows
+from fairlead.model.web.requests import do
+from fairlead.model.web.routes import Request, Response, Routes, Steps, json_response
 
 routes = Routes()
 _MESSAGES: Final = "/v3/sessions/{session}/messages"
@@ -28,22 +28,6 @@ POST_LIMIT: Final = 100
 _LAST: Final = 2**53 - 1
 """JavaScript's largest safe integer: Happy's clients request the messages before it."""
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-
-
-class MessageBody(msgspec.Struct, frozen=True):
-    """`content` is `{"t":"plain","c":<message>}`, or `{"t":"encrypted","c":<base64>}` if the session has a key."""
-
-    id: str
-    seq: int
-    content: dict[str, Any]
-    localId: str | None
-    createdAt: int
-    updatedAt: int
-
-
-class Messages(msgspec.Struct, frozen=True):
-    messages: tuple[MessageBody, ...]
-    hasMore: bool
 
 
 class PostMessages(msgspec.Struct, frozen=True):
@@ -75,17 +59,7 @@ class KeyInUse(msgspec.Struct, frozen=True):
     scheme: Scheme | None
 
 
-@routes.get(
-    _MESSAGES,
-    access="view",
-    name="happy.messages",
-    answer=Messages,
-    query=(
-        Param("after_seq", int, "The last known seq; 0 (the default) for all."),
-        Param("before_seq", int, "The first known seq; not together with after_seq."),
-        Param("limit", int, f"At most this many, up to {PAGE_LIMIT}; {PAGE} by default."),
-    ),
-)
+@routes.get(_MESSAGES, access="view", name="happy.messages")
 def read(request: Request) -> Steps:
     """Envelopes by seq: those after one, ascending, or those before one, descending."""
     session = request.session
@@ -96,7 +70,7 @@ def read(request: Request) -> Steps:
     key = yield ReadKey(session)
     if backwards:
         before = request.query_int("before_seq", 1, 1, _LAST)
-        page: RowPage = yield ReadRows(session, VIEW, before=before, limit=limit)
+        page = yield from do(ReadRows(session, VIEW, before=before, limit=limit))
         rows = page.rows[::-1]
         more = bool(rows) and rows[-1].ordinal > 1
     else:
@@ -110,19 +84,19 @@ def read(request: Request) -> Steps:
     )
 
 
-@routes.post(_MESSAGES, access="chat", name="happy.post", body=PostMessages, answer=AcceptedMessages)
+@routes.post(_MESSAGES, access="chat", name="happy.post", body=PostMessages)
 def post(request: Request) -> Steps:
     """Send a user's messages. A localId that was posted before gets the same answer and sends nothing."""
     session = request.session
     given = request.json(PostMessages).messages
     if not 1 <= len(given) <= POST_LIMIT:
-        raise BadRequest(f"1 to {POST_LIMIT} messages are taken at once.", limit=POST_LIMIT)
+        raise BadRequest(f"Send 1 to {POST_LIMIT} messages at once.", limit=POST_LIMIT)
     key = yield ReadKey(session)
     texts = [(posted.localId, text_of(posted, key)) for posted in given]
     accepted: list[AcceptedMessage] = []
     for local, text in texts:
         message = message_id(session, local)
-        reply: Reply = yield Send(session=session, key=f"happy/{local}", content=(text,), message=message)
+        reply = yield from do(Send(session=session, key=f"happy/{local}", content=(text,), message=message))
         seq = yield FindRow(session, VIEW, row_key(message))
         at = yield from _time(session, reply.seq)
         accepted.append(AcceptedMessage(row_key(message), seq or 0, local, at, at))
@@ -131,7 +105,7 @@ def post(request: Request) -> Steps:
 
 def _time(session: SessionId, seq: int) -> Any:
     """Return the time at which the entry of `seq` was written."""
-    page: EventPage = yield ReadEvents(session, max(seq - 1, 0), 1)
+    page = yield from do(ReadEvents(session, max(seq - 1, 0), 1))
     return ev.decode(page.events[0]).at if page.events else 0
 
 
@@ -145,8 +119,8 @@ def image(request: Request) -> Steps:
     place = yield FindRow(session, VIEW, row_key(message, "file", int(number)))
     if place is None:
         raise NotFound("file", request.params["ref"][:80])
-    rows: RowPage = yield ReadRows(session, VIEW, after=place - 1, limit=1)
-    page: EventPage = yield ReadEvents(session, rows.rows[0].seq - 1, 1)
+    rows = yield from do(ReadRows(session, VIEW, after=place - 1, limit=1))
+    page = yield from do(ReadEvents(session, rows.rows[0].seq - 1, 1))
     event = ev.decode(page.events[0])
     assert isinstance(event, ev.UserMessage)
     source = [block for block in event.content if isinstance(block, ImageBlock)][int(number)].source
@@ -163,7 +137,7 @@ def image(request: Request) -> Steps:
     return Response(body=data, content_type=kind if kind in _IMAGES else "application/octet-stream")
 
 
-@routes.put(_KEY, access="admin", name="happy.set_key", body=NewKey, answer=KeyInUse)
+@routes.put(_KEY, access="admin", name="happy.set_key", body=NewKey)
 def set_key(request: Request) -> Steps:
     """Encrypt this session's envelopes with this key from now on."""
     session = request.session
@@ -179,7 +153,7 @@ def set_key(request: Request) -> Steps:
     return json_response(KeyInUse(given.scheme))
 
 
-@routes.delete(_KEY, access="admin", name="happy.drop_key", answer=KeyInUse)
+@routes.delete(_KEY, access="admin", name="happy.drop_key")
 def drop_key(request: Request) -> Steps:
     """Stop encrypting this session's envelopes."""
     session = request.session

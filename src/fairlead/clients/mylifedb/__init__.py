@@ -21,7 +21,6 @@ PROTOCOL: Final = ClientProtocol(
             access="view",
             name="mylifedb",
             open=MyLifeDbConversation,
-            about="A session's records, all of them and then as they come, and what a client says to it.",
             subprotocols=(MSGPACK,),
             token_query="access_token",
             compress_query="compress",

@@ -20,6 +20,7 @@ from fairlead.model.content import TextBlock, ToolResultBlock
 from fairlead.model.errors import AgentNotRunning, BadId, BadMode, FairleadError, NotFound
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, SessionId, session_id
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import json_response
 from fairlead.model.web.sockets import Check, Effect, Flow, Handshake, RunFlow, Signal, Subscribe, Write
 from fairlead.sessions.api.read_state import MarkRead
@@ -81,7 +82,7 @@ class MyLifeDbConversation:
     # --- history
 
     def _open(self) -> Flow:
-        view: q.SessionView = yield q.GetSession(self._session)
+        view = yield from do(q.GetSession(self._session))
         # The path may contain the agent's own id of the session.
         self._session = view.summary.session
         yield RunFlow(self._mark_read(_ended_turns(view)), READ_STATE)
@@ -98,13 +99,13 @@ class MyLifeDbConversation:
                 {"type": "session_info", "totalPages": pages.total, "lowestBurstPage": pages.lowest_burst},
             )
         elif last.isascii() and last.isdigit() and len(last) < 10:
-            rows: q.RowPage = yield q.ReadRows(self._session, NAME, limit=1)
+            rows = yield from do(q.ReadRows(self._session, NAME, limit=1))
             yield from self._replay(max(0, rows.head - int(last)))
         else:
             yield from self._replay(0)
 
     def _replay_from(self, uuid: str) -> Flow:
-        ordinal: int | None = yield q.FindRow(self._session, NAME, uuid)
+        ordinal = yield from do(q.FindRow(self._session, NAME, uuid))
         verdict = "gap" if ordinal is None else "ok"
         yield from self._replay(ordinal or 0, {"type": "resume", "verdict": verdict, "fromUuid": uuid})
 
@@ -117,27 +118,29 @@ class MyLifeDbConversation:
     # --- requests of the client
 
     def _act(self, message: dict[str, Any]) -> Sequence[Effect]:
-        match message.get("type"):
-            case "user_message":
-                return self._user_message(message)
-            case "control_request":
-                return self._control(message)
-            case "control_response":
+        match message:
+            case {"type": "user_message", "content": str(content)} if content:
+                return self._user_message(content, message.get("id"))
+            case {"type": "control_request", "request_id": str(), "request": {"subtype": "interrupt"}}:
+                return (RunFlow(self._interrupt(), COMMANDS, ahead=True),)
+            case {
+                "type": "control_request",
+                "request_id": str(asked),
+                "request": {"subtype": "set_permission_mode", **rest},
+            }:
+                mode = rest.get("mode")
+                return (RunFlow(self._set_mode(asked, mode if isinstance(mode, str) else ""), COMMANDS, ahead=True),)
+            case {"type": "control_response"}:
                 given = permission_answers.read(message)
                 return () if given is None else (RunFlow(self._answer(given), ANSWERS),)
-            case "tool_result":
-                return self._tool_result(message)
-            case "subscribe":
-                uuid = message.get("fromUuid")
-                return (RunFlow(self._replay_from(uuid), REPLAY),) if isinstance(uuid, str) and uuid else ()
-            case "typing":
-                typing = message.get("isTyping")
-                if not isinstance(typing, bool) or not self._who.may("chat"):
-                    return ()
-                return (RunFlow(self._type(typing)),)
-            case "ack":
-                uuid = message.get("uuid")
-                return (RunFlow(self._acknowledge(uuid), READ_STATE),) if isinstance(uuid, str) and uuid else ()
+            case {"type": "tool_result", "tool_use_id": str(call), "content": str(content)}:
+                return (RunFlow(self._steer(ToolResultBlock(call, content)), COMMANDS, ahead=True),)
+            case {"type": "subscribe", "fromUuid": str(uuid)} if uuid:
+                return (RunFlow(self._replay_from(uuid), REPLAY),)
+            case {"type": "typing", "isTyping": bool(active)} if self._who.may("chat"):
+                return (RunFlow(self._type(active)),)
+            case {"type": "ack", "uuid": str(uuid)} if uuid:
+                return (RunFlow(self._acknowledge(uuid), READ_STATE),)
             case _:
                 return ()
 
@@ -145,10 +148,7 @@ class MyLifeDbConversation:
         with suppress(FairleadError):
             yield Signal(self._session, "typing", {"active": active})
 
-    def _user_message(self, message: dict[str, Any]) -> Sequence[Effect]:
-        content, asked = message.get("content"), message.get("id")
-        if not isinstance(content, str) or not content:
-            return ()
+    def _user_message(self, content: str, asked: Any) -> Sequence[Effect]:
         if self._unsent >= UNSENT:
             return (self._error(SEND_FAILED),)
         named = isinstance(asked, str | int) and not isinstance(asked, bool) and 0 < len(str(asked)) <= ID_LENGTH
@@ -182,26 +182,13 @@ class MyLifeDbConversation:
 
     def _unarchive(self) -> Flow:
         with suppress(FairleadError):
-            view: q.SessionView = yield q.GetSession(self._session)
+            view = yield from do(q.GetSession(self._session))
             if view.summary.archived:
                 yield cmd.ArchiveSession(session=self._session, archived=False)
 
-    def _control(self, message: dict[str, Any]) -> Sequence[Effect]:
-        request, asked = message.get("request"), message.get("request_id")
-        if not isinstance(request, dict) or not isinstance(asked, str):
-            return ()
-        match request.get("subtype"):
-            case "interrupt":
-                return (RunFlow(self._interrupt(), COMMANDS, ahead=True),)
-            case "set_permission_mode":
-                mode = request.get("mode")
-                return (RunFlow(self._set_mode(asked, mode if isinstance(mode, str) else ""), COMMANDS, ahead=True),)
-            case _:
-                return ()
-
     def _interrupt(self) -> Flow:
         try:
-            reply: cmd.Reply = yield cmd.Interrupt(session=self._session)
+            reply = yield from do(cmd.Interrupt(session=self._session))
         except AgentNotRunning as error:
             yield self._error(NOT_RUNNING, error)
         except FairleadError as error:
@@ -213,7 +200,7 @@ class MyLifeDbConversation:
     def _set_mode(self, asked: str, mode: str) -> Flow:
         answer = {"type": "control_response", "request_id": asked}
         try:
-            reply: cmd.Reply = yield cmd.SetMode(session=self._session, mode=mode, request=asked[:ID_LENGTH])
+            reply = yield from do(cmd.SetMode(session=self._session, mode=mode, request=asked[:ID_LENGTH]))
         except BadMode:
             yield self._write({**answer, "error": f"Invalid permission mode: {mode}"})
         except FairleadError as error:
@@ -229,12 +216,6 @@ class MyLifeDbConversation:
         except FairleadError as error:
             yield self._error(f"Failed to answer the request: {error.message}", error)
 
-    def _tool_result(self, message: dict[str, Any]) -> Sequence[Effect]:
-        call, content = message.get("tool_use_id"), message.get("content")
-        if not isinstance(call, str) or not isinstance(content, str):
-            return ()
-        return (RunFlow(self._steer(ToolResultBlock(call, content)), COMMANDS, ahead=True),)
-
     def _steer(self, result: ToolResultBlock) -> Flow:
         try:
             yield cmd.Steer(session=self._session, content=(result,))
@@ -246,9 +227,9 @@ class MyLifeDbConversation:
     def _acknowledge(self, uuid: str) -> Flow:
         """Mark the ended turns as read if this record is not before their end."""
         with suppress(FairleadError):
-            ordinal: int | None = yield q.FindRow(self._session, NAME, uuid)
+            ordinal = yield from do(q.FindRow(self._session, NAME, uuid))
             if ordinal is not None:
-                view: q.SessionView = yield q.GetSession(self._session)
+                view = yield from do(q.GetSession(self._session))
                 memory = read_memory((yield q.ReadProjection(self._session, NAME)))
                 if ordinal >= memory.ended:
                     yield MarkRead(self._session, _ended_turns(view))

@@ -4,7 +4,6 @@ An answer decides one request; the session settles other pending requests if the
 names only the request, so the tool and the rules to remember are queried where the answer needs them.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -14,6 +13,7 @@ from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import RequestRejected, Stale
 from fairlead.model.ids import RequestId, SessionId
+from fairlead.model.web.requests import do
 from fairlead.model.web.sockets import Flow
 
 _requests: Final = msgspec.json.Decoder(ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed)
@@ -32,7 +32,7 @@ class PermissionAnswer(msgspec.Struct, frozen=True):
 def answer(session: SessionId, given: PermissionAnswer) -> Flow:
     """Answer the request. An answer to a request that is not pending is ignored, as the original does: every client has
     received the outcome."""
-    waiting: Sequence[q.PendingView] = yield q.ListPermissions(session)
+    waiting = yield from do(q.ListPermissions(session))
     events = [_requests.decode(view.event) for view in waiting]
     own = next((event for event in events if event.request == given.request), None)
     if own is None:
@@ -69,12 +69,13 @@ def read(message: dict[str, Any]) -> PermissionAnswer | None:
     behavior = inner.get("behavior")
     if behavior not in ("allow", "deny"):
         return None
+    allowed = behavior == "allow"
     text = inner.get("message")
     updated = inner.get("updated_input", inner.get("updatedInput"))
     return PermissionAnswer(
         request=request,
         behavior=behavior,
         message=text if isinstance(text, str) else "",
-        updated_input=updated if isinstance(updated, dict) and behavior == "allow" else None,
-        always=message.get("always_allow") is True and behavior == "allow",
+        updated_input=updated if allowed and isinstance(updated, dict) else None,
+        always=allowed and message.get("always_allow") is True,
     )

@@ -7,7 +7,7 @@ roots, a mode that is not allowed), the client gets the rejection's status and r
 import re
 from collections.abc import Callable, Generator
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -23,7 +23,8 @@ from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, To
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, is_uuid, session_id
 from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
-from fairlead.model.web.routes import Handler, Param, Request, Routes, Steps, json_response
+from fairlead.model.web.requests import do
+from fairlead.model.web.routes import Handler, Request, Routes, Step, Steps, json_response
 from fairlead.sessions.api.read_state import GetReadState, TurnsRead
 
 T = TypeVar("T")
@@ -35,7 +36,6 @@ PREFIX: Final = "/api/claude/sessions"
 ONE: Final = f"{PREFIX}/{{session}}"
 LIMIT: Final = 20
 MOST: Final = 100
-_RECORDS: Final = Param("records", str, "Only kinds of records that this version of Claude Code has, as 2.1.37.")
 TITLE_LENGTH: Final = 120
 HISTORY_ROWS: Final = 500
 HISTORY_BYTES: Final = 32 << 20
@@ -49,7 +49,7 @@ class NewSession(msgspec.Struct, frozen=True):
     title: str = ""
     resumeSessionId: str = ""
     permissionMode: str = ""
-    mode: str = "ui"
+    mode: Literal["ui", "cli"] = "ui"
 
 
 class TitleBody(msgspec.Struct, frozen=True):
@@ -58,6 +58,10 @@ class TitleBody(msgspec.Struct, frozen=True):
 
 class MessageBody(msgspec.Struct, frozen=True):
     content: str
+
+
+class _InvalidBody(BadRequest):
+    """Like the original, the response gives no details."""
 
 
 def with_error_text(failed: str) -> Callable[[Handler], Handler]:
@@ -73,7 +77,8 @@ def with_error_text(failed: str) -> Callable[[Handler], Handler]:
                     return json_response({"error": SESSION_GONE}, 404)
                 return json_response({"error": f"{failed}: {error.message}"}, error.status)
             except BadRequest as error:
-                return json_response({"error": f"{BAD_BODY}: {error.message}"}, 400)
+                text = BAD_BODY if isinstance(error, _InvalidBody) else f"{BAD_BODY}: {error.message}"
+                return json_response({"error": text}, 400)
             except FairleadError as error:
                 return json_response({"error": f"{failed}: {error.message}"}, error.status)
 
@@ -82,11 +87,11 @@ def with_error_text(failed: str) -> Callable[[Handler], Handler]:
     return decorate
 
 
-def _body(request: Request, kind: type[T]) -> T | None:
+def _body(request: Request, kind: type[T]) -> T:
     try:
         return request.json(kind)
-    except BadRequest:
-        return None
+    except BadRequest as error:
+        raise _InvalidBody(error.message) from None
 
 
 # --- sessions as JSON
@@ -102,16 +107,16 @@ def title_of(summary: Summary, number: int = 0) -> str:
     return first if len(first) <= TITLE_LENGTH else first[:TITLE_LENGTH] + "…"
 
 
-def session_state(summary: Summary, shown: int | None, *, seen: bool) -> str:
-    """Return the session's state for this user. `shown`: the number of turns that the user has read, None if they never
-    opened the session; `seen`: the user has the session open on a socket, so nothing in it is unread."""
+def session_state(summary: Summary, read: TurnsRead) -> str:
+    """Return the session's state for this user. If the user has it open on a socket, nothing in it is unread."""
+    seen = summary.session in read.watched
     if summary.archived:
         return "archived"
     if summary.pending and not seen:
         return "unread"
     if summary.state in ("working", "waiting"):
         return "working"
-    return "unread" if not seen and summary.turns > (shown or 0) else "idle"
+    return "unread" if not seen and summary.turns > read.turns.get(summary.session, 0) else "idle"
 
 
 def session_numbers() -> Generator[q.ListSessions, SessionPage, dict[str, int]]:
@@ -166,16 +171,7 @@ def sessions(request: Request) -> Steps:
     return json_response({"sessions": [session_json(one, numbers.get(one.session, 0)) for one in found]})
 
 
-@routes.get(
-    f"{PREFIX}/all",
-    access="view",
-    name="all",
-    query=(
-        Param("limit", int, f"At most this many, up to {MOST}."),
-        Param("cursor", str, "`nextCursor` of the previous page."),
-        Param("status", str, "all (the default), active or archived."),
-    ),
-)
+@routes.get(f"{PREFIX}/all", access="view", name="all")
 @with_error_text("Failed to list sessions")
 def all_sessions(request: Request) -> Steps:
     """List all sessions with their state, page by page."""
@@ -185,12 +181,10 @@ def all_sessions(request: Request) -> Steps:
     limit = _limit(request.query.get("limit", ""))
     after = _after(worth, request.query.get("cursor", ""))
     page, rest = worth[after : after + limit], worth[after + limit :]
-    shown: TurnsRead = yield GetReadState(tuple(summary.session for summary in page))
+    read = yield from do(GetReadState(tuple(summary.session for summary in page)))
     items = []
     for summary in page:
-        seen = summary.session in shown.watched
-        state = session_state(summary, shown.turns.get(summary.session), seen=seen)
-        items.append(list_item(summary, state, (yield from _messages(summary))))
+        items.append(list_item(summary, session_state(summary, read), (yield from _messages(summary))))
     following = f"{page[-1].updated}_{page[-1].session}" if rest else ""
     pagination = {"hasMore": bool(rest), "nextCursor": following, "totalCount": len(worth)}
     return json_response({"sessions": items, "pagination": pagination})
@@ -225,12 +219,10 @@ def _after(found: list[Summary], cursor: str) -> int:
 def create(request: Request) -> Steps:
     """Create a session, or return the one to resume."""
     body = _body(request, NewSession)
-    if body is None or body.mode not in ("ui", "cli"):
-        return json_response({"error": BAD_BODY}, 400)
     known = session_id(body.resumeSessionId) if is_uuid(body.resumeSessionId.lower()) else None
     if known is not None:
         try:
-            return (yield from _shown(known))
+            return json_response((yield from _find_session(known)))
         except NotFound:
             pass  # the agent may know the session: it is tried with the first message
     settings = cmd.Settings(mode=body.permissionMode or "default", link="terminal" if body.mode == "cli" else "stdio")
@@ -241,36 +233,33 @@ def create(request: Request) -> Steps:
         settings=settings,
         resume=body.resumeSessionId,
     )
-    return (yield from _shown(reply.session))
+    return json_response((yield from _find_session(reply.session)))
 
 
-def _shown(session: SessionId) -> Steps:
-    view: q.SessionView = yield q.GetSession(session)
-    number = 0 if view.summary.title else (yield from session_numbers()).get(view.summary.session, 0)
-    return json_response(session_json(view.summary, number))
+def _find_session(session: SessionId) -> Generator[Step, Any, dict[str, Any]]:
+    view = yield from do(q.GetSession(session))
+    return (yield from _numbered(view.summary))
+
+
+def _numbered(summary: Summary) -> Generator[Step, Any, dict[str, Any]]:
+    number = 0 if summary.title else (yield from session_numbers()).get(summary.session, 0)
+    return session_json(summary, number)
 
 
 @routes.get(ONE, access="view", name="get")
 @with_error_text("Failed to get session")
 def get(request: Request) -> Steps:
     """One session."""
-    view: q.SessionView = yield q.GetSession(request.session)
-    shown: TurnsRead = yield GetReadState((view.summary.session,))
-    seen = view.summary.session in shown.watched
-    state = session_state(view.summary, shown.turns.get(view.summary.session), seen=seen)
-    number = 0 if view.summary.title else (yield from session_numbers()).get(view.summary.session, 0)
-    return json_response({**session_json(view.summary, number), "sessionState": state})
+    view = yield from do(q.GetSession(request.session))
+    read = yield from do(GetReadState((view.summary.session,)))
+    return json_response({**(yield from _numbered(view.summary)), "sessionState": session_state(view.summary, read)})
 
 
 @routes.patch(ONE, access="chat", name="patch")
 @with_error_text("Failed to update session")
 def patch(request: Request) -> Steps:
     """Rename a session."""
-    session = request.session
-    body = _body(request, TitleBody)
-    if body is None:
-        return json_response({"error": BAD_BODY}, 400)
-    yield cmd.Rename(session=session, title=body.title)
+    yield cmd.Rename(session=request.session, title=_body(request, TitleBody).title)
     return json_response({"success": True})
 
 
@@ -309,12 +298,7 @@ def unarchive(request: Request) -> Steps:
 # --- messages
 
 
-@routes.get(
-    f"{ONE}/messages",
-    access="view",
-    name="messages",
-    query=(Param("page", int, "Which page.", required=True), _RECORDS),
-)
+@routes.get(f"{ONE}/messages", access="view", name="messages")
 @with_error_text("Failed to read messages")
 def messages(request: Request) -> Steps:
     """One page of the records, counted from 0."""
@@ -333,7 +317,7 @@ def messages(request: Request) -> Steps:
     after, last = stretch
     found: list[msgspec.Raw] = []
     while after < last:
-        rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=last - after)
+        rows = yield from do(q.ReadRows(session, NAME, after=after, limit=last - after))
         found.extend(msgspec.Raw(stripped(row.data)) for row in rows.rows if has_kind(version, row.data))
         if not rows.rows:
             break
@@ -345,7 +329,7 @@ def messages(request: Request) -> Steps:
     return json_response(answer)
 
 
-@routes.get(f"{ONE}/history", access="view", name="history", query=(_RECORDS,))
+@routes.get(f"{ONE}/history", access="view", name="history")
 @with_error_text("Failed to read session history")
 def history(request: Request) -> Steps:
     """All records at once, up to 32 MiB, as in MyLifeDB's first version.
@@ -356,7 +340,7 @@ def history(request: Request) -> Steps:
     found: list[msgspec.Raw] = []
     size = after = 0
     while True:
-        rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=HISTORY_ROWS)
+        rows = yield from do(q.ReadRows(session, NAME, after=after, limit=HISTORY_ROWS))
         if not rows.rows:
             return json_response({"sessionId": session, "messages": found})
         found.extend(msgspec.Raw(row.data) for row in rows.rows if has_kind(version, row.data))
@@ -372,7 +356,7 @@ def post_message(request: Request) -> Steps:
     """Send a message."""
     session = request.session
     body = _body(request, MessageBody)
-    if body is None or not body.content:
-        return json_response({"error": BAD_BODY}, 400)
+    if not body.content:
+        raise _InvalidBody("content is empty")
     yield cmd.Send(session=session, content=(TextBlock(body.content),))
     return json_response({"sessionId": session, "status": "sent"})

@@ -57,7 +57,6 @@ SOCKET: Final = SocketRoute(
     access="terminal",
     name="mylifedb.terminal",
     open=RawTerminal,
-    about="The session's terminal: its bytes out, keys in.",
     token_query="access_token",
     message_limit=MESSAGE_LIMIT,
     compress_query="compress",

@@ -41,7 +41,6 @@ PROTOCOL: Final = ClientProtocol(
             access="view",
             name="native",
             open=NativeConversation,
-            about="Events, commands, presence and typing of many sessions on one socket.",
             subprotocols=SUBPROTOCOLS,
         ),
         *terminal.SOCKETS,

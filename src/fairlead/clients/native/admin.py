@@ -12,7 +12,6 @@ from fairlead.auth.api.credentials import (
     ListCredentials,
     ListUsers,
     Login,
-    LoginCode,
     NewCredential,
     RevokeCredential,
     SignDownload,
@@ -24,6 +23,7 @@ from fairlead.clients.native import schemas as b
 from fairlead.clients.native.qr import qr_code
 from fairlead.model.auth import SCOPES
 from fairlead.model.errors import BadRequest
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
 from fairlead.sessions.api.folders import (
     FolderPage,
@@ -36,14 +36,12 @@ from fairlead.sessions.api.folders import (
     UntrustFolder,
 )
 
-routes = Routes()
 _SMALL: Final = 64 << 10
 """The size limit, in bytes, of a body that carries only names and codes; the public login call never reads more."""
+routes = Routes(body_limit=_SMALL)
 
 
-@routes.post(
-    "/v1/login", access="public", name="login", body=b.LoginBody, answer=NewCredential, status=201, body_limit=_SMALL
-)
+@routes.post("/v1/login", access="public", name="login", body=b.LoginBody, answer=NewCredential, status=201)
 def login(request: Request) -> Steps:
     """Exchange a one-time code for a device key. The key is shown only once."""
     body = request.json(b.LoginBody)
@@ -59,21 +57,13 @@ def me(request: Request) -> Steps:
     return json_response(b.Me(credential=who.credential, user=who.user, name=who.name, scopes=scopes))
 
 
-@routes.post("/v1/tickets", access="any", name="tickets.create", answer=Ticket, status=201, body_limit=_SMALL)
+@routes.post("/v1/tickets", access="any", name="tickets.create", answer=Ticket, status=201)
 def ticket(request: Request) -> Steps:
     """Issue a single-use ticket that opens a WebSocket (?ticket=) within 30 seconds."""
     return json_response((yield IssueTicket()), 201)
 
 
-@routes.post(
-    "/v1/downloads",
-    access="view",
-    name="downloads.sign",
-    body=b.Download,
-    answer=SignedUrl,
-    status=201,
-    body_limit=_SMALL,
-)
+@routes.post("/v1/downloads", access="view", name="downloads.sign", body=b.Download, answer=SignedUrl, status=201)
 def download(request: Request) -> Steps:
     """Sign a link to a download (an export). It is valid for five minutes."""
     return json_response((yield SignDownload(request.json(b.Download).path)), 201)
@@ -85,15 +75,7 @@ def list_tokens(request: Request) -> Steps:
     return json_response(b.TokenList((yield ListCredentials("token"))))
 
 
-@routes.post(
-    "/v1/tokens",
-    access="admin",
-    name="tokens.create",
-    body=b.NewToken,
-    answer=NewCredential,
-    status=201,
-    body_limit=_SMALL,
-)
+@routes.post("/v1/tokens", access="admin", name="tokens.create", body=b.NewToken, answer=NewCredential, status=201)
 def create_token(request: Request) -> Steps:
     """Create a token. Its secret is shown only once."""
     body = request.json(b.NewToken)
@@ -131,18 +113,12 @@ def folders(request: Request) -> Steps:
 
 
 @routes.post(
-    "/v1/login-codes",
-    access="admin",
-    name="login_codes.create",
-    body=b.NewLoginCode,
-    answer=b.LoginLink,
-    status=201,
-    body_limit=_SMALL,
+    "/v1/login-codes", access="admin", name="login_codes.create", body=b.NewLoginCode, answer=b.LoginLink, status=201
 )
 def create_login_code(request: Request) -> Steps:
     """Create a one-time link that signs a browser in. It is valid for 10 minutes."""
     body = request.json(b.NewLoginCode)
-    made: LoginCode = yield CreateLoginCode(body.name, body.scopes, body.user)
+    made = yield from do(CreateLoginCode(body.name, body.scopes, body.user))
     # In the fragment: browsers do not send it to servers or include it in the Referer.
     url = f"{request.base}/#login={made.code}"
     link = b.LoginLink(url=url, code=made.code, expires=made.expires, qr=qr_code(url))
@@ -155,23 +131,14 @@ def list_users(request: Request) -> Steps:
     return json_response(b.UserList((yield ListUsers())))
 
 
-@routes.post(
-    "/v1/users", access="admin", name="users.add", body=b.NewUser, answer=UserView, status=201, body_limit=_SMALL
-)
+@routes.post("/v1/users", access="admin", name="users.add", body=b.NewUser, answer=UserView, status=201)
 def add_user(request: Request) -> Steps:
     """Add a user. With a password, the user can sign in."""
     body = request.json(b.NewUser)
     return json_response((yield AddUser(body.name, body.password, body.scopes)), 201)
 
 
-@routes.put(
-    "/v1/users/{name}/password",
-    access="admin",
-    name="users.set_password",
-    body=b.NewPassword,
-    answer=UserView,
-    body_limit=_SMALL,
-)
+@routes.put("/v1/users/{name}/password", access="admin", name="users.set_password", body=b.NewPassword, answer=UserView)
 def set_password(request: Request) -> Steps:
     """Set a user's password, and revoke the tokens that the previous one opened."""
     return json_response((yield accounts.SetPassword(request.params["name"], request.json(b.NewPassword).password)))
@@ -192,7 +159,6 @@ def remove_user(request: Request) -> Steps:
     body=b.NewInvitation,
     answer=accounts.UserInvitation,
     status=201,
-    body_limit=_SMALL,
 )
 def invite(request: Request) -> Steps:
     """Create a one-time link with which a person creates an account. It is valid for a day."""
@@ -214,9 +180,7 @@ def trust_report(request: Request) -> Steps:
     return json_response((yield InspectFolder(path)))
 
 
-@routes.post(
-    "/v1/trust", access="admin", name="trust.add", body=b.TrustBody, answer=TrustedFolder, status=201, body_limit=_SMALL
-)
+@routes.post("/v1/trust", access="admin", name="trust.add", body=b.TrustBody, answer=TrustedFolder, status=201)
 def trust(request: Request) -> Steps:
     """Trust a folder with the content that its report showed."""
     body = request.json(b.TrustBody)

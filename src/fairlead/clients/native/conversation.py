@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.native.codec import CODECS, JSON, Codec, frame_fields, pop_type
-from fairlead.clients.native.decode import KINDS, command, convert
-from fairlead.clients.native.errors import BadFrame, UnknownType
+from fairlead.clients.native.decode import command, convert
+from fairlead.clients.native.errors import BadFrame
 from fairlead.model.commands import Command, Reply
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.gateway import Cursor
@@ -99,47 +99,39 @@ class NativeConversation:
                 return (self._write({"type": "pong", **tag}),)
             case "subscribe":
                 wanted = convert(fields, _SubscribeFrame)
-                return (RunFlow(self._subscribe(session_id(wanted.session), _cursor(wanted), tag)),)
+                flow = self._subscribe(session_id(wanted.session), _cursor(wanted), tag)
+                return (RunFlow(self._answering(flow, tag)),)
             case "unsubscribe":
                 session = session_id(convert(fields, _SessionFrame).session)
                 return (RunFlow(self._unsubscribe(session, tag)),)
             case "typing":
-                return self._typing(fields, tag)
-            case _ if kind in KINDS:
-                made = command(kind, fields, self._fresh)
-                return (RunFlow(self._command(made, tag), made.session or "", ahead=True),)
+                return (RunFlow(self._answering(self._typing(fields), tag)),)
             case _:
-                raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
+                made = command(kind, fields, self._fresh)
+                return (RunFlow(self._answering(self._command(made, tag), tag), made.session or "", ahead=True),)
 
-    def _typing(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Effect]:
+    def _answering(self, flow: Flow, tag: dict[str, Any]) -> Flow:
+        """Run a flow; if it fails, its error answers the client's frame."""
+        try:
+            yield from flow
+        except FairleadError as error:
+            yield self._error(tag, error)
+
+    def _typing(self, fields: dict[str, Any]) -> Flow:
         frame = convert(fields, _TypingFrame)
         if not self._who.may("chat"):
             raise NotAllowed("Typing needs the scope chat.", scope="chat")
-        return (RunFlow(self._signal(Signal(session_id(frame.session), "typing", {"active": frame.active}), tag)),)
-
-    def _signal(self, signal: Signal, tag: dict[str, Any]) -> Flow:
-        try:
-            yield signal
-        except FairleadError as error:
-            yield self._error(tag, error)
+        yield Signal(session_id(frame.session), "typing", {"active": frame.active})
 
     def _command(self, made: Command, tag: dict[str, Any]) -> Flow:
-        try:
-            reply: Reply = yield made
-        except FairleadError as error:
-            yield self._error(tag, error)
-        else:
-            yield self._write({"type": "reply", **tag, **msgspec.to_builtins(reply)})
+        reply: Reply = yield made
+        yield self._write({"type": "reply", **tag, **msgspec.to_builtins(reply)})
 
     def _subscribe(self, session: SessionId, cursor: Cursor | None, tag: dict[str, Any]) -> Flow:
-        try:
-            subscribed: Subscribed = yield Subscribe(
-                session, cursor, self._codec, lost=lambda error: (self._error(tag, error),)
-            )
-        except FairleadError as error:
-            yield self._error(tag, error)
-        else:
-            yield self._write({"type": "subscribed", **tag, **msgspec.structs.asdict(subscribed)})
+        subscribed: Subscribed = yield Subscribe(
+            session, cursor, self._codec, lost=lambda error: (self._error(tag, error),)
+        )
+        yield self._write({"type": "subscribed", **tag, **msgspec.structs.asdict(subscribed)})
 
     def _unsubscribe(self, session: SessionId, tag: dict[str, Any]) -> Flow:
         yield Unsubscribe(session)

@@ -26,7 +26,7 @@ def command(kind: str, fields: dict[str, Any], fresh: Callable[[], str]) -> Comm
     the client leaves it out."""
     found = KINDS.get(kind)
     if found is None:
-        raise UnknownType(f"There is no command {kind[:40]!r}.", type=kind[:40])
+        raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
     fields = dict(fields)
     blocks: tuple[Content, ...] | None = None
     if found in (Send, Steer):

@@ -12,6 +12,7 @@ from fairlead.clients.native.errors import UnknownType
 from fairlead.model import commands as cmd
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.web.handing import Handing
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import Param, Request, Routes, Step, Steps, json_response
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute, Write
 from fairlead.notifications.api.feed import (
@@ -20,7 +21,6 @@ from fairlead.notifications.api.feed import (
     Change,
     Color,
     FeedEntry,
-    FeedPage,
     FeedPing,
     FeedRequest,
     JoinFeed,
@@ -30,10 +30,10 @@ from fairlead.notifications.api.feed import (
     read_cursor,
 )
 from fairlead.notifications.api.resources import EditItem, ListItems, RemoveItem
-from fairlead.notifications.api.targets import AddTarget, AnswerOf, Destination, PushKey, RedeemAnswerCode, TryTarget
+from fairlead.notifications.api.targets import AddTarget, Destination, PushKey, RedeemAnswerCode, TryTarget
 
-routes = Routes()
 _SMALL: Final = 64 << 10
+routes = Routes(body_limit=_SMALL)
 _PUSH: Final = "/v1/push/subscriptions"
 _PLACES: Final = 10**15
 DEFAULT_TOPICS: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
@@ -148,7 +148,7 @@ def feed(request: Request) -> Steps:
     """Recent notices of all sessions."""
     before = request.query_int("before", _PLACES, 1, _PLACES)
     limit = request.query_int("limit", 100, 1, 500)
-    page: FeedPage = yield ReadFeed(None if before == _PLACES else before, limit)
+    page = yield from do(ReadFeed(None if before == _PLACES else before, limit))
     notices = tuple(notice_view(entry) for entry in page.entries)
     return json_response(NoticePage(notices=notices, first=page.first, cursor=cursor_text(page.feed, page.head)))
 
@@ -191,7 +191,7 @@ def subscriptions(request: Request) -> Steps:
     return json_response(PushList(tuple(_push(target, who.credential) for target in targets)))
 
 
-@routes.post(_PUSH, access="view", name="push.subscribe", body=PushBody, answer=PushView, status=201, body_limit=_SMALL)
+@routes.post(_PUSH, access="view", name="push.subscribe", body=PushBody, answer=PushView, status=201)
 def subscribe(request: Request) -> Steps:
     """Subscribe this browser to push messages. An older subscription of this device ends."""
     body, who = request.json(PushBody), request.who
@@ -223,7 +223,7 @@ def _mine(request: Request) -> Generator[Step, Any, Destination]:
     return mine
 
 
-@routes.patch(f"{_PUSH}/{{id}}", access="view", name="push.topics", body=TopicsBody, answer=PushView, body_limit=_SMALL)
+@routes.patch(f"{_PUSH}/{{id}}", access="view", name="push.topics", body=TopicsBody, answer=PushView)
 def change_topics(request: Request) -> Steps:
     """Change the topics of this browser's subscription."""
     topics = _topics(request.json(TopicsBody).topics)
@@ -240,7 +240,7 @@ def unsubscribe(request: Request) -> Steps:
     return json_response(Removed(True))
 
 
-@routes.post(f"{_PUSH}/{{id}}/test", access="view", name="push.test", answer=PushView, body_limit=_SMALL)
+@routes.post(f"{_PUSH}/{{id}}/test", access="view", name="push.test", answer=PushView)
 def try_push(request: Request) -> Steps:
     """Send this browser a test message now."""
     target = yield from _mine(request)
@@ -248,10 +248,10 @@ def try_push(request: Request) -> Steps:
     return json_response(_push(target, request.who.credential))
 
 
-@routes.post("/v1/answers", access="approve", name="answers.post", body=CodeBody, answer=cmd.Reply, body_limit=_SMALL)
+@routes.post("/v1/answers", access="approve", name="answers.post", body=CodeBody, answer=cmd.Reply)
 def answer(request: Request) -> Steps:
     """Answer with the single-use code of a notification, from the device that received it."""
-    found: AnswerOf = yield RedeemAnswerCode(request.json(CodeBody).code)
+    found = yield from do(RedeemAnswerCode(request.json(CodeBody).code))
     reply = yield cmd.AnswerPermission(session=found.session, request=found.request, behavior=found.behavior)
     return json_response(reply)
 
@@ -275,7 +275,7 @@ class NoticeCodec:
         if kind == "ping":
             return FeedPing()
         if kind != "subscribe":
-            raise UnknownType("subscribe and ping are taken here.")
+            raise UnknownType("This socket accepts subscribe and ping.")
         asked = convert(fields, _AskFrame)
         if asked.cursor is not None and read_cursor(asked.cursor) is None:
             raise BadRequest("cursor must be one that a frame had.", field="cursor")
@@ -320,7 +320,6 @@ SOCKETS: Final = (
         access="view",
         name="native.notices",
         open=Notices,
-        about="Notices as they happen, and what was missed since a cursor.",
         message_limit=_SMALL,
     ),
 )

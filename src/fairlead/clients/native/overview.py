@@ -72,9 +72,7 @@ def explain(request: Request) -> Steps:
 def answer(request: Request) -> Steps:
     """Answer a permission, a question or a plan. The first answer wins."""
     body = request.json(b.AnswerBody)
-    found: q.PendingView = yield q.FindPermission(request.params["request"])
     reply = yield cmd.AnswerPermission(
-        session=found.session,
         key=idempotency_key(request),
         request=RequestId(request.params["request"]),
         behavior=body.behavior,
@@ -117,7 +115,7 @@ def search(request: Request) -> Steps:
     """Search the text of messages."""
     words = request.query.get("q", "").strip()
     if not words:
-        raise BadRequest("q must have the words to look for.", field="q")
+        raise BadRequest("q must contain the words to find.", field="q")
     session = request.query.get("session")
     hits = yield q.SearchText(words, request.query_int("limit", 20, 1, 200), session_id(session) if session else None)
     return json_response(b.Hits(hits))

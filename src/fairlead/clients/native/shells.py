@@ -64,7 +64,6 @@ SOCKETS: Final = (
         access="terminal",
         name="native.shell",
         open=ShellConversation,
-        about="A shell of yours, started if it does not run: its bytes out, keys and sizes in.",
         message_limit=MESSAGE_LIMIT,
     ),
 )

@@ -18,7 +18,7 @@ from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.formats.frames import binary_frame
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.web.handing import Handing
-from fairlead.model.web.requests import Step
+from fairlead.model.web.requests import Step, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.model.web.sockets import Check, CloseSocket, Effect, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
@@ -69,9 +69,7 @@ class NativeTerminalCodec:
         fields = frame_fields(read_json(data))
         kind = pop_type(fields)
         if kind not in _FRAMES:
-            raise UnknownType(
-                f"There is no frame {kind[:40]!r} here: input, resize and ping are taken.", type=kind[:40]
-            )
+            raise UnknownType(f"Unknown frame {kind[:40]!r}: send input, resize or ping.", type=kind[:40])
         match convert(fields, _FRAMES[kind]):
             case _InputFrame(data=text):
                 return TypedKeys(text.encode())
@@ -105,7 +103,7 @@ class TerminalJoining(Handing):
         self._codec = codec
 
     def failed(self, error: FairleadError) -> Sequence[Effect]:
-        return (Write(self._codec.failed(error)), CloseSocket(NO_TERMINAL, "there is no terminal"))
+        return (Write(self._codec.failed(error)), CloseSocket(NO_TERMINAL, "the session has no terminal"))
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         return (Write(self._codec.failed(error)),)
@@ -121,7 +119,7 @@ class TerminalConversation(TerminalJoining):
 
 def _show_terminal(session: SessionId) -> Generator[Step, Any, TerminalView]:
     try:
-        view: TerminalView = yield ShowTerminal(session_terminal(session))
+        view = yield from do(ShowTerminal(session_terminal(session)))
     except NotFound:
         raise NotFound("terminal of session", session) from None
     return view
@@ -145,7 +143,6 @@ SOCKETS: Final = (
         access="terminal",
         name="native.terminal",
         open=TerminalConversation,
-        about="The terminal itself: its bytes out, keys and sizes in.",
         message_limit=MESSAGE_LIMIT,
         check=_check,
     ),

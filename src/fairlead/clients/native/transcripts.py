@@ -18,8 +18,8 @@ from fairlead.sessions.api.transcripts import (
     ImportTranscript,
 )
 
-routes = Routes()
 _SMALL: Final = 64 << 10
+routes = Routes(body_limit=_SMALL)
 
 
 class ImportBody(b.Body, frozen=True, kw_only=True):
@@ -52,14 +52,7 @@ def preview(request: Request) -> Steps:
     return json_response((yield q.PreviewTranscript(request.session, request.query_int("limit", 100, 1, 1000))))
 
 
-@routes.post(
-    "/v1/transcripts/import",
-    access="admin",
-    name="transcripts.import",
-    body=ImportBody,
-    answer=Imported,
-    body_limit=_SMALL,
-)
+@routes.post("/v1/transcripts/import", access="admin", name="transcripts.import", body=ImportBody, answer=Imported)
 def import_transcript(request: Request) -> Steps:
     """Read a session's transcript into its log, damaged rows included. Repeated, it adds what is new."""
     body = request.json(ImportBody)
@@ -67,12 +60,7 @@ def import_transcript(request: Request) -> Steps:
 
 
 @routes.post(
-    "/v1/hooks/session-start",
-    access="chat",
-    name="hooks.session-start",
-    body=SessionStartBody,
-    answer=Announced,
-    body_limit=_SMALL,
+    "/v1/hooks/session-start", access="chat", name="hooks.session-start", body=SessionStartBody, answer=Announced
 )
 def announce(request: Request) -> Steps:
     """Announce the session of a CLI that a person started (`fairlead hook --print-settings`)."""
@@ -87,12 +75,7 @@ def archive_state(request: Request) -> Steps:
 
 
 @routes.put(
-    "/v1/transcripts/archive",
-    access="admin",
-    name="transcripts.archive.set",
-    body=ArchiveBody,
-    answer=ArchiveView,
-    body_limit=_SMALL,
+    "/v1/transcripts/archive", access="admin", name="transcripts.archive.set", body=ArchiveBody, answer=ArchiveView
 )
 def archive(request: Request) -> Steps:
     """Enable or disable these copies."""

@@ -142,7 +142,8 @@ class Param(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP route. `body`, `answer` (one type, or several) and `query` describe it in the reference.
+    """One HTTP route. `about`, `body`, `answer` (one type, or several), `status` and `query` describe it in the OpenAPI
+    document, which the native protocol has.
 
     `token_query`: a query parameter that carries our token, for clients that cannot set a header. `token_header`: a
     header that carries it in addition to Authorization, in lower case. `accounts`: the token of a user who signed in

@@ -230,7 +230,6 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     access: Scope | Literal["agent"]
     name: str
     open: Callable[[Handshake], SocketProtocol]
-    about: str = ""
     subprotocols: tuple[str, ...] = ()
     token_query: str = ""
     token_header: str = ""

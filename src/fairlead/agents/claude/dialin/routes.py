@@ -26,7 +26,7 @@ LARGEST: Final = RECORD_LIMIT + (1 << 20)
 """The largest record, plus its envelope."""
 
 
-class AcceptPost(ServiceCall, frozen=True):
+class AcceptPost(ServiceCall[None], frozen=True):
     """-> None. The messages that an agent posted, in order."""
 
     session: SessionId
@@ -79,13 +79,12 @@ class DialInRoutes:
                     access="agent",
                     name="claude.dial-in",
                     open=self._open_socket,
-                    about="A CLI that dials in.",
                     message_limit=LARGEST,
                 ),
             ),
         )
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
         return {AcceptPost: self._accept_post}
 
     async def _accept_post(self, who: Identity, action: AcceptPost) -> None:
