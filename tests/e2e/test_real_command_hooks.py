@@ -26,7 +26,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.sessions.api.transcripts import Announced, AnnounceSession
-from fairlead.sessions.transcripts.actions import TranscriptActions
+from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.wiring import running
 from fairlead_testing.clock import ManualClock
 from fairlead_testing.model_api import ScriptedModel
@@ -221,14 +221,14 @@ async def test_a_cli_that_is_started_by_hand_announces_its_session(
     (cli_home / ".claude").mkdir()
     (cli_home / ".claude" / "settings.json").write_bytes(await printed_settings())
     announced: list[tuple[str, Announced]] = []
-    original = TranscriptActions.announced
+    original = TranscriptImporter.announced
 
-    async def spy(actions: TranscriptActions, identity: Identity, action: AnnounceSession) -> Announced:
+    async def spy(actions: TranscriptImporter, identity: Identity, action: AnnounceSession) -> Announced:
         answer = await original(actions, identity, action)
         announced.append((action.path, answer))
         return answer
 
-    monkeypatch.setattr(TranscriptActions, "announced", spy)
+    monkeypatch.setattr(TranscriptImporter, "announced", spy)
     config = settings(tmp_path / "data", tmp_path, agent="demo", claude_homes=[str(cli_home / ".claude")])
     async with running(config, {"PATH": cli_env["PATH"], "HOME": str(tmp_path)}) as gateway:
         env = {"FAIRLEAD_URL": gateway.url, "FAIRLEAD_TOKEN": gateway.token}

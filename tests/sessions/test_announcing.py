@@ -27,7 +27,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[TranscriptHarness]:
 
 
 async def announce(rig: TranscriptHarness, path: Any, session: str = SESSION) -> Announced:
-    announced = await rig.actions.handlers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
+    announced = await rig.keeper.handlers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
     assert isinstance(announced, Announced)
     return announced
 

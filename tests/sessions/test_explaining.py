@@ -10,8 +10,8 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import BadRequest, NotFound, OutsideRoots
 from fairlead.model.ids import RequestId
-from fairlead.sessions.api.folders import ListFolders
-from fairlead.sessions.folders.browse import MOST, FolderBrowser
+from fairlead.sessions.api.folders import FolderPage, ListFolders
+from fairlead.sessions.folders.known import MOST, KnownFolders
 from fairlead.system.text_file import read_text
 from sessions.harness import ANN, BOB, SESSION, CoreHarness, FakeAgent
 
@@ -90,6 +90,13 @@ def test_only_small_text_files_are_read(tmp_path: Path) -> None:
     assert read_text(str(tmp_path / "pipe"), 10) is None
 
 
+async def browse(rig: CoreHarness, action: ListFolders, *roots: Path) -> FolderPage:
+    policy = msgspec.structs.replace(rig.services.policy, roots=tuple(map(str, roots)))
+    known = KnownFolders(rig.store.documents, policy, rig.gateway.resolve_folder)
+    page: FolderPage = await known.handlers()[ListFolders](BOB, action)
+    return page
+
+
 async def test_folders_are_listed_inside_the_roots_and_nowhere_else(rig: CoreHarness, tmp_path: Path) -> None:
     root = rig.folder / "work"
     for name in ("b", "A", ".hidden", "c/.git"):
@@ -97,8 +104,7 @@ async def test_folders_are_listed_inside_the_roots_and_nowhere_else(rig: CoreHar
     (root / "file").write_text("")
     (root / "out").symlink_to("/")
     (root / "in").symlink_to(root / "b")
-    folders = FolderBrowser((str(root),), rig.gateway.resolve_folder)
-    page = await folders.list(BOB, ListFolders(str(root)))
+    page = await browse(rig, ListFolders(str(root)), root)
     assert [(one.name, one.repository) for one in page.folders] == [
         ("A", False),
         ("b", False),
@@ -106,13 +112,13 @@ async def test_folders_are_listed_inside_the_roots_and_nowhere_else(rig: CoreHar
         ("in", False),
     ]
     assert page.parent == "", "above the root is nobody's business"
-    below = await folders.list(BOB, ListFolders(str(root / "b")))
+    below = await browse(rig, ListFolders(str(root / "b")), root)
     assert (below.folders, below.parent) == ((), str(root))
     for path, error in (("/etc", OutsideRoots), (str(root / "none"), NotFound), ("relative", BadRequest)):
         with pytest.raises(error):
-            await folders.list(BOB, ListFolders(path))
+            await browse(rig, ListFolders(path), root)
     with pytest.raises(OutsideRoots):
-        await folders.list(BOB, ListFolders(str(root / "b" / ".." / ".." / "..")))
+        await browse(rig, ListFolders(str(root / "b" / ".." / ".." / "..")), root)
 
 
 async def test_several_roots_are_listed_first_and_a_long_list_is_cut(rig: CoreHarness) -> None:
@@ -120,7 +126,6 @@ async def test_several_roots_are_listed_first_and_a_long_list_is_cut(rig: CoreHa
     for number in range(MOST + 1):
         (one / f"{number:05}").mkdir(parents=True)
     two.mkdir()
-    folders = FolderBrowser((str(one), str(two)), rig.gateway.resolve_folder)
-    assert [folder.path for folder in (await folders.list(BOB, ListFolders())).folders] == [str(one), str(two)]
-    page = await folders.list(BOB, ListFolders(str(one)))
+    assert [folder.path for folder in (await browse(rig, ListFolders(), one, two)).folders] == [str(one), str(two)]
+    page = await browse(rig, ListFolders(str(one)), one, two)
     assert len(page.folders) == MOST and page.more

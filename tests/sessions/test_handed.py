@@ -1,9 +1,11 @@
 """The sender of a message whose `user.message` comes after it left the queue: from a transcript, in a terminal."""
 
+import msgspec
+
 from fairlead.model import events as ev
 from fairlead.model.content import TextBlock
 from fairlead.model.ids import EventId, MessageId, SessionId
-from fairlead.sessions.state import HANDED_KEPT, SessionState, decode_state, encode_state, evolve
+from fairlead.sessions.state import HANDED_KEPT, SessionState, evolve
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
 
@@ -30,7 +32,7 @@ def user_message(message: str, record: str = "") -> ev.UserMessage:
 def test_the_sender_is_known_from_the_queue_until_the_user_message_event() -> None:
     state = fold(queued("a"), dequeued("a"))
     assert state.sender("a") == "ann" and state.queue == ()
-    assert decode_state(encode_state(state)).sender("a") == "ann"
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=SessionState).sender("a") == "ann"
     assert fold(queued("a"), dequeued("a"), user_message("a")).sender("a") == ""
 
 

@@ -41,7 +41,7 @@ async def test_a_turn_read_on_one_device_is_read_on_all_devices_of_the_user(rig:
     phone = Identity("cred-phone", ANN.user, "phone", ANN.scopes)
     book = ReadState(rig.store.documents, lambda session, what: None, lambda session: {phone})
     book.mark_read(SESSION, {phone}, 2)
-    await book.close()
+    await book.tasks.wait()
     read = book.handlers()[GetReadState]
     assert await read(ANN, GetReadState((SESSION,))) == TurnsRead({SESSION: 2}, frozenset({SESSION}))
     assert await read(BOB, GetReadState((SESSION,))) == TurnsRead({})

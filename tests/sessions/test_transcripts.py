@@ -668,7 +668,7 @@ async def test_damaged_rows_are_skipped_stored_and_reported(tmp_path: Path) -> N
         rig.home.write(damaged)
         await rig.start()
         await rig.keeper.listing.scan()
-        imported = await rig.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
+        imported = await rig.keeper.import_transcript(ANN, ImportTranscript(session=SESSION))
         assert {problem.kind: problem.count for problem in imported.problems} == {
             "joined": 1, "nul": 1, "spliced": 1, "garbage": 1, "torn": 1,
         }  # fmt: skip
@@ -679,7 +679,7 @@ async def test_damaged_rows_are_skipped_stored_and_reported(tmp_path: Path) -> N
             b"no row at all",
             b'{"type":"user',
         ]
-        again = await rig.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
+        again = await rig.keeper.import_transcript(ANN, ImportTranscript(session=SESSION))
         assert again.events == 0
         rig.home.write(line(write.prompt("whole after all"))[len(b'{"type":"user') :])
 
@@ -748,10 +748,10 @@ async def test_a_file_elsewhere_is_imported_by_its_path(tmp_path: Path) -> None:
         await rig.start()
         saved = tmp_path / "saved.jsonl"
         saved.write_bytes(lines(conversation("from a backup")))
-        imported = await rig.actions.import_transcript(ANN, ImportTranscript(path=str(saved)))
+        imported = await rig.keeper.import_transcript(ANN, ImportTranscript(path=str(saved)))
         assert (imported.session, imported.title) == (SESSION, "from a backup")
         assert await rig.said() == ["> from a backup", "answer to from a backup"]
-        again = await rig.actions.import_transcript(ANN, ImportTranscript(path=str(saved)))
+        again = await rig.keeper.import_transcript(ANN, ImportTranscript(path=str(saved)))
         assert again.events == 0
 
 
@@ -759,22 +759,22 @@ async def test_a_failed_import_gives_its_reason(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         await rig.start()
         with pytest.raises(BadRequest):
-            await rig.actions.import_transcript(ANN, ImportTranscript())
+            await rig.keeper.import_transcript(ANN, ImportTranscript())
         with pytest.raises(BadRequest):
-            await rig.actions.import_transcript(ANN, ImportTranscript(path="relative.jsonl"))
+            await rig.keeper.import_transcript(ANN, ImportTranscript(path="relative.jsonl"))
         with pytest.raises(OutsideRoots):
-            await rig.actions.import_transcript(ANN, ImportTranscript(path="/etc/passwd"))
+            await rig.keeper.import_transcript(ANN, ImportTranscript(path="/etc/passwd"))
         with pytest.raises(BadRequest, match="unreadable"):
-            await rig.actions.import_transcript(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
+            await rig.keeper.import_transcript(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
         with pytest.raises(NotFound):
-            await rig.actions.import_transcript(ANN, ImportTranscript(session=SESSION))
+            await rig.keeper.import_transcript(ANN, ImportTranscript(session=SESSION))
         escaping = tmp_path / "x.jsonl"
         escaping.write_bytes(lines(conversation("bad", "../../etc/passwd")))
         with pytest.raises(BadRequest, match="bad id"):
-            await rig.actions.import_transcript(ANN, ImportTranscript(path=str(escaping)))
+            await rig.keeper.import_transcript(ANN, ImportTranscript(path=str(escaping)))
         empty = tmp_path / f"{OTHER}.jsonl"
         empty.write_bytes(b"")
-        nothing = await rig.actions.import_transcript(ANN, ImportTranscript(path=str(empty)))
+        nothing = await rig.keeper.import_transcript(ANN, ImportTranscript(path=str(empty)))
         assert [problem.kind for problem in nothing.problems] == ["nothing said"]
 
 
@@ -792,7 +792,7 @@ async def test_nothing_is_archived_without_consent_and_all_with_it(tmp_path: Pat
         rig.home.write(conversation("one"))
         rig.home.write(conversation("two", OTHER), OTHER)
         await rig.start()
-        ask = rig.actions.handlers()[ArchiveTranscripts]
+        ask = rig.archiver.handlers()[ArchiveTranscripts]
         assert (await ask(ANN, ArchiveTranscripts())).on is None
         assert {summary.state for summary in await rig.listed()} == {TRANSCRIPT}
         assert (await ask(ANN, ArchiveTranscripts(True))).on is True

@@ -153,7 +153,7 @@ class Desk:
             ANN,
             variant or Shown(),
             socket,
-            cursor=Cursor(position),
+            since=Cursor(position),
             head=position,
             log_id=self.log_id,
             verdict="ok",
@@ -406,7 +406,7 @@ async def test_not_all_of_many_unwatched_projections_stay_loaded(desk: Desk, mon
     feeds = {session: Hub(session, desk.store) for session in sessions}
     projections = Projections(desk.services, feeds.__getitem__, lambda session: None)
     watched = projections.get(sessions[0], "tally")
-    watcher = Subscription(watched.feed, ANN, Shown(), Socket(), cursor=Cursor(0), head=0, log_id="", verdict="ok")
+    watcher = Subscription(watched.feed, ANN, Shown(), Socket(), since=Cursor(0), head=0, log_id="", verdict="ok")
     watcher.start()
     for session in sessions:
         assert await projections.get(session, "tally").wait_until(1, lambda level: level.head) == 1

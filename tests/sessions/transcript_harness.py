@@ -15,7 +15,6 @@ from fairlead.model.queries import EventPage, GetSession, ListSessions, ReadMess
 from fairlead.model.store import SessionFilter, SessionPage, Summary
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.transcripts.actions import TranscriptActions
 from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from sessions.harness import ANN, CoreHarness
@@ -32,7 +31,6 @@ class TranscriptHarness(CoreHarness):
         self.home = Home(folder)
         self.keeper: TranscriptImporter
         self.archiver: TranscriptArchive
-        self.actions: TranscriptActions
         self.watch = watch
         self.archive = archive
         self.archive_bytes = 1 << 30
@@ -54,7 +52,6 @@ class TranscriptHarness(CoreHarness):
         self.gateway = SessionGateway(self.services, self.registry)
         self.keeper = self.registry.opener = TranscriptImporter(self.services, source, self.registry)
         self.archiver = TranscriptArchive(self.services, self.keeper, on=self.archive, limit=self.archive_bytes)
-        self.actions = TranscriptActions(self.services, self.keeper, self.archiver)
         await self.registry.start(kill_children=kill_children)
         if self.watch:
             self.keeper.start()

@@ -27,8 +27,6 @@ _READING: Final = frozenset({"GET", "HEAD"})
 
 
 class AccessRequirement(msgspec.Struct, frozen=True, kw_only=True):
-    """The access that a route requires of its callers."""
-
     access: Access
     token_query: str = ""
     token_header: str = ""

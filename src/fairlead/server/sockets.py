@@ -281,7 +281,7 @@ class SocketEndpoint:
 
     def _enter(self, channel: BroadcastChannel) -> None:
         if self._connection is not None:
-            self._members.append(channel.enter(ConnectionSink(self._connection, self._compress, lambda error: None)))
+            self._members.append(channel(ConnectionSink(self._connection, self._compress, lambda error: None)))
 
     def _signal(self, signal: Signal) -> None:
         if not any(session == signal.session for session, _ in self._watches):

@@ -82,7 +82,6 @@ class Registry:
         return self._sessions.get(session)
 
     async def log_position(self, session: SessionId) -> tuple[str, int]:
-        """The log_id and head of a session's log."""
         found = self._sessions.get(session)
         if found is not None:
             return found.core.log.log_id, found.core.log.head

@@ -35,4 +35,7 @@ class TaskSet:
     async def close(self) -> None:
         """Cancel the tasks, and wait for their end."""
         self.cancel()
+        await self.wait()
+
+    async def wait(self) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -156,7 +156,7 @@ async def test_a_slow_socket_gets_only_the_latest_state_of_each_session_and_its_
     channel = await broadcasts.handlers()[JoinChannel](ANN, JoinChannel(CODEC))
     slow, quick = Slow(), Slow()
     quick.waiting = 0
-    member, other = channel.enter(slow), channel.enter(quick)
+    member, other = channel(slow), channel(quick)
     for title in ("first", "last"):
         for number in range(MAX_PENDING_SESSIONS + 10):
             name = SessionId(f"{number:032x}")

@@ -31,7 +31,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[TranscriptHarness]:
 
 
 async def announce(rig: TranscriptHarness, path: Path, session: str = SESSION) -> None:
-    await rig.actions.handlers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
+    await rig.keeper.handlers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
 
 
 async def envelopes(rig: TranscriptHarness, session: SessionId = FOUND) -> list[Envelope]:

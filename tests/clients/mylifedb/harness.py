@@ -212,5 +212,5 @@ async def open_house(
         await serving
         await credentials.close()
         await rig.registry.stop()
-        await book.close()
+        await book.tasks.wait()
         await rig.store.close()

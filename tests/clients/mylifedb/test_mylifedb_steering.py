@@ -285,7 +285,7 @@ async def turn(house: MyLifeDbGateway, agent: FakeAgent, text: str) -> None:
 async def left(house: MyLifeDbGateway) -> None:
     """Wait until every client has left and the read state is stored."""
     await house.rig.until(lambda: not house.rig.registry.feed(SESSION).names)
-    await house.book.close()
+    await house.book.tasks.wait()
 
 
 async def test_turns_shown_on_an_open_socket_are_read_and_later_turns_are_not(house: MyLifeDbGateway) -> None:

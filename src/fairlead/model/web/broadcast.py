@@ -6,6 +6,7 @@ its socket receives every changed session, and all frames that are sent to that 
 which a socket connected does not matter.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from fairlead.model.gateway import Sink
@@ -31,8 +32,8 @@ class ChannelSubscription(Protocol):
     def leave(self) -> None: ...
 
 
-class BroadcastChannel(Protocol):
-    def enter(self, sink: Sink) -> ChannelSubscription: ...
+BroadcastChannel = Callable[[Sink], ChannelSubscription]
+"""Makes a socket a member of the channel."""
 
 
 class JoinChannel(ServiceCall["BroadcastChannel"], frozen=True):
