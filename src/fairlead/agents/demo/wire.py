@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.claude.wire.control import request_line
-from fairlead.agents.claude.wire.encode import cancel_line
+from fairlead.agents.claude.wire.control import cancel_line, request_line
 from fairlead.agents.claude.wire.framing import LineSplitter, encode_line
 from fairlead.agents.claude.wire.records import ControlResponse
 from fairlead.agents.demo.messages import Record
