@@ -55,7 +55,6 @@ class Resumable(Protocol):
     def running(self, *, fresh: bool) -> Sequence[Transient]:
         """The pieces that a subscription with all rows needs before the next piece. `fresh` false: it was live before
         and lagged, so it may have some of them."""
-        ...
 
 
 M = TypeVar("M", bound=msgspec.Struct)

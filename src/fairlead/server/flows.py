@@ -26,16 +26,13 @@ class FlowHost(Protocol):
 
     def apply(self, effect: Effect) -> None:
         """Raises a FairleadError."""
-        ...
 
     def perform(self, effect: LongEffect) -> Awaitable[tuple[Any, Callable[[], None] | None]]:
         """Return the answer, and a call for the time when the flow has reacted to it. Raises a FairleadError or
         SocketClosed."""
-        ...
 
     def fail(self, error: Exception) -> None:
         """Report an error that the flow did not handle."""
-        ...
 
     def flush(self) -> None: ...
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...

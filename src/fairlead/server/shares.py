@@ -25,11 +25,9 @@ class ShareHolder(Protocol):
     def waiting_bytes(self) -> int: ...
     def too_slow(self) -> None:
         """Close the connection so that the peer learns the reason if it starts reading again."""
-        ...
 
     def cut(self) -> None:
         """Abort the connection at once."""
-        ...
 
 
 class Carrier(Protocol):
