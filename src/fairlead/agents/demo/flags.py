@@ -1,6 +1,6 @@
 """The command line of the demo agent: the flags with which the gateway starts the CLI.
 
-Rule: pure. A flag without a meaning for a scripted agent is read and ignored, so that the gateway can start the demo
+Pure. A flag without a meaning for a scripted agent is read and ignored, so that the gateway can start the demo
 agent with exactly the arguments that it would pass to the real program. Other flags are refused, as in the real CLI.
 """
 

@@ -1,6 +1,6 @@
 """The demo agent's own decision whether a tool may run, before it asks the host.
 
-Rule: pure. As strict as the real CLI in the cases that the scripts use; asks in every other case.
+No I/O. As strict as the real CLI in the cases that the scripts use; asks in every other case.
 """
 
 import os.path

@@ -1,6 +1,6 @@
 """The demo agent's accounts: tokens and cost per model, per turn and since the last result.
 
-Rule: pure. The numbers have no meaning (the model is scripted), but they add up, and a gateway can check that.
+Pure. The numbers have no meaning (the model is scripted), but they add up, and a gateway can check that.
 """
 
 from typing import Any, Self
