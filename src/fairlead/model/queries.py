@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import RowPage, SearchHit, SessionFilter, SessionPage, Summary
+from fairlead.model.store import SessionFilter, SessionPage, Summary
 
 _PAGE: Final = 1000
 
@@ -151,25 +151,10 @@ class ReadProjection(msgspec.Struct, frozen=True):
     view: str
 
 
-Query = (
-    ListSessions
-    | GetSession
-    | ReadMessages
-    | ReadEvents
-    | ListPermissions
-    | ReadQueue
-    | ReadUsage
-    | SearchText
-    | FindPermission
-    | ExplainPermission
-    | ReadUsageStats
-    | PreviewTranscript
-    | WaitLoaded
-    | WaitDelivered
-    | ReadRows
-    | FindRow
-    | ReadProjection
-)
+SessionQuery = GetSession | ReadMessages | ReadEvents | ReadQueue | PreviewTranscript | WaitLoaded | WaitDelivered
+ProjectionQuery = ReadRows | FindRow | ReadProjection
+PermissionQuery = ListPermissions | FindPermission | ExplainPermission
+Query = SessionQuery | ProjectionQuery | PermissionQuery | ListSessions | SearchText | ReadUsage | ReadUsageStats
 
 
 def every_session(**wanted: Any) -> Generator[ListSessions, SessionPage, list[Summary]]:
@@ -292,39 +277,3 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input_tokens: int = 0
     output_tokens: int = 0
     sessions: int = 0
-
-
-__all__ = [
-    "CommandPart",
-    "EventPage",
-    "ExplainPermission",
-    "FileChange",
-    "FindPermission",
-    "FindRow",
-    "GetSession",
-    "HandoverView",
-    "ListPermissions",
-    "ListSessions",
-    "PendingView",
-    "PermissionReport",
-    "PreviewTranscript",
-    "Query",
-    "QueuedView",
-    "ReadEvents",
-    "ReadMessages",
-    "ReadProjection",
-    "ReadQueue",
-    "ReadRows",
-    "ReadUsage",
-    "ReadUsageStats",
-    "RowPage",
-    "RuleScope",
-    "SearchHit",
-    "SearchText",
-    "SessionView",
-    "TranscriptPreview",
-    "UsageView",
-    "WaitDelivered",
-    "WaitLoaded",
-    "every_session",
-]

@@ -125,8 +125,9 @@ class ProjectionRow(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-class RowReplacement(msgspec.Struct, frozen=True):
-    """New data for the row of `key`; without effect if there is no such row."""
+class ReplaceRow(msgspec.Struct, frozen=True):
+    """New data for the row of `key`, at its ordinal; without effect if there is no such row. Clients that received the
+    old row are not notified."""
 
     key: str
     data: bytes
@@ -151,7 +152,7 @@ class ProjectionState(msgspec.Struct, frozen=True):
 class ProjectionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of one `derive`: stored together or not at all. `made` in the order of the entries."""
 
-    made: tuple[ProjectionRow | RowReplacement, ...]
+    made: tuple[ProjectionRow | ReplaceRow, ...]
     seq: int
     head: int
     memory: ReducerCheckpoint | None = None

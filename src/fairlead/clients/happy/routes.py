@@ -17,7 +17,8 @@ from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import EventPage, FindRow, GetSession, ReadEvents, ReadRows
 from fairlead.model.store import RowPage
-from fairlead.model.web.routes import Request, Response, Routes, Steps, json_response
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 
 routes = Routes()
 _MESSAGES: Final = "/v3/sessions/{session}/messages"

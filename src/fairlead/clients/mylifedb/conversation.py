@@ -20,6 +20,7 @@ from fairlead.model.content import TextBlock, ToolResultBlock
 from fairlead.model.errors import AgentNotRunning, BadId, BadMode, FairleadError, NotFound
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, SessionId, session_id
+from fairlead.model.store import RowPage
 from fairlead.model.web.routes import json_response
 from fairlead.model.web.sockets import Check, Effect, Flow, Handshake, RunFlow, Signal, Subscribe, Write
 from fairlead.sessions.api.read_state import MarkRead
@@ -98,7 +99,7 @@ class MyLifeDbConversation:
                 {"type": "session_info", "totalPages": pages.total, "lowestBurstPage": pages.lowest_burst},
             )
         elif last.isascii() and last.isdigit() and len(last) < 10:
-            rows: q.RowPage = yield q.ReadRows(self._session, NAME, limit=1)
+            rows: RowPage = yield q.ReadRows(self._session, NAME, limit=1)
             yield from self._replay(max(0, rows.head - int(last)))
         else:
             yield from self._replay(0)

@@ -22,8 +22,9 @@ from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, TooLarge
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, is_uuid, session_id
-from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
-from fairlead.model.web.routes import Handler, Request, Routes, Step, Steps, json_response
+from fairlead.model.store import TRANSCRIPT, RowPage, SessionPage, Summary
+from fairlead.model.web.requests import Step
+from fairlead.model.web.routes import Handler, Request, Routes, Steps, json_response
 from fairlead.sessions.api.read_state import GetReadState, TurnsRead
 
 T = TypeVar("T")
@@ -316,7 +317,7 @@ def messages(request: Request) -> Steps:
     after, last = stretch
     found: list[msgspec.Raw] = []
     while after < last:
-        rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=last - after)
+        rows: RowPage = yield q.ReadRows(session, NAME, after=after, limit=last - after)
         found.extend(msgspec.Raw(stripped(row.data)) for row in rows.rows if has_kind(version, row.data))
         if not rows.rows:
             break
@@ -339,7 +340,7 @@ def history(request: Request) -> Steps:
     found: list[msgspec.Raw] = []
     size = after = 0
     while True:
-        rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=HISTORY_ROWS)
+        rows: RowPage = yield q.ReadRows(session, NAME, after=after, limit=HISTORY_ROWS)
         if not rows.rows:
             return json_response({"sessionId": session, "messages": found})
         found.extend(msgspec.Raw(row.data) for row in rows.rows if has_kind(version, row.data))

@@ -84,7 +84,7 @@ class SocketHandle(Protocol):
         """Stop reading; data that was already read may still arrive."""
 
     def resume(self) -> None: ...
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         """Close the socket. 1005 is a close without code and reason."""
 
 

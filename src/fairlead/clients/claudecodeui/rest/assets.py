@@ -7,7 +7,8 @@ from typing import Final
 
 from fairlead.clients.claudecodeui.chat.attachments import fields
 from fairlead.model.errors import FairleadError
-from fairlead.model.web.routes import Request, Response, Routes, Steps, json_response
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.uploads.api import AcceptForm, FileForm, ReadUpload, Upload
 
 FORM: Final = FileForm("files")
