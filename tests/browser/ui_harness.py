@@ -65,7 +65,7 @@ class SpokenKind(FakeKind):
     async def info(self) -> AgentInfo:
         return AgentInfo(name=self.name, ways={"stdio": "yes", "terminal": "yes"})
 
-    def performers(self) -> Mapping[type[ServiceCall], Any]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Any]:
         return {}
 
 

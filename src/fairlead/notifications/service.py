@@ -113,7 +113,7 @@ class NotificationService:
 
     # --- service calls
 
-    def handlers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
             feed.JoinFeed: self._join,
             feed.ReadFeed: self._read,

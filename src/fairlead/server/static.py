@@ -62,7 +62,7 @@ _POLICY: Final = (
 )
 
 
-class ReadStatic(ServiceCall, frozen=True):
+class ReadStatic(ServiceCall["Response | FileStream"], frozen=True):
     """-> `Response` or `FileStream`. `page`: a browser requests a page, not a part of one. `known`: its ETags."""
 
     path: str
@@ -81,7 +81,7 @@ class StaticFiles:
         )
         return ClientProtocol(name="static files", routes=(route,))
 
-    def handlers(self) -> Mapping[type[ServiceCall], Any]:
+    def handlers(self) -> Mapping[type[ServiceCall[Any]], Any]:
         return {ReadStatic: self._perform}
 
     async def _perform(self, who: Identity, action: ReadStatic) -> Response | FileStream:

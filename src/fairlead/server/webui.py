@@ -48,7 +48,7 @@ other clients work as they are; <code>fairlead --help</code> lists the commands.
 """
 
 
-class ReadAsset(ServiceCall, frozen=True):
+class ReadAsset(ServiceCall["Response | FileStream"], frozen=True):
     """-> `Response` or `FileStream`. `name` is a file of the build, or empty for the shell. `packed`: the browser
     accepts gzip."""
 
@@ -71,7 +71,7 @@ class WebUi:
         )
         return ClientProtocol(name="web UI", routes=routes)
 
-    def handlers(self) -> Mapping[type[ServiceCall], Any]:
+    def handlers(self) -> Mapping[type[ServiceCall[Any]], Any]:
         return {ReadAsset: self._perform}
 
     async def _perform(self, who: Identity, action: ReadAsset) -> Response | FileStream:

@@ -17,7 +17,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentKind
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, Busy, NotFound, OutsideRoots, Stale
+from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound, OutsideRoots, Stale
 from fairlead.model.gateway import Cursor, FrameEncoder, Sink
 from fairlead.model.ids import MessageId, SessionId, event_id
 from fairlead.model.queries import FindPermission, PendingView, Query
@@ -80,7 +80,12 @@ class SessionGateway:
         if isinstance(command, cmd.Send | cmd.StartHandover) and session.supervisor.agent is None:
             # A session found in a transcript may have worked anywhere.
             self.resolve_folder(session.core.state.cwd)
-        return await session.command(who, command)
+        try:
+            return await session.command(who, command)
+        except FairleadError as error:
+            # The caller of an answer may know only the request.
+            error.data.setdefault("session", name)
+            raise
 
     async def _session_of(self, who: Identity, command: cmd.Command) -> SessionId:
         """The gateway's id of a command's session. NotFound if `who` may not see it."""

@@ -66,7 +66,7 @@ class SessionOwnership:
         if not who.sees(*owned):
             raise NotFound("session", agent_session)
 
-    def guarded(self, handlers: ServiceHandlers) -> dict[type[ServiceCall], ServiceHandler]:
+    def guarded(self, handlers: ServiceHandlers) -> dict[type[ServiceCall[Any]], ServiceHandler]:
         """Wrap handlers: an action that names a session is handled only if the caller sees it. A session that does not
         exist is left to the handler: it may be about to be created."""
 

@@ -14,6 +14,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.sockets import SocketOwner
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -218,7 +219,7 @@ class TerminalView(msgspec.Struct, frozen=True, kw_only=True):
     exit: Exit | None = None
 
 
-class ShowTerminal(ServiceCall, frozen=True):
+class ShowTerminal(ServiceCall["TerminalView"], frozen=True):
     """-> `TerminalView`; NotFound"""
 
     name: str
@@ -228,7 +229,7 @@ class ShowTerminal(ServiceCall, frozen=True):
         return session_of_terminal(self.name)
 
 
-class JoinTerminal(ServiceCall, frozen=True):
+class JoinTerminal(ServiceCall[SocketOwner], frozen=True):
     """-> a `model.web.sockets.SocketOwner` that the socket's protocol attaches; NotFound"""
 
     name: str
@@ -239,7 +240,7 @@ class JoinTerminal(ServiceCall, frozen=True):
         return session_of_terminal(self.name)
 
 
-class JoinShell(ServiceCall, frozen=True, kw_only=True):
+class JoinShell(ServiceCall[SocketOwner], frozen=True, kw_only=True):
     """-> a `SocketOwner` as from JoinTerminal, for the caller's own shell of that name. It is started in `folder`
     (empty: the first root) if it does not run; its output until then is part of the first output. Raises BadRequest,
     OutsideRoots, NotFound, TooMany, AgentMissing; AgentMissing has the system's error name (`errno`).
@@ -255,18 +256,18 @@ class JoinShell(ServiceCall, frozen=True, kw_only=True):
     owner: str = ""
 
 
-class ListShells(ServiceCall, frozen=True):
+class ListShells(ServiceCall["tuple[ShellView, ...]"], frozen=True):
     """-> tuple of `ShellView`: the caller's own running shells, and those that other users share"""
 
 
-class ShareShell(ServiceCall, frozen=True):
+class ShareShell(ServiceCall["ShellView"], frozen=True):
     """-> `ShellView`. Other users with the scope may watch the shell until it ends or is no longer shared. NotFound"""
 
     name: str
     shared: bool
 
 
-class EndShell(ServiceCall, frozen=True):
+class EndShell(ServiceCall["Exit"], frozen=True):
     """-> `Exit`; NotFound"""
 
     name: str
@@ -283,7 +284,7 @@ class ShellView(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float
 
 
-class OpenLauncher(ServiceCall, frozen=True, kw_only=True):
+class OpenLauncher(ServiceCall[SocketOwner], frozen=True, kw_only=True):
     """-> a `SocketOwner` that attaches its client to the programs that it requests, one after the other. They belong to
     the caller; the codec encodes failures."""
 

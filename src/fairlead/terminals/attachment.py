@@ -181,7 +181,7 @@ class TerminalActions:
         self._terminals = terminals
         self._numbers = count(1)
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
         return {JoinTerminal: self.join, ShowTerminal: self.show}
 
     async def join(self, who: Identity, action: JoinTerminal) -> SocketAttachment:

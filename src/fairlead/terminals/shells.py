@@ -69,7 +69,7 @@ class UserShells:
         self._shared: set[str] = set()
         self._watchers: dict[str, set[SocketAttachment]] = {}
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
         return {JoinShell: self.join, ListShells: self.list, ShareShell: self.share, EndShell: self.end}
 
     async def list(self, who: Identity, action: ListShells) -> tuple[ShellView, ...]:

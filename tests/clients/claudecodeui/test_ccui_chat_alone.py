@@ -16,12 +16,11 @@ from fairlead.clients.claudecodeui import PROTOCOL
 from fairlead.clients.claudecodeui.chat.conversation import ChatConversation
 from fairlead.clients.claudecodeui.chat.history import NAME, HistoryMemory
 from fairlead.model import commands as cmd
-from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, NotFound, Unavailable
 from fairlead.model.formats.frames import json_frame
-from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId
+from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.web.broadcast import JoinChannel
 from fairlead.model.web.requests import Head
 from fairlead.model.web.sockets import Effect, Handshake, RunFlow, Subscribe, Write
@@ -46,7 +45,6 @@ class Talk:
         self.commands: list[Any] = []
         self.steps: list[str] = []
         """The names of all requested steps, in order."""
-        self.pending: q.PendingView | None = None
         self.fails: dict[type, FairleadError] = {}
 
     def say(self, **message: Any) -> "Talk":
@@ -69,8 +67,6 @@ class Talk:
                 return msgspec.msgpack.encode(self.memory)
             case q.GetSession():
                 return type("View", (), {"settings": {}})()
-            case q.FindPermission():
-                return self.pending
             case _:
                 return cmd.Reply(session=S)
 
@@ -99,15 +95,12 @@ def test_nothing_is_started_for_a_session_that_is_not_found(step: type) -> None:
 @pytest.mark.rules("S003-008", "S003-049")
 def test_an_approval_becomes_an_answer_command() -> None:
     talk = Talk()
-    asked = ev.PermissionRequested(
-        id=EventId("e1"), request=RequestId("r1"), call=CallId("c1"), tool="Bash", input={"command": "make"}
-    )
-    talk.pending = q.PendingView(session=S, seq=7, event=msgspec.Raw(ev.encode(asked)))
     talk.say(type="chat.permission-response", requestId="r1", allow=True, updatedInput={"command": "ls"})
     (given,) = talk.commands
     assert isinstance(given, cmd.AnswerPermission)
-    assert (given.session, given.request, given.behavior, given.updated_input) == (S, "r1", "allow", {"command": "ls"})
-    assert talk.frames == []
+    assert (given.session, given.request, given.behavior) == (None, "r1", "allow"), "the request names the session"
+    assert given.updated_input == {"command": "ls"}
+    assert (talk.steps, talk.frames) == (["AnswerPermission"], [])
 
 
 @pytest.mark.rules("S003-008", "S003-136", "S003-137")

@@ -105,7 +105,7 @@ async def test_terminals_and_plugins_receive_no_broadcast(signed: SignedGateway)
         assert await hear(plugin) == "the first thing that it hears"
 
 
-class AskNeighbour(ServiceCall, frozen=True):
+class AskNeighbour(ServiceCall[Any], frozen=True):
     """-> str"""
 
 

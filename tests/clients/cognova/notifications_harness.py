@@ -163,7 +163,7 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHarness]:
     admin = await credentials.create("token", "ann", ("admin",))
     binding = Binding(port=0)
     sockets = open_sockets(binding)
-    performers: dict[type[ServiceCall], ServiceHandler] = {
+    performers: dict[type[ServiceCall[Any]], ServiceHandler] = {
         **CredentialActions(credentials).handlers(),
         **room.handlers(),
     }

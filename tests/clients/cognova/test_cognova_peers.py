@@ -129,6 +129,7 @@ async def test_the_rest_of_an_entry_follows_its_first_frame(chats: ChatHarness) 
     async with chats.peer() as peer:
         await peer.say("chat:subscribe", conversationId=name, lastSeq=error["seq"])
         await peer.until("subscribed")
+        await peer.until("stream_end")
         await peer.settled()
         assert [frame for frame in peer.frames if "seq" in frame] == [end]
 

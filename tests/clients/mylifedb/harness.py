@@ -182,7 +182,7 @@ async def open_house(
     admin = await credentials.create("token", "ann", ("admin",))
     binding = Binding(port=0)
     sockets = open_sockets(binding)
-    all_performers: dict[type[ServiceCall], ServiceHandler] = {
+    all_performers: dict[type[ServiceCall[Any]], ServiceHandler] = {
         **CredentialActions(credentials).handlers(),
         **book.handlers(),
         **news.handlers(),

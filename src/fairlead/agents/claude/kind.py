@@ -247,7 +247,7 @@ class ClaudeKind:
         dial_in = self._dial_in_routes.protocol()
         return msgspec.structs.replace(dial_in, routes=(*dial_in.routes, *self._hooks.routes()))
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
         """The handlers of the service calls that the routes of `protocol` make."""
         return {} if self._hooks is None else {**self._dial_in_routes.performers(), **self._hooks.performers()}
 

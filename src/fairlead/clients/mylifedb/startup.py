@@ -8,10 +8,10 @@ from typing import Any, Final
 from fairlead.clients.mylifedb.rest import ONE, with_error_text
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import Response
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
-from fairlead.sessions.api.folders import FolderPage, ListFolders
-from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
+from fairlead.sessions.api.folders import ListFolders
+from fairlead.sessions.api.session_choices import ReadSessionChoices
 
 routes = Routes("mylifedb.")
 NO_LINKS: Final = "This server has no public links. People who should see a session must sign in."
@@ -56,11 +56,11 @@ def tree(request: Request) -> Steps:
     """List the folders that a session may be opened in.
 
     One level: the page requests the children of each folder separately."""
-    around: SessionChoices = yield ReadSessionChoices()
+    around = yield from do(ReadSessionChoices())
     asked = request.query.get("path", "").rstrip("/")
     base, inside = (asked, "") if asked.startswith("/") else (around.roots[0], asked)
     try:
-        page: FolderPage = yield ListFolders(f"{base}/{inside}".rstrip("/") or "/")
+        page = yield from do(ListFolders(f"{base}/{inside}".rstrip("/") or "/"))
     except NotFound:
         return json_response({"basePath": base, "path": inside, "children": []})
     before = f"{inside}/" if inside else ""

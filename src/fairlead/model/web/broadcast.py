@@ -34,13 +34,13 @@ class BroadcastChannel(Protocol):
     def enter(self, sink: Sink) -> ChannelSubscription: ...
 
 
-class JoinChannel(ServiceCall, frozen=True):
+class JoinChannel(ServiceCall["BroadcastChannel"], frozen=True):
     """-> `BroadcastChannel`"""
 
     codec: SessionListCodec
 
 
-class Broadcast(ServiceCall, frozen=True):
+class Broadcast(ServiceCall[int], frozen=True):
     """-> the number of member sockets. Sends ready frames to the current members only; they are dropped for a slow
     socket."""
 

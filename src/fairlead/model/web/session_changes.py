@@ -26,5 +26,5 @@ class ChangeListenerHandle(Protocol):
     def close(self) -> None: ...
 
 
-class ListenToChanges(ServiceCall, frozen=True):
+class ListenToChanges(ServiceCall["ChangeListenerHandle"], frozen=True):
     """-> `ChangeListenerHandle`; the caller closes it"""

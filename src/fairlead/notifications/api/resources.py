@@ -81,7 +81,7 @@ class ResourceStore(Protocol):
 # --- service calls
 
 
-class ListItems(ServiceCall, frozen=True):
+class ListItems(ServiceCall[Any], frozen=True):
     """-> tuple of the items that `accept` accepts, newest first"""
 
     kind: type[Resource]
@@ -90,7 +90,7 @@ class ListItems(ServiceCall, frozen=True):
     deleted: bool = False
 
 
-class ItemCall(ServiceCall, frozen=True):
+class ItemCall(ServiceCall[Any], frozen=True):
     """A call about one item."""
 
     kind: type[Resource]
@@ -101,7 +101,7 @@ class GetItem(ItemCall, frozen=True):
     """-> the item; NotFound, also for a deleted item"""
 
 
-class AddItem(ServiceCall, frozen=True):
+class AddItem(ServiceCall[Any], frozen=True):
     """-> the item as stored; TooMany, Stale if its name is taken, BadRequest for an invalid schedule"""
 
     item: Resource

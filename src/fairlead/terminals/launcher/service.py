@@ -77,7 +77,7 @@ class ProgramLauncher:
         self._sessions: dict[str, tuple[SessionId, PtySession]] = {}
         self._tasks = TaskSet()
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
         return {OpenLauncher: self.open}
 
     async def open(self, who: Identity, action: OpenLauncher) -> ProgramSwitch:

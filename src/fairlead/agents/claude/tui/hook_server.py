@@ -97,7 +97,7 @@ def settings_json(url: str, events: Sequence[str], certificate: str = "", starts
     return msgspec.json.encode({"disableAllHooks": False, "env": named, "hooks": hooks}).decode()
 
 
-class RunHook(ServiceCall, frozen=True):
+class RunHook(ServiceCall[bytes], frozen=True):
     """-> the answer's bytes. Run a hook of a session's agent; there is no timeout."""
 
     session: SessionId
@@ -151,7 +151,7 @@ class HookServer:
             ),
         )
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
         return {RunHook: self._run}
 
     async def _run(self, who: Identity, action: RunHook) -> bytes:

@@ -35,7 +35,8 @@ from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.policy import BadRule
-from fairlead.model.web.broadcast import BroadcastChannel, JoinChannel
+from fairlead.model.web.broadcast import JoinChannel
+from fairlead.model.web.requests import do
 from fairlead.model.web.sockets import Effect, EnterChannel, Flow, Handshake, RunFlow, SocketRoute, Subscribe, Write
 from fairlead.uploads.api import ClaimedUpload, ClaimUploads
 
@@ -222,14 +223,14 @@ class ChatConversation:
         # second time, which it does when it is notified of a change while nothing runs.
         attachment.last = memory.last
         with suppress(FairleadError):
-            view: q.SessionView = yield q.GetSession(session)
+            view = yield from do(q.GetSession(session))
             if frames := CODEC.session(view.summary, self._now()):
                 yield Write(frames)
 
     # --- a prompt
 
     def _send(self, session: SessionId, asked: SendMessage, attachment: Attachment) -> Flow:
-        view: q.SessionView = yield q.GetSession(session)
+        view = yield from do(q.GetSession(session))
         for command in setting_commands(asked, msgspec.convert(view.settings, cmd.Settings)):
             try:
                 reply: cmd.Reply = yield command
@@ -279,26 +280,20 @@ class ChatConversation:
 
     def _decide(self, given: DecidePermission) -> Flow:
         try:
-            pending: q.PendingView = yield q.FindPermission(given.request)
-        except NotFound as error:
-            yield self._expired(given, None, error)
-            return
-        session = pending.session
-        try:
             try:
-                yield decision(given, pending)
+                yield decision(given)
             except (BadRule, OutsideRoots) as error:
                 if not given.remember:
                     raise
                 # A rule that cannot be remembered must not leave the request open.
                 instead = error.data.get("instead", "")
                 if not instead:
-                    yield self._write_note(session, messages.not_remembered(error))
-                yield decision(msgspec.structs.replace(given, remember=instead), pending)
+                    yield self._write_note(error.data["session"], messages.not_remembered(error))
+                yield decision(msgspec.structs.replace(given, remember=instead))
         except (NotFound, Stale) as error:
-            yield self._expired(given, session, error)
+            yield self._expired(given, error.data.get("session"), error)
         except FairleadError as error:
-            yield Write(self._error(messages.failed(error, session)))
+            yield Write(self._error(messages.failed(error, error.data.get("session"))))
 
     # --- frames that do not come from the log
 
@@ -348,7 +343,7 @@ def _wanted(asked: SubscribeTo, memory: HistoryMemory) -> int:
 
 
 def _join_session_list() -> Flow:
-    channel: BroadcastChannel = yield JoinChannel(CODEC)
+    channel = yield from do(JoinChannel(CODEC))
     yield EnterChannel(channel)
 
 

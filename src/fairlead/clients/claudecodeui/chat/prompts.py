@@ -5,8 +5,6 @@ from msgspec import structs
 from fairlead.clients.claudecodeui.chat.attachments import message_blocks
 from fairlead.clients.claudecodeui.chat.messages import DecidePermission, SendMessage
 from fairlead.model import commands as cmd
-from fairlead.model import events as ev
-from fairlead.model import queries as q
 from fairlead.model.ids import MessageId, RequestId
 from fairlead.uploads.api import ClaimedUpload
 
@@ -35,15 +33,11 @@ def prompt(asked: SendMessage, taken: tuple[ClaimedUpload, ...]) -> cmd.Send:
     )
 
 
-def decision(given: DecidePermission, pending: q.PendingView) -> cmd.AnswerPermission:
-    question = isinstance(ev.decode(pending.event), ev.QuestionAsked)
-    answers = (given.input or {}).get("answers") if question else None
+def decision(given: DecidePermission) -> cmd.AnswerPermission:
     return cmd.AnswerPermission(
-        session=pending.session,
         request=RequestId(given.request),
         behavior="allow" if given.allow else "deny",
         message=given.message,
         updated_input=given.input,
-        answers=answers if isinstance(answers, dict) else None,
         remember=(given.remember,) if given.remember and given.allow else (),
     )

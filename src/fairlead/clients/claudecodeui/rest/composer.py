@@ -12,9 +12,9 @@ from fairlead.model import queries as q
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.policy import PermissionMode
 from fairlead.model.store import Summary
-from fairlead.model.web.requests import Response
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
-from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
+from fairlead.sessions.api.session_choices import ReadSessionChoices
 
 DEFAULT: Final = "default"
 MODELS: Final = ((DEFAULT, "Default"), ("sonnet", "Sonnet"), ("opus", "Opus"), ("haiku", "Haiku"))
@@ -73,7 +73,7 @@ def models(request: Request) -> Response:
 
 @ROUTES.get("/api/providers/capabilities", "view", "capabilities")
 def capabilities(request: Request) -> Steps:
-    choices: SessionChoices = yield ReadSessionChoices()
+    choices = yield from do(ReadSessionChoices())
     own = {
         "provider": PROVIDER,
         "permissionModes": [mode for mode in OFFERED if mode in choices.modes],
@@ -89,7 +89,7 @@ def capabilities(request: Request) -> Steps:
 def active_model(request: Request) -> Steps:
     """A session's model. `source` shows whether it was chosen for this session."""
     _check_provider(request)
-    view: q.SessionView = yield q.GetSession(request.session)
+    view = yield from do(q.GetSession(request.session))
     chosen, effort = str(view.settings.get("model", "")), str(view.settings.get("effort", ""))
     fields = {"provider": PROVIDER, "model": chosen or DEFAULT, "effort": effort or None}
     return ok({**fields, "source": "session" if chosen else DEFAULT})
@@ -112,7 +112,7 @@ def set_effort(request: Request) -> Steps:
     if effort not in (DEFAULT, *EFFORTS):
         return refused(400, "INVALID_EFFORT", f"effort is one of {', '.join((DEFAULT, *EFFORTS))}.")
     session = request.session
-    view: q.SessionView = yield q.GetSession(session)
+    view = yield from do(q.GetSession(session))
     settings = msgspec.convert({**view.settings, "effort": "" if effort == DEFAULT else effort}, cmd.Settings)
     yield cmd.Configure(session=session, settings=settings)
     return ok({"provider": PROVIDER, "effort": effort})

@@ -7,7 +7,7 @@ copy. Scheduled messages do not exist: the gateway's schedules start separate ag
 from typing import Any, Final
 
 from fairlead.clients.claudecodeui.rest.responses import SMALL, always, ok, refused
-from fairlead.model.web.requests import Response
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.sessions.api.preferences import ReadPreferences, SavePreferences
 
@@ -22,7 +22,7 @@ ROUTES: Final = Routes("claudecodeui.")
 
 @ROUTES.get(_SETTINGS, "view", "preferences")
 def read(request: Request) -> Steps:
-    kept: dict[str, Any] = yield ReadPreferences(CLIENT)
+    kept = yield from do(ReadPreferences(CLIENT))
     return json_response({"success": True, "preferences": kept})
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from fairlead.auth.api.accounts import RenewToken, SignedIn, TooManyAttempts
+from fairlead.auth.api.accounts import RenewToken, TooManyAttempts
 from fairlead.model.errors import BadId, FairleadError, NotFound
-from fairlead.model.web.requests import Response
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Handler, Request, Route, Steps, json_response
 from fairlead.model.web.sockets import SocketRoute
 
@@ -67,7 +67,7 @@ def with_errors_and_renewal(handler: Handler) -> Handler:
             answer = error_response(request, error)
         if not request.who.expires or not isinstance(answer, Response):
             return answer
-        new: SignedIn | None = yield RenewToken()
+        new = yield from do(RenewToken())
         if new is None:
             return answer
         return structs.replace(answer, headers=(*answer.headers, (REFRESHED, new.token)))
