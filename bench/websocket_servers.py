@@ -18,13 +18,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.server import ServerConnection, broadcast, serve
 from websockets.exceptions import ConnectionClosed
 
-from fairlead.server.websocket import (
-    Connection,
-    ConnectionOptions,
-    driver_class,
-    run_endpoint,
-    text_frame,
-)
+from fairlead.model.formats.frames import text_frame
+from fairlead.server.websocket.connection import Connection, ConnectionOptions
+from fairlead.server.websocket.protocol import driver_class, run_endpoint
 
 
 class Room:

@@ -66,7 +66,7 @@ class Socket:
     def resume(self) -> None:
         self.paused = False
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         self.closed = (code, reason)
 
     def changes(self) -> list[tuple[str, str]]:

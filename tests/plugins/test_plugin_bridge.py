@@ -33,7 +33,7 @@ class Wire:
     def resume(self) -> None:
         self.story.append("resume")
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         self.story.append((code, reason))
 
 

@@ -31,7 +31,7 @@ class Peer:
     gone: bool = False
     sent: list[int] = field(default_factory=list)
 
-    def waiting_bytes(self) -> int:
+    def backlog(self) -> int:
         return self.size
 
     def too_slow(self) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import Head
-from fairlead.model.web.routes import Request, Response, Route
+from fairlead.model.web.requests import Head, Response
+from fairlead.model.web.routes import Request, Route
 from fairlead.server.route_table import RouteTable
 from fairlead.server.webui import POLICY, ReadAsset, WebUi
 

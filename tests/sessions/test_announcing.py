@@ -12,7 +12,8 @@ from fairlead.clients.native import transcripts as native
 from fairlead.model.commands import Delete
 from fairlead.model.errors import BadId, BadRequest, OutsideRoots
 from fairlead.model.store import TRANSCRIPT
-from fairlead.model.web.routes import Head, Request
+from fairlead.model.web.requests import Head
+from fairlead.model.web.routes import Request
 from fairlead.sessions.api.transcripts import Announced, AnnounceSession
 from sessions.harness import ANN
 from sessions.transcript_harness import FOUND, TranscriptHarness

@@ -257,7 +257,7 @@ class HeldWire:
     def resume(self) -> None:
         self.paused = False
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         self.closed = code
 
 

@@ -158,25 +158,10 @@ class ReadProjection(QueryBase[bytes], frozen=True):
     view: str
 
 
-Query = (
-    ListSessions
-    | GetSession
-    | ReadMessages
-    | ReadEvents
-    | ListPermissions
-    | ReadQueue
-    | ReadUsage
-    | SearchText
-    | FindPermission
-    | ExplainPermission
-    | ReadUsageStats
-    | PreviewTranscript
-    | WaitLoaded
-    | WaitDelivered
-    | ReadRows
-    | FindRow
-    | ReadProjection
-)
+SessionQuery = GetSession | ReadMessages | ReadEvents | ReadQueue | PreviewTranscript | WaitLoaded | WaitDelivered
+ProjectionQuery = ReadRows | FindRow | ReadProjection
+PermissionQuery = ListPermissions | FindPermission | ExplainPermission
+Query = SessionQuery | ProjectionQuery | PermissionQuery | ListSessions | SearchText | ReadUsage | ReadUsageStats
 
 
 def every_session(**wanted: Any) -> Generator[ListSessions, SessionPage, list[Summary]]:
@@ -299,39 +284,3 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input_tokens: int = 0
     output_tokens: int = 0
     sessions: int = 0
-
-
-__all__ = [
-    "CommandPart",
-    "EventPage",
-    "ExplainPermission",
-    "FileChange",
-    "FindPermission",
-    "FindRow",
-    "GetSession",
-    "HandoverView",
-    "ListPermissions",
-    "ListSessions",
-    "PendingView",
-    "PermissionReport",
-    "PreviewTranscript",
-    "Query",
-    "QueuedView",
-    "ReadEvents",
-    "ReadMessages",
-    "ReadProjection",
-    "ReadQueue",
-    "ReadRows",
-    "ReadUsage",
-    "ReadUsageStats",
-    "RowPage",
-    "RuleScope",
-    "SearchHit",
-    "SearchText",
-    "SessionView",
-    "TranscriptPreview",
-    "UsageView",
-    "WaitDelivered",
-    "WaitLoaded",
-    "every_session",
-]

@@ -191,7 +191,7 @@ class FeedSubscriber:
             try:
                 known = seq + 1 >= (await self._feed.read(seq, 1)).first
             except FairleadError:
-                wire.hang_up(*UNREADABLE)
+                wire.close(*UNREADABLE)
                 return
         if not known:
             seq = self._feed.head
@@ -211,10 +211,10 @@ class FeedSubscriber:
             try:
                 page = await self._feed.read(self._seq, PAGE)
             except FairleadError:
-                wire.hang_up(*UNREADABLE)
+                wire.close(*UNREADABLE)
                 return
             if self._seq + 1 < page.first or not page.entries:
-                wire.hang_up(*LOST)
+                wire.close(*LOST)
                 return
             for entry in page.entries:
                 while wire.backlog() > UNSENT_BYTES:

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Final, Literal
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import ServiceCall
-from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Response, Route, Steps
+from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Route, Steps
 
 PIECE: Final = 64 << 10
 """Bytes of a file that are read at once. A larger file is never completely in memory, however many clients read it."""

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Final
 import fairlead
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import ServiceCall
-from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Response, Route, Steps
+from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Route, Steps
 from fairlead.server.static import TYPES, file_answer, open_plain
 
 BUILT: Final = Path(fairlead.__file__).parent / "web_dist"

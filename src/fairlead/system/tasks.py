@@ -28,6 +28,11 @@ class TaskSet:
         task.add_done_callback(ended)
         return task
 
+    async def wait_idle(self) -> None:
+        """Wait until all tasks have ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     def cancel(self) -> None:
         for task in self._tasks:
             task.cancel()

@@ -100,7 +100,7 @@ class TerminalAttachment:
     def dismiss(self, reason: str) -> None:
         """Close the socket of a client that may no longer watch."""
         if self._wire is not None:
-            self._wire.hang_up(DONE, reason)
+            self._wire.close(DONE, reason)
 
     # --- inside
 
@@ -124,14 +124,14 @@ class TerminalAttachment:
             self._over(wire, await self._terminal.wait())
         except Exception:
             log.exception("sending a terminal's output to a client failed", extra={"terminal": self._terminal.name})
-            wire.hang_up(BROKEN, "the terminal cannot be shown")
+            wire.close(BROKEN, "the terminal cannot be shown")
 
     def _begins_raw(self) -> bool:
         return self._raw
 
     def _over(self, wire: SocketHandle, exit: Exit) -> None:
         wire.send(self._encoder.ended(exit))
-        wire.hang_up(DONE, "the program has ended")
+        wire.close(DONE, "the program has ended")
 
     def _type(self, keys: bytes) -> None:
         self._keys += keys

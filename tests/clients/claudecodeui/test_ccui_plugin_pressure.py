@@ -94,7 +94,7 @@ async def test_a_client_that_leaves_a_stalled_plugin_is_dropped_after_a_timeout(
     # A paused socket notices its end only when it is written to: here the test replaces the keepalive ping.
     wire = bridge._wire
     if wire is not None:
-        wire.hang_up(1011, "no answer to a ping")
+        wire.close(1011, "no answer to a ping")
     await until(lambda: bridge._left is not None)
     assert house.desk.plugins._bridges == {bridge}, "the plugin may still hear what was said"
     await clock.advance(CLOSE_SECONDS)

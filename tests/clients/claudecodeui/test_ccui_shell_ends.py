@@ -178,7 +178,7 @@ class FullWire:
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         self.ended = True
 
 

@@ -281,7 +281,7 @@ async def test_a_turn_continues_without_its_client_and_a_reconnect_shows_everyth
 @pytest.mark.rules("S000-152", "S000-153", "S000-154")
 async def test_a_client_that_leaves_leaves_nothing_behind(house: MyLifeDbGateway) -> None:
     await talked(house)
-    await house.rig.until(lambda: not house.app.dispatcher._tasks)
+    await house.rig.until(lambda: not house.app.dispatcher.tasks._tasks)
     tasks = len(asyncio.all_tasks())
     for _ in range(30):
         async with house.tab():

@@ -350,7 +350,7 @@ async def test_an_ack_marks_turns_read_only_up_to_its_record(house: MyLifeDbGate
 
 async def requests_done(house: MyLifeDbGateway) -> None:
     """Wait until every dispatched request is done."""
-    await house.rig.until(lambda: not [task for task in house.app.dispatcher._tasks if not task.done()])
+    await house.rig.until(lambda: not [task for task in house.app.dispatcher.tasks._tasks if not task.done()])
 
 
 async def test_a_pending_request_is_unread_only_while_no_client_is_connected(house: MyLifeDbGateway) -> None:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import Server, ServerState
 
-from fairlead.server.websocket import WebSocketDriver, driver_class
+from fairlead.server.websocket.protocol import WebSocketDriver, driver_class
 
 CHANGED = f"uvicorn {uvicorn.__version__} treats WebSocket classes differently: adapt server/websocket/protocol.py"
 
@@ -101,7 +101,7 @@ def test_the_configuration_has_what_we_read() -> None:
 
 
 def test_the_class_may_be_named_on_the_command_line() -> None:
-    config = uvicorn.Config(application, ws="fairlead.server.websocket:WebSocketDriver", log_config=None)
+    config = uvicorn.Config(application, ws="fairlead.server.websocket.protocol:WebSocketDriver", log_config=None)
     config.load()
     assert config.ws_protocol_class is WebSocketDriver, CHANGED
 

@@ -1,4 +1,4 @@
-"""The abilities of each version of the CLI. Data and pure functions; all of it was observed.
+"""The abilities of each version of the CLI. Pure: data and functions; all of it was observed.
 
 Observed on the versions of docs/reference/compatibility.md; the dial-in boundary was found by bisection (2.1.120
 accepts, 2.1.121 rejects). The versions between two tested ones that differ were not tested: the newer behaviour is

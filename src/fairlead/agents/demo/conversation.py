@@ -1,6 +1,6 @@
 """Determines the script that the messages to a model select.
 
-Rule: pure. Both stand-ins use it, so that a prompt has the same meaning for the model API and the demo agent.
+Pure. Both stand-ins use it, so that a prompt has the same meaning for the model API and the demo agent.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The script library of both stand-ins: the scripted model API and the demo agent.
 
-Rule: everything here is pure. A script gets one model call (the step of the prompt, the results of the tools, the
+Pure. A script gets one model call (the step of the prompt, the results of the tools, the
 available tools) and returns the blocks of the model's answer; the caller that plays them owns the clock.
 """
 

@@ -306,4 +306,4 @@ class _Socket:
 
     def close(self, code: int, reason: str) -> None:
         if self._wire is not None:
-            self._wire.hang_up(code, reason)
+            self._wire.close(code, reason)

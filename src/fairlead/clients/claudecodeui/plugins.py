@@ -13,8 +13,8 @@ import msgspec
 from fairlead.clients.claudecodeui.rest.responses import SMALL
 from fairlead.clients.claudecodeui.unknown_socket import RejectSocket
 from fairlead.model.errors import FairleadError, NotAllowed, NotFound
-from fairlead.model.web.requests import Head, do
-from fairlead.model.web.routes import METHODS, Request, Response, Route, Routes, Steps, json_response
+from fairlead.model.web.requests import Head, Response, do
+from fairlead.model.web.routes import METHODS, Request, Route, Routes, Steps, json_response
 from fairlead.model.web.sockets import AcceptedSubprotocol, AttachProxy, Check, CloseSocket, Handshake, SocketRoute
 from fairlead.plugins.api import (
     CallPlugin,

@@ -16,8 +16,8 @@ from fairlead.model.content import ImageBlock
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import FindRow, GetSession, ReadEvents, ReadRows
-from fairlead.model.web.requests import do
-from fairlead.model.web.routes import Request, Response, Routes, Steps, json_response
+from fairlead.model.web.requests import Response, do
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 
 routes = Routes()
 _MESSAGES: Final = "/v3/sessions/{session}/messages"

@@ -23,8 +23,8 @@ from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, To
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, is_uuid, session_id
 from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
-from fairlead.model.web.requests import do
-from fairlead.model.web.routes import Handler, Request, Routes, Step, Steps, json_response
+from fairlead.model.web.requests import Step, do
+from fairlead.model.web.routes import Handler, Request, Routes, Steps, json_response
 from fairlead.sessions.api.read_state import GetReadState, TurnsRead
 
 T = TypeVar("T")

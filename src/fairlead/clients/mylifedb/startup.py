@@ -18,39 +18,35 @@ NO_LINKS: Final = "This server has no public links. People who should see a sess
 
 
 @routes.get("/api/settings", access="any", name="settings")
-def settings(request: Request) -> Steps:
+def settings(request: Request) -> Response:
     """Success for a signed-in user.
 
     The page takes success for "signed in". The page's preferences are stored in the browser only."""
-    yield from ()
     return json_response({"preferences": {}})
 
 
 @routes.get("/api/claude/auth-status", access="any", name="auth_status")
-def auth_status(request: Request) -> Steps:
+def auth_status(request: Request) -> Response:
     """Whether the agent has an account.
 
     Always true: False would open the page's login terminal. An agent without an account reports that when
     it gets a message."""
-    yield from ()
     return json_response({"loggedIn": True})
 
 
 @routes.post("/api/oauth/refresh", access="any", name="refresh")
-def refresh(request: Request) -> Steps:
+def refresh(request: Request) -> Response:
     """Success for a signed-in user.
 
     The request's own credential was accepted, so there is nothing to refresh."""
-    yield from ()
     return json_response({"success": True})
 
 
 @routes.get("/api/oauth/authorize", access="any", name="authorize")
-def authorize(request: Request) -> Steps:
+def authorize(request: Request) -> Response:
     """Open the page: the answer to its "Sign In" link.
 
     The extra port has already asked for name and password."""
-    yield from ()
     return Response(status=302, headers=(("location", "../../"),))
 
 

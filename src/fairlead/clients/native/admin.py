@@ -23,7 +23,7 @@ from fairlead.clients.native import schemas as b
 from fairlead.clients.native.qr import qr_code
 from fairlead.model.auth import SCOPES
 from fairlead.model.errors import BadRequest
-from fairlead.model.web.requests import do
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
 from fairlead.sessions.api.folders import (
     FolderPage,
@@ -49,11 +49,10 @@ def login(request: Request) -> Steps:
 
 
 @routes.get("/v1/me", access="any", name="me", answer=b.Me)
-def me(request: Request) -> Steps:
+def me(request: Request) -> Response:
     """The credential of this request, with its user and scopes."""
     who = request.who
     scopes = tuple(scope for scope in SCOPES if scope in who.scopes)
-    yield from ()
     return json_response(b.Me(credential=who.credential, user=who.user, name=who.name, scopes=scopes))
 
 

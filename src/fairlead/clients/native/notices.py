@@ -12,8 +12,8 @@ from fairlead.clients.native.errors import UnknownType
 from fairlead.model import commands as cmd
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.web.handing import Handing
-from fairlead.model.web.requests import do
-from fairlead.model.web.routes import Param, Request, Routes, Step, Steps, json_response
+from fairlead.model.web.requests import Step, do
+from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute, Write
 from fairlead.notifications.api.feed import (
     SUBSCRIBABLE,

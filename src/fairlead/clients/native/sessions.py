@@ -15,8 +15,8 @@ from fairlead.model.agents import AgentInvitation
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import MessageId, session_id
 from fairlead.model.store import SessionFilter, SessionPage
-from fairlead.model.web.requests import do
-from fairlead.model.web.routes import LogStream, Param, Request, Response, Routes, Steps, json_response
+from fairlead.model.web.requests import Response, do
+from fairlead.model.web.routes import LogStream, Param, Request, Routes, Steps, json_response
 
 routes = Routes()
 PATH: Final = "/v1/sessions/{session}"

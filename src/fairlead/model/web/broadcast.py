@@ -22,7 +22,6 @@ class SessionListCodec(Protocol):
     def key(self) -> str: ...
     def session(self, summary: Summary, at: int) -> bytes:
         """Encode a new or changed session as ready frames; empty where the protocol does not send it."""
-        ...
 
 
 class ChannelSubscription(Protocol):

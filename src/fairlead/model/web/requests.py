@@ -62,7 +62,7 @@ stays the same."""
 def check_token_header(route: str, name: str) -> None:
     """Raise ValueError for a header that cannot carry a token: browsers send cookies with unintended requests too."""
     if name != name.lower() or name in ("cookie", "authorization", "host", "origin"):
-        raise ValueError(f"{route}: {name} is no header for a token")
+        raise ValueError(f"{route}: the header {name} cannot carry a token")
 
 
 class ServiceCall(msgspec.Struct, Generic[A], frozen=True):

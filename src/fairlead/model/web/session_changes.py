@@ -22,7 +22,6 @@ class ChangeListenerHandle(Protocol):
 
     async def next_notices(self) -> Sequence[SessionChangeNotice]:
         """Wait for notices and return those since the last call; empty after `close`."""
-        ...
 
     def close(self) -> None: ...
 

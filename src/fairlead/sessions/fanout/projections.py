@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from fairlead.model.errors import Conflict, FairleadError, NotFound, Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry, Page, ProjectionRow, ProjectionWrite, ReducerCheckpoint, RowReplacement, Store
+from fairlead.model.store import Entry, Page, ProjectionRow, ProjectionWrite, ReducerCheckpoint, Store
 from fairlead.model.views import ROW, NewRow, Projection, Reducer, ReplaceRow, Resumable, row_entry, transient_entry
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
@@ -222,7 +222,7 @@ class Projector:
 
     async def _project(self, entries: Sequence[Entry]) -> bool:
         """Reduce, store and publish the entries. False: the projector reloaded, so the entries after these are void."""
-        made: list[ProjectionRow | RowReplacement] = []
+        made: list[ProjectionRow | ReplaceRow] = []
         published: list[Entry] = []
         for entry in entries:
             new = entry.seq > self._stored
@@ -238,7 +238,7 @@ class Projector:
                     made.append(row)
                     published.append(row_entry(row))
                 elif isinstance(item, ReplaceRow):
-                    made.append(RowReplacement(item.key, item.data))
+                    made.append(item)
                 else:
                     published.append(transient_entry(self.head, entry.at, item.data))
             self.seq = entry.seq
@@ -258,7 +258,7 @@ class Projector:
             log.error("a view makes other rows than before: it needs a new name", extra=self._named)
             self.head = self._stored_head
 
-    async def _store(self, made: Sequence[ProjectionRow | RowReplacement], memory: ReducerCheckpoint | None) -> bool:
+    async def _store(self, made: Sequence[ProjectionRow | ReplaceRow], memory: ReducerCheckpoint | None) -> bool:
         """Store rows and checkpoint. False: another writer stored more rows, and this projector continues from them."""
         derived = ProjectionWrite(made=tuple(made), seq=self.seq, head=self.head, memory=memory)
         store, expected = self._services.store, self._stored

@@ -17,8 +17,8 @@ from fairlead.model.store import (
     ProjectionState,
     ProjectionWrite,
     ReducerCheckpoint,
+    ReplaceRow,
     RowPage,
-    RowReplacement,
 )
 from fairlead.stores.sqlite.append import CHUNKS, chunked, text
 from fairlead.stores.sqlite.read import NO_END
@@ -69,7 +69,7 @@ class Derive(msgspec.Struct, frozen=True):
             )
 
 
-def _write(db: sqlite3.Connection, fold: int, made: Sequence[ProjectionRow | RowReplacement]) -> None:
+def _write(db: sqlite3.Connection, fold: int, made: Sequence[ProjectionRow | ReplaceRow]) -> None:
     """Write rows and replacements in their order, consecutive rows in few statements."""
     waiting: list[ProjectionRow] = []
     for item in made:

@@ -32,8 +32,8 @@ from fairlead.agents.links.api import DialInTokens
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.web.requests import ServiceCall
-from fairlead.model.web.routes import Request, Response, Route, Steps
+from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.routes import Request, Route, Steps
 from fairlead.system.clock import Clock, Timer
 
 logger = logging.getLogger("fairlead.agents.claude")

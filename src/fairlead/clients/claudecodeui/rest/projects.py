@@ -19,8 +19,8 @@ from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.store import Summary
 from fairlead.model.web.broadcast import Broadcast
-from fairlead.model.web.requests import do
-from fairlead.model.web.routes import Request, Routes, Step, Steps, json_response
+from fairlead.model.web.requests import Step, do
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.sessions.api.session_choices import (
     UNMARKED,
     FolderMarks,

@@ -10,8 +10,8 @@ from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.clients.claudecodeui.rest.projects import folder_of
 from fairlead.clients.claudecodeui.rest.responses import SMALL, always, refused
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import Response, do
-from fairlead.model.web.routes import Handler, Request, Routes, Step, Steps, json_response
+from fairlead.model.web.requests import Response, Step, do
+from fairlead.model.web.routes import Handler, Request, Routes, Steps, json_response
 from fairlead.sessions.api.folders import ListFolders
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 
