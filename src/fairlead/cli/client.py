@@ -234,10 +234,6 @@ class ReconnectDelays(msgspec.Struct, frozen=True):
 DELAYS = ReconnectDelays()
 
 
-class _Position(msgspec.Struct):
-    seq: int
-
-
 class _Frame(msgspec.Struct):
     """Any frame of the gateway: an event has a sequence number in the log, other frames are known by their type.
 
@@ -259,7 +255,7 @@ def read_line(raw: bytes, log_id: str) -> EventLine:
         event = ev.decode(raw)
     except msgspec.ValidationError:
         event = None
-    return EventLine(msgspec.json.decode(raw, type=_Position).seq, log_id, raw, event)
+    return EventLine(msgspec.json.decode(raw, type=_Frame).seq or 0, log_id, raw, event)
 
 
 class SessionWatch:

@@ -122,10 +122,7 @@ class EventRenderer:
         self._flowing: tuple[str, int] | None = None
         self._working = working
 
-    def step(self, event: ev.Event) -> list[Piece]:
-        return list(self._step(event))
-
-    def _step(self, event: ev.Event) -> Iterator[Piece]:
+    def step(self, event: ev.Event) -> Iterator[Piece]:
         match event:
             case ev.TextDelta() | ev.ThinkingDelta():
                 yield from self._delta(event)
@@ -163,9 +160,9 @@ class EventRenderer:
             case ev.SubagentStarted() | ev.SubagentEnded():
                 yield from self._subagent(event)
             case ev.SubagentResolved():
-                yield self._note(event, f"what nobody was known for above was said by the subagent of {event.call}")
+                yield self._note(event, f"the output of the unknown subagent above belongs to the call {event.call}")
             case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
-                yield from self._asked(event)
+                yield from (self._row(event, *asked.spans, deeper=asked.indent) for asked in request_rows(event))
             case ev.PermissionResolved() | ev.PermissionCancelled():
                 yield from self._decided(event)
             case ev.ModeChanged():
@@ -305,10 +302,6 @@ class EventRenderer:
             yield RenderedRow(((f"└ subagent {event.status}", style), (summary, "dim")), indent)
 
     # --- permission requests ---------------------------------------------------------------------------------
-
-    def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Iterator[Piece]:
-        for asked in request_rows(event):
-            yield RenderedRow(asked.spans, asked.indent + self._indent(event))
 
     def _decided(self, event: ev.PermissionResolved | ev.PermissionCancelled) -> Iterator[Piece]:
         if isinstance(event, ev.PermissionCancelled):
