@@ -55,12 +55,11 @@ class ResourceStore(Protocol):
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
         items: Sequence[FeedItem] = (),
-        keep: int = 10_000,
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:
         """Write the changed rows and their feed entries in one transaction. A row that is put again keeps its position
-        in lists. The feed keeps its last `keep` entries, and a kind in `most` at most that many rows. Durable when it
-        returns."""
+        in lists. The feed keeps its last 10 000 entries, and a kind in `most` at most that many rows. Durable when
+        it returns."""
         ...
 
     async def get(self, kind: str, id: str) -> bytes | None: ...
