@@ -243,7 +243,7 @@ class ChatLoop:
                 self._begin(event)
         elif not self._options.wait:
             raise CommandFailed(
-                "The agent needs an answer, but there is no terminal. The request stays open; answer it with:\n"
+                "The agent needs an answer, and this command has no terminal. The request stays open; answer it with:\n"
                 f"  fairlead permit {self.session} --allow     (or --deny, or --answer for a question)\n"
                 f"and follow with: fairlead attach {self.session}\n"
                 "Use --wait to stay until a person answers."

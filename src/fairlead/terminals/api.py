@@ -30,8 +30,6 @@ class Screen(msgspec.Struct, frozen=True):
     column: int
     size: Size
     version: int
-    pasting: bool
-    """Whether the program asked for bracketed paste."""
 
 
 class FoundUrl(msgspec.Struct, frozen=True):
@@ -218,25 +216,22 @@ class TerminalView(msgspec.Struct, frozen=True, kw_only=True):
     exit: Exit | None = None
 
 
-class ShowTerminal(ServiceCall, frozen=True):
+class TerminalCall(ServiceCall, frozen=True):
+    name: str
+
+    @property
+    def session(self) -> str:
+        return session_of_terminal(self.name)
+
+
+class ShowTerminal(TerminalCall, frozen=True):
     """-> `TerminalView`; NotFound"""
 
-    name: str
 
-    @property
-    def session(self) -> str:
-        return session_of_terminal(self.name)
-
-
-class JoinTerminal(ServiceCall, frozen=True):
+class JoinTerminal(TerminalCall, frozen=True):
     """-> a `model.web.sockets.SocketOwner` that the socket's protocol attaches; NotFound"""
 
-    name: str
     codec: TerminalCodec
-
-    @property
-    def session(self) -> str:
-        return session_of_terminal(self.name)
 
 
 class JoinShell(ServiceCall, frozen=True, kw_only=True):

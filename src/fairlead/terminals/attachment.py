@@ -6,14 +6,14 @@ The client protocol encodes and decodes the frames (`terminals.api.TerminalCodec
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.sockets import SocketHandle
 from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import (
@@ -181,7 +181,7 @@ class TerminalActions:
         self._terminals = terminals
         self._numbers = count(1)
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {JoinTerminal: self.join, ShowTerminal: self.show}
 
     async def join(self, who: Identity, action: JoinTerminal) -> SocketAttachment:

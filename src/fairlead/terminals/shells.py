@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.system.clock import Clock, within
 from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
@@ -69,7 +69,7 @@ class UserShells:
         self._shared: set[str] = set()
         self._watchers: dict[str, set[SocketAttachment]] = {}
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {JoinShell: self.join, ListShells: self.list, ShareShell: self.share, EndShell: self.end}
 
     async def list(self, who: Identity, action: ListShells) -> tuple[ShellView, ...]:
