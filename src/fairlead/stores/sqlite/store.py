@@ -100,7 +100,7 @@ class SqliteStore:
         await self._maintenance.close()
         await self._writer.close()
         if self._lock is not None:
-            self._lock.release()
+            self._lock.close()
 
     # --- the log
 
@@ -138,12 +138,13 @@ class SqliteStore:
     async def rows(
         self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20
     ) -> port.RowPage:
-        return await self._readers.do(projections.page_forward, session, view, after, limit, max_bytes)
+        return await self._readers.do(projections.read_page, session, view, after, limit, max_bytes)
 
     async def rows_tail(
         self, session: SessionId, view: str, before: int | None, limit: int, max_bytes: int = 4 << 20
     ) -> port.RowPage:
-        return await self._readers.do(projections.page_backward, session, view, before, limit, max_bytes)
+        bound = reading.NO_END if before is None else before
+        return await self._readers.do(projections.read_page, session, view, bound, limit, max_bytes, newest=True)
 
     async def row_of(self, session: SessionId, view: str, key: str) -> int | None:
         return await self._readers.do(projections.row_of, session, view, key)
