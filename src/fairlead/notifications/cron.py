@@ -19,7 +19,7 @@ def next_due(expression: str, after: int) -> int:
     except CronSimError as error:
         raise _bad(expression, str(error)) from None
     except StopIteration:
-        raise _bad(expression, "it never comes") from None
+        raise _bad(expression, "it is never due") from None
     return int(found.timestamp() * 1000)
 
 

@@ -29,7 +29,7 @@ def begin_recording(program: Program, size: Size, clock: Clock) -> "Recording | 
         os.makedirs(os.path.dirname(program.recording), mode=0o700, exist_ok=True)
         fd = os.open(program.recording, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        log.error("a terminal is not recorded", extra={"path": program.recording, "why": error.strerror})
+        log.error("a terminal cannot be recorded", extra={"path": program.recording, "why": error.strerror})
         return None
     return Recording(fd, program, size, clock)
 
@@ -92,7 +92,7 @@ class Recording:
 
     def _stop(self, why: str) -> None:
         self._over = True
-        log.error("a recording of a terminal ends", extra={"path": self._path, "why": why})
+        log.error("the recording of a terminal was stopped", extra={"path": self._path, "why": why})
 
 
 def _write_all(fd: int, data: bytes) -> None:

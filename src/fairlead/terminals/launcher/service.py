@@ -252,7 +252,9 @@ class ProgramLauncher:
             except NotFound:
                 pass  # the session was deleted
             except FairleadError as error:
-                log.warning("a session stays with the terminal", extra={"session": session, "error": error.message})
+                log.warning(
+                    "the link of a session was not restored", extra={"session": session, "error": error.message}
+                )
                 return
             await self._documents.delete(LINKS, session)
 
