@@ -281,7 +281,8 @@ class SessionWatch:
         while True:
             cause: Exception = EOFError("it closed the connection")
             try:
-                async with self._connect() as socket, aclosing(self._subscribed(socket)) as events:
+                connecting = open_socket(self._locate(), "/v1/ws", "fairlead.v1.json")
+                async with connecting as socket, aclosing(self._subscribed(socket)) as events:
                     try:
                         async for item in events:
                             attempt = 0
@@ -314,9 +315,6 @@ class SessionWatch:
                 ) from cause
             await asyncio.sleep(self._patience.delay(attempt))
             attempt += 1
-
-    def _connect(self) -> websocket.connect:
-        return open_socket(self._locate(), "/v1/ws", "fairlead.v1.json")
 
     async def _subscribed(self, socket: websocket.ClientConnection) -> AsyncGenerator[EventLine | Note | None, None]:
         """Subscribe and yield events and notes. Yields None once subscribed: the first event may take a long time."""

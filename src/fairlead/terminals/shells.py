@@ -28,6 +28,8 @@ log = logging.getLogger("fairlead.terminals")
 SIZE: Final = Size(80, 24)
 """The initial size, until a client sets another: that of terminals since the VT100."""
 WARNING_SECONDS: Final = 60.0
+WARNING: Final = "\r\n[This terminal has been idle. It is closed in {} seconds: press a key to keep it.]\r\n"
+LEFT_WARNING: Final = "\r\n[No client watches this terminal. It is closed in {} seconds.]\r\n"
 _PREFIX: Final = "user/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -221,7 +223,7 @@ class UserShells:
                 return
             if quiet >= idle - ahead and warned != since:
                 warned = since
-                terminal.print_notice(warning(ahead) if by_use else left_warning(ahead))
+                terminal.print_notice((WARNING if by_use else LEFT_WARNING).format(round(ahead)))
             rest = idle - quiet if warned == since else idle - ahead - quiet
             with contextlib.suppress(TimeoutError):
                 await within(self._clock, rest, terminal.wait())
@@ -240,11 +242,3 @@ def _named(user: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise BadRequest("A terminal's name has up to 64 letters, digits, dots, dashes and underscores.")
     return _own(user) + name
-
-
-def warning(seconds: float) -> str:
-    return f"\r\n[This terminal has been idle. It is closed in {round(seconds)} seconds: press a key to keep it.]\r\n"
-
-
-def left_warning(seconds: float) -> str:
-    return f"\r\n[No client watches this terminal. It is closed in {round(seconds)} seconds.]\r\n"

@@ -46,7 +46,8 @@ class SqliteResources:
                     " (select place from shelf where kind = ? order by place desc limit 1 offset ?)",
                     (kind, kind, number),
                 )
-            seqs = [_insert(db, at, text) for text in texts]
+            insert = "insert into feed (at, told) values (?, ?) returning seq"
+            seqs = [int(db.execute(insert, (at, text)).fetchone()[0]) for text in texts]
             if seqs:
                 db.execute("delete from feed where seq <= ?", (seqs[-1] - FEED_KEPT,))
             return tuple(FeedEntry(seq, at, one) for seq, one in zip(seqs, items, strict=True))
@@ -88,8 +89,3 @@ class SqliteResources:
                     db.execute("update feed set told = ? where seq = ?", (msgspec.json.encode(left).decode(), seq))
 
         await self._writer.do(change)
-
-
-def _insert(db: sqlite3.Connection, at: int, data: str) -> int:
-    (seq,) = db.execute("insert into feed (at, told) values (?, ?) returning seq", (at, data)).fetchone()
-    return int(seq)
