@@ -223,7 +223,7 @@ class Tab:
 
         def prompts(lines: tuple[str, ...]) -> bool:
             size = Size(self.shell.screen.columns, self.shell.screen.rows)
-            return screen.read(Screen(lines, 0, 0, size, 0, pasting=True)).state == "prompt"
+            return screen.read(Screen(lines, 0, 0, size, 0)).state == "prompt"
 
         await eventually(self._screen, prompts)
 

@@ -89,7 +89,7 @@ def test_permit_answers_a_question_by_its_header(fairlead: Fairlead, house: CliG
 def test_permit_without_a_pending_request_exits_5(fairlead: Fairlead, house: CliGateway) -> None:
     ran = fairlead("permit", new_session(fairlead), "--allow")
     assert ran.code == 5
-    assert "Nothing needs you right now" in ran.err
+    assert "No request is pending" in ran.err
 
 
 def test_permit_lists_pending_requests_as_json(fairlead: Fairlead, house: CliGateway) -> None:

@@ -14,7 +14,7 @@ def test_hand_over_waits_prints_the_reasons_and_is_withdrawn(fairlead: Fairlead,
     ran = fairlead("hand-over", session, "dial-in")
     assert ran.code == 0
     assert "To dial-in after a running turn, a request that waits for an answer (Write)" in ran.err
-    assert "to be handed over to dial-in" in fairlead("logs", session).out
+    assert "will be handed over to dial-in" in fairlead("logs", session).out
     (reply,) = fairlead("hand-over", session, "--withdraw", "--json").lines
     assert reply["data"] == {"state": "there", "link": "stdio"}
     assert fairlead("hand-over", session, "--withdraw").code == 5

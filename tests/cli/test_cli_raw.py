@@ -16,9 +16,10 @@ from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import descendants, kill
 from fairlead.terminals.api import Program, Screen, Size, Terminal, session_terminal
 from fairlead.terminals.attachment import TerminalActions
+from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.screen.emulator import Emulator
-from fairlead.terminals.screen.modes import DEFAULTS
+from fairlead.terminals.screen.modes import DEFAULTS, PASTE
 from fairlead.terminals.screen.snapshot import take_snapshot
 from patience import PATIENCE
 from server.fakes import OTHER, SESSION, Served, serving
@@ -62,7 +63,7 @@ class Setup:
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Setup]:
     terminals = TerminalRegistry(SystemClock(), 4, StopTimeouts(close=1, terminate=1))
-    async with serving(performers=TerminalActions(terminals).performers()) as served:
+    async with serving(performers=TerminalActions(terminals).handlers()) as served:
         yield Setup(served, terminals, tmp_path)
         await terminals.close()
 
@@ -118,7 +119,9 @@ async def test_every_mode_of_the_program_is_undone(desk: Setup) -> None:
             shows.feed(output.data)
 
     watching = asyncio.create_task(watch())
-    await until(person, lambda screen: screen.pasting and any("here" in line for line in screen.lines))
+    assert isinstance(person, PtySession)
+    emulator = person._emulator
+    await until(person, lambda screen: emulator.vt.mode(PASTE) and any("here" in line for line in screen.lines))
     # Ctrl-] as a terminal encodes it after a program enabled the extended keyboard protocol.
     await person.write(b"\x1b[93;5u")
     await seen(person, "=over=")

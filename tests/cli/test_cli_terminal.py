@@ -92,7 +92,7 @@ def test_ctrl_c_withdraws_a_message_that_waits_behind_another_turn(house: CliGat
         with on_terminal(house, "run", "SCRIPT:text never", "--session", session) as second:
             second.wait_for("waits for its turn")
             second.type(CTRL_C)
-            second.wait_for("taken back")
+            second.wait_for("was cancelled (")
             assert second.end() == 130
         first.wait_for("tick")
         first.type(CTRL_C)

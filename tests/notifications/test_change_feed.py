@@ -118,10 +118,13 @@ async def test_a_returning_peer_receives_missed_items_and_then_new_ones(rig: Not
 
 
 @pytest.mark.parametrize("cursor", ["0000000000000000:1", "{feed}:99", "{feed}:0"])
-async def test_an_invalid_or_dropped_cursor_is_a_gap(rig: NotificationsHarness, cursor: str) -> None:
+async def test_an_invalid_or_dropped_cursor_is_a_gap(
+    rig: NotificationsHarness, cursor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.stores.sqlite.resources.FEED_KEPT", 3)
     for number in range(6):
         # So few are stored here that the first ones are gone.
-        await rig.store.resources.write(1, items=[task(str(number))], keep=3)
+        await rig.store.resources.write(1, items=[task(str(number))])
     await rig.room.begin()
     peer, socket = rig.peer()
     rig.say(peer, type="subscribe", topics=[], cursor=cursor.format(feed=rig.room.feed.id))
@@ -145,12 +148,15 @@ async def test_a_peer_that_does_not_read_is_skipped_and_catches_up_later(rig: No
     assert names(stuck) == ["a", "b", "c", "d", "e"]
 
 
-async def test_a_peer_further_behind_than_the_stored_feed_must_reconnect(rig: NotificationsHarness) -> None:
+async def test_a_peer_further_behind_than_the_stored_feed_must_reconnect(
+    rig: NotificationsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.stores.sqlite.resources.FEED_KEPT", 3)
     slow, stuck = rig.peer()
     stuck.stuck = 1 << 20
     await rig.room.feed.write(task("a"))
     for number in range(6):
-        await rig.store.resources.write(1, items=[task(str(number))], keep=3)
+        await rig.store.resources.write(1, items=[task(str(number))])
     await rig.room.begin()
     stuck.stuck = 0
     slow.drained()

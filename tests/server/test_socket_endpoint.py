@@ -178,7 +178,7 @@ async def test_too_many_commands_in_flight_pause_reading_until_some_are_done() -
     room.take()
     assert room.wire.pauses == [True]
     room.gateway.release.set()
-    await room.doer.tasks.wait_idle()
+    await room.doer.tasks.wait()
     await asyncio.sleep(0)
     assert room.wire.pauses == [True, False]
     assert [tag for tag, _ in room.script.heard] == ["t"] * 3
@@ -188,7 +188,7 @@ async def test_subscription_starts_after_its_verdict_was_written() -> None:
     room = Room(sub=(Steps("s", (Subscribe(SESSION, None, CODEC),)),))
     room.open()
     room.say("sub")
-    await room.doer.tasks.wait_idle()
+    await room.doer.tasks.wait()
     assert room.wire.sent == [b"hello", b"<s>"]
     room.gateway.say("now")
     assert len(room.wire.sent) == 3
@@ -198,7 +198,7 @@ async def test_drained_socket_notifies_its_subscriptions() -> None:
     room = Room(sub=(Steps("s", (Subscribe(SESSION, None, CODEC),)), Steps("o", (Subscribe(OTHER, None, CODEC),))))
     room.open()
     room.say("sub")
-    await room.doer.tasks.wait_idle()
+    await room.doer.tasks.wait()
     room.take()
     assert [watch.drains for watch in room.gateway.watches] == [1, 1]
 
@@ -209,7 +209,7 @@ async def test_closing_while_a_subscription_opens_leaves_nothing_behind() -> Non
     room.say("sub")
     await asyncio.sleep(0)
     room.endpoint.on_close(room.wire, 1006)
-    await room.doer.tasks.wait_idle()
+    await room.doer.tasks.wait()
     assert room.gateway.watches == []
     assert room.script.heard == []
 
@@ -219,7 +219,7 @@ async def test_subscribing_after_the_close_does_nothing() -> None:
     room.open()
     room.say("sub")
     room.endpoint.on_close(room.wire, 1006)
-    await room.doer.tasks.wait_idle()
+    await room.doer.tasks.wait()
     assert room.gateway.watches == []
 
 
@@ -227,7 +227,7 @@ async def test_unsubscribing_waits_for_the_subscription_before_it() -> None:
     room = Room(both=(Steps("s", (Subscribe(SESSION, None, CODEC),)), Steps("u", (Unsubscribe(SESSION),))))
     room.open()
     room.say("both")
-    await room.doer.tasks.wait_idle()
+    await room.doer.tasks.wait()
     assert [tag for tag, _ in room.script.heard] == ["s", "u"]
     assert room.gateway.watches == []
 
@@ -269,7 +269,7 @@ async def test_sending_a_signal_requires_a_subscription() -> None:
     room.say("tell")
     assert room.script.heard == [("unhandled", "busy")]
     room.say("sub")
-    await room.doer.tasks.wait_idle()
+    await room.doer.tasks.wait()
     room.say("tell")
     assert room.gateway.signals == [("admin", SESSION, "typing", None)]
 
@@ -331,7 +331,7 @@ async def test_commands_of_a_client_that_has_left_take_effect_and_its_queries_en
     await asyncio.sleep(0)
     room.endpoint.on_close(room.wire, 1006)
     room.gateway.release.set()
-    await room.doer.tasks.wait_idle()
+    await room.doer.tasks.wait()
     assert [name for name, _ in room.script.heard] == ["a", "a", "b"]
 
 
@@ -350,7 +350,7 @@ async def test_too_many_messages_are_answered_and_not_acted_on() -> None:
     assert ("throttled", "too_many") in room.script.heard
     await room.clock.advance(0.5)
     room.say("a")
-    await room.doer.tasks.wait_idle()
+    await room.doer.tasks.wait()
     assert len(room.gateway.commands) == 3
 
 

@@ -325,7 +325,7 @@ async def test_command_completes_after_its_client_left(served: Served) -> None:
         await client.call(type="subscribe", session=SESSION)
     await until(lambda: served.gateway.watches == [])
     served.gateway.release.set()
-    await served.app.dispatcher.tasks.wait_idle()
+    await served.app.dispatcher.tasks.wait()
 
 
 async def test_a_message_over_the_limit_ends_the_connection(served: Served) -> None:

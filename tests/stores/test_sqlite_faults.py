@@ -250,4 +250,4 @@ def release_everything(store: SqliteStore) -> None:
     while not store._readers._idle.empty():
         store._readers._idle.get_nowait().close()
     assert store._lock is not None
-    store._lock.release()
+    store._lock.close()

@@ -40,10 +40,13 @@ async def test_lists_are_newest_first_and_an_edit_keeps_its_position(tmp_path: P
     await store.close()
 
 
-async def test_the_feed_keeps_the_last_entries_and_reports_the_first_one_left(tmp_path: Path) -> None:
+async def test_the_feed_keeps_the_last_entries_and_reports_the_first_one_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.stores.sqlite.resources.FEED_KEPT", 3)
     store = await SqliteStore.open(tmp_path)
     for number in range(1, 8):
-        await store.resources.write(number, items=[made(number)], keep=3)
+        await store.resources.write(number, items=[made(number)])
     page = await store.resources.feed(0, 10)
     assert ([entry.seq for entry in page.entries], page.first, page.head) == ([5, 6, 7], 5, 7)
     assert [entry.seq for entry in (await store.resources.feed(5, 1)).entries] == [6]

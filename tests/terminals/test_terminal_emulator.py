@@ -147,7 +147,7 @@ def test_modes_are_remembered() -> None:
     seen = state(terminal)
     assert {mode for mode, on in seen.modes.items() if on != DEFAULTS[mode]} == {1, 12, 1000, 1006, PASTE}
     assert (seen.keypad, seen.insert, seen.newline, seen.shape) == (True, True, False, 5)
-    assert (seen.title, seen.keyboard, terminal.pasting) == ("it", b"\x1b[>4;2m", True)
+    assert (seen.title, seen.keyboard, terminal.vt.mode(PASTE)) == ("it", b"\x1b[>4;2m", True)
     terminal.feed(b"\x1bc")
     assert state(terminal) == state(Emulator(10, 3))
 
@@ -314,4 +314,4 @@ def test_the_prompt_of_the_real_cli_is_on_the_screen(name: str) -> None:
     lines = [line.replace("\xa0", " ").rstrip() for line in terminal.lines()]
     assert "● Hello! I am a scripted model: nothing here is thought up, and nothing leaves" in lines
     assert "❯" in lines[lines.index("  fairlead doctor --scripts lists them all.") :]
-    assert terminal.pasting
+    assert terminal.vt.mode(PASTE)

@@ -95,7 +95,7 @@ class Client:
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
     terminals = TerminalRegistry(SystemClock(), 4, StopTimeouts(close=1, terminate=1))
-    async with serving(performers=TerminalActions(terminals).performers()) as served:
+    async with serving(performers=TerminalActions(terminals).handlers()) as served:
         yield House(served, terminals)
         await terminals.close()
 

@@ -122,7 +122,7 @@ class ServerRunner:
 
     async def _settled(self) -> None:
         for app in self._apps:
-            await app.dispatcher.tasks.wait_idle()
+            await app.dispatcher.tasks.wait()
 
     async def ready(self) -> None:
         """Wait until the server accepts connections."""

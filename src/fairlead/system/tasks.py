@@ -28,8 +28,12 @@ class TaskSet:
         task.add_done_callback(ended)
         return task
 
-    async def wait_idle(self) -> None:
-        """Wait until all tasks have ended."""
+    async def shield(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a task that continues if the caller is cancelled."""
+        return await asyncio.shield(self.spawn(work, awaited=True))
+
+    async def wait(self) -> None:
+        """Wait until no task is left."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -41,6 +45,3 @@ class TaskSet:
         """Cancel the tasks, and wait for their end."""
         self.cancel()
         await self.wait()
-
-    async def wait(self) -> None:
-        await asyncio.gather(*self._tasks, return_exceptions=True)

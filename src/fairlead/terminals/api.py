@@ -31,8 +31,6 @@ class Screen(msgspec.Struct, frozen=True):
     column: int
     size: Size
     version: int
-    pasting: bool
-    """Whether the program asked for bracketed paste."""
 
 
 class FoundUrl(msgspec.Struct, frozen=True):
@@ -82,7 +80,6 @@ class Terminal(Protocol):
     @property
     def started(self) -> str:
         """The process's start time, which together with its pid identifies it uniquely."""
-        ...
 
     @property
     def group(self) -> int: ...
@@ -91,38 +88,31 @@ class Terminal(Protocol):
     @property
     def watched(self) -> bool:
         """Whether it has any watchers now."""
-        ...
 
     @property
     def screen(self) -> Screen: ...
 
     async def changed(self, version: int) -> Screen:
         """The screen when its version is above `version`, or when the program has ended."""
-        ...
 
     async def write(self, data: bytes) -> None:
         """Type keys. Waits while the program does not read. Raises AgentNotRunning when it has ended."""
-        ...
 
     def resize(self, size: Size, who: str = "") -> None:
         """Set the size of the watcher `who`; the terminal is as large as the smallest of the watchers that write. The
         size counts until the watcher's `watch` ends; without any, an agent's terminal has its original size."""
-        ...
 
     def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[TerminalOutput, None]:
         """Yield first a redraw, then the output, until the program has ended. `raw`, for a shell: first its latest
         output as it was printed. A watcher that lags gets a redraw. A caller that leaves early closes the generator."""
-        ...
 
     async def wait(self) -> Exit: ...
     @property
     def exit(self) -> Exit | None:
         """How the program has ended; None while it runs."""
-        ...
 
     async def stop(self) -> Exit:
         """Hang up, terminate, kill, in bounded time; the program and its children are reaped."""
-        ...
 
 
 class Terminals(Protocol):
@@ -131,11 +121,9 @@ class Terminals(Protocol):
     async def open(self, name: str, program: Program) -> Terminal:
         """Start a program on a terminal. Raises TooMany; Busy if one of that name runs; AgentMissing or BadRequest if
         it cannot be started."""
-        ...
 
     def find(self, name: str) -> Terminal | None:
         """The last terminal of that name; one that has ended is kept for a while."""
-        ...
 
 
 # --- a terminal on a socket
@@ -166,7 +154,6 @@ class TerminalCodec(TerminalEncoder, Protocol):
 
     def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
         """Decode a client's frame. A FairleadError is sent to the client by `failed`, and the socket stays open."""
-        ...
 
 
 class ProgramRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,11 +187,9 @@ class LauncherCodec(TerminalEncoder, Protocol):
     def read(self, data: bytes) -> ProgramRequest | TypedKeys | Size | TerminalReply: ...
     def attached(self, program: ProgramAttached) -> bytes:
         """Encode the attachment; sent before the first output of each program."""
-        ...
 
     def refused(self, error: FairleadError) -> bytes:
         """Encode a failed request; the client may request another program."""
-        ...
 
 
 class TerminalView(msgspec.Struct, frozen=True, kw_only=True):

@@ -163,7 +163,7 @@ async def open_desk_house(
     gateway = ShellGateway(terminals, root)
     shells = UserShells(terminals, chosen, settings, folder)
     launcher = ProgramLauncher(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
-    async with serving(performers=launcher.performers()) as served:
+    async with serving(performers=launcher.handlers()) as served:
         try:
             yield ShellHarness(served, gateway, terminals, launcher, root)
         finally:

@@ -18,7 +18,7 @@ from fairlead.terminals.api import OpenLauncher, TerminalOutput
 from fairlead.terminals.attachment import UNSENT_BYTES
 from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
-from fairlead.terminals.shells import left_warning
+from fairlead.terminals.shells import LEFT_WARNING
 from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until
@@ -68,10 +68,10 @@ async def test_an_unwatched_shell_is_stopped_after_half_an_hour(tmp_path: Path) 
             shell = house.program()
         await until(lambda: not shell.watched)
         await clock.advance(29 * 60)
-        assert shell.running and left_warning(60).strip() in shell.screen.lines
+        assert shell.running and LEFT_WARNING.format(60).strip() in shell.screen.lines
         async with house.sit() as back:
             await back.begin(tmp_path)
-            await back.seen(left_warning(60).strip())
+            await back.seen(LEFT_WARNING.format(60).strip())
             await clock.advance(3 * 60 * 60)
             assert house.program() is shell
             await back.type("echo more words; (sleep 1000; echo never) &\r")
@@ -227,7 +227,7 @@ async def test_an_internal_error_is_reported_without_its_text(
             broken.setattr(TerminalRegistry, "open", lambda *_: 1 // 0)
             await client.begin(tmp_path)
             await client.until(lambda: client.errors)
-        assert client.errors == ["The gateway failed: its log says why."]
+        assert client.errors == ["The gateway failed: see its log."]
         assert "ZeroDivisionError" in caplog.text
         await client.begin(tmp_path)
         await client.type("echo on $((40 + 2))\r")

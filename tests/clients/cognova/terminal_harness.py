@@ -82,7 +82,7 @@ async def open_shell_house(
         return path or str(root)
 
     shells = UserShells(terminals, chosen, settings, folder)
-    async with serving(performers=shells.performers()) as served:
+    async with serving(performers=shells.handlers()) as served:
         try:
             yield ShellHarness(served, terminals, root)
         finally:

@@ -19,7 +19,7 @@ from fairlead.clients.cognova.terminal import MESSAGE_LIMIT
 from fairlead.system.proctable import is_alive
 from fairlead.terminals.api import Size
 from fairlead.terminals.pty_session import MOST
-from fairlead.terminals.shells import warning
+from fairlead.terminals.shells import WARNING
 from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until
@@ -398,16 +398,16 @@ async def test_an_idle_shell_is_stopped_after_a_warning(tmp_path: Path) -> None:
         await client.seen("$")
         shell = house.shell()
         await clock.advance(29 * 60)
-        await client.until(lambda: warning(60) in client.text)
+        await client.until(lambda: WARNING.format(60) in client.text)
         await client.type("echo here $((1 + 1))\r")
         # Wait for the prompt too: output printed later would restart the idle timeout.
         await client.until(lambda: client.text.endswith("here 2\r\n$ "))
         await clock.advance(61)
         assert shell.running
         await clock.advance(27 * 60)
-        assert client.text.count(warning(60)) == 1 and shell.running
+        assert client.text.count(WARNING.format(60)) == 1 and shell.running
         await clock.advance(60)
-        await client.until(lambda: client.text.count(warning(60)) == 2)
+        await client.until(lambda: client.text.count(WARNING.format(60)) == 2)
         await clock.advance(60)
         assert await client.closed() == 1000
         assert client.ended and not is_alive(shell.pid, shell.started)

@@ -37,7 +37,7 @@ async def terminals() -> AsyncIterator[TerminalRegistry]:
 
 @pytest.fixture
 async def house(tmp_path: Path, terminals: TerminalRegistry) -> AsyncIterator[MyLifeDbGateway]:
-    async with open_house(tmp_path, performers=TerminalActions(terminals).performers()) as made:
+    async with open_house(tmp_path, performers=TerminalActions(terminals).handlers()) as made:
         await made.rig.open()
         yield made
 

@@ -1,12 +1,11 @@
 """Generator for the parts of the reference pages that come from the commands and the settings.
 
-    python -m fairlead.cli.reference docs/reference
+    .venv/bin/python -m tools.reference
 
 It writes the text between `<!-- made: NAME -->` and `<!-- end -->`. A test fails when a page is not up to date.
 """
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -17,6 +16,7 @@ import typer
 from fairlead import config
 from fairlead.cli.main import app
 
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 PAGES = ("cli.md", "settings.md")
 
 
@@ -104,7 +104,7 @@ def updated(page: str) -> str:
 
 def main() -> None:
     for name in PAGES:
-        file = Path(sys.argv[1]) / name
+        file = FOLDER / name
         file.write_text(updated(file.read_text(encoding="utf-8")), encoding="utf-8")
 
 
