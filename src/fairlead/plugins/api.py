@@ -126,4 +126,3 @@ class PluginPages(Protocol):
 
     async def page(self, name: str) -> PluginFolder:
         """The folder of a plugin's page. Raises NotFound, Stale."""
-        ...

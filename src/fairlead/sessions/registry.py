@@ -30,7 +30,6 @@ class TranscriptOpener(Protocol):
     async def open(self, session: SessionId) -> Session | None: ...
     async def is_loaded(self, session: SessionId, *, wait: bool) -> bool:
         """Whether everything that the file had when it was opened is in the log. `wait`: wait until it is."""
-        ...
 
 
 class _Loading:

@@ -88,7 +88,6 @@ class Intake(Protocol):
     async def keep(self) -> tuple[Upload, ...]: ...
     def drop(self) -> None:
         """Delete everything received; does nothing after `keep`."""
-        ...
 
 
 def owned_uploads(folder: str, uploads: Sequence[Upload]) -> list[Upload]:
