@@ -186,12 +186,12 @@ def measure(quick: bool, folder: Path) -> Figures:
 
 def run(quick: bool) -> Figures:
     """Run in a separate network namespace: no page reaches the internet."""
-    house = Path(__file__).resolve().parents[1]
-    subprocess.run([sys.executable, "-m", "tools.cloudcli_app"], cwd=house, check=False)
-    subprocess.run([sys.executable, "-m", "tools.web"], cwd=house, check=False)
+    root = Path(__file__).resolve().parents[1]
+    subprocess.run([sys.executable, "-m", "tools.cloudcli_app"], cwd=root, check=False)
+    subprocess.run([sys.executable, "-m", "tools.web"], cwd=root, check=False)
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         kept = Path(folder) / "figures.json"
-        words = [str(house / "tools" / "innet"), sys.executable, __file__, "--json", str(kept)]
+        words = [str(root / "tools" / "innet"), sys.executable, __file__, "--json", str(kept)]
         done = subprocess.run([*words, "--quick"] if quick else words, check=False)
         if done.returncode == 77:
             return {"missing": "no network namespace here"}

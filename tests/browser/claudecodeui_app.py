@@ -330,7 +330,7 @@ class AppHarness:
 
 
 @asynccontextmanager
-async def open_house(browser: Browser, door: AppDoor) -> AsyncIterator[AppHarness]:
-    house = AppHarness(browser, door, await door.new_user())
-    yield house
-    house.nothing_left()
+async def open_app(browser: Browser, door: AppDoor) -> AsyncIterator[AppHarness]:
+    harness = AppHarness(browser, door, await door.new_user())
+    yield harness
+    harness.nothing_left()

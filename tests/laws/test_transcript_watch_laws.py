@@ -25,8 +25,8 @@ STEPS = ("write", "write", "write", "replace", "truncate", "rename", "restart")
 class Scribe:
     """Writes a session's files below a home, and disturbs the written files."""
 
-    def __init__(self, rig: TranscriptHarness, rng: random.Random) -> None:
-        self._rig = rig
+    def __init__(self, harness: TranscriptHarness, rng: random.Random) -> None:
+        self._rig = harness
         self._rng = rng
         self._moves = 0
 
@@ -67,23 +67,23 @@ class Scribe:
         return self._rng.sample(files, self._rng.randrange(len(files) + 1))
 
 
-async def look(rig: TranscriptHarness) -> None:
+async def look(harness: TranscriptHarness) -> None:
     """Do what the watcher does when it is notified of a change."""
-    summary = await rig.store.summary(FOUND)
+    summary = await harness.store.summary(FOUND)
     if summary is None:
-        await rig.keeper.listing.now(FOUND)
-        summary = await rig.store.summary(FOUND)
+        await harness.importer.listing.now(FOUND)
+        summary = await harness.store.summary(FOUND)
     if summary is not None and summary.state == TRANSCRIPT:
-        await rig.view()
+        await harness.view()
     elif summary is not None:
-        await rig.keeper.follow(FOUND)
+        await harness.importer.follow(FOUND)
 
 
-async def logged_events(rig: TranscriptHarness) -> list[Any]:
+async def logged_events(harness: TranscriptHarness) -> list[Any]:
     """All events, sorted: the time at which each was noticed depends on the order of the writes."""
-    await look(rig)
-    await rig.keeper.turn_timeouts.settle(FOUND)
-    events = await rig.log(FOUND)
+    await look(harness)
+    await harness.importer.turn_timeouts.settle(FOUND)
+    events = await harness.log(FOUND)
     assert len({event.id for event in events}) == len(events)
     kept = (ev.RecordStored, ev.SessionOpened, ev.SessionResumed)
     compared = [msgspec.structs.replace(event, at=0) for event in events if not isinstance(event, kept)]
@@ -91,19 +91,19 @@ async def logged_events(rig: TranscriptHarness) -> list[Any]:
 
 
 async def whole(folder: Path, files: dict[str, bytes]) -> list[Any]:
-    async with running(folder, watch=False) as rig:
+    async with running(folder, watch=False) as harness:
         for name, data in files.items():
-            Scribe(rig, random.Random(0)).write(name, data)
-        await rig.start()
-        return await logged_events(rig)
+            Scribe(harness, random.Random(0)).write(name, data)
+        await harness.start()
+        return await logged_events(harness)
 
 
 async def in_steps(folder: Path, files: dict[str, bytes], rng: random.Random, wanted: list[str]) -> list[Any]:
     writes = pieces(files, rng)
-    async with running(folder, watch=False) as rig:
-        scribe = Scribe(rig, rng)
+    async with running(folder, watch=False) as harness:
+        scribe = Scribe(harness, rng)
         scribe.write(f"{SESSION}.jsonl", b"")
-        await rig.start()
+        await harness.start()
         while writes:
             step = wanted.pop() if wanted else "write"
             if step == "write":
@@ -112,16 +112,16 @@ async def in_steps(folder: Path, files: dict[str, bytes], rng: random.Random, wa
                 scribe.replace()
             elif step == "truncate":
                 for path, rest in scribe.truncate():
-                    await look(rig)
+                    await look(harness)
                     with path.open("ab") as file:
                         file.write(rest)
             elif step == "rename":
                 scribe.rename()
             else:
-                await rig.crash()
-                await rig.start()
-            await look(rig)
-        return await logged_events(rig)
+                await harness.crash()
+                await harness.start()
+            await look(harness)
+        return await logged_events(harness)
 
 
 @pytest.mark.parametrize("case", RECORDED)

@@ -226,28 +226,28 @@ class TwoUserGateway:
             await asyncio.gather(*tasks)
 
 
-async def heard(house: TwoUserGateway, who: str, path: str, lines: list[str]) -> None:
+async def heard(gateway: TwoUserGateway, who: str, path: str, lines: list[str]) -> None:
     """Collect the lines of an endless stream until cancelled."""
-    headers = {"authorization": f"Bearer {house.tokens[who]}"}
-    async with house.http.stream("GET", path, headers=headers) as answer:
+    headers = {"authorization": f"Bearer {gateway.tokens[who]}"}
+    async with gateway.http.stream("GET", path, headers=headers) as answer:
         lines.append("")
         async for line in answer.aiter_lines():
             lines.append(line)
 
 
-async def asked(house: TwoUserGateway, who: str, route: Route, ids: Ids, query: Mapping[str, str]) -> tuple[int, str]:
+async def asked(gateway: TwoUserGateway, who: str, route: Route, ids: Ids, query: Mapping[str, str]) -> tuple[int, str]:
     """Status and body of a route; for an endless stream only the status."""
     body = None if route.method == "GET" else body_of(route.body, ids)
-    headers = {"authorization": f"Bearer {house.tokens[who]}"}
+    headers = {"authorization": f"Bearer {gateway.tokens[who]}"}
     path = named(route.path, ids)
-    async with house.http.stream(route.method, path, json=body, params=query, headers=headers) as answer:
+    async with gateway.http.stream(route.method, path, json=body, params=query, headers=headers) as answer:
         if route.name == "mylifedb.notifications":
             return answer.status_code, ""
         return answer.status_code, (await answer.aread()).decode(errors="replace")
 
 
 @contextlib.asynccontextmanager
-async def open_house(folder: Path) -> AsyncIterator[TwoUserGateway]:
+async def open_gateway(folder: Path) -> AsyncIterator[TwoUserGateway]:
     config = Config(
         port=0,
         data=f"{folder}/data",
@@ -256,9 +256,9 @@ async def open_house(folder: Path) -> AsyncIterator[TwoUserGateway]:
         claude_homes=(),
         notify_private=("127.0.0.0/8",),
     )
-    async with wiring.running(config, {"HOME": str(folder), "PATH": "/usr/bin:/bin"}) as gateway:
-        house = TwoUserGateway(gateway.url, gateway.token)
+    async with wiring.running(config, {"HOME": str(folder), "PATH": "/usr/bin:/bin"}) as running:
+        gateway = TwoUserGateway(running.url, running.token)
         try:
-            yield house
+            yield gateway
         finally:
-            await house.http.aclose()
+            await gateway.http.aclose()

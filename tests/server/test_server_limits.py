@@ -17,26 +17,26 @@ async def test_a_bucket_gives_its_rate_and_no_more() -> None:
 
 
 class Crowd:
-    def __init__(self, room: UnauthenticatedConnections) -> None:
-        self.room = room
+    def __init__(self, connections: UnauthenticatedConnections) -> None:
+        self.connections = connections
         self.out: list[str] = []
 
     def come(self, address: str, name: str) -> None:
-        self.room.add(address, partial(self.out.append, name))
+        self.connections.add(address, partial(self.out.append, name))
 
 
 async def test_connection_without_credential_is_closed_after_ten_seconds() -> None:
     clock = ManualClock()
     crowd = Crowd(UnauthenticatedConnections(clock))
     crowd.come("a", "first")
-    leave = crowd.room.add("a", partial(crowd.out.append, "good"))
+    leave = crowd.connections.add("a", partial(crowd.out.append, "good"))
     leave()
     leave()
     await clock.advance(9.4)
     assert crowd.out == []
     await clock.advance(1.2)
     assert crowd.out == ["first"]
-    assert len(crowd.room) == 0
+    assert len(crowd.connections) == 0
     assert clock.waiting == 0
 
 
@@ -47,7 +47,7 @@ async def test_burst_is_tolerated_and_silent_connections_are_then_cut_to_the_lim
         crowd.come("flood", f"f{number}")
     assert crowd.out == []
     await clock.advance(0.6)
-    assert len(crowd.room) == 4
+    assert len(crowd.connections) == 4
     assert crowd.out == [f"f{number}" for number in range(36)]
 
 
@@ -59,7 +59,7 @@ async def test_other_addresses_keep_their_connections_when_one_address_floods() 
         crowd.come("flood", f"f{number}")
     await clock.advance(0.6)
     assert "good" not in crowd.out
-    assert len(crowd.room) == 5
+    assert len(crowd.connections) == 5
 
 
 async def test_many_addresses_share_the_total_limit() -> None:
@@ -68,7 +68,7 @@ async def test_many_addresses_share_the_total_limit() -> None:
     for number in range(30):
         crowd.come(f"address {number}", str(number))
     await clock.advance(0.6)
-    assert len(crowd.room) == 10
+    assert len(crowd.connections) == 10
     assert crowd.out == [str(number) for number in range(20)]
 
 
@@ -76,7 +76,7 @@ def test_oldest_connection_is_closed_at_once_above_the_hard_limit() -> None:
     crowd = Crowd(UnauthenticatedConnections(ManualClock(), ServerLimits(waiting=10, waiting_per_address=4)))
     for number in range(50):
         crowd.come("flood", str(number))
-    assert len(crowd.room) == 40
+    assert len(crowd.connections) == 40
     assert crowd.out == [str(number) for number in range(10)]
 
 
@@ -88,7 +88,7 @@ async def test_exempt_proxy_address_has_no_limit_per_address() -> None:
     for number in range(9):
         crowd.come("proxy", str(number))
     await clock.advance(0.6)
-    assert len(crowd.room) == 9
+    assert len(crowd.connections) == 9
 
 
 async def test_new_connections_are_spared_until_the_next_check() -> None:

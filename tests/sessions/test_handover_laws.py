@@ -43,22 +43,22 @@ class Story:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.rig = CoreHarness(folder)
-        self.rig.kind = OneAtATime()
+        self.harness = CoreHarness(folder)
+        self.harness.kind = OneAtATime()
         self.sent: list[str] = []
         self.asked: set[asyncio.Task[Any]] = set()
         self.numbers = itertools.count()
 
     async def begin(self) -> None:
-        await self.rig.start()
-        await self.rig.open()
+        await self.harness.start()
+        await self.harness.open()
 
     async def step(self, step: str) -> None:
-        rig, agent = self.rig, self.agent
+        harness, agent = self.harness, self.agent
         match step:
             case "send":
                 self.sent.append(f"message {next(self.numbers)}")
-                await rig.send(self.sent[-1])
+                await harness.send(self.sent[-1])
             case "tick":
                 await self.tick()
             case "to terminal" | "to stdio":
@@ -73,7 +73,7 @@ class Story:
             case "close":
                 self.ask(cmd.Close(session=SESSION))
             case "start fails":
-                rig.kind.failures = [AgentNotRunning("refused")]
+                harness.kind.failures = [AgentNotRunning("refused")]
             case "restart":
                 await self.restart()
             case "say" if agent is not None:
@@ -108,23 +108,23 @@ class Story:
         await agent.sink.records([Record(stopped, "gateway")])
 
     def ask(self, command: cmd.Command) -> None:
-        self.asked.add(asyncio.create_task(self.rig.do(command)))
+        self.asked.add(asyncio.create_task(self.harness.do(command)))
 
     @property
     def agent(self) -> FakeAgent | None:
-        return next((agent for agent in self.rig.kind.agents if not agent.gone), None)
+        return next((agent for agent in self.harness.kind.agents if not agent.gone), None)
 
     @property
     def loaded(self) -> Any:
-        return self.rig.loaded()
+        return self.harness.loaded()
 
     async def tick(self) -> None:
         """Wait until the store has answered once."""
-        await self.rig.store.summary(SESSION)
+        await self.harness.store.summary(SESSION)
 
     async def restart(self) -> None:
         """Kill the gateway process and its agent without warning, and start a new gateway."""
-        rig, runner = self.rig, self.loaded.supervisor
+        harness, runner = self.harness, self.loaded.supervisor
         runner._closing = True
         pending = {*self.asked, *([runner._dispatching] if runner._dispatching is not None else [])}
         for task in pending:
@@ -134,13 +134,13 @@ class Story:
             for task in pending:
                 assert task.cancelled() or task.exception() is None or isinstance(task.exception(), FairleadError)
         self.asked.clear()
-        for agent in rig.kind.agents:
+        for agent in harness.kind.agents:
             agent.gone = True
-        await rig.crash()
-        self.rig = CoreHarness(self.folder)
-        self.rig.kind = rig.kind
-        await self.rig.start()
-        await self.rig.registry.get(SESSION)
+        await harness.crash()
+        self.harness = CoreHarness(self.folder)
+        self.harness.kind = harness.kind
+        await self.harness.start()
+        await self.harness.registry.get(SESSION)
 
     async def end(self) -> None:
         """Finish everything that has begun."""
@@ -159,7 +159,7 @@ class Story:
             assert task.exception() is None or isinstance(task.exception(), FairleadError), task.exception()
 
     async def entries(self) -> tuple[Entry, ...]:
-        return tuple((await self.rig.store.read(SESSION, 0, 10_000)).entries)
+        return tuple((await self.harness.store.read(SESSION, 0, 10_000)).entries)
 
 
 def balanced(events: list[ev.Event]) -> None:
@@ -214,7 +214,7 @@ def test_invariants_hold_in_any_sequence_around_a_handover(steps: list[str]) -> 
         ids = [event.id for event in events]
         assert len(ids) == len(set(ids))
         assert [text_of(e) for e in events if isinstance(e, ev.UserMessage) and e.via == "prompt"] == story.sent
-        written = [record.raw for agent in story.rig.kind.agents for record in agent.written]
+        written = [record.raw for agent in story.harness.kind.agents for record in agent.written]
         assert len(written) == len(set(written))
 
         state = SessionState(session=SESSION)
@@ -230,7 +230,7 @@ def test_invariants_hold_in_any_sequence_around_a_handover(steps: list[str]) -> 
         await story.end()
         again = story.loaded.core.state
         assert (again.settings, again.handover, again.turn) == (state.settings, None, None)
-        await story.rig.stop()
+        await story.harness.stop()
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         asyncio.run(run(Path(folder)))

@@ -42,7 +42,7 @@ class HookHarness:
 
 
 @contextlib.asynccontextmanager
-async def house(
+async def open_hook_harness(
     clock: Clock | None = None, port: int = 0, binding: Binding | None = None
 ) -> AsyncIterator[HookHarness]:
     """Serve the hook routes, behind access control, on a port of 127.0.0.1.

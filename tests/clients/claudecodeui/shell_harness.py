@@ -139,7 +139,7 @@ class ShellHarness:
 
 
 @contextlib.asynccontextmanager
-async def open_desk_house(
+async def open_shell(
     root: Path,
     clock: Clock | None = None,
     program: str = "/bin/sh",

@@ -66,7 +66,7 @@ class ShellHarness:
 
 
 @contextlib.asynccontextmanager
-async def open_shell_house(
+async def open_shell(
     root: Path, clock: Clock | None = None, program: str = "/bin/sh", most: int = 4
 ) -> AsyncIterator[ShellHarness]:
     chosen = clock or SystemClock()
