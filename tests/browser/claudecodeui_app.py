@@ -193,7 +193,7 @@ class Tab:
         """Wait until the person has sent exactly these texts, each once."""
         await eventually(self.prompts, lambda seen: seen == list(texts))
 
-    def told(self) -> str:
+    def last_answer(self) -> str:
         """The last whole text of the assistant that this tab received."""
         texts = [frame["content"] for frame in self.frames if frame.get("role") == "assistant"]
         return str(texts[-1]).strip()

@@ -139,7 +139,7 @@ async def test_an_answer_streams_and_can_be_stopped_and_any_tab_can_deny_or_allo
     await first.until(first.ticks, early + 1)
     await first.stop()
     await first.until(first.ends, 1)
-    kept = first.told()
+    kept = first.last_answer()
     assert early < kept.count("tick") < 400
     await first.answered(kept)
     await first.say("SCRIPT:text afterwards")

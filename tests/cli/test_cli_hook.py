@@ -299,7 +299,7 @@ def answering() -> Iterator[Callable[..., str]]:
     """Start a server that sends these answers, one per connection, and closes; returns its address."""
     listeners = []
 
-    def serve(*answers: bytes, heard: list[bytes] | None = None) -> str:
+    def serve(*answers: bytes, received: list[bytes] | None = None) -> str:
         listener = socket.create_server(("127.0.0.1", 0))
         listeners.append(listener)
 
@@ -311,8 +311,8 @@ def answering() -> Iterator[Callable[..., str]]:
                     # The client may disconnect before the answer.
                     with connection, contextlib.suppress(OSError):
                         request = read_request(connection)
-                        if heard is not None:
-                            heard.append(request)
+                        if received is not None:
+                            received.append(request)
                         connection.sendall(answer)
 
         threading.Thread(target=speak, daemon=True).start()
@@ -430,15 +430,17 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, bytes]]
 def test_session_start_is_sent_to_the_gateway_that_other_commands_use(
     answering: Callable[..., str], by_hand: Callable[..., tuple[int, bytes]], tmp_path: Path
 ) -> None:
-    heard: list[bytes] = []
-    address = answering(*[response(200, b'{"session": "s", "listed": false}')] * 2, heard=heard).partition("/v1")[0]
+    received: list[bytes] = []
+    address = answering(*[response(200, b'{"session": "s", "listed": false}')] * 2, received=received).partition("/v1")[
+        0
+    ]
     assert by_hand(FAIRLEAD_URL=address, FAIRLEAD_TOKEN="t1") == (0, b""), "the CLI is told nothing"
     (tmp_path / "server.json").write_text(json.dumps({"url": address, "pid": os.getpid()}))
     (tmp_path / "admin-token").write_text("t2")
     os.environ.pop("FAIRLEAD_URL")
     os.environ.pop("FAIRLEAD_TOKEN")
     assert by_hand(FAIRLEAD_DATA=str(tmp_path)) == (0, b"")
-    for request, token in zip(heard, (b"t1", b"t2"), strict=True):
+    for request, token in zip(received, (b"t1", b"t2"), strict=True):
         assert request.startswith(b"POST /v1/hooks/session-start HTTP/1.1\r\n")
         assert b"\r\nauthorization: Bearer %s\r\n" % token in request
         assert request.endswith(b'\r\n\r\n{"session_id": "s"}')

@@ -74,7 +74,7 @@ def test_list_of_users_contains_no_secrets(fairlead: Fairlead, gateway: CliGatew
 
 
 @pytest.mark.parametrize(
-    ("words", "stdin", "said"),
+    ("words", "stdin", "message"),
     [
         (("user", "add", "frank", "--password"), "", "password is missing"),
         (("user", "add", "frank", "--password"), "short\n", "at least 8"),
@@ -85,12 +85,12 @@ def test_list_of_users_contains_no_secrets(fairlead: Fairlead, gateway: CliGatew
     ],
 )
 def test_failures_are_reported(
-    fairlead: Fairlead, gateway: CliGateway, typed: Any, words: tuple[str, ...], stdin: str, said: str
+    fairlead: Fairlead, gateway: CliGateway, typed: Any, words: tuple[str, ...], stdin: str, message: str
 ) -> None:
     typed(stdin)
     ran = fairlead(*words)
     assert ran.code != 0
-    assert said in ran.err
+    assert message in ran.err
     assert "frank" not in fairlead("user", "list").out
 
 

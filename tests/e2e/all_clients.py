@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from clients.claudecodeui.chat_harness import Peer as AppPeer
 from clients.claudecodeui.chat_harness import peer_at as app_at
 from clients.cognova.chat_harness import Peer, peer_at
-from clients.direct.harness import DirectPeer, seated
+from clients.direct.harness import DirectPeer, connect_peer
 from clients.mylifedb.harness import Tab
 from e2e.gateway_harness import GatewayHarness
 from fairlead_testing.happy_client import HappyClient
@@ -113,7 +113,7 @@ async def all_clients(harness: GatewayHarness) -> AsyncIterator[Clients]:
     async with (
         mylifedb(harness) as tab,
         happy(harness) as (envelopes, hearing),
-        seated(harness.gateway, harness.session) as direct,
+        connect_peer(harness.gateway, harness.session) as direct,
         cognova(harness) as peer,
         claudecodeui(harness) as app,
     ):

@@ -32,7 +32,7 @@ class Relay:
         self.fail = 0
         self.tries: list[float] = []
         self.bodies: list[bytes] = []
-        self.told = bytearray()
+        self.received = bytearray()
         self._target = 0
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -80,7 +80,7 @@ class Relay:
 
     def lines(self) -> list[dict[str, Any]]:
         """Every message that the gateway sent over a socket."""
-        return [json.loads(line) for line in re.findall(rb'{"type":.*?\n', bytes(self.told))]
+        return [json.loads(line) for line in re.findall(rb'{"type":.*?\n', bytes(self.received))]
 
     async def connections(self, count: int, timeout: float = PATIENCE) -> None:
         """Wait for this many upgrades in total."""
@@ -160,7 +160,7 @@ class Relay:
     async def _inward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1 << 16):
-                self.told += data
+                self.received += data
                 if not self.deaf:
                     writer.write(data)
                     await writer.drain()

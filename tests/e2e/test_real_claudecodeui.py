@@ -94,7 +94,7 @@ async def test_what_is_attached_is_in_the_message_or_is_read_without_asking(harn
         prompt = f"SCRIPT:read {given[2]['path']}"
         await peer.send(name, prompt, {"attachments": given})
         await peer.until("complete")
-        assert "permission_request" not in peer.said(name)
+        assert "permission_request" not in peer.run_kinds(name)
         (result,) = (frame for frame in peer.run(name) if frame["kind"] == "tool_result")
     assert result["isError"] is False and "words of an old" in result["content"]
     row = (await history(harness.http, name))["messages"][0]

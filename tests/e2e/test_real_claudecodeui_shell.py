@@ -41,7 +41,7 @@ async def claude_there(client: ShellClient, harness: GatewayHarness, session: st
 async def leave(client: ShellClient) -> None:
     """Exit as a person does: press Enter once the typed text is on the screen."""
     await client.type("/exit")
-    await client.seen("/exit")
+    await client.wait_for_text("/exit")
     await client.type("\r")
     await client.until(lambda: client.exit_codes)
 
@@ -54,11 +54,11 @@ async def test_a_session_goes_on_in_the_shell_and_then_elsewhere(harness: Gatewa
         await claude_there(client, harness, harness.session)
         await client.until(lambda: "Resuming Claude session" in client.text)
         # The conversation that began over stdio is on the screen.
-        await client.seen("SCRIPT:text one")
+        await client.wait_for_text("SCRIPT:text one")
         assert harness.session in client.text
         await harness.until("handover.settled")
         await client.type("SCRIPT:text two")
-        await client.seen("SCRIPT:text two")
+        await client.wait_for_text("SCRIPT:text two")
         await client.type("\r")
         assert (await harness.until("turn.ended"))["status"] == "completed"
         asked = next(request for request in model.of("text") if (request.kind, request.argument) == ("messages", "two"))
@@ -81,9 +81,9 @@ async def test_a_session_that_is_not_there_becomes_a_new_one(harness: GatewayHar
         await claude_there(client, harness, "33333333-3333-4333-8333-333333333333")
         await client.until(lambda: "could not be resumed" in client.text)
         await client.until(lambda: "Starting new Claude session in:" in client.text)
-        await client.seen("for shortcuts")
+        await client.wait_for_text("for shortcuts")
         await client.type("SCRIPT:text hello")
-        await client.seen("SCRIPT:text hello")
+        await client.wait_for_text("SCRIPT:text hello")
         await client.type("\r")
         (listed,) = (await harness.http.get("/v1/sessions")).json()["sessions"]
         await harness.watch(listed["session"])

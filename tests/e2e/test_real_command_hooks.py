@@ -64,7 +64,7 @@ class HookDriver:
         self.permits = HookPermissions(self.sink, self.sink.records, numbers(version))
         self.hook_events: list[str] = []
         handlers: dict[str, Any] = dict.fromkeys(EVENTS, self._note)
-        self.post: HookEndpoint = harness.open({**handlers, "pre-tool-use": self.permits.pre_tool_use})
+        self.endpoint: HookEndpoint = harness.open({**handlers, "pre-tool-use": self.permits.pre_tool_use})
 
     async def _note(self, given: Mapping[str, Any]) -> control.HookAnswer:
         self.hook_events.append(given["hook_event_name"])
@@ -80,10 +80,10 @@ class HookDriver:
         await self.permits.answer((await self.asked(count)).request, decision)
 
     def arguments(self) -> tuple[str, dict[str, str]]:
-        return f"--settings={self.post.settings()}", self.post.variables
+        return f"--settings={self.endpoint.settings()}", self.endpoint.variables
 
     async def close(self) -> None:
-        await self.post.close("over")
+        await self.endpoint.close("over")
         await self.permits.wait_finished()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.direct.harness import DirectPeer, seated
+from clients.direct.harness import DirectPeer, connect_peer
 from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from e2e.harness import dials_in, on_versions
 
@@ -31,11 +31,11 @@ async def test_one_leaves_and_is_back_and_two_direct_clients_drive_one_session(h
 
 
 async def one_leaves_in_mid_turn_and_the_session_goes_on(harness: GatewayHarness) -> None:
-    async with seated(harness.gateway, harness.session) as peer:
+    async with connect_peer(harness.gateway, harness.session) as peer:
         await peer.prompt("SCRIPT:slow 30")
         await peer.until(lambda client: "tick" in str(client.messages[-1:]))
     assert (await harness.until("turn.ended"))["status"] == "completed"
-    async with seated(harness.gateway, harness.session) as peer:
+    async with connect_peer(harness.gateway, harness.session) as peer:
         await peer.until(lambda client: client.init)
         await peer.prompt("SCRIPT:text back")
         assert (await peer.result())["subtype"] == "success"
@@ -43,7 +43,10 @@ async def one_leaves_in_mid_turn_and_the_session_goes_on(harness: GatewayHarness
 
 async def two_direct_clients_drive_one_session(harness: GatewayHarness) -> None:
     target = harness.cwd / "made"
-    async with seated(harness.gateway, harness.session) as one, seated(harness.gateway, harness.session) as two:
+    async with (
+        connect_peer(harness.gateway, harness.session) as one,
+        connect_peer(harness.gateway, harness.session) as two,
+    ):
         await one.prompt(f"SCRIPT:bash touch {target}")
         await asyncio.gather(one.until(lambda client: client.pending), two.until(lambda client: client.pending))
         (name,) = one.client.pending

@@ -124,8 +124,8 @@ async def test_each_of_them_says_something_and_all_hear_it(harness: GatewayHarne
         for name in names:
             assert any(name in word for word in happy_words(envelopes))
         await tab.until(lambda frame: frame["type"] == "assistant" and "claudecodeui" in str(frame["message"]))
-        heard = [str(frame["message"]) for frame in tab.frames if frame["type"] == "assistant"]
-        assert [next(name for name in names if name in words) for words in heard] == names
+        received = [str(frame["message"]) for frame in tab.frames if frame["type"] == "assistant"]
+        assert [next(name for name in names if name in words) for words in received] == names
         await direct.until(lambda client: len([m for m in client.messages if m["type"] == "result"]) == 6)
         for _ in names:
             await peer.until("stream_end")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
 from clients.cognova.chat_offline import ChatRecorder, Frame, shown
-from clients.cognova.test_cognova_golden import NAMES, told
+from clients.cognova.test_cognova_golden import NAMES, record_case
 from fairlead.model import events as ev
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead_testing.cognova_client import Shown
@@ -119,7 +119,7 @@ def test_every_recorded_session(case: str) -> None:
 
 @pytest.mark.parametrize("case", NAMES)
 def test_every_cut_of_every_case_of_this_protocol(case: str) -> None:
-    recorder = told(case)
+    recorder = record_case(case)
     end = len(recorder.published)
     check(recorder, [(cut, gap) for cut in range(len(recorder.live()) + 1) for gap in range(end + 1)])
     check_calls(recorder.live())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from laws.two_users import WORD, Ids, Listener, TwoUserGateway, asked, heard, named, open_gateway, table
+from laws.two_users import WORD, Ids, Listener, TwoUserGateway, asked, collect_lines, named, open_gateway, table
 
 pytestmark = pytest.mark.process
 
@@ -27,7 +27,7 @@ SSE = "/mylifedb/api/notifications/stream"
 SEARCHES = {"q": WORD, "query": WORD, "words": WORD, "limit": "50", "archived": "any"}
 
 
-async def talk(gateway: TwoUserGateway) -> tuple[Ids, set[str]]:
+async def fill_as_anna(gateway: TwoUserGateway) -> tuple[Ids, set[str]]:
     """Let Anna send, name, schedule and store things; return the ids for a walk, and every id of hers."""
     first = {"title": f"{WORD} title", "text": f"SCRIPT:text {WORD} answer"}
     session = (await gateway.post("anna", "/v1/sessions", first))["session"]
@@ -70,7 +70,7 @@ async def test_no_route_or_socket_shows_anything_of_another_users_session(tmp_pa
     async with open_gateway(tmp_path) as gateway:
         for name in ("anna", "bert"):
             await gateway.add(name)
-        anna, mine = await talk(gateway)
+        anna, mine = await fill_as_anna(gateway)
         unknown_ids = nonexistent(anna)
         listeners: list[tuple[Listener, Listener, Listener]] = []
         streams: dict[str, list[str]] = {"anna": [], "bert": []}
@@ -80,7 +80,7 @@ async def test_no_route_or_socket_shows_anything_of_another_users_session(tmp_pa
                 control = await stack.enter_async_context(gateway.listening("bert", socket.path, unknown_ids))
                 own = await stack.enter_async_context(gateway.listening("anna", socket.path, anna, quiet=True))
                 listeners.append((about, control, own))
-            tasks = [asyncio.create_task(heard(gateway, who, SSE, lines)) for who, lines in streams.items()]
+            tasks = [asyncio.create_task(collect_lines(gateway, who, SSE, lines)) for who, lines in streams.items()]
             while not all(streams.values()):
                 await asyncio.sleep(0.02)
             # While Bert listens everywhere, Anna continues.
@@ -141,7 +141,7 @@ async def test_a_session_is_shared_and_unshared(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as gateway:
         for name in ("anna", "bert", "carl"):
             await gateway.add(name)
-        ids, _ = await talk(gateway)
+        ids, _ = await fill_as_anna(gateway)
         path = f"/v1/sessions/{ids.session}"
 
         async def seen() -> set[str]:
@@ -194,7 +194,7 @@ async def test_another_users_conversation_cannot_be_resumed(tmp_path: Path) -> N
     async with open_gateway(tmp_path) as gateway:
         await gateway.add("anna")
         await gateway.add("bert")
-        ids, _ = await talk(gateway)
+        ids, _ = await fill_as_anna(gateway)
         agents = (await gateway.get("anna", f"/v1/sessions/{ids.session}"))["summary"]["agent_session"]
         for resumed in (ids.session, agents):
             assert (await gateway.call("bert", "POST", "/v1/sessions", {"resume": resumed})).status_code == 404

@@ -170,7 +170,7 @@ async def test_no_route_and_no_socket_changes_what_needs_approval(tmp_path: Path
                 if not await kept(gateway, ids):
                     ids = await walled(gateway)
         for socket in table().sockets:
-            async with gateway.listening("talker", socket.path, ids) as heard:
-                await heard.said.wait()
+            async with gateway.listening("talker", socket.path, ids) as listener:
+                await listener.all_sent.wait()
             if not await kept(gateway, ids):
                 ids = await walled(gateway)

@@ -180,7 +180,7 @@ class NotificationsHarness:
         if ringing is not None:
             await asyncio.wait({ringing})
 
-    async def told(self) -> list[Any]:
+    async def feed_items(self) -> list[Any]:
         """Every item in the feed."""
         return [entry.item for entry in (await self.service.feed.read(0, 1000)).entries]
 

@@ -33,7 +33,7 @@ async def agent_changes(harness: NotificationsHarness) -> list[tuple[str, str, A
     """Action, message and status of every change of an agent except creating and editing."""
     return [
         (change.action, change.message, (change.meta or {}).get("status"))
-        for change in await harness.told()
+        for change in await harness.feed_items()
         if isinstance(change, Change) and change.resource == "agent" and change.action not in ("create", "edit")
     ]
 
@@ -94,7 +94,7 @@ async def test_a_disabled_or_deleted_agent_does_not_run(harness: NotificationsHa
 
 @pytest.mark.rules("S002-118", "S002-119")
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "expected"),
     [
         (ended("failed", reason="it broke"), ("fail", "it broke", "error")),
         (ended("failed", reason="error_x", errors=("one", "two")), ("fail", "one; two", "error")),
@@ -107,11 +107,11 @@ async def test_a_disabled_or_deleted_agent_does_not_run(harness: NotificationsHa
     ],
 )
 async def test_the_end_of_a_run_is_reported_with_its_outcome(
-    harness: NotificationsHarness, event: ev.TurnEnded, told: tuple[str, str, str]
+    harness: NotificationsHarness, event: ev.TurnEnded, expected: tuple[str, str, str]
 ) -> None:
     run = await harness.service.runs.run(await added(harness))
     await finish(harness, run.session_id, event)
-    assert (await agent_changes(harness))[-1] == told
+    assert (await agent_changes(harness))[-1] == expected
 
 
 async def test_a_run_that_cannot_be_started_fails_with_the_reason(harness: NotificationsHarness) -> None:

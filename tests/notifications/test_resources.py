@@ -116,7 +116,7 @@ async def test_a_reminder_due_while_the_gateway_was_stopped_fires_once_at_startu
         async with open_harness(tmp_path) as harness:
             await harness.clock.advance(0)
             await harness.wait_fired()
-            fired = [change for change in await harness.told() if change.action == "complete"]
+            fired = [change for change in await harness.feed_items() if change.action == "complete"]
             assert len(fired) == 1
 
 
@@ -144,7 +144,7 @@ async def test_a_bad_schedule_makes_no_agent(harness: NotificationsHarness) -> N
         await harness.service.resources.add(ScheduledAgent(id="a", name="n", schedule="never", prompt="p"))
     with pytest.raises(NotFound):
         await harness.service.resources.get(ScheduledAgent, "a")
-    assert await harness.told() == []
+    assert await harness.feed_items() == []
 
 
 @pytest.mark.parametrize(

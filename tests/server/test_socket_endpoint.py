@@ -86,7 +86,7 @@ class ScriptedConversation:
 
     def __init__(self, **does: Sequence[Effect | Steps]) -> None:
         self.does = does
-        self.heard: list[Any] = []
+        self.outcomes: list[Any] = []
 
     def opened(self) -> Sequence[Effect]:
         return (Write(b"hello"),)
@@ -98,11 +98,11 @@ class ScriptedConversation:
         ]
 
     def failed(self, error: FairleadError) -> Sequence[Effect]:
-        self.heard.append(("unhandled", error.code))
+        self.outcomes.append(("unhandled", error.code))
         return (Write(b"!unhandled"),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
-        self.heard.append(("throttled", error.code))
+        self.outcomes.append(("throttled", error.code))
         return ()
 
     def run(self, flow: Steps) -> Flow:
@@ -110,10 +110,10 @@ class ScriptedConversation:
             try:
                 answer = yield step
             except NotFound as error:
-                self.heard.append((flow.name, error.code))
+                self.outcomes.append((flow.name, error.code))
                 yield Write(f"!{flow.name}".encode())
             else:
-                self.heard.append((flow.name, answer))
+                self.outcomes.append((flow.name, answer))
                 yield Write(f"<{flow.name}>".encode())
 
 
@@ -184,7 +184,7 @@ async def test_too_many_commands_in_flight_pause_reading_until_some_are_done() -
     await harness.doer.wait_idle()
     await asyncio.sleep(0)
     assert harness.wire.pauses == [True, False]
-    assert [tag for tag, _ in harness.script.heard] == ["t"] * 3
+    assert [tag for tag, _ in harness.script.outcomes] == ["t"] * 3
 
 
 async def test_subscription_starts_after_its_verdict_was_written() -> None:
@@ -216,7 +216,7 @@ async def test_closing_while_a_subscription_opens_leaves_nothing_behind() -> Non
     harness.endpoint.on_close(harness.wire, 1006)
     await harness.doer.wait_idle()
     assert harness.gateway.watches == []
-    assert harness.script.heard == []
+    assert harness.script.outcomes == []
 
 
 async def test_subscribing_after_the_close_does_nothing() -> None:
@@ -235,7 +235,7 @@ async def test_unsubscribing_waits_for_the_subscription_before_it() -> None:
     harness.open()
     harness.say("both")
     await harness.doer.wait_idle()
-    assert [tag for tag, _ in harness.script.heard] == ["s", "u"]
+    assert [tag for tag, _ in harness.script.outcomes] == ["s", "u"]
     assert harness.gateway.watches == []
 
 
@@ -276,7 +276,7 @@ async def test_sending_a_signal_requires_a_subscription() -> None:
     harness = EndpointHarness(tell=(Signal(SESSION, "typing"),), sub=(Steps("s", (Subscribe(SESSION, None, CODEC),)),))
     harness.open()
     harness.say("tell")
-    assert harness.script.heard == [("unhandled", "busy")]
+    assert harness.script.outcomes == [("unhandled", "busy")]
     harness.say("sub")
     await harness.doer.wait_idle()
     harness.say("tell")
@@ -301,8 +301,8 @@ async def test_flows_of_one_lane_run_one_after_another() -> None:
         "the first flow waits for its first step"
     )
     harness.gateway.release.set()
-    await until(lambda: len(harness.script.heard) == 4)
-    assert [name for name, _ in harness.script.heard] == ["c", "a", "a", "b"]
+    await until(lambda: len(harness.script.outcomes) == 4)
+    assert [name for name, _ in harness.script.outcomes] == ["c", "a", "a", "b"]
 
 
 async def test_a_flow_that_runs_ahead_gets_its_answer_after_the_flows_before_it() -> None:
@@ -318,10 +318,10 @@ async def test_a_flow_that_runs_ahead_gets_its_answer_after_the_flows_before_it(
     assert [command for _, command in harness.gateway.commands] == [INTERRUPT, OTHER_COMMAND], (
         "its command does not wait"
     )
-    assert harness.script.heard == []
+    assert harness.script.outcomes == []
     harness.gateway.release.set()
-    await until(lambda: len(harness.script.heard) == 3)
-    assert [name for name, _ in harness.script.heard] == ["a", "b", "d"]
+    await until(lambda: len(harness.script.outcomes) == 3)
+    assert [name for name, _ in harness.script.outcomes] == ["a", "b", "d"]
 
 
 async def test_an_error_that_no_flow_handles_goes_to_the_protocol() -> None:
@@ -329,8 +329,8 @@ async def test_an_error_that_no_flow_handles_goes_to_the_protocol() -> None:
     harness.gateway.errors[cmd.Interrupt] = Busy("not now")
     harness.open()
     harness.say("a", "b")
-    await until(lambda: len(harness.script.heard) == 2)
-    assert harness.script.heard == [("unhandled", "busy")] * 2, "the lane goes on"
+    await until(lambda: len(harness.script.outcomes) == 2)
+    assert harness.script.outcomes == [("unhandled", "busy")] * 2, "the lane goes on"
 
 
 async def test_commands_of_a_client_that_has_left_take_effect_and_its_queries_end() -> None:
@@ -345,7 +345,7 @@ async def test_commands_of_a_client_that_has_left_take_effect_and_its_queries_en
     harness.endpoint.on_close(harness.wire, 1006)
     harness.gateway.release.set()
     await harness.doer.wait_idle()
-    assert [name for name, _ in harness.script.heard] == ["a", "a", "b"]
+    assert [name for name, _ in harness.script.outcomes] == ["a", "a", "b"]
 
 
 async def test_a_credential_revoked_before_the_socket_is_open_ends_it_at_once() -> None:
@@ -360,7 +360,7 @@ async def test_too_many_messages_are_answered_and_not_acted_on() -> None:
     harness.open()
     harness.say("a", "a", "a")
     await until(lambda: len(harness.gateway.commands) == 2)
-    assert ("throttled", "too_many") in harness.script.heard
+    assert ("throttled", "too_many") in harness.script.outcomes
     await harness.clock.advance(0.5)
     harness.say("a")
     await harness.doer.wait_idle()

@@ -53,10 +53,10 @@ async def test_an_open_session_that_continues_elsewhere_is_followed(harness: Tra
     write = Writer()
     path = harness.home.write([write.prompt("one"), write.text("first")])
     await announce(harness, path)
-    assert await harness.said() == ["> one", "first"]
+    assert await harness.messages() == ["> one", "first"]
     harness.home.write(path.read_bytes() + lines([write.prompt("two"), write.text("second")]))
     await announce(harness, path)
-    assert await harness.said() == ["> one", "first", "> two", "second"]
+    assert await harness.messages() == ["> one", "first", "> two", "second"]
 
 
 async def test_a_deleted_session_stays_deleted(harness: TranscriptHarness) -> None:

@@ -57,7 +57,7 @@ async def test_the_oldest_copies_are_dropped_when_newer_sessions_come(tmp_path: 
         assert await archived(harness) == [3, 4, 5]
         # A session whose file still exists is listed as before; a session whose file is gone is no longer listed.
         assert [summary.session for summary in await harness.listed(limit=100)] == [*reversed(SESSIONS[1:])]
-        assert await harness.said(SESSIONS[1]) == ["> hello", "answer to hello"]
+        assert await harness.messages(SESSIONS[1]) == ["> hello", "answer to hello"]
         await harness.archiver.round()
         assert await archived(harness) == [2, 3, 4, 5], "what a person opened again is not the archive's to let go"
 

@@ -71,7 +71,7 @@ async def test_each_row_of_a_turn_is_stored_once_next_to_its_wire_record(tmp_pat
         found = await copies(harness)
         assert [row for _, row in found] == [*rows[:2], aside, *rows[2:]]
         assert [of for of, _ in found] == [row["uuid"] for _, row in found]
-        assert await harness.said(SESSION) == ["> hello", "all done"]
+        assert await harness.messages(SESSION) == ["> hello", "all done"]
         events = await harness.log(SESSION)
         assert len({event.id for event in events}) == len(events)
         assert not [event for event in events if isinstance(event, ev.Notice)]
@@ -114,7 +114,7 @@ async def test_a_restart_continues_at_its_position(tmp_path: Path) -> None:
         await harness.start()
         await eventually(lambda: level(harness, 6))
         assert [row for _, row in await copies(harness)] == [*first, *second]
-        assert await harness.said(SESSION) == ["> hello", "all done", "> again", "second answer"]
+        assert await harness.messages(SESSION) == ["> hello", "all done", "> again", "second answer"]
         await harness.send("third")
         again = await harness.kind.launched(2)
         await again.prompted()
@@ -134,7 +134,7 @@ async def test_records_lost_on_the_wire_become_events_from_the_transcript_and_no
         await harness.start()
         await eventually(lambda: level(harness, 4))
         assert [row for _, row in await copies(harness)] == known
-        assert await harness.said(SESSION) == ["> hello", "all done", "said to nobody"]
+        assert await harness.messages(SESSION) == ["> hello", "all done", "said to nobody"]
         assert agent.gone is False
 
 
@@ -150,11 +150,11 @@ async def test_after_the_agents_end_other_programs_are_followed_again(tmp_path: 
         write = Writer(SESSION)
         harness.home.write([write.prompt("by hand"), write.text("in a terminal")], SESSION)
         await eventually(lambda: _has_text(harness, "in a terminal"))
-        assert await harness.said(SESSION) == ["> hello", "all done", "> by hand", "in a terminal"]
+        assert await harness.messages(SESSION) == ["> hello", "all done", "> by hand", "in a terminal"]
 
 
 async def _has_text(harness: TranscriptHarness, text: str) -> bool:
-    return text in await harness.said(SESSION)
+    return text in await harness.messages(SESSION)
 
 
 def other_content(rows: list[Row]) -> list[Row]:
@@ -211,7 +211,7 @@ async def test_another_program_on_the_same_session_is_reported_and_its_rows_make
         (notice,) = [event for event in await harness.log(SESSION) if isinstance(event, ev.Notice)]
         assert (notice.kind, notice.data["row"]) == ("transcript.differs", foreign[1]["uuid"])
         assert "Another program writes" in notice.text
-        assert await harness.said(SESSION) == ["> hello", "all done"]
+        assert await harness.messages(SESSION) == ["> hello", "all done"]
 
 
 async def test_rows_that_the_cli_only_writes_to_the_file_are_not_another_program(tmp_path: Path) -> None:

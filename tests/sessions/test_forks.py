@@ -86,9 +86,9 @@ async def test_forks_share_their_beginning_in_any_order_of_opening(
         await harness.importer.listing.scan()
         for session in order:
             await harness.importer.import_session(SessionId(session))
-        assert await harness.said(FOUND) == [*MESSAGES, "> asked mine", "mine"]
-        assert await harness.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
-        assert await harness.said(THIRD_ID) == ["> one", "first", "> asked third", "third"]
+        assert await harness.messages(FOUND) == [*MESSAGES, "> asked mine", "mine"]
+        assert await harness.messages(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
+        assert await harness.messages(THIRD_ID) == ["> one", "first", "> asked third", "third"]
         # Each row is stored once: the six that two of them share, and two of each session's own.
         assert sum(own_rows(harness, session) for session in order) == 6 + 3 * 2
         for session in order:
@@ -116,8 +116,8 @@ async def test_the_file_that_continues_is_the_fork(tmp_path: Path) -> None:
                 await harness.importer.import_session(SessionId(session))
             assert (await harness.view(FOUND)).summary.parent is None
             assert (await harness.view(OTHER_ID)).summary.parent == (SESSION if order[0] == SESSION else None)
-            assert await harness.said(FOUND) == MESSAGES
-            assert await harness.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
+            assert await harness.messages(FOUND) == MESSAGES
+            assert await harness.messages(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
             # Rows that both files have are stored once, together with the new rows.
             assert sum(own_rows(harness, session) for session in order) == len(rows) + 2
 
@@ -133,7 +133,7 @@ async def test_a_parent_that_is_written_after_its_fork_was_opened(tmp_path: Path
         harness.home.write(rows)
         await harness.importer.listing.now(FOUND)
         await harness.importer.import_session(FOUND)
-        assert (await harness.said(FOUND), own_rows(harness, SESSION)) == (MESSAGES, 0)
+        assert (await harness.messages(FOUND), own_rows(harness, SESSION)) == (MESSAGES, 0)
         assert (await harness.view(FOUND)).summary.parent is None
 
 
@@ -154,8 +154,8 @@ async def test_parent_and_fork_continue_independently_and_across_a_restart(tmp_p
         for session in (FOUND, OTHER_ID):
             await harness.importer.follow(session)
             well_formed(await harness.log(session))
-        assert await harness.said(FOUND) == MESSAGES
-        assert await harness.said(OTHER_ID) == ["> one", "another first", "> asked other", "other"]
+        assert await harness.messages(FOUND) == MESSAGES
+        assert await harness.messages(OTHER_ID) == ["> one", "another first", "> asked other", "other"]
         # The turn that was open in the shared part ended separately in each session, under the id that it began with.
         ends = [[event for event in await harness.log(s) if isinstance(event, ev.TurnEnded)] for s in (FOUND, OTHER_ID)]
         assert ends[0][0].turn == ends[1][0].turn
@@ -189,7 +189,7 @@ async def test_extra_rows_between_the_copied_ones_belong_to_the_fork(tmp_path: P
         await harness.importer.import_session(OTHER_ID)
         assert own_rows(harness, OTHER) == 4
         assert (await harness.view(OTHER_ID)).summary.title == "about the fork"
-        assert await harness.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
+        assert await harness.messages(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
 
 
 async def test_a_fork_outlives_its_parent(tmp_path: Path) -> None:
@@ -202,11 +202,14 @@ async def test_a_fork_outlives_its_parent(tmp_path: Path) -> None:
         await harness.importer.import_session(FOUND)
         await harness.importer.import_session(OTHER_ID)
         await harness.do(Delete(session=FOUND))
-        assert await harness.said(OTHER_ID) == MESSAGES
+        assert await harness.messages(OTHER_ID) == MESSAGES
         harness.home.write([*forked(rows, THIRD), *later(THIRD, "third")], THIRD)
         await harness.importer.listing.now(THIRD_ID)
         await harness.importer.import_session(THIRD_ID)
-        assert (await harness.said(THIRD_ID), own_rows(harness, THIRD)) == ([*MESSAGES, "> asked third", "third"], 2)
+        assert (await harness.messages(THIRD_ID), own_rows(harness, THIRD)) == (
+            [*MESSAGES, "> asked third", "third"],
+            2,
+        )
 
 
 async def test_forks_are_recognised_after_a_restart_and_when_a_file_is_gone(tmp_path: Path) -> None:
@@ -221,7 +224,7 @@ async def test_forks_are_recognised_after_a_restart_and_when_a_file_is_gone(tmp_
         await harness.start()
         await harness.importer.import_session(OTHER_ID)
         assert own_rows(harness, OTHER) == 2
-        assert await harness.said(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
+        assert await harness.messages(OTHER_ID) == [*MESSAGES, "> asked other", "other"]
 
 
 async def test_a_manual_fork_of_a_session_that_ran_in_the_gateway(tmp_path: Path) -> None:
@@ -238,7 +241,7 @@ async def test_a_manual_fork_of_a_session_that_ran_in_the_gateway(tmp_path: Path
         await harness.importer.listing.scan()
         await harness.importer.import_session(OTHER_ID)
         assert own_rows(harness, OTHER) == 2
-        assert await harness.said(OTHER_ID) == ["> hello", "all done", "> asked other", "other"]
+        assert await harness.messages(OTHER_ID) == ["> hello", "all done", "> asked other", "other"]
         well_formed(await harness.log(OTHER_ID))
         assert (await harness.view(OTHER_ID)).summary.agent_session == OTHER
 
@@ -254,7 +257,7 @@ async def test_a_file_with_only_its_first_row_in_common_shares_that_row(tmp_path
         await harness.importer.import_session(FOUND)
         await harness.importer.import_session(OTHER_ID)
         assert own_rows(harness, OTHER) == 2
-        assert (await harness.said(OTHER_ID))[0] == "> one"
+        assert (await harness.messages(OTHER_ID))[0] == "> one"
         well_formed(await harness.log(OTHER_ID))
 
 
@@ -271,5 +274,5 @@ async def test_a_large_fork_of_a_large_file(tmp_path: Path, monkeypatch: Any) ->
         await harness.importer.import_session(FOUND)
         await harness.importer.import_session(OTHER_ID)
         assert own_rows(harness, OTHER) == 2
-        assert (await harness.said(OTHER_ID))[-3:] == ["answer 2499", "> asked other", "other"]
+        assert (await harness.messages(OTHER_ID))[-3:] == ["answer 2499", "> asked other", "other"]
         assert (await harness.view(OTHER_ID)).summary.turns == 2501

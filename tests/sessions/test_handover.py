@@ -187,7 +187,7 @@ async def test_now_interrupts_the_turn_and_moves_when_the_agent_has_ended_it(har
     agent = await harness.working("one")
     await agent.call("c1", command="sleep 9")
     moving = asyncio.create_task(to(harness, when="now"))
-    await harness.until(lambda: ("interrupt", None) in agent.told)
+    await harness.until(lambda: ("interrupt", None) in agent.requests)
     await agent.result(subtype="error_during_execution", is_error=True)
     assert (await moving).data == MOVED
     (end,) = await of_kind(harness, ev.TurnEnded)
@@ -204,7 +204,7 @@ async def test_now_stops_an_agent_that_ignores_the_interrupt(harness: CoreHarnes
     await agent.call("c1", command="sleep 9")
     await agent.ask("r1", "c1", command="sleep 9")
     moving = asyncio.create_task(to(harness, when="now"))
-    await harness.until(lambda: ("interrupt", None) in agent.told)
+    await harness.until(lambda: ("interrupt", None) in agent.requests)
     await harness.until(lambda: harness.clock.waiting > 1)
     await harness.clock.advance(CUT_OFF_S)
     assert (await moving).data == MOVED
@@ -229,7 +229,7 @@ async def test_now_replaces_a_handover_that_waits(harness: CoreHarness) -> None:
     agent = await harness.working("one")
     await to(harness)
     moving = asyncio.create_task(to(harness, "dial-in", when="now"))
-    await harness.until(lambda: ("interrupt", None) in agent.told)
+    await harness.until(lambda: ("interrupt", None) in agent.requests)
     await agent.result(is_error=True)
     assert (await moving).data == {"state": "moved", "link": "dial-in"}
     assert len(harness.kind.agents) == 2
@@ -463,7 +463,7 @@ async def test_settings_that_need_a_restart_are_not_sent_to_the_agent(harness: C
     await harness.do(cmd.SetMode(session=SESSION, mode="acceptEdits"))
     await harness.do(cmd.SetModel(session=SESSION, model="haiku"))
     await harness.do(cmd.SetThinking(session=SESSION, budget=1000))
-    assert terminal.told == []
+    assert terminal.requests == []
     assert {"mode.changed", "model.changed", "thinking.changed"} <= set(await harness.kinds())
     await terminal.result()
     await harness.send("two")
@@ -490,7 +490,7 @@ async def test_a_change_by_request_is_sent_even_if_another_setting_needs_a_resta
     agent = await harness.working("one")
     await harness.do(cmd.Configure(session=SESSION, settings=cmd.Settings(directories=(str(harness.cwd),))))
     await harness.do(cmd.SetModel(session=SESSION, model="haiku"))
-    assert agent.told == [("model", "haiku")]
+    assert agent.requests == [("model", "haiku")]
 
 
 async def test_the_caller_gets_a_reply_when_another_user_withdraws_the_handover(harness: CoreHarness) -> None:

@@ -89,7 +89,7 @@ async def test_only_named_variables_are_set_and_only_on_a_running_agent(harness:
     agent = await harness.kind.launched()
     await agent.prompted()
     await harness.do(cmd.SetVariables(session=SESSION, variables={"TEAM": "blue"}), ANN)
-    assert ("variables", {"TEAM": "blue"}) in agent.told
+    assert ("variables", {"TEAM": "blue"}) in agent.requests
     with pytest.raises(NotAllowed, match="session_env"):
         await harness.do(cmd.SetVariables(session=SESSION, variables={"TEAM": "blue", "LD_PRELOAD": "x"}), ANN)
     with pytest.raises(BadRequest):

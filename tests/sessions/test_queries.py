@@ -17,7 +17,7 @@ from fairlead.sessions import loading
 from fairlead.sessions.permissions.request_index import RequestIndex
 from sessions.harness import ANN, BOB, CHILD, SESSION, CoreHarness
 
-NOBODY = Identity("n", "n", "n", frozenset())
+NO_SCOPES = Identity("n", "n", "n", frozenset())
 
 
 class Seqs:
@@ -188,11 +188,11 @@ async def test_unknown_sessions_are_not_found_and_leave_nothing_behind(harness: 
 async def test_queries_need_the_scope_view(harness: CoreHarness) -> None:
     await harness.open()
     with pytest.raises(NotAllowed):
-        await harness.gateway.ask(NOBODY, q.GetSession(SESSION))
+        await harness.gateway.ask(NO_SCOPES, q.GetSession(SESSION))
     with pytest.raises(NotAllowed):
-        await harness.gateway.watch(NOBODY, SESSION, None, Seqs(), Wire())
+        await harness.gateway.watch(NO_SCOPES, SESSION, None, Seqs(), Wire())
     with pytest.raises(NotAllowed):
-        await anext(harness.gateway.export(NOBODY, SESSION))
+        await anext(harness.gateway.export(NO_SCOPES, SESSION))
 
 
 async def test_a_known_cursor_is_ok_and_gets_exactly_the_rest(harness: CoreHarness) -> None:

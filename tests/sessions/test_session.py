@@ -179,7 +179,7 @@ async def test_an_interrupted_turn_is_cancelled(harness: CoreHarness) -> None:
     agent = await harness.working("one")
     await agent.call("c1", command="sleep 9")
     await harness.do(cmd.Interrupt(session=SESSION))
-    assert agent.told == [("interrupt", None)]
+    assert agent.requests == [("interrupt", None)]
     await agent.result(subtype="error_during_execution", is_error=True, errors=["[ede_diagnostic] x"])
     end = (await harness.log())[-1]
     assert isinstance(end, ev.TurnEnded)
@@ -258,7 +258,7 @@ async def test_new_settings_are_sent_to_a_running_agent_and_logged_with_their_us
     await harness.do(cmd.SetMode(session=SESSION, mode="acceptEdits"), BOB)
     await harness.do(cmd.SetModel(session=SESSION, model="haiku"), BOB)
     await harness.do(cmd.SetThinking(session=SESSION, budget=None), BOB)
-    assert agent.told == [("mode", "acceptEdits"), ("model", "haiku"), ("thinking", None)]
+    assert agent.requests == [("mode", "acceptEdits"), ("model", "haiku"), ("thinking", None)]
     changed = [event for event in await harness.log() if isinstance(event, ev.ModeChanged)]
     assert [(event.mode, event.by) for event in changed] == [("acceptEdits", "bob")]
 

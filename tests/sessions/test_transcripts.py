@@ -113,7 +113,7 @@ async def test_a_session_whose_file_is_gone_leaves_the_list_unless_it_was_opened
         await harness.clock.advance(5)
         await eventually(lambda: _gone(harness))
         assert [summary.title for summary in await harness.listed()] == ["two"]
-        assert await harness.said(OTHER_ID) == ["> two", "answer to two"]
+        assert await harness.messages(OTHER_ID) == ["> two", "answer to two"]
 
 
 async def _gone(harness: TranscriptHarness) -> bool:
@@ -193,7 +193,7 @@ async def test_opening_a_session_reads_it_into_its_log_with_its_own_times(tmp_pa
         await harness.importer.listing.scan()
         (before,) = await harness.listed()
         view = await harness.view()
-        assert await harness.said() == ["> hello", "answer to hello"]
+        assert await harness.messages() == ["> hello", "answer to hello"]
         kinds = await harness.kinds(FOUND)
         assert kinds == [
             "session.opened", "session.resumed", "turn.started", "user.message", "tool.called", "tool.ended", "text",
@@ -229,7 +229,7 @@ async def test_after_a_restart_only_added_rows_are_emitted(tmp_path: Path) -> No
         harness.home.write([write.prompt("two"), write.text("second")])
         await harness.start()
         await harness.importer.follow(FOUND)
-        assert await harness.said() == ["> one", "first", "> two", "second"]
+        assert await harness.messages() == ["> one", "first", "> two", "second"]
         after = await harness.log(FOUND)
         assert after[: len(before)] == before
         assert len({event.id for event in after}) == len(after)
@@ -282,7 +282,7 @@ async def test_a_restart_in_the_middle_of_an_import_continues_at_its_position(tm
         harness.watch = True
         await harness.start()
         await eventually(lambda: _has(harness, FOUND, "answer 19"))
-        assert len(await harness.said()) == 40
+        assert len(await harness.messages()) == 40
         await eventually(lambda: _nothing_to_fill(harness))
         events = await harness.log(FOUND)
         assert len({event.id for event in events}) == len(events)
@@ -327,7 +327,7 @@ async def test_a_session_outside_the_roots_can_be_read_and_not_resumed(tmp_path:
         harness.home.write(conversation("hello", cwd="/etc"))
         await harness.start()
         await harness.importer.listing.scan()
-        assert await harness.said() == ["> hello", "answer to hello"]
+        assert await harness.messages() == ["> hello", "answer to hello"]
         with pytest.raises(OutsideRoots):
             await harness.do(Send(session=FOUND, content=(TextBlock("go on"),)))
         assert harness.kind.agents == []
@@ -390,11 +390,11 @@ async def test_rows_of_another_program_reach_subscribers(tmp_path: Path) -> None
         harness.home.write([other.text("there too")], OTHER)
         await eventually(lambda: _has(harness, FOUND, "part 4"))
         await eventually(lambda: _has(harness, OTHER_ID, "there too"))
-        assert await harness.said() == ["> one", "first", *(f"part {number}" for number in range(5))]
+        assert await harness.messages() == ["> one", "first", *(f"part {number}" for number in range(5))]
 
 
 async def _has(harness: TranscriptHarness, session: SessionId, text: str) -> bool:
-    return text in await harness.said(session)
+    return text in await harness.messages(session)
 
 
 async def test_a_session_that_is_slow_to_read_delays_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,7 +419,7 @@ async def test_a_session_that_is_slow_to_read_delays_no_other(tmp_path: Path, mo
         harness.home.write([write.text("and more")])
         may_go_on.set()
         await eventually(lambda: _has(harness, FOUND, "and more"))
-        assert await harness.said() == ["> one", "much", "and more"]
+        assert await harness.messages() == ["> one", "much", "and more"]
 
 
 async def test_a_subagents_file_is_followed_too(tmp_path: Path) -> None:
@@ -444,9 +444,9 @@ async def test_a_subagents_file_next_to_its_session_is_followed_too(tmp_path: Pa
         harness.home.write([write.prompt("one")])
         await harness.start()
         await harness.view()
-        harness.home.beside("a1", [write.text("deep", "a", "a1")])
+        harness.home.write_in_project("a1", [write.text("deep", "a", "a1")])
         harness.home.write([write.call("toolu_a", "Task", prompt="job")])
-        harness.home.beside("a1", [write.text("deeper", "a", "a1")])
+        harness.home.write_in_project("a1", [write.text("deeper", "a", "a1")])
         harness.home.write([write.result("toolu_a", "done", data={"status": "completed", "agentId": "a1"})])
         await eventually(lambda: _has(harness, FOUND, "deeper"))
         texts = [event for event in await harness.log(FOUND) if isinstance(event, ev.Text)]
@@ -479,7 +479,7 @@ async def test_repeated_rows_are_emitted_once(tmp_path: Path) -> None:
         assert (await harness.view()).head == head + 1
         harness.home.write([{**rows[1], "uuid": "another", "message": {**rows[1]["message"], "id": "another"}}])
         await harness.importer.follow(FOUND)
-        assert (await harness.said()).count("first") == 2
+        assert (await harness.messages()).count("first") == 2
 
 
 async def test_a_truncated_or_replaced_file_emits_nothing_twice(tmp_path: Path) -> None:
@@ -496,7 +496,7 @@ async def test_a_truncated_or_replaced_file_emits_nothing_twice(tmp_path: Path) 
         new.write_bytes(lines([*rows[:4], write.text("another way")]))
         os.replace(new, path)
         await harness.importer.follow(FOUND)
-        messages = await harness.said()
+        messages = await harness.messages()
         assert len(messages) == 61
         assert messages[-1] == "another way"
         events = await harness.log(FOUND)
@@ -516,7 +516,7 @@ async def test_a_copy_with_the_same_content_continues_at_its_position(tmp_path: 
         path.unlink()
         await harness.importer.listing.scan()
         await harness.importer.follow(FOUND)
-        assert (await harness.said())[-1] == "moved"
+        assert (await harness.messages())[-1] == "moved"
         # A new turn, since the one before is over, and its text.
         assert (await harness.view()).head == head + 2
 
@@ -536,7 +536,7 @@ async def test_a_session_that_continues_in_another_folder_emits_nothing_twice(tm
         await eventually(lambda: _has(harness, FOUND, "from there"))
         harness.home.write([write.text("from here")])
         await eventually(lambda: _has(harness, FOUND, "from here"))
-        assert (await harness.said())[-4:] == ["answer 2299", "> there", "from there", "from here"]
+        assert (await harness.messages())[-4:] == ["answer 2299", "> there", "from there", "from here"]
         # A new turn, its prompt, and two answers.
         assert (await harness.view()).head == head + 4
         await harness.stop()
@@ -556,7 +556,7 @@ async def test_a_session_that_runs_here_is_read_only_from_its_wire(tmp_path: Pat
         await agent.text("from the wire")
         await agent.result()
         await asyncio.sleep(0.05)
-        assert "from the file" not in await harness.said(session)
+        assert "from the file" not in await harness.messages(session)
         await agent.die(Exit(code=0))
         await harness.until(
             lambda: harness.loaded(session).supervisor.agent is None and session not in harness.importer._driven
@@ -564,7 +564,7 @@ async def test_a_session_that_runs_here_is_read_only_from_its_wire(tmp_path: Pat
         assert [summary.session for summary in await harness.listed()] == [session]
         harness.home.write([write.prompt("by hand"), write.text("in a terminal")], session)
         await eventually(lambda: _has(harness, session, "in a terminal"))
-        assert "from the file" not in await harness.said(session)
+        assert "from the file" not in await harness.messages(session)
 
 
 async def test_a_turn_is_over_when_its_answer_was_final_and_nothing_follows(tmp_path: Path) -> None:
@@ -604,9 +604,9 @@ async def test_an_orphan_goes_to_the_main_thread_after_ten_minutes_and_to_its_ca
         await harness.start()
         await harness.view()
         await eventually(lambda: _rests(harness))
-        assert "deep" not in await harness.said()
+        assert "deep" not in await harness.messages()
         await _pass(harness, 300)
-        assert "deep" not in await harness.said()
+        assert "deep" not in await harness.messages()
         await _pass(harness, 300)
         await eventually(lambda: _has(harness, FOUND, "deep"))
         (notice,) = [event for event in await harness.log(FOUND) if isinstance(event, ev.Notice)]
@@ -674,7 +674,7 @@ async def test_damaged_rows_are_skipped_stored_and_reported(tmp_path: Path) -> N
         assert {problem.kind: problem.count for problem in imported.problems} == {
             "joined": 1, "nul": 1, "spliced": 1, "garbage": 1, "torn": 1,
         }  # fmt: skip
-        assert await harness.said() == ["> one", "two", "3", "five"]
+        assert await harness.messages() == ["> one", "two", "3", "five"]
         kept = [entry.raw for entry in (await harness.store.read(FOUND, 0, 100)).entries if entry.kind == "record"]
         assert [raw for raw in kept if raw and not raw.endswith(b"}")] == [
             four[:40],
@@ -720,7 +720,7 @@ async def test_two_programs_that_write_one_file_at_the_same_time(tmp_path: Path)
             assert await process.wait() == 0
         harness.home.write([ours.prompt("last")])
         await eventually(lambda: _has(harness, FOUND, "> last"))
-        messages = await harness.said()
+        messages = await harness.messages()
         assert [words for words in messages if words.startswith("> whole")] == [f"> whole {n}" for n in range(150)]
         events = await harness.log(FOUND)
         assert len({event.id for event in events}) == len(events)
@@ -739,10 +739,10 @@ async def test_a_torn_line_that_is_completed_later_is_read_whole(tmp_path: Path)
         await harness.importer.import_session(FOUND)
         harness.home.write(last[50:-1])
         await harness.importer.import_session(FOUND)
-        assert await harness.said() == ["> first", "> last"]
+        assert await harness.messages() == ["> first", "> last"]
         harness.home.write(b"\n" + line(write.text("more")))
         await harness.importer.import_session(FOUND)
-        assert await harness.said() == ["> first", "> last", "more"]
+        assert await harness.messages() == ["> first", "> last", "more"]
 
 
 async def test_a_file_elsewhere_is_imported_by_its_path(tmp_path: Path) -> None:
@@ -752,7 +752,7 @@ async def test_a_file_elsewhere_is_imported_by_its_path(tmp_path: Path) -> None:
         saved.write_bytes(lines(conversation("from a backup")))
         imported = await harness.actions.import_transcript(ANN, ImportTranscript(path=str(saved)))
         assert (imported.session, imported.title) == (SESSION, "from a backup")
-        assert await harness.said() == ["> from a backup", "answer to from a backup"]
+        assert await harness.messages() == ["> from a backup", "answer to from a backup"]
         again = await harness.actions.import_transcript(ANN, ImportTranscript(path=str(saved)))
         assert again.events == 0
 
@@ -801,11 +801,11 @@ async def test_nothing_is_archived_without_consent_and_all_with_it(tmp_path: Pat
         await eventually(lambda: _states(harness, {"idle"}))
         await eventually(lambda: _has_messages(harness, ["> one", "answer to one"]))
         harness.home.path().unlink()
-        assert await harness.said() == ["> one", "answer to one"]
+        assert await harness.messages() == ["> one", "answer to one"]
 
 
 async def _has_messages(harness: TranscriptHarness, wanted: list[str]) -> bool:
-    return await harness.said() == wanted
+    return await harness.messages() == wanted
 
 
 async def _states(harness: TranscriptHarness, wanted: set[str]) -> bool:

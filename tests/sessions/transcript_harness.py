@@ -80,7 +80,7 @@ class TranscriptHarness(CoreHarness):
         view: SessionView = await self.gateway.ask(ANN, GetSession(session))
         return view
 
-    async def said(self, session: SessionId = FOUND) -> list[str]:
+    async def messages(self, session: SessionId = FOUND) -> list[str]:
         """The messages of the conversation, as history shows them."""
         page: EventPage = await self.gateway.ask(ANN, ReadMessages(session, None, 1000))
         words = []

@@ -63,7 +63,7 @@ class Client:
     async def say(self, **frame: Any) -> None:
         await self.socket.send(json.dumps(frame))
 
-    async def hear(self) -> dict[str, Any] | None:
+    async def receive(self) -> dict[str, Any] | None:
         """The next frame if it is a text frame; None for a binary one."""
         frame = await asyncio.wait_for(self.socket.recv(), PATIENCE)
         if isinstance(frame, bytes):
@@ -74,8 +74,8 @@ class Client:
             self.screen.resize(self.messages[-1]["cols"], self.messages[-1]["rows"])
         return self.messages[-1]
 
-    async def heard(self, kind: str) -> dict[str, Any]:
-        while (frame := await self.hear()) is None or frame["type"] != kind:
+    async def wait_for(self, kind: str) -> dict[str, Any]:
+        while (frame := await self.receive()) is None or frame["type"] != kind:
             pass
         return frame
 
@@ -83,13 +83,13 @@ class Client:
         """The code that the server closes with."""
         try:
             while True:
-                await self.hear()
+                await self.receive()
         except ConnectionClosed as closed:
             return closed.rcvd.code if closed.rcvd is not None else 0
 
-    async def seen(self, text: str) -> None:
+    async def wait_for_text(self, text: str) -> None:
         while not any(text in line for line in self.screen.lines()):
-            await self.hear()
+            await self.receive()
 
 
 @pytest.fixture
@@ -103,36 +103,36 @@ async def harness() -> AsyncIterator[TerminalHarness]:
 async def test_user_watches_and_types(harness: TerminalHarness) -> None:
     await harness.open()
     async with harness.join() as client:
-        await client.seen("$")
+        await client.wait_for_text("$")
         assert client.messages == [{"type": "size", "cols": 40, "rows": 5}]
         await client.say(type="input", data="echo $((6 * 7)) é\r")
-        await client.seen("42 é")
+        await client.wait_for_text("42 é")
         await client.say(type="ping")
-        await client.heard("pong")
+        await client.wait_for("pong")
 
 
 async def test_size_is_sent_and_the_screen_is_redrawn_for_it(harness: TerminalHarness) -> None:
     await harness.open("echo hello; read x; stty size; read x")
     async with harness.join() as client, harness.join() as other:
-        await client.seen("hello")
-        await other.seen("hello")
+        await client.wait_for_text("hello")
+        await other.wait_for_text("hello")
         await client.say(type="resize", cols=30, rows=4)
-        assert (await other.heard("size")) == {"type": "size", "cols": 30, "rows": 4}
-        assert (await other.hear()) == {"type": "redraw"}
-        assert (await other.hear()) is None
+        assert (await other.wait_for("size")) == {"type": "size", "cols": 30, "rows": 4}
+        assert (await other.receive()) == {"type": "redraw"}
+        assert (await other.receive()) is None
         await client.say(type="input", data="\r")
-        await other.seen("4 30")
+        await other.wait_for_text("4 30")
 
 
 async def test_exit_is_sent(harness: TerminalHarness) -> None:
     await harness.open("read x; exit 3")
     async with harness.join() as client:
-        await client.hear()
+        await client.receive()
         await client.say(type="input", data="\r")
-        assert await client.heard("exit") == {"type": "exit", "code": 3, "signal": None}
+        assert await client.wait_for("exit") == {"type": "exit", "code": 3, "signal": None}
         assert await client.closed() == 1000
     async with harness.join() as late:
-        assert await late.heard("exit") == {"type": "exit", "code": 3, "signal": None}
+        assert await late.wait_for("exit") == {"type": "exit", "code": 3, "signal": None}
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ async def test_a_bad_frame_is_answered_and_ends_nothing(
     await harness.open()
     async with harness.join() as client:
         await client.socket.send(frame)
-        assert (await client.heard("error"))["code"] == code
+        assert (await client.wait_for("error"))["code"] == code
         await client.say(type="input", data="echo on\r")
-        await client.seen("on")
+        await client.wait_for_text("on")
 
 
 async def test_a_session_without_a_terminal_is_refused_before_the_upgrade(harness: TerminalHarness) -> None:
@@ -182,16 +182,16 @@ async def test_scope_terminal_is_required(harness: TerminalHarness) -> None:
         assert (await http.get(f"/v1/sessions/{SESSION}/terminal")).status_code == 403
     typing = await harness.served.token("terminal", name="typing")
     async with harness.join(typing) as client:
-        await client.seen("$")
+        await client.wait_for_text("$")
 
 
 async def test_socket_of_a_revoked_credential_is_closed(harness: TerminalHarness) -> None:
     terminal = await harness.open()
     token = await harness.served.token("terminal", name="typing")
     async with harness.join(token) as client:
-        await client.seen("$")
+        await client.wait_for_text("$")
         await client.say(type="resize", cols=20, rows=4)
-        await client.heard("size")
+        await client.wait_for("size")
         await harness.served.credentials.revoke("token", harness.served.tokens["typing"])
         assert await client.closed() == REVOKED
     await until(lambda: terminal.screen.size == Size(40, 5))
@@ -200,7 +200,7 @@ async def test_socket_of_a_revoked_credential_is_closed(harness: TerminalHarness
 async def test_message_size_is_limited(harness: TerminalHarness) -> None:
     await harness.open()
     async with harness.join() as client:
-        await client.seen("$")
+        await client.wait_for_text("$")
         await client.socket.send(json.dumps({"type": "input", "data": "x" * MESSAGE_LIMIT}))
         assert await client.closed() == 1009
 
@@ -324,11 +324,11 @@ async def test_input_sent_before_the_terminal_is_found_is_not_lost(harness: Term
 
 
 async def _early(terminal: Terminal) -> None:
-    talk = TerminalConversation(opening())
-    (run,) = talk.opened()
+    conversation = TerminalConversation(opening())
+    (run,) = conversation.opened()
     assert isinstance(run, RunFlow)
     next(run.flow)
-    assert talk.received(b'{"type":"input","data":"echo early\\r"}', True) == ()
+    assert conversation.received(b'{"type":"input","data":"echo early\\r"}', True) == ()
     holder = SocketAttachment(terminal, NativeTerminalCodec(), "me")
     attach = run.flow.send(holder)
     assert isinstance(attach, AttachOwner)
@@ -342,11 +342,11 @@ async def _early(terminal: Terminal) -> None:
 
 
 def test_terminal_that_ended_in_the_meantime_is_not_found() -> None:
-    talk = TerminalConversation(opening())
-    write, hang_up = talk.failed(NotFound("terminal", "x"))
+    conversation = TerminalConversation(opening())
+    write, hang_up = conversation.failed(NotFound("terminal", "x"))
     assert isinstance(write, Write) and b"not_found" in write.frames
     assert isinstance(hang_up, CloseSocket) and hang_up.code == 4404
-    (reply,) = talk.throttled(b"", True, NotFound("terminal", "x"))
+    (reply,) = conversation.throttled(b"", True, NotFound("terminal", "x"))
     assert isinstance(reply, Write)
 
 

@@ -41,7 +41,7 @@ def test_every_test_belongs_to_exactly_one_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "failed", "said"),
+    ("seconds", "failed", "message"),
     [
         (3, False, "ok"),
         (3, True, "FAILED"),
@@ -49,11 +49,11 @@ def test_every_test_belongs_to_exactly_one_part() -> None:
         (200, True, "FAILED  over budget"),
     ],
 )
-def test_a_part_over_budget_is_reported_and_does_not_fail(seconds: float, failed: bool, said: str) -> None:
+def test_a_part_over_budget_is_reported_and_does_not_fail(seconds: float, failed: bool, message: str) -> None:
     line = runner.describe(Result(Part("p", "a part", 100, ()), seconds, failed))
     assert line.startswith("a part")
     assert "of  100 s" in line
-    assert line.endswith(f"  {said}")
+    assert line.endswith(f"  {message}")
 
 
 def test_a_failed_part_fails_the_run_and_the_next_part_still_runs(

@@ -83,7 +83,7 @@ class DialInHarness:
     async def prompted(self) -> None:
         await self.agent.write(Record(user_line("go", "", PROMPT)[:-1], "gateway"))
 
-    async def heard(self, last: str) -> list[str]:
+    async def delivered(self, last: str) -> list[str]:
         """Wait for `last`, and return the names of all delivered records: uuids, request ids, and our markers."""
         await self.sink.until(lambda: self._names()[-1:] == [last])
         await settled()
@@ -126,7 +126,7 @@ async def test_records_repeated_after_a_reconnect_are_delivered_once(tmp_path: P
     await harness.back("b")
     harness.says(text("a"), text("b"), text("c"))
     harness.says(text("c"))
-    assert await harness.heard("c") == ["a", "b", "c"]
+    assert await harness.delivered("c") == ["a", "b", "c"]
     await harness.end()
 
 
@@ -163,7 +163,7 @@ async def test_keep_alive_goes_both_ways_and_is_not_delivered(tmp_path: Path) ->
     await harness.clock.advance(KEEP_ALIVE_SECONDS)
     harness.cli = Agent(harness.wire)
     assert harness.cli.wire.sent == [], "it is not kept for later"
-    assert (await harness.heard("b"))[0] == "a"
+    assert (await harness.delivered("b"))[0] == "a"
     await harness.end()
 
 
@@ -222,7 +222,7 @@ async def test_an_id_that_never_arrived_is_a_gap_that_the_transcript_fills(tmp_p
     harness.writes(text("a"), text("lost"), {"type": "progress"})
     await harness.back("lost")
     harness.says(text("c"))
-    assert await harness.heard("c") == [
+    assert await harness.delivered("c") == [
         "a",
         "gateway:gap",
         "transcript:a",
@@ -232,7 +232,7 @@ async def test_an_id_that_never_arrived_is_a_gap_that_the_transcript_fills(tmp_p
     ]
     await harness.filled()
     await harness.clock.advance(SETTLING_SECONDS)
-    assert (await harness.heard("gateway:back"))[-1] == "gateway:back"
+    assert (await harness.delivered("gateway:back"))[-1] == "gateway:back"
     await harness.end()
 
 
@@ -245,7 +245,7 @@ async def test_without_a_gap_the_transcript_is_not_read(tmp_path: Path, version:
     await harness.back("")
     await harness.filled()
     await harness.clock.advance(SETTLING_SECONDS)
-    assert await harness.heard("gateway:back") == ["a", "gateway:back"]
+    assert await harness.delivered("gateway:back") == ["a", "gateway:back"]
     await harness.end()
 
 
@@ -258,7 +258,7 @@ async def test_a_version_that_repeats_lost_records_needs_no_transcript(tmp_path:
     harness.says(text("a"), text("lost"))
     await harness.filled()
     await harness.clock.advance(SETTLING_SECONDS)
-    assert await harness.heard("gateway:back") == ["a", "lost", "gateway:back"]
+    assert await harness.delivered("gateway:back") == ["a", "lost", "gateway:back"]
     await harness.end()
 
 
@@ -271,11 +271,11 @@ async def test_a_loss_beyond_the_buffer_of_the_cli_is_filled_before_the_rest_is_
     harness.writes(text("a"), *lost)
     await harness.back("lost-1099")
     harness.says(*lost[100:])
-    heard = await harness.heard("lost-1099")
-    assert heard[:2] == ["a", "gateway:gap"]
-    filled = [name.removeprefix("transcript:") for name in heard if name.startswith("transcript:lost")]
+    delivered = await harness.delivered("lost-1099")
+    assert delivered[:2] == ["a", "gateway:gap"]
+    filled = [name.removeprefix("transcript:") for name in delivered if name.startswith("transcript:lost")]
     assert filled == [row["uuid"] for row in lost], "all 1,100, in order"
-    assert heard[-1000:] == [row["uuid"] for row in lost[100:]], "the interpreter knows them again"
+    assert delivered[-1000:] == [row["uuid"] for row in lost[100:]], "the interpreter knows them again"
     await harness.end()
 
 
@@ -287,8 +287,8 @@ async def test_missing_repeats_are_filled_from_the_transcript_after_a_while(tmp_
     await harness.back("a-result")
     await harness.filled()
     await harness.clock.advance(SETTLING_SECONDS)
-    heard = await harness.heard("gateway:over")
-    assert heard == ["a", "gateway:gap", "transcript:a", "transcript:lost", "gateway:over"]
+    delivered = await harness.delivered("gateway:over")
+    assert delivered == ["a", "gateway:gap", "transcript:a", "transcript:lost", "gateway:over"]
     await harness.end()
 
 
@@ -299,9 +299,9 @@ async def test_a_lost_result_is_assumed_only_if_no_more_records_arrive(tmp_path:
     await harness.back("a-piece-of-a-message")
     await harness.filled()
     harness.says(text("goes-on"))
-    await harness.heard("goes-on")
+    await harness.delivered("goes-on")
     await harness.clock.advance(SETTLING_SECONDS)
-    assert (await harness.heard("gateway:back"))[-1] == "gateway:back", "it was no result: the turn is not over"
+    assert (await harness.delivered("gateway:back"))[-1] == "gateway:back", "it was no result: the turn is not over"
     await harness.end()
 
 
@@ -309,7 +309,7 @@ async def test_a_missing_transcript_fills_nothing(tmp_path: Path) -> None:
     harness = await DialInHarness(tmp_path, OLD).start()
     await harness.back("lost")
     await harness.filled()
-    assert await harness.heard("gateway:gap") == ["gateway:gap"]
+    assert await harness.delivered("gateway:gap") == ["gateway:gap"]
     await harness.end()
 
 

@@ -68,7 +68,7 @@ class Cli:
         with contextlib.suppress(ConnectionClosed):
             await self.socket.wait_closed()
 
-    async def hear(self) -> Line:
+    async def receive(self) -> Line:
         """Return the next line of the gateway. Frames end with exactly one newline."""
         frame = str(await self.socket.recv())
         assert frame.endswith("\n") and frame.count("\n") == 1
@@ -80,7 +80,7 @@ class Cli:
         await self.socket.send("".join(json.dumps(message) + "\n" for message in messages))
 
     async def start(self) -> None:
-        asked = await self.hear()
+        asked = await self.receive()
         assert asked["request"]["subtype"] == "initialize"
         await self.say(
             {"type": "control_response", "response": {"subtype": "success", "request_id": asked["request_id"]}}
@@ -120,7 +120,7 @@ def turn(harness: GatewayHarness, count: int) -> list[Line]:
 async def prompted(harness: GatewayHarness, cli: Cli) -> str:
     await cli.start()
     name = await harness.send("go")
-    assert (await cli.hear())["uuid"] == name
+    assert (await cli.receive())["uuid"] == name
     return name
 
 
@@ -154,7 +154,7 @@ async def test_only_a_prompt_that_was_lost_in_the_drop_is_sent_again(
     second = await harness.send("two")
     await cli.come("u-result")
     # The first prompt was followed by a ping, and its answer came before the CLI's later messages.
-    assert (await cli.hear())["uuid"] == second
+    assert (await cli.receive())["uuid"] == second
 
 
 @pytest.mark.rules("S004-290")
@@ -194,7 +194,7 @@ async def test_the_cli_dials_in_over_tls(tmp_path: Path, options: Line) -> None:
             cli = await Cli(invitation["url"], invitation["token"], trusting).come()
             await cli.start()
             await http.post(f"/v1/sessions/{session}/messages", json={"text": "go"})
-            assert (await cli.hear())["type"] == "user"
+            assert (await cli.receive())["type"] == "user"
 
 
 async def test_the_token_is_valid_only_for_this_door_and_until_the_agent_ends(harness: GatewayHarness) -> None:
@@ -211,7 +211,7 @@ async def test_the_token_is_valid_only_for_this_door_and_until_the_agent_ends(ha
     await harness.do("close")
     await harness.until("agent.exited")
     with pytest.raises(ConnectionClosed) as closed:
-        await cli.hear()
+        await cli.receive()
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 4001
     with pytest.raises(InvalidStatus) as refused:
         await cli.come()

@@ -162,8 +162,8 @@ async def test_a_background_subagent_is_delivered_as_it_writes_and_its_last_text
     side.writes(side.calls("toolu_2"), side.says("Found."))
     end = {"type": "system", "subtype": "task_notification", "task_id": "a1", "tool_use_id": CALL}
     rest = await side.sent(end)
-    heard = [summary_of(record) for record in side.sink.all("record")]
-    assert [*heard, *rest] == ["I look.", "Bash", "Found."]
+    received = [summary_of(record) for record in side.sink.all("record")]
+    assert [*received, *rest] == ["I look.", "Bash", "Found."]
     assert await side.files.close() == []
 
 
@@ -235,8 +235,8 @@ async def test_a_last_text_written_after_the_end_is_delivered_before_it(tmp_path
         assert side.clock.monotonic() < 60, "its end never comes"
         await side.clock.advance(0.1)
         await settled()
-    heard = [summary_of(record) for record in side.sink.all("record")]
-    assert heard == ["I look.", "Bash", "Found.", "task_notification"]
+    received = [summary_of(record) for record in side.sink.all("record")]
+    assert received == ["I look.", "Bash", "Found.", "task_notification"]
 
 
 async def test_the_last_rows_are_delivered_when_the_process_has_ended(tmp_path: Path) -> None:

@@ -238,17 +238,17 @@ def start(code: str, terms: DialInLimits = TERMS) -> DialInLink:
 
 
 async def everything(link: DialInLink) -> bytes:
-    heard = bytearray()
+    received = bytearray()
 
     async def take(data: bytes) -> None:
-        heard.extend(data)
+        received.extend(data)
 
     async def arrived(arrival: DialInConnection) -> None:
         pass
 
     async with asyncio.timeout(PATIENCE):
         await link.receive(take, arrived)
-    return bytes(heard)
+    return bytes(received)
 
 
 @pytest.mark.process
@@ -310,7 +310,7 @@ def test_every_golden_line_is_the_same_over_a_socket_as_over_a_pipe() -> None:
 
     for case in sorted(GOLDEN.glob("2.1.*/in.jsonl")):
         data = case.read_bytes()
-        heard = asyncio.run(over_a_socket(data.splitlines(keepends=True)))
-        assert [decode(line) for line in LineSplitter().feed(heard) if isinstance(line, bytes)] == [
+        received = asyncio.run(over_a_socket(data.splitlines(keepends=True)))
+        assert [decode(line) for line in LineSplitter().feed(received) if isinstance(line, bytes)] == [
             decode(line) for line in LineSplitter().feed(data) if isinstance(line, bytes)
         ], case.parent.name

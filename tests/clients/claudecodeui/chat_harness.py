@@ -30,7 +30,7 @@ CHAT = ClientProtocol(
 """Only the chat: the other parts of the protocol need more of a gateway."""
 
 
-def said(frames: Iterable[Frame]) -> list[str]:
+def frame_kinds(frames: Iterable[Frame]) -> list[str]:
     """Kinds of the frames, without `status` (their number depends on the model) and without the end of an empty
     stream."""
     found: list[str] = []
@@ -61,9 +61,9 @@ class Peer(ChatPeer[ClaudeCodeUiClient]):
         await self.say("settled?")
         await self.until(lambda frame: frame.get("code") == "UNKNOWN_MESSAGE_TYPE" and "settled?" in frame["error"])
 
-    def said(self, session: str = "") -> list[str]:
+    def run_kinds(self, session: str = "") -> list[str]:
         """The kinds of the frames of runs, without `status` and without the end of an empty stream."""
-        return said(self.run(session))
+        return frame_kinds(self.run(session))
 
     def run(self, session: str = "") -> list[Frame]:
         """The frames of runs."""

@@ -68,7 +68,7 @@ async def test_a_run_streams_to_the_socket_that_sent_it(chats: ChatHarness) -> N
         await agent.result()
         end = await peer.until("complete")
         run = peer.run()
-        assert peer.said() == [
+        assert peer.run_kinds() == [
             *["stream_delta", "stream_delta", "stream_end", "tool_use", "tool_result", "text", "complete"]
         ]
         assert {frame["sessionId"] for frame in run} == {name}
@@ -247,7 +247,7 @@ async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chat
         await stream(agent, "Once upon", whole=False)
         await peer.until("stream_delta")
         await peer.say("chat.abort", sessionId=name)
-        await chats.core.until(lambda: ("interrupt", None) in agent.told)
+        await chats.core.until(lambda: ("interrupt", None) in agent.requests)
         await agent.result(subtype="error_during_execution", is_error=True, result=None)
         end = await peer.until("complete")
         assert (end["aborted"], end["success"], end["exitCode"]) == (True, False, 0)
@@ -256,7 +256,7 @@ async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chat
         await peer.until("complete")
         await peer.say("chat.abort", sessionId=name)
         assert (await peer.until("protocol_error"))["code"] == "NO_ACTIVE_RUN"
-        assert peer.said() == [
+        assert peer.run_kinds() == [
             *["stream_delta", "stream_end", "complete"],
             *["text", "complete"],  # unprompted output of the agent is a separate run
         ]
@@ -283,7 +283,7 @@ async def test_a_repeated_result_does_not_end_the_next_run(chats: ChatHarness) -
         await agent.die(Exit(code=1))
         await chats.core.until(lambda: chats.core.loaded(name).supervisor.agent is None)
         assert (await peer.subscribe(name))["isProcessing"] is False
-        assert peer.said() == ["complete", "text", "complete"]
+        assert peer.run_kinds() == ["complete", "text", "complete"]
 
 
 @pytest.mark.rules("S003-043")
@@ -368,7 +368,7 @@ async def test_options_of_a_send_become_the_sessions_settings(tmp_path: Any) -> 
             await peer.until("complete")
             await peer.send(name, "y", {"permissionMode": "plan", "skipPermissions": True, "model": "default"})
             await agent.prompted()
-            assert agent.told == [("mode", "plan")]
+            assert agent.requests == [("mode", "plan")]
             assert chats.core.state(name).settings.model == "opus"
 
 

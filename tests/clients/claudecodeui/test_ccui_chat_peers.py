@@ -297,7 +297,7 @@ async def test_a_subscribe_at_any_moment_of_a_stream_neither_misses_nor_repeats_
         acknowledged = 0
         all_there = asyncio.Event()
 
-        async def talk() -> None:
+        async def send_all() -> None:
             number = 0
             # The stream continues until all subscribers have joined, however slow they are.
             while number < 40 or not all_there.is_set():
@@ -323,7 +323,7 @@ async def test_a_subscribe_at_any_moment_of_a_stream_neither_misses_nor_repeats_
                 assert numbers == sorted(set(numbers))
                 return [row["content"] for row in late.client.sessions[name].rows]
 
-        _, *seen = await asyncio.gather(talk(), *(come(wait * 7) for wait in range(6)))
+        _, *seen = await asyncio.gather(send_all(), *(come(wait * 7) for wait in range(6)))
         await peer.until("complete")
         whole = [row["content"] for row in peer.client.sessions[name].rows]
         assert len(whole) >= 40
@@ -391,7 +391,7 @@ async def test_only_the_viewed_session_is_streamed_and_the_others_send_whole_tex
         await stream(first, "Back", ".", message="m4")
         await first.result()
         await peer.until(lambda frame: frame["sessionId"] == one and frame["kind"] == "complete")
-        assert peer.said(one)[-4:] == ["stream_delta", "stream_delta", "stream_end", "complete"]
+        assert peer.run_kinds(one)[-4:] == ["stream_delta", "stream_delta", "stream_end", "complete"]
         numbers = [frame["seq"] for frame in peer.run(one)]
         assert numbers == sorted(set(numbers))
 
@@ -410,5 +410,5 @@ async def test_a_client_may_request_streams_of_several_sessions(chats: ChatHarne
         await agent.result()
         await peer.until("complete")
         await quiet.until("complete")
-        assert peer.said() == ["stream_delta", "stream_delta", "stream_end", "complete"]
+        assert peer.run_kinds() == ["stream_delta", "stream_delta", "stream_end", "complete"]
         assert [frame["kind"] for frame in quiet.run()] == ["text", "complete"]

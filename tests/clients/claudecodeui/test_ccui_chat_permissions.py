@@ -184,7 +184,7 @@ async def test_a_request_is_cancelled_when_its_run_ends(chats: ChatHarness) -> N
     async with chats.peer() as peer:
         name, agent, _ = await asking(chats, peer)
         await peer.say("chat.abort", sessionId=name)
-        await chats.core.until(lambda: ("interrupt", None) in agent.told)
+        await chats.core.until(lambda: ("interrupt", None) in agent.requests)
         await agent.result(subtype="error_during_execution", is_error=True, result=None)
         end = await peer.until("complete")
         assert end["aborted"] is True

@@ -53,4 +53,4 @@ async def test_a_run_continues_after_its_socket_is_lost_and_streams_to_the_next_
             await back.until("complete")
             await there.until("complete")
             assert [*(frame for frame in lost.run() if frame["seq"] <= last), *back.run()] == there.run()
-            assert agent.told == [], "nobody interrupted it"
+            assert agent.requests == [], "nobody interrupted it"

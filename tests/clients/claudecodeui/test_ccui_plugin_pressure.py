@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import ClientConnection
 
-from clients.claudecodeui.test_ccui_plugins import PluginSocketHarness, hear, open_harness
+from clients.claudecodeui.test_ccui_plugins import PluginSocketHarness, open_harness, receive
 from fairlead.plugins.ws_proxy import CLOSE_SECONDS, PLUGIN_BACKLOG_BYTES, UNSENT_BYTES, WebSocketProxy
 from fairlead_testing.clock import ManualClock
 from plugins.harness import ends, until, write_plugin
@@ -45,7 +45,7 @@ def bridge_of(harness: PluginSocketHarness) -> WebSocketProxy:
 async def echoes(socket: ClientConnection) -> None:
     for number in range(50):
         await socket.send(f"{number}")
-        assert await hear(socket) == f"{number}"
+        assert await receive(socket) == f"{number}"
 
 
 async def test_a_client_that_does_not_read(harness: PluginSocketHarness) -> None:
@@ -62,7 +62,7 @@ async def test_a_client_that_does_not_read(harness: PluginSocketHarness) -> None
         assert not (harness.plugin / "flooded").exists(), "and the plugin waits"
         lazy.transport.resume_reading()
         for number in range(COUNT):
-            message = await hear(lazy)
+            message = await receive(lazy)
             assert message.startswith(f"{number} ") and len(message) == SIZE
         await until((harness.plugin / "flooded").exists)
 
@@ -78,7 +78,7 @@ async def test_a_plugin_that_does_not_read(harness: PluginSocketHarness) -> None
         assert not talking.done(), "and the client waits"
         (harness.plugin / "hear").touch()
         for number in range(COUNT):
-            assert (await hear(socket)).startswith(f"{number} ")
+            assert (await receive(socket)).startswith(f"{number} ")
         await talking
 
 
@@ -119,8 +119,8 @@ async def deafen(harness: PluginSocketHarness, socket: ClientConnection) -> "asy
     await socket.send("deaf")
     await until((harness.plugin / "deaf").exists)
 
-    async def talk() -> None:
+    async def send_all() -> None:
         for number in range(COUNT):
             await socket.send(f"{number} ".ljust(SIZE, "x"))
 
-    return asyncio.create_task(talk())
+    return asyncio.create_task(send_all())

@@ -49,14 +49,14 @@ class PluginSocketHarness:
             return await end(socket)
 
 
-async def hear(socket: ClientConnection) -> Any:
+async def receive(socket: ClientConnection) -> Any:
     return await asyncio.wait_for(socket.recv(), PATIENCE)
 
 
 async def end(socket: ClientConnection) -> tuple[int | None, str | None]:
     with contextlib.suppress(ConnectionClosed):
         while True:
-            await hear(socket)
+            await receive(socket)
     return socket.close_code, socket.close_reason
 
 
@@ -85,9 +85,9 @@ async def test_messages_reach_the_other_side_unchanged(harness: PluginSocketHarn
         messages: list[str | bytes] = ["text", b"bytes", "", b"", "é\n", b"\xff\x00", "x" * 200_000, bytes(300_000)]
         for message in messages:
             await socket.send(message)
-        assert [await hear(socket) for _ in messages] == messages
+        assert [await receive(socket) for _ in messages] == messages
         await socket.send(["in ", "three ", "pieces"])
-        assert await hear(socket) == "in three pieces"
+        assert await receive(socket) == "in three pieces"
 
 
 @pytest.mark.rules("S003-119")
@@ -101,7 +101,7 @@ async def test_early_messages_are_not_lost_when_the_plugin_is_slow(tmp_path: Pat
             async with harness.join() as socket:
                 for word in ("one", "two", "three"):
                     await socket.send(word)
-                return [await hear(socket) for _ in range(3)]
+                return [await receive(socket) for _ in range(3)]
 
         talking = asyncio.create_task(first_messages())
         await until((harness.plugin / "asked").exists)
@@ -182,7 +182,7 @@ async def test_the_plugins_close_is_forwarded_to_the_client(
     async with harness.join() as socket:
         await socket.send("last words")
         await socket.send(order)
-        assert await hear(socket) == "last words"
+        assert await receive(socket) == "last words"
         assert await end(socket) == (seen or (1013, "later"))
 
 
@@ -213,7 +213,7 @@ async def test_the_subprotocol_is_the_one_that_the_plugin_chose(harness: PluginS
     async with harness.join(offers=("first", "second")) as socket:
         assert socket.subprotocol == "second"
         await socket.send("about")
-        opened = json.loads(await hear(socket))
+        opened = json.loads(await receive(socket))
         assert opened["subprotocol"] == "second"
         assert ["sec-websocket-protocol", "first, second"] in opened["headers"]
     async with harness.join(offers=("first",)) as socket:
@@ -234,7 +234,7 @@ async def test_the_plugin_gets_the_query_and_some_headers_but_no_credentials(har
         x_forwarded_for="10.0.0.1",
     ) as socket:
         await socket.send("about")
-        opened = json.loads(await hear(socket))
+        opened = json.loads(await receive(socket))
     assert opened["path"] == "/ws?a=1&a=%20b&flag"
     headers = dict(opened["headers"])
     assert headers["accept-language"] == "de" and headers["x-plugin-colour"] == "red"
@@ -267,7 +267,7 @@ async def test_a_revoked_token_ends_its_sockets_and_the_plugins(harness: PluginS
     token = await harness.served.token("terminal", name="guest")
     async with connect(f"{harness.served.ws}/plugin-ws/strange?token={token}", proxy=None) as socket:
         await socket.send("x")
-        await hear(socket)
+        await receive(socket)
         await harness.served.credentials.revoke("token", harness.served.tokens["guest"])
         assert (await end(socket))[0] == 4401
     await until(lambda: ends(harness.plugin))
@@ -282,7 +282,7 @@ async def test_a_too_large_message_closes_only_its_socket(tmp_path: Path) -> Non
             await socket.send("flood 1 20000")
             assert await end(socket) == (4502, "Upstream error")
             await other.send("x")
-            assert await hear(other) == "x"
+            assert await receive(other) == "x"
 
 
 async def test_the_sample_shows_each_message_to_every_client(tmp_path: Path) -> None:
@@ -291,9 +291,9 @@ async def test_the_sample_shows_each_message_to_every_client(tmp_path: Path) -> 
         await harness.plugins.runs("board")
         async with harness.join("board") as one, harness.join("board") as two:
             await one.send("hello")
-            assert await hear(one) == await hear(two) == "hello"
+            assert await receive(one) == await receive(two) == "hello"
         async with harness.join("board") as late:
-            assert await hear(late) == "hello"
+            assert await receive(late) == "hello"
         port = (await harness.plugins.view("board")).port
         with pytest.raises(InvalidStatus):
             async with connect(f"ws://127.0.0.1:{port}/ws", origin="http://evil.example", proxy=None):  # type: ignore[arg-type]  # a plain text

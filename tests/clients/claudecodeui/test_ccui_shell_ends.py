@@ -38,9 +38,9 @@ async def harness(tmp_path: Path) -> AsyncIterator[ShellHarness]:
 
 @pytest.mark.rules("S003-080", "S003-091")
 async def test_the_exit_is_reported_and_the_socket_stays_open(harness: ShellHarness, tmp_path: Path) -> None:
-    async with harness.sit() as client, harness.sit() as other:
+    async with harness.open_client() as client, harness.open_client() as other:
         await client.begin(tmp_path)
-        await client.seen("$")
+        await client.wait_for_text("$")
         await other.begin(tmp_path)
         await other.until(lambda: other.reconnects)
         await client.type("exit 3\r")
@@ -59,23 +59,23 @@ async def test_the_exit_is_reported_and_the_socket_stays_open(harness: ShellHarn
 async def test_an_unwatched_shell_is_stopped_after_half_an_hour(tmp_path: Path) -> None:
     clock = ManualClock()
     async with open_shell(tmp_path, clock) as harness:
-        async with harness.sit() as client:
+        async with harness.open_client() as client:
             await client.begin(tmp_path)
             await client.type("echo old words\r")
-            await client.said("old words")
+            await client.wait_for_line("old words")
             # An attached client keeps the shell alive, however long it is idle.
             await clock.advance(3 * 60 * 60)
             shell = harness.program()
         await until(lambda: not shell.watched)
         await clock.advance(29 * 60)
         assert shell.running and left_warning(60).strip() in shell.screen.lines
-        async with harness.sit() as back:
+        async with harness.open_client() as back:
             await back.begin(tmp_path)
-            await back.seen(left_warning(60).strip())
+            await back.wait_for_text(left_warning(60).strip())
             await clock.advance(3 * 60 * 60)
             assert harness.program() is shell
             await back.type("echo more words; (sleep 1000; echo never) &\r")
-            await back.said("more words")
+            await back.wait_for_line("more words")
         await until(lambda: not shell.watched)
         await clock.advance(29 * 60 + 59)
         assert shell.running
@@ -83,29 +83,29 @@ async def test_an_unwatched_shell_is_stopped_after_half_an_hour(tmp_path: Path) 
         async with asyncio.timeout(PATIENCE):
             await shell.wait()
         assert not is_alive(shell.pid, shell.started)
-        async with harness.sit() as new:
+        async with harness.open_client() as new:
             await new.begin(tmp_path)
-            await new.seen("$")
+            await new.wait_for_text("$")
             assert "words" not in new.text and not new.reconnects
 
 
 @pytest.mark.rules("S003-107")
 async def test_a_long_replay_is_one_bounded_frame(harness: ShellHarness, tmp_path: Path) -> None:
-    async with harness.sit() as client:
+    async with harness.open_client() as client:
         await client.begin(tmp_path)
         await client.type("i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); echo line $i; done; echo do''ne\r")
-        await client.said("done")
-    async with harness.sit() as back:
+        await client.wait_for_line("done")
+    async with harness.open_client() as back:
         await back.begin(tmp_path)
-        await back.hear()
-        replay = (await back.hear())["data"]
+        await back.next_frame()
+        replay = (await back.next_frame())["data"]
         assert [int(found) for found in re.findall(r"line (\d+)", replay)] == list(range(1, 5001))
         await back.type("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo fini''shed\r")
-        await back.said("finished")
-    async with harness.sit() as last:
+        await back.wait_for_line("finished")
+    async with harness.open_client() as last:
         await last.begin(tmp_path)
-        await last.hear()
-        replay = (await last.hear())["data"]
+        await last.next_frame()
+        replay = (await last.next_frame())["data"]
         assert len(replay) < 512 * 1024
         assert "line 1\r" not in replay and "finished" in replay, "the oldest went, the newest is there"
 
@@ -118,7 +118,7 @@ async def test_the_scope_terminal_is_needed(harness: ShellHarness) -> None:
     chatting = await harness.served.token("view", "chat", "approve")
     for token, status in ((chatting, 403), ("fl_wrong", 401)):
         with pytest.raises(InvalidStatus) as refused:
-            async with harness.sit(token=token):
+            async with harness.open_client(token=token):
                 pass
         assert refused.value.response.status_code == status
     assert harness.terminals.names() == ()
@@ -126,30 +126,30 @@ async def test_the_scope_terminal_is_needed(harness: ShellHarness) -> None:
 
 async def test_the_environment_holds_no_secret(harness: ShellHarness, tmp_path: Path) -> None:
     """Fault 13: it contains neither keys of the gateway nor folders outside the roots."""
-    async with harness.sit() as client:
+    async with harness.open_client() as client:
         await client.begin(tmp_path)
         await client.type("env > found; echo wr''itten\r")
-        await client.said("written")
+        await client.wait_for_line("written")
     found = (tmp_path / "found").read_text()
     assert "TERM=xterm-256color" in found and "COLORTERM=truecolor" in found
     assert not [word for word in (*SECRETS, "secret") if word in found]
 
 
 async def test_a_too_large_frame_closes_only_its_socket(harness: ShellHarness, tmp_path: Path) -> None:
-    async with harness.sit() as client, harness.sit() as other:
+    async with harness.open_client() as client, harness.open_client() as other:
         await other.begin(tmp_path)
-        await other.seen("$")
+        await other.wait_for_text("$")
         with contextlib.suppress(ConnectionClosed):
             await client.socket.send('{"type":"input","data":"' + "x" * (MESSAGE_LIMIT + 1) + '"}')
         with pytest.raises(ConnectionClosed) as closed:
-            await client.hear()
+            await client.next_frame()
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
         await other.type("echo on $((40 + 2))\r")
-        await other.said("on 42")
+        await other.wait_for_line("on 42")
 
 
 async def test_keys_typed_during_the_start_are_kept_in_order(harness: ShellHarness, tmp_path: Path) -> None:
-    async with harness.sit() as client:
+    async with harness.open_client() as client:
         await client.begin(tmp_path)
         for number in range(200):
             await client.type(f"echo {number} >> typed\r")
@@ -186,11 +186,11 @@ async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory
     harness: ShellHarness, tmp_path: Path
 ) -> None:
     """Fault 7, for terminals: its queued data is bounded, and its screen is redrawn when it reads again."""
-    async with harness.sit() as client:
+    async with harness.open_client() as client:
         await client.begin(tmp_path)
-        await client.seen("$")
+        await client.wait_for_text("$")
         owner = Identity("c", harness.program().name.split("/")[1], "n", frozenset({"terminal"}))
-        switch = await harness.desks.open(owner, OpenLauncher(codec=ShellCodec()))
+        switch = await harness.launcher.open(owner, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         switch.attached(wire)
         switch.received(json.dumps(client.init(str(tmp_path))).encode())
@@ -205,13 +205,13 @@ async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory
         assert CLEAN.encode() in b"".join(wire.sent).replace(b"\\u001b", b"\x1b") and len(b"".join(wire.sent)) < 600_000
         switch.detached(1000)
         await client.type("echo on $((40 + 2))\r")
-        await client.said("on 42")
+        await client.wait_for_line("on 42")
 
 
 async def test_the_number_of_terminals_is_limited(tmp_path: Path) -> None:
-    async with open_shell(tmp_path, most=1) as harness, harness.sit() as one, harness.sit() as two:
+    async with open_shell(tmp_path, most=1) as harness, harness.open_client() as one, harness.open_client() as two:
         await one.begin(tmp_path)
-        await one.seen("$")
+        await one.wait_for_text("$")
         await two.begin(tmp_path, sessionId="another")
         await two.until(lambda: two.errors)
         assert "1 terminals are open" in two.errors[0]
@@ -222,7 +222,7 @@ async def test_the_number_of_terminals_is_limited(tmp_path: Path) -> None:
 async def test_an_internal_error_is_reported_without_its_text(
     harness: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with harness.sit() as client:
+    async with harness.open_client() as client:
         with monkeypatch.context() as broken:
             broken.setattr(TerminalRegistry, "open", lambda *_: 1 // 0)
             await client.begin(tmp_path)
@@ -231,15 +231,15 @@ async def test_an_internal_error_is_reported_without_its_text(
         assert "ZeroDivisionError" in caplog.text
         await client.begin(tmp_path)
         await client.type("echo on $((40 + 2))\r")
-        await client.said("on 42")
+        await client.wait_for_line("on 42")
 
 
 async def test_a_shell_whose_folder_was_removed_can_still_be_attached(harness: ShellHarness, tmp_path: Path) -> None:
     (inner,) = folders(tmp_path, "inner")
-    async with harness.sit() as client:
+    async with harness.open_client() as client:
         await client.begin(inner)
         await client.type("rmdir ../inner; echo go''ne\r")
-        await client.said("gone")
+        await client.wait_for_line("gone")
         await client.begin(inner)
         await client.until(lambda: client.reconnects)
 
@@ -247,18 +247,18 @@ async def test_a_shell_whose_folder_was_removed_can_still_be_attached(harness: S
 async def test_switching_programs_works_after_unread_keys(harness: ShellHarness, tmp_path: Path) -> None:
     """A socket that was paused because its program did not read is resumed for the next program."""
     first, second = folders(tmp_path, "first", "second")
-    async with harness.sit() as client:
+    async with harness.open_client() as client:
         await client.begin(first)
         await client.type("stty raw -echo; echo re''ady; sleep 1000\r")
-        await client.seen("ready")
+        await client.wait_for_text("ready")
         for _ in range(4):
             await client.type("k" * (MESSAGE_LIMIT // 2))
-        async with harness.sit() as other:
+        async with harness.open_client() as other:
             await other.begin(first, forceRestart=True)
             await client.until(lambda: client.exit_codes)
         await client.begin(second)
         await client.type("echo on $((40 + 2))\r")
-        await client.said("on 42")
+        await client.wait_for_line("on 42")
 
 
 async def test_a_client_whose_terminal_cannot_be_shown_is_closed_with_1011(
@@ -269,9 +269,9 @@ async def test_a_client_whose_terminal_cannot_be_shown_is_closed_with_1011(
             raise ValueError("no")
         yield TerminalOutput(b"")
 
-    async with harness.sit() as client, harness.sit() as other:
+    async with harness.open_client() as client, harness.open_client() as other:
         await other.begin(tmp_path)
-        await other.seen("$")
+        await other.wait_for_text("$")
         with monkeypatch.context() as patched:
             patched.setattr(PtySession, "watch", broken)
             await client.begin(tmp_path)
@@ -279,14 +279,14 @@ async def test_a_client_whose_terminal_cannot_be_shown_is_closed_with_1011(
                 await client.until(lambda: False)
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
         await other.type("echo on $((40 + 2))\r")
-        await other.said("on 42")
+        await other.wait_for_line("on 42")
 
 
 async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(harness: ShellHarness, tmp_path: Path) -> None:
     who = Identity("c", "ann", "n", frozenset({"terminal"}))
     wish = json.dumps({"type": "init", "projectPath": str(tmp_path), "isPlainShell": True, "cols": 30}).encode()
     for rounds in range(12):
-        switch = await harness.desks.open(who, OpenLauncher(codec=ShellCodec()))
+        switch = await harness.launcher.open(who, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         # The first frame may arrive before the socket is attached.
         switch.received(wish)
@@ -300,8 +300,8 @@ async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(harness:
         await asyncio.sleep(0)
         assert len(wire.sent) == count
     await until(lambda: not any(program.watched for program in harness.programs()))
-    async with harness.sit(token=await harness.token_of("ann")) as client:
+    async with harness.open_client(token=await harness.token_of("ann")) as client:
         await client.begin(tmp_path)
         await client.type("stty size\r")
         # The sizes of the clients that left no longer count.
-        await client.seen("24 80")
+        await client.wait_for_text("24 80")

@@ -90,7 +90,7 @@ class ChatHarness:
 
     async def interrupted(self, agent: FakeAgent, times: int = 1) -> None:
         """Wait until the agent has received this number of interrupts, and let it obey."""
-        await self.core.until(lambda: agent.told.count(("interrupt", None)) == times)
+        await self.core.until(lambda: agent.requests.count(("interrupt", None)) == times)
         await agent.result(subtype="error_during_execution", is_error=True, result=None)
 
     async def get(self, path: str, token: str = "") -> Any:

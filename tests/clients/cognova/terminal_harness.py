@@ -37,7 +37,7 @@ class ShellClient(CognovaTerminalClient, OnSocket):
     async def closed(self) -> int:
         try:
             while True:
-                await self.hear()
+                await self.next_frame()
         except ConnectionClosed as closed:
             return closed.rcvd.code if closed.rcvd is not None else 0
 

@@ -209,7 +209,7 @@ async def test_an_interrupt_ends_the_conversation_that_it_names_and_keeps_its_te
         await chats.interrupted(first)
         interrupted = await peer.until("interrupted")
         assert (tuple(interrupted), interrupted["conversationId"]) == (("type", "conversationId", "seq"), one)
-        assert second.told == []
+        assert second.requests == []
         await second.text("done")
         await second.result()
         assert (await peer.until("stream_end"))["conversationId"] == two
@@ -251,7 +251,7 @@ async def test_an_interrupt_of_background_work_alone_is_answered(chats: ChatHarn
         await peer.until("stream_end")
         await peer.say("chat:interrupt", conversationId=name)
         assert await peer.until("interrupted") == {"type": "chat:interrupted", "conversationId": name}
-        await chats.core.until(lambda: ("interrupt", None) in agent.told)
+        await chats.core.until(lambda: ("interrupt", None) in agent.requests)
 
 
 async def test_an_interrupt_during_the_agents_start_withdraws_the_message(chats: ChatHarness) -> None:

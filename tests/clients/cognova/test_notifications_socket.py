@@ -198,7 +198,7 @@ async def test_a_running_agent_is_cancelled_in_the_core(harness: FeedHarness) ->
         await agent.ready()
         answer = (await harness.call("POST", f"/api/agents/{made}/cancel")).json()
         assert answer == {"success": True, "message": "Cancelling 1 running execution", "cancelledCount": 1}
-        assert ("interrupt", None) in agent.told
+        assert ("interrupt", None) in agent.requests
         await agent.result(subtype="error_during_execution", is_error=True, result=None)
         assert (await listener.change("agent", "cancel"))["color"] == "warning"
 

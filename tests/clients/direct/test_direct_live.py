@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.direct.harness import DirectPeer, seated
+from clients.direct.harness import DirectPeer, connect_peer
 from fairlead.config import load
 from fairlead.wiring import GatewayInfo, running
 from fairlead_testing.direct_client import Message
@@ -30,7 +30,7 @@ class DirectHarness:
 
     @contextlib.asynccontextmanager
     async def open_peer(self, session: str = "", token: str | None = None) -> AsyncIterator[DirectPeer]:
-        async with seated(self.gateway, session or self.session, token) as peer:
+        async with connect_peer(self.gateway, session or self.session, token) as peer:
             yield peer
 
 

@@ -83,7 +83,7 @@ class HappyGateway:
         return page
 
 
-def said(text: str) -> dict[str, Any]:
+def user_message(text: str) -> dict[str, Any]:
     return {"role": "user", "content": {"type": "text", "text": text}, "meta": {"sentFrom": "phone"}}
 
 

@@ -13,7 +13,7 @@ import pytest
 from nacl.secret import SecretBox
 
 from clients.happy.envelopes import Schema
-from clients.happy.harness import UNKNOWN, HappyGateway, over, said, words
+from clients.happy.harness import UNKNOWN, HappyGateway, over, user_message, words
 from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.happy.encryption import derive, seal, unseal
 from fairlead_testing.happy_client import HappyClient
@@ -33,7 +33,7 @@ async def test_a_session_with_a_key_sends_and_accepts_encrypted_messages(
     assert answer.json() == {"scheme": key.scheme}
     async with gateway.open_peer() as peer:
         local = str(uuid.uuid4())
-        await gateway.post((local, seal(key, json.dumps(said("SCRIPT:text secret")).encode())))
+        await gateway.post((local, seal(key, json.dumps(user_message("SCRIPT:text secret")).encode())))
         resumed = json.loads(await peer.socket.recv())
         assert resumed["type"] == "resumed"
         frames: list[dict[str, Any]] = []
@@ -47,10 +47,12 @@ async def test_a_session_with_a_key_sends_and_accepts_encrypted_messages(
     assert "secret" in "".join(words(client))
     assert schema.problems("SessionMessageSchema", frames) == [None] * len(frames)
     assert (await gateway.page())["messages"] == frames, "the same bytes, whoever asks"
-    refused = await gateway.http.post(gateway.url, json={"messages": [{"localId": "x", "content": said("open")}]})
+    refused = await gateway.http.post(
+        gateway.url, json={"messages": [{"localId": "x", "content": user_message("open")}]}
+    )
     assert refused.status_code == 400
     other = SessionKey(key.scheme, bytes(32))
-    sealed = seal(other, json.dumps(said("other")).encode())
+    sealed = seal(other, json.dumps(user_message("other")).encode())
     refused = await gateway.http.post(gateway.url, json={"messages": [{"localId": "x", "content": sealed}]})
     assert refused.status_code == 400
     assert (await gateway.http.delete(url)).json() == {"scheme": None}

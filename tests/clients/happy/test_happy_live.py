@@ -10,7 +10,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from clients.happy.envelopes import Schema
-from clients.happy.harness import UNKNOWN, HappyGateway, answer_all, open_gateway, over, said, waiting, words
+from clients.happy.harness import UNKNOWN, HappyGateway, answer_all, open_gateway, over, user_message, waiting, words
 from patience import PATIENCE
 
 
@@ -18,7 +18,7 @@ from patience import PATIENCE
 async def test_a_posted_message_and_its_answer_come_on_the_socket(gateway: HappyGateway, schema: Schema) -> None:
     local = str(uuid.uuid4())
     async with gateway.open_peer() as peer:
-        await gateway.post((local, said("SCRIPT:text hello")))
+        await gateway.post((local, user_message("SCRIPT:text hello")))
         await peer.turn_over()
     assert peer.resumed["verdict"] == "ok"
     assert [frame["role"] for frame in peer.frames] == ["session"] * len(peer.frames)
@@ -57,23 +57,23 @@ async def test_a_missing_token_or_an_unknown_session_is_refused(gateway: HappyGa
 
 async def test_a_local_id_is_accepted_once_however_often_it_is_posted(gateway: HappyGateway) -> None:
     local = "no uuid, but mine"
-    first = await gateway.post((local, said("SCRIPT:text once")))
-    again = await gateway.post((local, said("SCRIPT:text once")), (local, said("SCRIPT:text once")))
+    first = await gateway.post((local, user_message("SCRIPT:text once")))
+    again = await gateway.post((local, user_message("SCRIPT:text once")), (local, user_message("SCRIPT:text once")))
     assert [message["id"] for message in again] == [first[0]["id"]] * 2
     assert [message["localId"] for message in again] == [local] * 2
     async with gateway.open_peer() as peer:
         await peer.turn_over()
     assert words(peer.client).count("SCRIPT:text once") == 1
-    (known,) = await gateway.post((local, said("SCRIPT:text once")))
+    (known,) = await gateway.post((local, user_message("SCRIPT:text once")))
     assert known["seq"] == 1
     assert known["createdAt"] > 0
 
 
 async def test_a_queued_message_has_no_seq_yet(gateway: HappyGateway) -> None:
     async with gateway.open_peer() as peer:
-        await gateway.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
+        await gateway.post((str(uuid.uuid4()), user_message("SCRIPT:write made.txt")))
         await peer.until(lambda _: waiting(peer))
-        (queued,) = await gateway.post((str(uuid.uuid4()), said("SCRIPT:text second")))
+        (queued,) = await gateway.post((str(uuid.uuid4()), user_message("SCRIPT:text second")))
         assert queued["seq"] == 0
         assert queued["createdAt"] > 0
         await answer_all(gateway, peer)
@@ -85,14 +85,14 @@ async def test_a_queued_message_has_no_seq_yet(gateway: HappyGateway) -> None:
 
 REFUSED: list[Any] = [
     {"messages": []},
-    {"messages": [{"localId": "x", "content": said("hi")}] * 101},
-    {"messages": [{"localId": "", "content": said("hi")}]},
-    {"messages": [{"localId": "x" * 200, "content": said("hi")}]},
+    {"messages": [{"localId": "x", "content": user_message("hi")}] * 101},
+    {"messages": [{"localId": "", "content": user_message("hi")}]},
+    {"messages": [{"localId": "x" * 200, "content": user_message("hi")}]},
     {"messages": [{"localId": "x", "content": "sealed"}]},
     {"messages": [{"localId": "x", "content": {"role": "session", "content": {"ev": {"t": "stop"}}}}]},
     {"messages": [{"localId": "x", "content": {"role": "agent", "content": {"type": "text", "text": "hi"}}}]},
-    {"messages": [{"localId": "x", "content": said(" ")}]},
-    {"messages": [{"localId": "x", "content": said("good")}, {"localId": "y", "content": said("")}]},
+    {"messages": [{"localId": "x", "content": user_message(" ")}]},
+    {"messages": [{"localId": "x", "content": user_message("good")}, {"localId": "y", "content": user_message("")}]},
 ]
 
 
@@ -106,7 +106,7 @@ async def test_an_invalid_post_is_rejected_as_a_whole(gateway: HappyGateway) -> 
 async def test_pages_go_both_ways(gateway: HappyGateway) -> None:
     for number in range(3):
         async with gateway.open_peer() as peer:
-            await gateway.post((str(uuid.uuid4()), said(f"SCRIPT:text number {number}")))
+            await gateway.post((str(uuid.uuid4()), user_message(f"SCRIPT:text number {number}")))
             for _ in range(number + 1):
                 await peer.turn_over()
     every = (await gateway.page("?limit=500"))["messages"]
@@ -134,7 +134,7 @@ async def test_pages_go_both_ways(gateway: HappyGateway) -> None:
 
 async def test_a_returning_client_misses_nothing_and_receives_nothing_twice(gateway: HappyGateway) -> None:
     async with gateway.open_peer() as always, gateway.open_peer() as peer:
-        await gateway.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
+        await gateway.post((str(uuid.uuid4()), user_message("SCRIPT:write made.txt")))
         await peer.until(lambda client: client.state.open_turn)
         client = peer.client
         await peer.socket.close()
@@ -143,7 +143,7 @@ async def test_a_returning_client_misses_nothing_and_receives_nothing_twice(gate
         async with gateway.open_peer(f"?after_seq={client.state.last_seq}", client) as again:
             await again.until(lambda client: client.state.last_seq >= always.client.state.last_seq)
             assert again.resumed["after_seq"] + 1 == again.frames[0]["meta"]["seq"]
-            await gateway.post((str(uuid.uuid4()), said("SCRIPT:text after")))
+            await gateway.post((str(uuid.uuid4()), user_message("SCRIPT:text after")))
             await asyncio.gather(again.turn_over(), always.turn_over())
     assert client.state == always.client.state
     async with gateway.open_peer("?after_seq=99999") as lost:
@@ -158,9 +158,9 @@ async def test_a_returning_client_misses_nothing_and_receives_nothing_twice(gate
 @pytest.mark.rules("S001-137", "S001-143")
 async def test_a_gateway_restart_emits_nothing_twice_and_continues_the_numbering(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as gateway, gateway.open_peer() as peer:
-        await gateway.post((str(uuid.uuid4()), said("SCRIPT:text before")))
+        await gateway.post((str(uuid.uuid4()), user_message("SCRIPT:text before")))
         await peer.turn_over()
-        await gateway.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
+        await gateway.post((str(uuid.uuid4()), user_message("SCRIPT:write made.txt")))
         await peer.until(lambda _: waiting(peer))
         before = (await gateway.page())["messages"]
     async with (
@@ -171,7 +171,7 @@ async def test_a_gateway_restart_emits_nothing_twice_and_continues_the_numbering
     ):
         await again.turn_over()
         assert again.resumed["verdict"] == "ok"
-        await gateway.post((str(uuid.uuid4()), said("SCRIPT:text after")))
+        await gateway.post((str(uuid.uuid4()), user_message("SCRIPT:text after")))
         await again.turn_over()
         every = (await gateway.page())["messages"]
     assert every[: len(before)] == before
@@ -187,7 +187,7 @@ async def test_a_permission_is_a_service_message_and_is_answered_over_another_pr
     gateway: HappyGateway, tmp_path: Path
 ) -> None:
     async with gateway.open_peer() as peer:
-        await gateway.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
+        await gateway.post((str(uuid.uuid4()), user_message("SCRIPT:write made.txt")))
         await peer.until(lambda _: waiting(peer))
         await answer_all(gateway, peer)
     states = [f["content"]["ev"]["permission"]["state"] for f in peer.frames if "permission" in f["content"]["ev"]]

@@ -204,7 +204,7 @@ async def test_an_interrupt_has_no_answer_but_its_effect(gateway: MyLifeDbGatewa
         agent = await prompt(gateway, tab, "long")
         await tab.until("user")
         await tab.say(**stop)
-        await gateway.core.until(lambda: ("interrupt", None) in agent.told)
+        await gateway.core.until(lambda: ("interrupt", None) in agent.requests)
         await level(tab)
         assert not [frame for frame in tab.frames if frame.get("request_id") == "interrupt_1"]
         await agent.result(subtype="error_during_execution", is_error=True)

@@ -95,8 +95,10 @@ async def test_it_needs_the_scope_for_terminals(gateway: MyLifeDbGateway) -> Non
 def test_input_before_the_terminal_is_attached_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     head = Head(method="GET", path="/")
-    talk = RawTerminal(Handshake(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION}))
+    conversation = RawTerminal(
+        Handshake(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION})
+    )
     for _ in range(10):
-        assert talk.received(b"x" * (EARLY_BYTES // 4), False) == ()
-    (attach,) = drive(talk, talk.opened(), lambda step, lane: None)
+        assert conversation.received(b"x" * (EARLY_BYTES // 4), False) == ()
+    (attach,) = drive(conversation, conversation.opened(), lambda step, lane: None)
     assert isinstance(attach, AttachOwner) and len(attach.early) == 4

@@ -179,10 +179,10 @@ async def what_a_rule_allows_is_answered_with_the_input_that_was_asked_about(
     await harness.send(f"SCRIPT:bash {command}")
     await harness.answer(await harness.until("permission.asked"), remember=["Bash(touch *)"])
     assert (await harness.until("turn.ended"))["status"] == "completed"
-    before = len(relay.told)
+    before = len(relay.received)
     assert (await harness.turn(f"SCRIPT:bash {command}"))["status"] == "completed"
     assert len(harness.all("permission.asked")) == 1
-    (line,) = [part for part in bytes(relay.told[before:]).splitlines(keepends=True) if b'"behavior"' in part]
+    (line,) = [part for part in bytes(relay.received[before:]).splitlines(keepends=True) if b'"behavior"' in part]
     assert line.endswith(b"\n")
     answer = json.loads(line[line.index(b"{") :])["response"]["response"]
     assert (answer["behavior"], answer["updatedInput"]) == ("allow", harness.all("tool.called")[-1]["input"])
