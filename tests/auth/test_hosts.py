@@ -159,7 +159,7 @@ def test_local_address_of_the_connection_is_ours() -> None:
     assert not owns(ALLOWED, "attacker.test:8787", local="")
 
 
-def test_the_public_name_is_ours_with_its_own_port_only() -> None:
+def test_the_public_name_is_accepted_only_with_its_port() -> None:
     assert owns(PUBLIC, "gw.example") and owns(PUBLIC, "GW.example:443")
     assert not owns(PUBLIC, "gw.example:8787")
     assert not owns(PUBLIC, "gw.example:80")

@@ -54,7 +54,7 @@ async def real_harness(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHa
             yield opened
 
 
-async def test_a_signed_in_user_sees_the_history_and_a_reload_in_mid_turn_loses_nothing(
+async def test_a_signed_in_user_sees_the_history_and_a_reload_mid_turn_loses_nothing(
     harness: AppHarness,
 ) -> None:
     earlier = NativeClient(await harness.gateway.create())

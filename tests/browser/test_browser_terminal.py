@@ -179,7 +179,7 @@ async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leav
     await same_screen(first, second)
 
 
-async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(harness: TerminalHarness) -> None:
+async def test_a_reloaded_page_shows_the_same_as_the_other(harness: TerminalHarness) -> None:
     first, second = await harness.open_two()
     await first.type("i=0; while [ $i -lt 200 ]; do i=$((i + 1)); echo n$i; done; echo d''one\n")
     await second.shows_line("done")

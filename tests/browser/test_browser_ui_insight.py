@@ -152,7 +152,7 @@ async def test_a_folder_is_trusted_after_its_commands_were_shown(harness: UiHarn
     await expect(phone.page.locator(".rows li", has_text=str(harness.folder))).to_have_count(0)
 
 
-async def test_the_keyboard_goes_everywhere_and_has_a_sheet_and_colours_are_kept(harness: UiHarness) -> None:
+async def test_the_keyboard_reaches_everything_has_a_help_sheet_and_colours_are_saved(harness: UiHarness) -> None:
     desktop = await harness.device(at="/app/settings")
     keys = desktop.page.keyboard
     await keys.press("?")

@@ -125,7 +125,7 @@ async def test_two_answer_at_once_and_a_gateway_killed_in_mid_stream_loses_nothi
 
 
 @pytest.mark.parametrize("agent", ["demo", pytest.param("claude", marks=[pytest.mark.long, pytest.mark.cli(NEWEST)])])
-async def test_a_phone_with_keys_alone_offline_and_back_and_hostile_words(
+async def test_a_phone_by_keyboard_offline_and_back_and_with_hostile_text(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
 ) -> None:
     """All of this is the page's own behaviour: the demo agent shows it as well as the CLI does, and sooner."""

@@ -226,7 +226,7 @@ async def test_on_a_phone_one_thing_at_a_time(harness: UiHarness) -> None:
     await phone.accessible()
 
 
-async def test_with_the_keyboard_alone(harness: UiHarness) -> None:
+async def test_everything_works_with_the_keyboard(harness: UiHarness) -> None:
     session = await harness.session("SCRIPT:text hello")
     desktop = await harness.device()
     page = desktop.page

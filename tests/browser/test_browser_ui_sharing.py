@@ -53,7 +53,7 @@ async def open_dialog(device: Device) -> Locator:
     return field
 
 
-async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner_or_an_admin_ends_that(
+async def test_a_shared_session_is_in_the_others_list_until_its_owner_or_an_admin_unshares_it(
     harness: UiHarness,
 ) -> None:
     ann = await harness.device("Ann's desk", scopes=USER, user="ann")

@@ -74,7 +74,7 @@ class Answer:
         await self._agent.say({**record, "event": {"type": kind, **fields}})
 
 
-async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_nothing_and_sends_once(
+async def test_a_page_reloaded_and_offline_mid_stream_misses_nothing_and_sends_once(
     spoken: UiHarness,
 ) -> None:
     session = await spoken.session("begin")
@@ -158,7 +158,7 @@ async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_
     assert desktop.strayed == []
 
 
-async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_and_doubles_nothing(
+async def test_a_gateway_killed_and_restarted_mid_stream_loses_and_repeats_nothing(
     chromium: Browser, tmp_path: Path
 ) -> None:
     (tmp_path / "work").mkdir()

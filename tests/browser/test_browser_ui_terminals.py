@@ -41,7 +41,7 @@ async def typed(device: Device, keys: str) -> None:
     await device.page.keyboard.type(keys)
 
 
-async def test_a_shell_is_opened_found_again_as_it_was_and_ended_and_shared_by_a_persons_devices(
+async def test_a_shell_is_opened_found_again_unchanged_ended_and_shared_by_a_users_devices(
     harness: UiHarness,
 ) -> None:
     desktop = await harness.device(at="/app/terminals")

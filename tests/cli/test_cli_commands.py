@@ -59,7 +59,7 @@ def test_a_permission_without_a_terminal_exits_1_and_says_how_to_answer(
     assert (gateway.project / "a.txt").read_text() == "hello\nworld\n"
 
 
-def test_yes_to_allows_what_the_rule_covers_and_nothing_else(fairlead: Fairlead, gateway: CliGateway) -> None:
+def test_yes_to_allows_only_what_the_rule_covers(fairlead: Fairlead, gateway: CliGateway) -> None:
     assert fairlead("run", "SCRIPT:bash echo one", "--yes-to", "Bash(echo:*)").code == 0
     ran = fairlead("run", "SCRIPT:bash echo one; touch stolen", "--yes-to", "Bash(echo:*)")
     assert ran.code == 1

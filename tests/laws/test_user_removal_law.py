@@ -201,5 +201,5 @@ def test_nothing_of_a_removed_user_is_left(terminals: list[TerminalRegistry], de
         asyncio.run(history(Path(folder), deeds, terminals))
 
 
-async def test_nothing_is_left_of_a_user_who_did_everything(terminals: list[TerminalRegistry], tmp_path: Path) -> None:
+async def test_nothing_remains_of_a_user_who_did_everything(terminals: list[TerminalRegistry], tmp_path: Path) -> None:
     await history(tmp_path, DEEDS, terminals)

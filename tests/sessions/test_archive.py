@@ -80,7 +80,7 @@ async def test_sessions_in_use_are_not_dropped(tmp_path: Path) -> None:
         assert (await harness.archiver.view()).sessions == 1
 
 
-async def test_nothing_is_copied_without_room_and_the_state_survives_a_restart(tmp_path: Path) -> None:
+async def test_nothing_is_copied_to_a_full_archive_and_the_state_survives_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False, archive=True) as harness:
         size = write_all(harness)
         harness.archive_bytes = size - 1

@@ -22,7 +22,7 @@ def entry(branches: int, taken: int) -> dict[str, Any]:
     return {"summary": summary, "missing_branches": [[1, 2]] * (branches - taken)}
 
 
-def test_a_room_is_the_sum_of_its_files() -> None:
+def test_a_package_is_the_sum_of_its_files() -> None:
     report = {
         "files": {
             "src/fairlead/model/a.py": entry(10, 10),
@@ -40,12 +40,12 @@ def test_the_floor_is_95_per_cent_of_branches(taken: int, holds: bool) -> None:
     assert PackageCover("model", (file("src/fairlead/model/a.py", 100, taken),)).holds is holds
 
 
-def test_a_room_without_decisions_is_as_good_as_its_lines() -> None:
+def test_a_package_without_branches_counts_its_lines() -> None:
     assert PackageCover("model", (file("a", 0, 0, lines=10, run=10),)).holds
     assert not PackageCover("model", (file("a", 0, 0, lines=10, run=5),)).holds
 
 
-def test_an_empty_room_is_reported_as_empty() -> None:
+def test_an_empty_package_is_reported_as_empty() -> None:
     [package] = by_package([], ["stores"])
     assert package.holds
     assert describe(package)[0].split() == ["stores", "empty"]
@@ -58,5 +58,5 @@ def test_below_the_floor_the_worst_file_comes_first() -> None:
     assert [line.split(":")[0].strip() for line in lines[1:]] == ["worst.py", "poor.py"]
 
 
-def test_the_floor_covers_the_rooms_that_the_guarantees_depend_on() -> None:
+def test_the_floor_covers_the_packages_that_the_guarantees_depend_on() -> None:
     assert set(coverage_floor.PACKAGES) == {"model", "sessions", "agents/claude", "stores"}

@@ -77,7 +77,7 @@ def test_no_docstring_begins_with_a_private_word() -> None:
     assert found == []
 
 
-def test_no_public_class_name_stands_in_two_rooms() -> None:
+def test_no_public_class_name_is_in_two_packages() -> None:
     """Client packages may share one: they count as one package here."""
     packages: defaultdict[str, set[str]] = defaultdict(set)
     for path, tree in sources():

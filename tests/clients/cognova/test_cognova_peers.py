@@ -22,7 +22,7 @@ async def all_live(chats: ChatHarness, agent: FakeAgent) -> Any:
     return feed
 
 
-async def test_every_peer_sees_the_same_stream_and_a_stranger_nothing(chats: ChatHarness) -> None:
+async def test_every_peer_sees_the_same_stream_and_other_users_see_nothing(chats: ChatHarness) -> None:
     async with chats.peer() as sender, chats.peer() as subscriber, chats.peer() as second, chats.peer() as stranger:
         name = await sender.begin("one")
         agent = await chats.agent()
