@@ -212,7 +212,7 @@ async def open_ui(
     env: Mapping[str, str] | None = None,
     **config: Any,
 ) -> AsyncIterator[UiHarness]:
-    """`said`: the agent is scripted by the test; otherwise it is the demo agent. `env` is the gateway's own."""
+    """`scripted`: the agent is scripted by the test; otherwise it is the demo agent. `env` is the gateway's own."""
     ui = WebUi(built_once())
     monkeypatch.setattr("fairlead.wiring.gateway.WebUi", lambda: ui)
     assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"

@@ -20,7 +20,7 @@ class Relay:
     `heads` are the heads of the received requests, `pings` the times of the WebSocket pings that the CLI sent alone,
     `spoken` counts the reads that began with a message of the CLI on a socket.
     `slam`: every new connection is closed at once, `fail`: every POST is answered with this status; `tries` are the
-    times of both, in seconds. `bodies` are those of the POSTs; `told` is everything that the gateway sent.
+    times of both, in seconds. `bodies` are those of the POSTs; `received` is everything that the gateway sent.
     """
 
     def __init__(self) -> None:

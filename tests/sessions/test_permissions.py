@@ -251,7 +251,7 @@ async def test_a_repeated_answer_with_a_key_is_answered_from_the_log(harness: Co
 
 
 async def test_a_session_reads_without_asking_only_in_its_own_folders(harness: CoreHarness) -> None:
-    """The gateway's roots limit where a session may be opened; they give no access to a neighbour's files."""
+    """The gateway's roots limit where a session may be opened; they give no access to files next to it."""
     agent = await harness.working("one")
     (harness.folder / "neighbour").mkdir()
     secret = str(harness.folder / "neighbour" / "secret")
