@@ -14,7 +14,7 @@ ALLOWED = AllowedOrigins(ports=frozenset({8787}), origins=frozenset({Origin("htt
 VIEW = AccessRequirement(access="view")
 
 
-class Ring:
+class FakeCredentials:
     """Credentials: `good` is a viewer's, `root` an admin's."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ def head(*headers: tuple[str, str], **other: Any) -> Head:
 
 
 def verdict(request: Head, demand: AccessRequirement = VIEW) -> AccessAllowed | AccessRefused:
-    return decide(request, demand, ALLOWED, Ring())
+    return decide(request, demand, ALLOWED, FakeCredentials())
 
 
 def code(request: Head, demand: AccessRequirement = VIEW) -> str:
@@ -276,10 +276,10 @@ def test_the_peers_address_is_not_a_credential() -> None:
 
 
 def test_host_and_origin_are_checked_before_any_credential_is_looked_up() -> None:
-    ring = Ring()
+    credentials = FakeCredentials()
     for wrong in (("host", "attacker.test"), ("origin", "http://evil"), ("sec-fetch-site", "cross-site")):
-        decide(head(wrong, method="POST"), VIEW, ALLOWED, ring)
-    assert ring.asked == []
+        decide(head(wrong, method="POST"), VIEW, ALLOWED, credentials)
+    assert credentials.asked == []
 
 
 def test_a_refusal_repeats_nothing_of_the_request() -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from auth.fakes import Dice, MemoryDocuments
+from auth.fakes import FakeTokenBytes, MemoryDocuments
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.login_codes import OPEN_AT_MOST, SPACE, BadCode
 from fairlead.model.errors import TooMany
@@ -23,7 +23,7 @@ def documents() -> MemoryDocuments:
 
 @pytest.fixture
 async def credentials(clock: ManualClock, documents: MemoryDocuments) -> Credentials:
-    made = Credentials(documents, clock, Dice())
+    made = Credentials(documents, clock, FakeTokenBytes())
     await made.load()
     return made
 

@@ -57,7 +57,7 @@ HOSTILE = (
 """Hostile text for a tool, a file name or a title, which must never be interpreted as markup."""
 
 
-class SpokenKind(FakeKind):
+class ScriptedKind(FakeKind):
     """An agent of the gateway that is scripted by the test."""
 
     name = "demo"
@@ -118,7 +118,7 @@ class Device:
 
 
 class UiHarness:
-    def __init__(self, browser: Browser, running: wiring.GatewayInfo, folder: Path, kind: SpokenKind | None) -> None:
+    def __init__(self, browser: Browser, running: wiring.GatewayInfo, folder: Path, kind: ScriptedKind | None) -> None:
         self.running = running
         self.folder = folder
         self.kind = kind
@@ -216,7 +216,7 @@ async def open_ui(
     ui = WebUi(built_once())
     monkeypatch.setattr("fairlead.wiring.gateway.WebUi", lambda: ui)
     assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"
-    kind = SpokenKind() if scripted else None
+    kind = ScriptedKind() if scripted else None
     if kind is not None:
         monkeypatch.setattr(
             "fairlead.wiring.agents.agent_kinds", lambda *given, **named: {"demo": kind, "claude": kind}

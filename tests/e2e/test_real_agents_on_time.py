@@ -43,7 +43,7 @@ async def harness(
         yield opened
 
 
-class Bell:
+class ChangeListener:
     def __init__(self, wire: Any) -> None:
         self._wire = wire
 
@@ -57,11 +57,11 @@ class Bell:
 
 
 @contextlib.asynccontextmanager
-async def bell(harness: GatewayHarness) -> AsyncIterator[Bell]:
+async def bell(harness: GatewayHarness) -> AsyncIterator[ChangeListener]:
     url = harness.gateway.url.replace("http", "ws", 1) + "/notifications"
     async with connect(url, additional_headers={"Authorization": f"Bearer {harness.gateway.token}"}) as wire:
         assert json.loads(await wire.recv())["type"] == "connected"
-        yield Bell(wire)
+        yield ChangeListener(wire)
 
 
 async def agent(harness: GatewayHarness, prompt: str, schedule: str = "0 0 29 2 *", **more: Any) -> str:

@@ -22,17 +22,17 @@ from sessions.transcript_harness import FOUND, TranscriptHarness
 STEPS = ("write", "write", "write", "replace", "truncate", "rename", "restart")
 
 
-class Scribe:
+class TranscriptWriter:
     """Writes a session's files below a home, and disturbs the written files."""
 
     def __init__(self, harness: TranscriptHarness, rng: random.Random) -> None:
-        self._rig = harness
+        self._harness = harness
         self._rng = rng
         self._moves = 0
 
     @property
     def _folder(self) -> Path:
-        return self._rig.home.project
+        return self._harness.home.project
 
     def write(self, name: str, piece: bytes) -> None:
         path = self._folder / name
@@ -60,7 +60,7 @@ class Scribe:
     def rename(self) -> None:
         """Rename the whole folder of the project."""
         self._moves += 1
-        self._rig.home.project = self._folder.rename(self._folder.with_name(f"-moved-{self._moves}"))
+        self._harness.home.project = self._folder.rename(self._folder.with_name(f"-moved-{self._moves}"))
 
     def _some(self) -> list[Path]:
         files = sorted(path for path in self._folder.rglob("*.jsonl") if path.is_file())
@@ -93,7 +93,7 @@ async def logged_events(harness: TranscriptHarness) -> list[Any]:
 async def whole(folder: Path, files: dict[str, bytes]) -> list[Any]:
     async with running(folder, watch=False) as harness:
         for name, data in files.items():
-            Scribe(harness, random.Random(0)).write(name, data)
+            TranscriptWriter(harness, random.Random(0)).write(name, data)
         await harness.start()
         return await logged_events(harness)
 
@@ -101,22 +101,22 @@ async def whole(folder: Path, files: dict[str, bytes]) -> list[Any]:
 async def in_steps(folder: Path, files: dict[str, bytes], rng: random.Random, wanted: list[str]) -> list[Any]:
     writes = pieces(files, rng)
     async with running(folder, watch=False) as harness:
-        scribe = Scribe(harness, rng)
-        scribe.write(f"{SESSION}.jsonl", b"")
+        writer = TranscriptWriter(harness, rng)
+        writer.write(f"{SESSION}.jsonl", b"")
         await harness.start()
         while writes:
             step = wanted.pop() if wanted else "write"
             if step == "write":
-                scribe.write(*writes.pop(0))
+                writer.write(*writes.pop(0))
             elif step == "replace":
-                scribe.replace()
+                writer.replace()
             elif step == "truncate":
-                for path, rest in scribe.truncate():
+                for path, rest in writer.truncate():
                     await look(harness)
                     with path.open("ab") as file:
                         file.write(rest)
             elif step == "rename":
-                scribe.rename()
+                writer.rename()
             else:
                 await harness.crash()
                 await harness.start()

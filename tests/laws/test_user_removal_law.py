@@ -29,7 +29,7 @@ STAY = ("credentials", "credentials.used", "user_numbers")
 """Documents that may name the user: ids and numbers that are never assigned again."""
 
 
-class World:
+class AnnasActions:
     """Actions of Anna, and a search for their traces."""
 
     def __init__(self, gateway: TwoUserGateway, folder: Path, stack: contextlib.AsyncExitStack) -> None:
@@ -149,15 +149,15 @@ async def history(folder: Path, deeds: list[str], terminals: list[TerminalRegist
         await gateway.add("bert")
         await gateway.add("anna")
         await gateway.add("phone", SCOPES, "anna")
-        world = World(gateway, folder, stack)
+        actions = AnnasActions(gateway, folder, stack)
         for deed in deeds:
-            await world.deeds()[deed]()
+            await actions.deeds()[deed]()
         tokens = (await gateway.get("admin", "/v1/tokens"))["tokens"]
         names = ["anna", *(token["id"] for token in tokens if token["user"] == "anna")]
         ran = {one["session"] for one in (await gateway.get("admin", "/v1/sessions"))["sessions"]}
         assert not {"talk", "shell", "push", "schedule"} & {*deeds} or found(folder, names, terminals[-1])
         assert (await gateway.call("admin", "DELETE", "/v1/users/anna")).status_code == 200
-        await world.close()
+        await actions.close()
         for session in ran:
             view = await gateway.rested("admin", session)
             assert not view.get("queue")
@@ -181,13 +181,13 @@ async def history(folder: Path, deeds: list[str], terminals: list[TerminalRegist
 def terminals() -> Iterator[list[TerminalRegistry]]:
     made: list[TerminalRegistry] = []
 
-    class Seen(TerminalRegistry):
+    class RecordedRegistry(TerminalRegistry):
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
             made.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairlead.wiring.gateway.TerminalRegistry", Seen)
+        patch.setattr("fairlead.wiring.gateway.TerminalRegistry", RecordedRegistry)
         yield made
 
 

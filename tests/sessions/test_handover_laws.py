@@ -38,7 +38,7 @@ class OneAtATime(FakeKind):
         return await super().launch(launch, sink, record_child)
 
 
-class Story:
+class HandoverDriver:
     """One session and the steps performed on it."""
 
     def __init__(self, folder: Path) -> None:
@@ -203,18 +203,18 @@ def text_of(event: ev.UserMessage) -> str:
 @pytest.mark.rules("S001-137")
 def test_invariants_hold_in_any_sequence_around_a_handover(steps: list[str]) -> None:
     async def run(folder: Path) -> None:
-        story = Story(folder)
-        await story.begin()
+        driver = HandoverDriver(folder)
+        await driver.begin()
         for step in steps:
-            await story.step(step)
-        await story.end()
-        entries = await story.entries()
+            await driver.step(step)
+        await driver.end()
+        entries = await driver.entries()
         events = [ev.decode(entry.event) for entry in entries]
         balanced(events)
         ids = [event.id for event in events]
         assert len(ids) == len(set(ids))
-        assert [text_of(e) for e in events if isinstance(e, ev.UserMessage) and e.via == "prompt"] == story.sent
-        written = [record.raw for agent in story.harness.kind.agents for record in agent.written]
+        assert [text_of(e) for e in events if isinstance(e, ev.UserMessage) and e.via == "prompt"] == driver.sent
+        written = [record.raw for agent in driver.harness.kind.agents for record in agent.written]
         assert len(written) == len(set(written))
 
         state = SessionState(session=SESSION)
@@ -222,15 +222,15 @@ def test_invariants_hold_in_any_sequence_around_a_handover(steps: list[str]) -> 
         for entry, event in zip(entries, events, strict=True):
             state = evolve(state, event, entry.seq, entry.event)
             fold.apply({"seq": entry.seq, **msgspec.json.decode(entry.event)})
-        assert state == story.loaded.core.state
+        assert state == driver.loaded.core.state
         assert (fold.state.handover, fold.state.queue, fold.state.turn) == (None, [], None)
-        if story.agent is not None:
-            assert story.loaded.supervisor.agent is story.agent
-        await story.restart()
-        await story.end()
-        again = story.loaded.core.state
+        if driver.agent is not None:
+            assert driver.loaded.supervisor.agent is driver.agent
+        await driver.restart()
+        await driver.end()
+        again = driver.loaded.core.state
         assert (again.settings, again.handover, again.turn) == (state.settings, None, None)
-        await story.harness.stop()
+        await driver.harness.stop()
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         asyncio.run(run(Path(folder)))

@@ -80,7 +80,7 @@ class Tally:
         return self.folds[-1]
 
 
-class Shown:
+class RowEncoder:
     """An encoder: rows as `ordinal:data`, transient frames unchanged."""
 
     def __init__(self) -> None:
@@ -146,12 +146,12 @@ class ProjectionHarness:
         page = await self.store.rows(SESSION, "tally", 0, 100_000)
         return [(row.ordinal, row.seq, row.data, row.key) for row in page.rows]
 
-    def watch(self, socket: Socket, position: int, variant: Shown | None = None) -> Subscription:
+    def watch(self, socket: Socket, position: int, variant: RowEncoder | None = None) -> Subscription:
         feed = self.projector.feed
         found = Subscription(
             feed,
             ANN,
-            variant or Shown(),
+            variant or RowEncoder(),
             socket,
             cursor=Cursor(position),
             head=position,
@@ -247,7 +247,7 @@ async def test_transient_frames_are_not_stored(harness: ProjectionHarness) -> No
 
 async def test_a_row_is_encoded_once_for_any_number_of_subscribers(harness: ProjectionHarness) -> None:
     await harness.level()
-    variant, sockets = Shown(), [Socket() for _ in range(20)]
+    variant, sockets = RowEncoder(), [Socket() for _ in range(20)]
     watchers = [harness.watch(socket, 0, variant) for socket in sockets]
     await live(*watchers)
     await harness.append("text", "delta", "text")
@@ -414,7 +414,7 @@ async def test_not_all_of_many_unwatched_projections_stay_loaded(
     feeds = {session: Hub(session, harness.store) for session in sessions}
     projections = Projections(harness.services, feeds.__getitem__, lambda session: None)
     watched = projections.get(sessions[0], "tally")
-    watcher = Subscription(watched.feed, ANN, Shown(), Socket(), cursor=Cursor(0), head=0, log_id="", verdict="ok")
+    watcher = Subscription(watched.feed, ANN, RowEncoder(), Socket(), cursor=Cursor(0), head=0, log_id="", verdict="ok")
     watcher.start()
     for session in sessions:
         assert await projections.get(session, "tally").wait_until(1, lambda level: level.head) == 1
@@ -614,7 +614,7 @@ async def test_rows_of_a_projection_are_read_by_position_and_by_key(core: CoreHa
 async def test_a_projections_cursor_is_an_ordinal_and_its_verdict_is_ok_or_gap(core: CoreHarness) -> None:
     await core.open()
     socket = Socket()
-    watch = await core.gateway.watch(BOB, SESSION, Cursor(0), Shown(), socket, "tally")
+    watch = await core.gateway.watch(BOB, SESSION, Cursor(0), RowEncoder(), socket, "tally")
     head, log_id = watch.head, watch.log_id
     assert head == len(await core.log())
     for cursor, verdict in (
@@ -624,19 +624,19 @@ async def test_a_projections_cursor_is_an_ordinal_and_its_verdict_is_ok_or_gap(c
         (Cursor(-1), "gap"),
         (Cursor(1, "another"), "gap"),
     ):
-        found = await core.gateway.watch(BOB, SESSION, cursor, Shown(), Socket(), "tally")
+        found = await core.gateway.watch(BOB, SESSION, cursor, RowEncoder(), Socket(), "tally")
         assert found.verdict == verdict
         assert found.position == (0 if verdict == "gap" else head)
     with pytest.raises(NotFound):
-        await core.gateway.watch(BOB, SESSION, None, Shown(), Socket(), "another")
+        await core.gateway.watch(BOB, SESSION, None, RowEncoder(), Socket(), "another")
 
 
 async def test_a_subscriber_of_a_projection_is_present_and_gets_signals(core: CoreHarness) -> None:
     await core.open()
     socket, other = Socket(), Socket()
-    mine = await core.gateway.watch(BOB, SESSION, None, Shown(), socket, "tally")
+    mine = await core.gateway.watch(BOB, SESSION, None, RowEncoder(), socket, "tally")
     mine.start()
-    theirs = await core.gateway.watch(ANN, SESSION, None, Shown(), other)
+    theirs = await core.gateway.watch(ANN, SESSION, None, RowEncoder(), other)
     theirs.start()
     await core.until(lambda: mine.live and theirs.live)
     assert core.registry.feed(SESSION).names == ("ann", "bob")
@@ -661,7 +661,7 @@ async def test_a_fork_is_reduced_from_its_own_log(core: CoreHarness) -> None:
 async def test_a_deleted_session_has_no_projections_left(core: CoreHarness) -> None:
     await core.open()
     socket = Socket()
-    watch = await core.gateway.watch(BOB, SESSION, None, Shown(), socket, "tally")
+    watch = await core.gateway.watch(BOB, SESSION, None, RowEncoder(), socket, "tally")
     watch.start()
     await core.do(Delete(session=SESSION))
     assert socket.sent.endswith(b"failed\n")

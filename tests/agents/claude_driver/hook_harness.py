@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auth.fakes import Dice, MemoryDocuments
+from auth.fakes import FakeTokenBytes, MemoryDocuments
 from fairlead.agents.claude.tui.hook_server import Handler, HookEndpoint, HookServer
 from fairlead.auth.credentials import Credentials
 from fairlead.model.ids import SessionId
@@ -51,7 +51,7 @@ async def open_hook_harness(
     """
     chosen = binding or Binding(port=port)
     system = SystemClock()
-    credentials = Credentials(MemoryDocuments(), system, Dice())
+    credentials = Credentials(MemoryDocuments(), system, FakeTokenBytes())
     await credentials.load()
     sockets = open_sockets(chosen)
     found = sockets[0].getsockname()[1]

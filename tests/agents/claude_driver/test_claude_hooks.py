@@ -41,7 +41,7 @@ class FakeTokens:
         self.valid.pop(session, None)
 
 
-class Held:
+class HeldHandler:
     """A handler that answers when the test provides an answer."""
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ def server(tokens: FakeTokens, clock: ManualClock) -> HookServer:
 
 
 @pytest.fixture
-def held() -> Held:
-    return Held()
+def held() -> HeldHandler:
+    return HeldHandler()
 
 
 @pytest.fixture
-def endpoint(server: HookServer, held: Held) -> HookEndpoint:
+def endpoint(server: HookServer, held: HeldHandler) -> HookEndpoint:
     return server.open(SESSION, {"pre-tool-use": held, "stop": held})
 
 
@@ -125,7 +125,7 @@ def test_a_path_with_spaces_and_quotes_is_one_argument(monkeypatch: pytest.Monke
     assert shlex.split(command("stop"))[0] == "/opt/it's here/$(python)"
 
 
-def test_an_unknown_hook_event_raises_value_error(server: HookServer, held: Held) -> None:
+def test_an_unknown_hook_event_raises_value_error(server: HookServer, held: HeldHandler) -> None:
     with pytest.raises(ValueError, match="no such hooks"):
         server.open(SESSION, {"pre-tool": held})
 
@@ -144,13 +144,15 @@ def test_with_tls_the_hooks_get_the_certificate_of_the_gateway(tokens: FakeToken
 # --- handling ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_answer_of_the_handler_is_the_answer_of_the_hook(endpoint: HookEndpoint, held: Held) -> None:
+async def test_the_answer_of_the_handler_is_the_answer_of_the_hook(endpoint: HookEndpoint, held: HeldHandler) -> None:
     held.answers.put_nowait(deny("no"))
     assert decided(json.loads(await take(endpoint))) == ("deny", "no")
     assert held.given == [tool_use()]
 
 
-async def test_a_hook_is_never_decided_by_a_timeout(endpoint: HookEndpoint, held: Held, clock: ManualClock) -> None:
+async def test_a_hook_is_never_decided_by_a_timeout(
+    endpoint: HookEndpoint, held: HeldHandler, clock: ManualClock
+) -> None:
     waiting = take(endpoint)
     await settled()
     await clock.advance(20 * 24 * 3600)
@@ -159,7 +161,9 @@ async def test_a_hook_is_never_decided_by_a_timeout(endpoint: HookEndpoint, held
     assert await waiting == msgspec.json.encode(ALLOW)
 
 
-async def test_a_hook_that_comes_back_is_handled_once(endpoint: HookEndpoint, held: Held, clock: ManualClock) -> None:
+async def test_a_hook_that_comes_back_is_handled_once(
+    endpoint: HookEndpoint, held: HeldHandler, clock: ManualClock
+) -> None:
     first = take(endpoint)
     await settled()
     first.cancel()
@@ -174,7 +178,7 @@ async def test_a_hook_that_comes_back_is_handled_once(endpoint: HookEndpoint, he
     assert len(held.given) == 1
 
 
-async def test_another_call_is_handled_separately(endpoint: HookEndpoint, held: Held) -> None:
+async def test_another_call_is_handled_separately(endpoint: HookEndpoint, held: HeldHandler) -> None:
     first, second = take(endpoint, "a"), take(endpoint, "b")
     await settled()
     assert len(held.given) == 2
@@ -184,7 +188,7 @@ async def test_another_call_is_handled_separately(endpoint: HookEndpoint, held: 
 
 
 async def test_a_hook_that_does_not_come_back_is_cancelled(
-    endpoint: HookEndpoint, held: Held, clock: ManualClock
+    endpoint: HookEndpoint, held: HeldHandler, clock: ManualClock
 ) -> None:
     waiting = take(endpoint)
     await settled()
@@ -197,7 +201,7 @@ async def test_a_hook_that_does_not_come_back_is_cancelled(
 
 
 async def test_a_hook_is_not_cancelled_while_one_request_still_waits(
-    endpoint: HookEndpoint, held: Held, clock: ManualClock
+    endpoint: HookEndpoint, held: HeldHandler, clock: ManualClock
 ) -> None:
     first, second = take(endpoint), take(endpoint)
     await settled()
@@ -211,7 +215,7 @@ async def test_a_hook_is_not_cancelled_while_one_request_still_waits(
 
 @pytest.mark.parametrize(("event", "behavior"), [("pre-tool-use", "deny"), ("stop", "")])
 async def test_a_failing_handler_denies_a_tool_and_answers_other_events_with_nothing(
-    endpoint: HookEndpoint, held: Held, event: str, behavior: str, caplog: pytest.LogCaptureFixture
+    endpoint: HookEndpoint, held: HeldHandler, event: str, behavior: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     held.answers.put_nowait(RuntimeError("broken"))
     answer = json.loads(await take(endpoint, event=event))
@@ -235,7 +239,7 @@ async def test_too_many_concurrent_hooks_are_denied(endpoint: HookEndpoint, monk
 
 
 async def test_stored_answers_are_bounded_in_bytes(
-    endpoint: HookEndpoint, held: Held, monkeypatch: pytest.MonkeyPatch
+    endpoint: HookEndpoint, held: HeldHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hook_server, "KEPT_BYTES", 5000)
     for number in range(20):
@@ -251,7 +255,7 @@ async def test_stored_answers_are_bounded_in_bytes(
 
 
 async def test_closing_the_endpoint_ends_all_open_hooks(
-    endpoint: HookEndpoint, held: Held, server: HookServer, tokens: FakeTokens
+    endpoint: HookEndpoint, held: HeldHandler, server: HookServer, tokens: FakeTokens
 ) -> None:
     tool, stop = take(endpoint, "a"), take(endpoint, "b", "stop")
     await settled()
@@ -265,7 +269,7 @@ async def test_closing_the_endpoint_ends_all_open_hooks(
         await server._run(None, hook_server.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # the caller is not used
 
 
-async def test_closing_at_once_leaves_nothing_behind(endpoint: HookEndpoint, held: Held) -> None:
+async def test_closing_at_once_leaves_nothing_behind(endpoint: HookEndpoint, held: HeldHandler) -> None:
     waiting = take(endpoint)
     await asyncio.sleep(0)
     await endpoint.close("over")
@@ -273,7 +277,7 @@ async def test_closing_at_once_leaves_nothing_behind(endpoint: HookEndpoint, hel
 
 
 async def test_the_end_of_an_agent_leaves_the_next_one_alone(
-    server: HookServer, endpoint: HookEndpoint, held: Held, tokens: FakeTokens
+    server: HookServer, endpoint: HookEndpoint, held: HeldHandler, tokens: FakeTokens
 ) -> None:
     second = server.open(SESSION, {"stop": held})
     await endpoint.close("over")
@@ -288,7 +292,7 @@ def client(harness: HookHarness, endpoint: HookEndpoint) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=f"{harness.url}/v1/hooks", headers=headers, trust_env=False, timeout=60)
 
 
-async def test_requests_that_are_not_hooks_are_rejected(held: Held) -> None:
+async def test_requests_that_are_not_hooks_are_rejected(held: HeldHandler) -> None:
     async with open_hook_harness() as harness:
         endpoint = harness.open({"pre-tool-use": held})
         async with client(harness, endpoint) as http:
@@ -304,7 +308,7 @@ async def test_requests_that_are_not_hooks_are_rejected(held: Held) -> None:
         await endpoint.close("over")
 
 
-async def test_the_same_call_id_with_another_input_is_handled_separately(held: Held) -> None:
+async def test_the_same_call_id_with_another_input_is_handled_separately(held: HeldHandler) -> None:
     """Otherwise the id of an allowed call would allow any other call."""
     async with open_hook_harness() as harness:
         endpoint = harness.open({"pre-tool-use": held})
@@ -317,7 +321,7 @@ async def test_the_same_call_id_with_another_input_is_handled_separately(held: H
         await endpoint.close("over")
 
 
-async def test_a_connection_that_breaks_is_noticed(held: Held, clock: ManualClock) -> None:
+async def test_a_connection_that_breaks_is_noticed(held: HeldHandler, clock: ManualClock) -> None:
     async with open_hook_harness(clock) as harness:
         endpoint = harness.open({"pre-tool-use": held})
         async with client(harness, endpoint) as http:
@@ -333,7 +337,7 @@ async def test_a_connection_that_breaks_is_noticed(held: Held, clock: ManualCloc
         await endpoint.close("over")
 
 
-async def test_a_stopping_server_releases_waiting_hooks(held: Held) -> None:
+async def test_a_stopping_server_releases_waiting_hooks(held: HeldHandler) -> None:
     async with open_hook_harness() as harness:
         endpoint = harness.open({"pre-tool-use": held})
         async with client(harness, endpoint) as http:

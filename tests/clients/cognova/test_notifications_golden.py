@@ -41,7 +41,7 @@ def write(case: str, name: str, found: list[Any]) -> None:
     (CASES / case / name).write_text(text)
 
 
-class Play:
+class CasePlayer:
     """Plays a case; `{id}` is the id of the last created resource."""
 
     def __init__(self, harness: FeedHarness) -> None:
@@ -84,12 +84,12 @@ class Play:
 @pytest.mark.parametrize("case", NAMES)
 async def test_a_case_comes_out_as_written(case: str, tmp_path: Path) -> None:
     async with open_feed(tmp_path) as harness:
-        play = Play(harness)
-        frames = await play.run(case)
+        player = CasePlayer(harness)
+        frames = await player.run(case)
     if os.environ.get("FAIRLEAD_WRITE"):
-        write(case, "answers.jsonl", play.answers)
+        write(case, "answers.jsonl", player.answers)
         write(case, "frames.jsonl", frames)
-    assert play.answers == lines(case, "answers.jsonl")
+    assert player.answers == lines(case, "answers.jsonl")
     assert frames == lines(case, "frames.jsonl")
 
 
