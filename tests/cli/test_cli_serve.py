@@ -137,7 +137,7 @@ def test_a_door_in_the_settings_file_is_opened(server: Server, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("doors", "told"),
+    ("doors", "message"),
     [
         (["cognovo=1"], "no protocol has this name"),
         (["native=PORT"], "the main port already"),
@@ -155,7 +155,7 @@ def test_a_door_in_the_settings_file_is_opened(server: Server, tmp_path: Path) -
         (["native=0,public_url=gw.example"], "https://name[:port] is expected"),
     ],
 )
-def test_impossible_door_exits_2_and_prints_the_reason(server: Server, doors: list[str], told: str) -> None:
+def test_impossible_door_exits_2_and_prints_the_reason(server: Server, doors: list[str], message: str) -> None:
     server.data.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = {"PORT": server.port, "TAKEN": taken.getsockname()[1], "DATA": server.data}
@@ -164,7 +164,7 @@ def test_impossible_door_exits_2_and_prints_the_reason(server: Server, doors: li
         process = server.start(*(part for door in doors for part in ("--door", door)))
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
-    assert told in err
+    assert message in err
     assert "Traceback" not in err
 
 

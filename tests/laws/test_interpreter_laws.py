@@ -56,7 +56,7 @@ def _message(kind: str, content: Any, message: str, stop: str | None = None) -> 
     return {"type": kind, "message": {"id": message, "model": "m", "content": content, "stop_reason": stop}}
 
 
-SAID = st.one_of(
+RECORDS = st.one_of(
     st.builds(
         lambda block, message, parent, stop: {
             **_message("assistant", [block], message, stop),
@@ -158,7 +158,7 @@ def sessions(draw: st.DrawFn) -> list[Input]:
         elif kind == "exit":
             made.append({"exit": "gone"})
         else:
-            record = {"uuid": uuid, **draw(SAID)}
+            record = {"uuid": uuid, **draw(RECORDS)}
             made.append({"transcript" if kind == "transcript" else "agent": record})
     return made
 

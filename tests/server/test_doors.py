@@ -340,7 +340,7 @@ async def test_a_door_with_basic_asks_for_a_name_and_a_password_even_for_its_pag
     assert await basic.status("GET", "/", authorization=f"Bearer {token}") == 200
 
 
-async def test_basic_is_good_on_its_own_door_alone(basic: Opened) -> None:
+async def test_basic_works_only_on_its_own_door(basic: Opened) -> None:
     async with basic.served.client(None, authorization=ANN) as client:
         answer = await client.get("/v1/me")
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")

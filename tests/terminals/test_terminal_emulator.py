@@ -113,10 +113,10 @@ def test_device_query_is_answered_here_and_not_passed_to_watchers(asked: str, an
 
 
 @pytest.mark.parametrize(
-    "told", ["\x1b[1;5H", "\x1b]11;#fff\x07", "\x1b[u", "\x1b[s", "\x1b[22;0t", "\x1b[>1u", "\x07"]
+    "sequence", ["\x1b[1;5H", "\x1b]11;#fff\x07", "\x1b[u", "\x1b[s", "\x1b[22;0t", "\x1b[>1u", "\x07"]
 )
-def test_other_sequences_are_passed_on(told: str) -> None:
-    assert Emulator(10, 3).feed(told.encode()) == (told.encode(), b"")
+def test_other_sequences_are_passed_on(sequence: str) -> None:
+    assert Emulator(10, 3).feed(sequence.encode()) == (sequence.encode(), b"")
 
 
 @pytest.mark.parametrize(

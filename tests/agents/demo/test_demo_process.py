@@ -213,7 +213,7 @@ async def test_tools_report_their_failures(tmp_path: Path) -> None:
         assert "No files found" in (await host.ask("SCRIPT:glob *.nothing"))["result"]
 
 
-async def test_an_interrupt_in_mid_tool_kills_the_command(tmp_path: Path) -> None:
+async def test_an_interrupt_during_a_tool_kills_the_command(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         host.permit = allow
         await host.prompt("SCRIPT:bash echo $$ > pid; sleep 60")

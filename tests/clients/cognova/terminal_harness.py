@@ -37,7 +37,7 @@ class ShellClient(CognovaTerminalClient, OnSocket):
     async def closed(self) -> int:
         try:
             while True:
-                await self.hear()
+                await self.next_frame()
         except ConnectionClosed as closed:
             return closed.rcvd.code if closed.rcvd is not None else 0
 
@@ -66,7 +66,7 @@ class ShellHarness:
 
 
 @contextlib.asynccontextmanager
-async def open_shell_house(
+async def open_shell(
     root: Path, clock: Clock | None = None, program: str = "/bin/sh", most: int = 4
 ) -> AsyncIterator[ShellHarness]:
     chosen = clock or SystemClock()

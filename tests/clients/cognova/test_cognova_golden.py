@@ -37,7 +37,7 @@ def lines(case: str, name: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
 
 
-def told(case: str) -> ChatRecorder:
+def record_case(case: str) -> ChatRecorder:
     return ChatRecorder().run(lines(case, "in.jsonl"))
 
 
@@ -52,7 +52,7 @@ def write(case: str, recorder: ChatRecorder) -> None:
 @pytest.mark.rules("S002-052")
 @pytest.mark.parametrize("case", NAMES)
 def test_a_case_comes_out_as_written(case: str) -> None:
-    recorder = told(case)
+    recorder = record_case(case)
     if os.environ.get("FAIRLEAD_WRITE"):
         write(case, recorder)
     frames = recorder.live()
@@ -96,14 +96,14 @@ def test_an_interrupted_answer_has_no_stream_end_and_its_calls_end_before_it() -
 
 
 def test_the_text_of_an_interrupted_answer_is_kept() -> None:
-    (_, answer) = told("interrupted-text").messages()["messages"]
+    (_, answer) = record_case("interrupted-text").messages()["messages"]
     assert answer["content"] == [{"type": "text", "text": "Once upon a"}]
-    assert told("interrupted-text").counted().status == "interrupted"
+    assert record_case("interrupted-text").counted().status == "interrupted"
 
 
 def test_an_incomplete_call_ends_with_the_interrupt() -> None:
     assert kinds("interrupted-input") == ["stream_start", "tool_start", "tool_end", "interrupted"]
-    assert told("interrupted-input").counted().messages == 1
+    assert record_case("interrupted-input").counted().messages == 1
 
 
 @pytest.mark.rules("S002-047", "S002-048")
@@ -111,7 +111,7 @@ def test_each_answer_has_its_own_cost_and_duration() -> None:
     """The agent's total is cumulative over the turns of a process."""
     ends = [frame for frame in lines("two-turns", "live.jsonl") if frame["type"] == "chat:stream_end"]
     assert [(end["costUsd"], end["durationMs"]) for end in ends] == [(0.035, 8200), (0.01, 1500)]
-    stored = [message for message in told("two-turns").messages()["messages"] if message["role"] == "assistant"]
+    stored = [message for message in record_case("two-turns").messages()["messages"] if message["role"] == "assistant"]
     assert [message["costUsd"] for message in stored] == [0.035, 0.01]
 
 
@@ -166,7 +166,7 @@ def test_a_stored_result_is_the_text_that_was_sent_live(case: str) -> None:
     ends = {frame["toolUseId"]: frame["result"] for frame in frames if frame["type"] == "chat:tool_end"}
     stored = {
         block["tool_use_id"]: block["content"]
-        for message in told(case).messages()["messages"]
+        for message in record_case(case).messages()["messages"]
         for block in message["content"]
         if block["type"] == "tool_result"
     }

@@ -92,9 +92,9 @@ def test_a_result_has_its_call_as_parent_and_the_answer_has_the_result() -> None
 
 
 @pytest.mark.rules("S000-186", "S000-187", "S000-188", "S000-189")
-@pytest.mark.parametrize("told", ["live.jsonl", "history.jsonl"])
-def test_the_sent_records_form_the_tree_of_the_conversation(told: str) -> None:
-    sent = [frame for frame in lines("send-and-tool", told) if frame["type"] in ("user", "assistant")]
+@pytest.mark.parametrize("file", ["live.jsonl", "history.jsonl"])
+def test_the_sent_records_form_the_tree_of_the_conversation(file: str) -> None:
+    sent = [frame for frame in lines("send-and-tool", file) if frame["type"] in ("user", "assistant")]
     (node,) = build_tree(sent)
     kinds = []
     while True:

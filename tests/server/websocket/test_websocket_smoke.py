@@ -57,7 +57,7 @@ def test_message_is_echoed(server: RunningServer, opcode: int, payload: bytes) -
         assert client.frame() == (0x80 | opcode, payload)
 
 
-def test_a_message_of_exactly_the_limit_is_taken(server: RunningServer) -> None:
+def test_a_message_of_exactly_the_limit_is_accepted(server: RunningServer) -> None:
     with RawClient(server.port, "/echo") as client:
         client.raw(big_frame(BINARY, MEBIBYTE))
         assert client.frame() == (0x82, bytes(MEBIBYTE))

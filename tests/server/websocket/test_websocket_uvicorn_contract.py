@@ -50,7 +50,7 @@ def recorder() -> type[Recorder]:
 
 
 @pytest.mark.parametrize("http", [HttpToolsProtocol, H11Protocol])
-async def test_an_upgrade_makes_our_class_and_hands_it_the_whole_head(
+async def test_an_upgrade_creates_our_class_with_the_whole_request_head(
     http: type[HttpToolsProtocol] | type[H11Protocol], recorder: type[Recorder]
 ) -> None:
     config = uvicorn.Config(application, ws=recorder, log_config=None)

@@ -18,7 +18,7 @@ async def test_a_session_is_also_found_by_its_agents_id_and_answers_with_ours(ch
         await agent.text("hi", "m1")
         await agent.result(session_id=native, seq=1)
         assert (await live.until("complete"))["seq"] > live.run()[0]["seq"] > 1, "the number is ours too"
-        await chats.rig.until(lambda: chats.rig.state(name).agent_session == native)
+        await chats.core.until(lambda: chats.core.state(name).agent_session == native)
         async with chats.peer() as peer:
             assert (await peer.subscribe(native, 1))["sessionId"] == name
             end = await peer.until("complete")
@@ -27,7 +27,7 @@ async def test_a_session_is_also_found_by_its_agents_id_and_answers_with_ours(ch
         # The agent's next process gets the agent's id, independent of ours.
         await agent.die(Exit(code=0))
         await live.send(name, "more")
-        again = await chats.rig.kind.launched(2)
+        again = await chats.core.kind.launched(2)
         assert (again.launch.session, again.launch.resume) == (name, native)
         await again.prompted()
         await again.result(session_id=native)
@@ -53,4 +53,4 @@ async def test_a_run_continues_after_its_socket_is_lost_and_streams_to_the_next_
             await back.until("complete")
             await there.until("complete")
             assert [*(frame for frame in lost.run() if frame["seq"] <= last), *back.run()] == there.run()
-            assert agent.told == [], "nobody interrupted it"
+            assert agent.requests == [], "nobody interrupted it"

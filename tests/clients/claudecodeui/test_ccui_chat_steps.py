@@ -35,7 +35,7 @@ def opening(**params: str) -> Handshake:
     return Handshake(head=Head(method="GET", path="/ws"), who=WHO, version="1", fresh=lambda: "f", params=params)
 
 
-class Talk:
+class ChatDriver:
     """A conversation and the steps that it requests; the test plays the gateway."""
 
     def __init__(self, **memory: Any) -> None:
@@ -47,7 +47,7 @@ class Talk:
         """The names of all requested steps, in order."""
         self.fails: dict[type, FairleadError] = {}
 
-    def say(self, **message: Any) -> "Talk":
+    def say(self, **message: Any) -> "ChatDriver":
         for effect in drive(self.chat, self.chat.received(json.dumps(message).encode(), True), self.answer):
             assert isinstance(effect, Write)
             self.frames.extend(unframed(effect.frames))
@@ -73,11 +73,11 @@ class Talk:
 
 @pytest.mark.rules("S003-008", "S003-040")
 def test_a_prompt_becomes_a_send_command() -> None:
-    talk = Talk().say(type="chat.send", sessionId=S, content="hi")
-    (sent,) = talk.commands
+    driver = ChatDriver().say(type="chat.send", sessionId=S, content="hi")
+    (sent,) = driver.commands
     assert isinstance(sent, cmd.Send) and (sent.session, sent.wait) == (S, False)
-    assert talk.frames == []
-    assert talk.steps == ["WaitLoaded", "ReadProjection", "Subscribe", "GetSession", "Send"], (
+    assert driver.frames == []
+    assert driver.steps == ["WaitLoaded", "ReadProjection", "Subscribe", "GetSession", "Send"], (
         "looked up, attached, then started"
     )
 
@@ -85,22 +85,22 @@ def test_a_prompt_becomes_a_send_command() -> None:
 @pytest.mark.rules("S003-040")
 @pytest.mark.parametrize("step", [q.WaitLoaded, q.ReadProjection])
 def test_nothing_is_started_for_a_session_that_is_not_found(step: type) -> None:
-    talk = Talk()
-    talk.fails[step] = NotFound("session", S)
-    talk.say(type="chat.send", sessionId=S, content="hi")
-    assert [error["code"] for error in talk.frames] == ["SESSION_NOT_FOUND"]
-    assert talk.commands == []
+    driver = ChatDriver()
+    driver.fails[step] = NotFound("session", S)
+    driver.say(type="chat.send", sessionId=S, content="hi")
+    assert [error["code"] for error in driver.frames] == ["SESSION_NOT_FOUND"]
+    assert driver.commands == []
 
 
 @pytest.mark.rules("S003-008", "S003-049")
 def test_an_approval_becomes_an_answer_command() -> None:
-    talk = Talk()
-    talk.say(type="chat.permission-response", requestId="r1", allow=True, updatedInput={"command": "ls"})
-    (given,) = talk.commands
+    driver = ChatDriver()
+    driver.say(type="chat.permission-response", requestId="r1", allow=True, updatedInput={"command": "ls"})
+    (given,) = driver.commands
     assert isinstance(given, cmd.AnswerPermission)
     assert (given.session, given.request, given.behavior) == (None, "r1", "allow"), "the request names the session"
     assert given.updated_input == {"command": "ls"}
-    assert (talk.steps, talk.frames) == (["AnswerPermission"], [])
+    assert (driver.steps, driver.frames) == (["AnswerPermission"], [])
 
 
 @pytest.mark.rules("S003-008", "S003-136", "S003-137")
@@ -109,33 +109,33 @@ def test_an_approval_becomes_an_answer_command() -> None:
     [(Busy("no"), "RUN_IN_PROGRESS"), (Unavailable("the store is away"), "INTERNAL_ERROR")],
 )
 def test_a_failed_command_is_reported_and_the_next_message_is_handled(error: FairleadError, code: str) -> None:
-    talk = Talk()
-    talk.fails[cmd.Send] = error
-    talk.say(type="chat.send", sessionId=S, content="hi")
-    talk.fails.clear()
-    talk.say(type="chat.send", sessionId=S, content="again")
-    (reply,) = talk.frames
+    driver = ChatDriver()
+    driver.fails[cmd.Send] = error
+    driver.say(type="chat.send", sessionId=S, content="hi")
+    driver.fails.clear()
+    driver.say(type="chat.send", sessionId=S, content="again")
+    (reply,) = driver.frames
     assert (reply["kind"], reply["code"]) == ("protocol_error", code)
-    assert len(talk.commands) == 2
+    assert len(driver.commands) == 2
 
 
 @pytest.mark.rules("S003-008", "S003-043")
 def test_an_abort_depends_on_the_state_of_the_session() -> None:
-    assert isinstance(Talk(running=True).say(type="chat.abort", sessionId=S).commands[0], cmd.Interrupt)
-    queued = Talk(queued={"m1": None}).say(type="chat.abort", sessionId=S)
+    assert isinstance(ChatDriver(running=True).say(type="chat.abort", sessionId=S).commands[0], cmd.Interrupt)
+    queued = ChatDriver(queued={"m1": None}).say(type="chat.abort", sessionId=S)
     assert queued.commands == [cmd.CancelMessage(session=S, message=MessageId("m1"))]
-    assert Talk().say(type="chat.abort", sessionId=S).frames[0]["code"] == "NO_ACTIVE_RUN"
-    gone = Talk(running=True)
+    assert ChatDriver().say(type="chat.abort", sessionId=S).frames[0]["code"] == "NO_ACTIVE_RUN"
+    gone = ChatDriver(running=True)
     gone.fails[cmd.Interrupt] = AgentNotRunning("The agent is not running.")
     assert gone.say(type="chat.abort", sessionId=S).frames[0]["code"] == "INTERNAL_ERROR"
 
 
 def test_an_abort_gives_up_when_the_queued_message_is_never_found() -> None:
-    talk = Talk(queued={"m1": None})
-    talk.fails[cmd.CancelMessage] = NotFound("queued message", "m1")
-    talk.say(type="chat.abort", sessionId=S)
-    assert [error["code"] for error in talk.frames] == ["NO_ACTIVE_RUN"]
-    assert len(talk.commands) == 5
+    driver = ChatDriver(queued={"m1": None})
+    driver.fails[cmd.CancelMessage] = NotFound("queued message", "m1")
+    driver.say(type="chat.abort", sessionId=S)
+    assert [error["code"] for error in driver.frames] == ["NO_ACTIVE_RUN"]
+    assert len(driver.commands) == 5
 
 
 def test_pending_requests_per_session_and_socket_are_bounded() -> None:
@@ -185,8 +185,8 @@ def imports(folder: Path) -> Iterator[tuple[Path, str]]:
 
 @pytest.mark.rules("S003-009")
 def test_sockets_and_agents_do_not_import_each_other() -> None:
-    for room, other in (("server", "agents"), ("clients", "agents"), ("agents", "clients"), ("agents", "server")):
-        for path, module in imports(SOURCE / room):
+    for package, other in (("server", "agents"), ("clients", "agents"), ("agents", "clients"), ("agents", "server")):
+        for path, module in imports(SOURCE / package):
             assert not module.startswith(f"fairlead.{other}"), f"{path} imports {module}"
 
 

@@ -24,9 +24,9 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Any:
     return give
 
 
-def post(house: CliGateway, path: str, body: dict[str, str], token: str = "") -> tuple[int, dict[str, Any]]:
+def post(gateway: CliGateway, path: str, body: dict[str, str], token: str = "") -> tuple[int, dict[str, Any]]:
     headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})}
-    request = urllib.request.Request(f"{house.running.url}{path}", json.dumps(body).encode(), headers)
+    request = urllib.request.Request(f"{gateway.running.url}{path}", json.dumps(body).encode(), headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=60) as answer:
@@ -35,33 +35,33 @@ def post(house: CliGateway, path: str, body: dict[str, str], token: str = "") ->
         return error.code, json.load(error)
 
 
-def login(house: CliGateway, name: str, password: str) -> tuple[int, dict[str, Any]]:
-    return post(house, "/claudecodeui/api/auth/login", {"username": name, "password": password})
+def login(gateway: CliGateway, name: str, password: str) -> tuple[int, dict[str, Any]]:
+    return post(gateway, "/claudecodeui/api/auth/login", {"username": name, "password": password})
 
 
 def test_user_signs_in_until_the_password_changes_or_the_user_is_removed(
-    fairlead: Fairlead, house: CliGateway, typed: Any
+    fairlead: Fairlead, gateway: CliGateway, typed: Any
 ) -> None:
     typed(f"{PASSWORD}\n")
     added = fairlead("user", "add", "carol", "--password")
     assert added.code == 0
     assert "may view, chat, approve." in added.err
-    status, signed = login(house, "carol", PASSWORD)
+    status, signed = login(gateway, "carol", PASSWORD)
     assert (status, signed["user"]["username"]) == (200, "carol")
     typed("battery staple\nignored\n")
     assert fairlead("user", "passwd", "carol").code == 0
-    assert login(house, "carol", PASSWORD)[0] == 401
-    assert login(house, "carol", "battery staple")[0] == 200
-    assert post(house, "/claudecodeui/api/auth/refresh", {}, signed["token"])[0] == 401
+    assert login(gateway, "carol", PASSWORD)[0] == 401
+    assert login(gateway, "carol", "battery staple")[0] == 200
+    assert post(gateway, "/claudecodeui/api/auth/refresh", {}, signed["token"])[0] == 401
     assert fairlead("user", "remove", "carol").code == 0
-    assert login(house, "carol", "battery staple")[0] == 401
+    assert login(gateway, "carol", "battery staple")[0] == 401
     assert fairlead("user", "remove", "carol").code == 5
     assert fairlead("user", "remove", "owner").code != 0
     typed(f"{PASSWORD}\n")
     assert fairlead("user", "passwd", "nobody-here").code == 5
 
 
-def test_list_of_users_contains_no_secrets(fairlead: Fairlead, house: CliGateway, typed: Any) -> None:
+def test_list_of_users_contains_no_secrets(fairlead: Fairlead, gateway: CliGateway, typed: Any) -> None:
     typed(f"{PASSWORD}\n")
     assert fairlead("user", "add", "dave", "--password", "--scope", "chat,view").code == 0
     assert fairlead("user", "add", "erin").code == 0
@@ -74,7 +74,7 @@ def test_list_of_users_contains_no_secrets(fairlead: Fairlead, house: CliGateway
 
 
 @pytest.mark.parametrize(
-    ("words", "stdin", "said"),
+    ("words", "stdin", "message"),
     [
         (("user", "add", "frank", "--password"), "", "password is missing"),
         (("user", "add", "frank", "--password"), "short\n", "at least 8"),
@@ -85,17 +85,17 @@ def test_list_of_users_contains_no_secrets(fairlead: Fairlead, house: CliGateway
     ],
 )
 def test_failures_are_reported(
-    fairlead: Fairlead, house: CliGateway, typed: Any, words: tuple[str, ...], stdin: str, said: str
+    fairlead: Fairlead, gateway: CliGateway, typed: Any, words: tuple[str, ...], stdin: str, message: str
 ) -> None:
     typed(stdin)
     ran = fairlead(*words)
     assert ran.code != 0
-    assert said in ran.err
+    assert message in ran.err
     assert "frank" not in fairlead("user", "list").out
 
 
 def test_a_password_is_asked_for_twice_on_a_terminal(
-    fairlead: Fairlead, house: CliGateway, monkeypatch: pytest.MonkeyPatch
+    fairlead: Fairlead, gateway: CliGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[dict[str, Any]] = []
 
@@ -109,13 +109,13 @@ def test_a_password_is_asked_for_twice_on_a_terminal(
     assert asked == [{"text": "Password for gina", "hide_input": True, "confirmation_prompt": True, "err": True}]
 
 
-def test_an_invitations_link_makes_one_account(fairlead: Fairlead, house: CliGateway) -> None:
+def test_an_invitations_link_makes_one_account(fairlead: Fairlead, gateway: CliGateway) -> None:
     ran = fairlead("user", "invite", "--scope", "view")
     page, _, code = ran.out.strip().partition("#")
-    assert page == f"{house.running.url}/claudecodeui/invite"
+    assert page == f"{gateway.running.url}/claudecodeui/invite"
     body = {"username": "hugo", "password": PASSWORD, "invitation": code}
-    status, made = post(house, "/claudecodeui/api/auth/register", body)
+    status, made = post(gateway, "/claudecodeui/api/auth/register", body)
     assert (status, made["user"]["username"]) == (200, "hugo")
-    status, again = post(house, "/claudecodeui/api/auth/register", {**body, "username": "ida"})
+    status, again = post(gateway, "/claudecodeui/api/auth/register", {**body, "username": "ida"})
     assert (status, again["code"]) == (403, "BAD_INVITATION")
     assert set(fairlead("user", "invite", "--json").lines[0]) == {"url", "code", "expires"}

@@ -10,7 +10,7 @@ from fairlead_testing.insight_conformance import NOON, USAGE, Log, called, count
 async def test_the_counts_are_rebuilt_when_the_file_is_lost(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     log = await Log.new(store)
-    await log.tell(NOON, ended(usage=USAGE), called("a", "Bash"))
+    await log.append(NOON, ended(usage=USAGE), called("a", "Bash"))
     before = await counted(store)
     assert before.spent
     await store.close()
@@ -22,7 +22,7 @@ async def test_the_counts_are_rebuilt_when_the_file_is_lost(tmp_path: Path) -> N
 
 async def test_a_file_of_an_older_version_is_rebuilt(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
-    await (await Log.new(store)).tell(NOON, ended(usage=USAGE))
+    await (await Log.new(store)).append(NOON, ended(usage=USAGE))
     before = await counted(store)
     await store.close()
     old = sqlite3.connect(tmp_path / "search.db")
@@ -36,7 +36,7 @@ async def test_a_file_of_an_older_version_is_rebuilt(tmp_path: Path) -> None:
 async def test_an_unreadable_entry_is_skipped(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     log = await Log.new(store)
-    await log.tell(NOON, ended(), ended(usage=USAGE))
+    await log.append(NOON, ended(), ended(usage=USAGE))
     await store.close()
     db = sqlite3.connect(tmp_path / "fairlead.db")
     db.execute("update entries set event = '{\"usage\": 7}' where seq = 1")

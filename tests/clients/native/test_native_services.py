@@ -26,7 +26,7 @@ pytestmark = pytest.mark.process
 PATH = os.environ.get("PATH", os.defpath)
 
 
-class House:
+class GatewayHarness:
     """A gateway, and clients for it with any credential."""
 
     def __init__(self, running: wiring.GatewayInfo, folder: Path) -> None:
@@ -59,7 +59,7 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def harness(tmp_path: Path) -> AsyncIterator[GatewayHarness]:
     work = tmp_path / "work"
     work.mkdir()
     config = Config(
@@ -72,7 +72,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         notify_private=("127.0.0.1/32",),
     )
     async with wiring.running(config, {"HOME": str(tmp_path), "PATH": PATH}) as running:
-        made = House(running, work)
+        made = GatewayHarness(running, work)
         yield made
         await made.admin.aclose()
 
@@ -108,104 +108,107 @@ async def typed(socket: ClientConnection, keys: str) -> None:
 # --- shells
 
 
-async def test_a_shell_is_opened_found_again_and_ended(house: House) -> None:
-    async with house.socket("/v1/terminals/main") as one:
+async def test_a_shell_is_opened_found_again_and_ended(harness: GatewayHarness) -> None:
+    async with harness.socket("/v1/terminals/main") as one:
         await typed(one, "echo $((40+2))-here\n")
         await printed(one, "42-here")
-    (listed,) = (await house.admin.get("/v1/terminals")).json()["terminals"]
+    (listed,) = (await harness.admin.get("/v1/terminals")).json()["terminals"]
     assert (listed["name"], listed["shared"]) == ("main", False)
-    async with house.socket("/v1/terminals/main") as again, house.socket("/v1/terminals/main?watch=true") as watcher:
+    async with (
+        harness.socket("/v1/terminals/main") as again,
+        harness.socket("/v1/terminals/main?watch=true") as watcher,
+    ):
         await printed(again, "42-here")
         await printed(watcher, "42-here")
         await typed(watcher, "echo never-$((1+1))\n")
         await typed(again, "echo last-$((3+3))\n")
         assert "never-2" not in await printed(watcher, "last-6"), "who watches does not type"
-        assert (await house.admin.delete("/v1/terminals/main")).status_code == 200
+        assert (await harness.admin.delete("/v1/terminals/main")).status_code == 200
         await frame(again, "exit")
-    assert (await house.admin.get("/v1/terminals")).json() == {"terminals": []}
-    assert (await house.admin.delete("/v1/terminals/main")).status_code == 404
+    assert (await harness.admin.get("/v1/terminals")).json() == {"terminals": []}
+    assert (await harness.admin.delete("/v1/terminals/main")).status_code == 404
 
 
-async def test_the_shell_of_another_user_is_visible_only_while_it_is_shared(house: House) -> None:
-    bob = await house.token("bob", "terminal")
+async def test_the_shell_of_another_user_is_visible_only_while_it_is_shared(harness: GatewayHarness) -> None:
+    bob = await harness.token("bob", "terminal")
     path = "/v1/terminals/main?owner=owner"
-    async with house.socket("/v1/terminals/main") as mine, house.client(bob) as bobs:
+    async with harness.socket("/v1/terminals/main") as mine, harness.client(bob) as bobs:
         await typed(mine, "echo $((40+2))-here\n")
         await printed(mine, "42-here")
         assert (await bobs.get("/v1/terminals")).json() == {"terminals": []}
-        async with house.socket(path, bob) as refused:
+        async with harness.socket(path, bob) as refused:
             assert (await frame(refused, "error"))["code"] == "not_found"
-        shared = await house.admin.patch("/v1/terminals/main", json={"shared": True})
+        shared = await harness.admin.patch("/v1/terminals/main", json={"shared": True})
         assert shared.json()["shared"] is True
         owner = shared.json()["owner"]
         (listed,) = (await bobs.get("/v1/terminals")).json()["terminals"]
         assert (listed["name"], listed["owner"]) == ("main", owner)
         assert (await bobs.delete("/v1/terminals/main")).status_code == 404, "sharing gives nobody the power to end it"
         assert (await bobs.patch("/v1/terminals/main", json={"shared": False})).status_code == 404
-        async with house.socket(f"/v1/terminals/main?owner={owner}", bob) as watching:
+        async with harness.socket(f"/v1/terminals/main?owner={owner}", bob) as watching:
             await printed(watching, "42-here")
             await typed(watching, "echo never-$((1+1))\n")
             await typed(mine, "echo last-$((3+3))\n")
             assert "never-2" not in await printed(watching, "last-6")
-            await house.admin.patch("/v1/terminals/main", json={"shared": False})
+            await harness.admin.patch("/v1/terminals/main", json={"shared": False})
             await asyncio.wait_for(watching.wait_closed(), PATIENCE)
-        async with house.socket(f"/v1/terminals/main?owner={owner}", bob) as refused:
+        async with harness.socket(f"/v1/terminals/main?owner={owner}", bob) as refused:
             assert (await frame(refused, "error"))["code"] == "not_found"
 
 
 @pytest.mark.parametrize("name", ["a%20b", "..%2Fx", "-x", "x" * 65])
-async def test_a_shells_name_is_a_plain_word(house: House, name: str) -> None:
+async def test_a_shells_name_is_a_plain_word(harness: GatewayHarness, name: str) -> None:
     with contextlib.suppress(InvalidStatus):
-        async with house.socket(f"/v1/terminals/{name}") as socket:
+        async with harness.socket(f"/v1/terminals/{name}") as socket:
             assert (await frame(socket, "error"))["code"] == "bad_request"
-    assert (await house.admin.get("/v1/terminals")).json() == {"terminals": []}
+    assert (await harness.admin.get("/v1/terminals")).json() == {"terminals": []}
 
 
-async def test_terminals_need_their_scope(house: House) -> None:
-    token = await house.token("ann", "view", "chat", "approve")
+async def test_terminals_need_their_scope(harness: GatewayHarness) -> None:
+    token = await harness.token("ann", "view", "chat", "approve")
     with pytest.raises(InvalidStatus):
-        async with house.socket("/v1/terminals/main", token):
+        async with harness.socket("/v1/terminals/main", token):
             pass
-    async with house.client(token) as client:
+    async with harness.client(token) as client:
         assert (await client.get("/v1/terminals")).status_code == 403
 
 
 # --- permissions and notices
 
 
-async def test_a_permission_is_explained_and_its_answer_names_the_user(house: House) -> None:
-    async with house.socket("/v1/notices/ws") as notices:
+async def test_a_permission_is_explained_and_its_answer_names_the_user(harness: GatewayHarness) -> None:
+    async with harness.socket("/v1/notices/ws") as notices:
         await notices.send('{"type":"subscribe","topics":["permission"]}')
         cursor = (await frame(notices, "subscribed"))["cursor"]
-        session, asked = await house.asking()
+        session, asked = await harness.asking()
         notice = await frame(notices, "notice")
         while notice["kind"] != "permission.asked":
             notice = await frame(notices, "notice")
         assert (notice["session"], notice["meta"]["requestId"]) == (session, asked["request"])
-        report = (await house.admin.get(f"/v1/permissions/{asked['request']}")).json()
+        report = (await harness.admin.get(f"/v1/permissions/{asked['request']}")).json()
         (change,) = report["files"]
         assert change["path"].endswith("/notes.txt") and change["new"] and change["after"]
         assert report["suggested"][0]["covers"].startswith("Changing by Write everything below")
         rule = {"rule": "Write(*.txt)"}
-        looked = (await house.admin.get(f"/v1/permissions/{asked['request']}", params=rule)).json()["rule"]
+        looked = (await harness.admin.get(f"/v1/permissions/{asked['request']}", params=rule)).json()["rule"]
         assert looked["enough"] and "every file that matches" in looked["covers"]
-        token = await house.token("bob", "view", "approve")
-        async with house.client(token) as bob:
+        token = await harness.token("bob", "view", "approve")
+        async with harness.client(token) as bob:
             body = {"behavior": "deny", "message": "not now"}
             assert (await bob.post(f"/v1/permissions/{asked['request']}", json=body)).status_code == 200
-            late = await house.admin.post(f"/v1/permissions/{asked['request']}", json={"behavior": "allow"})
+            late = await harness.admin.post(f"/v1/permissions/{asked['request']}", json={"behavior": "allow"})
             assert late.status_code in (404, 409)
         settled = await frame(notices, "notice")
         while settled["kind"] != "permission.settled":
             settled = await frame(notices, "notice")
         assert (settled["meta"]["by"], settled["meta"]["behavior"]) == ("bob (bob's phone)", "deny")
         assert "bob (bob's phone)" in settled["message"]
-    page = (await house.admin.get("/v1/notices")).json()
+    page = (await harness.admin.get("/v1/notices")).json()
     assert [one["kind"] for one in page["notices"] if one["kind"].startswith("permission")] == [
         "permission.asked",
         "permission.settled",
     ]
-    async with house.socket("/v1/notices/ws") as again:
+    async with harness.socket("/v1/notices/ws") as again:
         await again.send(json.dumps({"type": "subscribe", "topics": ["permission"], "cursor": cursor}))
         assert (await frame(again, "subscribed"))["verdict"] == "ok"
         while (await frame(again, "notice"))["kind"] != "permission.settled":
@@ -217,11 +220,13 @@ async def test_a_permission_is_explained_and_its_answer_names_the_user(house: Ho
         await frame(again, "pong")
 
 
-async def test_a_notifications_code_works_once_and_only_on_its_device(house: House, hook: WebhookReceiver) -> None:
+async def test_a_notifications_code_works_once_and_only_on_its_device(
+    harness: GatewayHarness, hook: WebhookReceiver
+) -> None:
     browser = Browser()
-    phone, laptop = await house.token("ann", "view", "approve"), await house.token("bob", "view", "approve")
+    phone, laptop = await harness.token("ann", "view", "approve"), await harness.token("bob", "view", "approve")
     body = {"endpoint": hook.url, "keys": browser.keys, "expirationTime": None, "topics": ["permission.asked"]}
-    async with house.client(phone) as mine, house.client(laptop) as other:
+    async with harness.client(phone) as mine, harness.client(laptop) as other:
         assert (await mine.get("/v1/push/key")).json()["key"]
         first = (await mine.post("/v1/push/subscriptions", json=body)).json()
         made = (await mine.post("/v1/push/subscriptions", json=body)).json()
@@ -230,13 +235,13 @@ async def test_a_notifications_code_works_once_and_only_on_its_device(house: Hou
         assert first["id"] != made["id"]
         assert (await other.get("/v1/push/subscriptions")).json() == {"subscriptions": []}
         assert (await other.delete(f"/v1/push/subscriptions/{made['id']}")).status_code == 404
-        _, asked = await house.asking()
+        _, asked = await harness.asking()
         (message,) = await hook.until(1)
         pushed = browser.read(message.body)
         assert pushed["kind"] == "permission.asked" and asked["request"] not in json.dumps(pushed["answers"])
         code = {"code": pushed["answers"]["allow"]}
         assert (await other.post("/v1/answers", json=code)).json()["error"]["code"] == "bad_answer_code"
-        assert (await house.admin.get("/v1/permissions")).json()["permissions"], "nobody else decides with it"
+        assert (await harness.admin.get("/v1/permissions")).json()["permissions"], "nobody else decides with it"
         assert (await mine.post("/v1/answers", json=code)).status_code == 200
         assert (await mine.post("/v1/answers", json=code)).json()["error"]["code"] == "bad_answer_code"
         # The other button of the same notification, after the request was answered.
@@ -249,60 +254,60 @@ async def test_a_notifications_code_works_once_and_only_on_its_device(house: Hou
         wrong = await mine.patch(f"/v1/push/subscriptions/{made['id']}", json={"topics": ["everything"]})
         assert wrong.status_code == 400
         (credential,) = [
-            one["id"] for one in (await house.admin.get("/v1/tokens")).json()["tokens"] if one["user"] == "ann"
+            one["id"] for one in (await harness.admin.get("/v1/tokens")).json()["tokens"] if one["user"] == "ann"
         ]
-        await house.admin.delete(f"/v1/tokens/{credential}")
-        targets = (await house.admin.get("/cognova/api/targets")).json()["data"]
+        await harness.admin.delete(f"/v1/tokens/{credential}")
+        targets = (await harness.admin.get("/cognova/api/targets")).json()["data"]
         assert targets == [], "who is not let in any more is told nothing any more"
 
 
-async def test_a_removed_user_receives_no_more_notifications(house: House, hook: WebhookReceiver) -> None:
+async def test_a_removed_user_receives_no_more_notifications(harness: GatewayHarness, hook: WebhookReceiver) -> None:
     body = {"endpoint": hook.url, "keys": Browser().keys, "expirationTime": None, "topics": ["permission.asked"]}
-    async with house.client(await house.token("ann", "view")) as mine:
+    async with harness.client(await harness.token("ann", "view")) as mine:
         assert (await mine.post("/v1/push/subscriptions", json=body)).is_success
-    assert len((await house.admin.get("/cognova/api/targets")).json()["data"]) == 1
-    assert (await house.admin.delete("/v1/users/ann")).is_success
-    assert (await house.admin.get("/cognova/api/targets")).json()["data"] == []
+    assert len((await harness.admin.get("/cognova/api/targets")).json()["data"]) == 1
+    assert (await harness.admin.delete("/v1/users/ann")).is_success
+    assert (await harness.admin.get("/cognova/api/targets")).json()["data"] == []
 
 
-async def test_a_code_without_a_credential_is_useless(house: House) -> None:
-    async with httpx2.AsyncClient(base_url=house.running.url, trust_env=False) as anonymous:
+async def test_a_code_without_a_credential_is_useless(harness: GatewayHarness) -> None:
+    async with httpx2.AsyncClient(base_url=harness.running.url, trust_env=False) as anonymous:
         assert (await anonymous.post("/v1/answers", json={"code": "x"})).status_code == 401
-    async with house.client(await house.token("ann", "view", "chat")) as chatty:
+    async with harness.client(await harness.token("ann", "view", "chat")) as chatty:
         assert (await chatty.post("/v1/answers", json={"code": "x"})).status_code == 403
 
 
 # --- the rest
 
 
-async def test_insight_counts_a_turn_by_the_days_of_the_callers_time_zone(house: House) -> None:
-    made = await house.admin.post("/v1/sessions", json={"cwd": str(house.folder), "text": "hello"})
+async def test_insight_counts_a_turn_by_the_days_of_the_callers_time_zone(harness: GatewayHarness) -> None:
+    made = await harness.admin.post("/v1/sessions", json={"cwd": str(harness.folder), "text": "hello"})
     session = made.json()["session"]
     span = {"since": "1700000000000", "until": "1700000000001"}
     for bad in ({}, {"since": "5", "until": "4"}, {"since": "0", "until": str(10**14)}, span | {"offset": "900"}):
-        assert (await house.admin.get("/v1/insight", params=bad)).status_code == 400
+        assert (await harness.admin.get("/v1/insight", params=bad)).status_code == 400
     async with asyncio.timeout(PATIENCE):
         while True:
-            now = (await house.admin.get(f"/v1/sessions/{session}")).json()["summary"]["updated"]
+            now = (await harness.admin.get(f"/v1/sessions/{session}")).json()["summary"]["updated"]
             span = {"since": str(now - 86_400_000), "until": str(now + 86_400_000), "offset": "-90"}
-            found = (await house.admin.get("/v1/insight", params=span)).json()
+            found = (await harness.admin.get("/v1/insight", params=span)).json()
             if found["turns"]:
                 break
             await asyncio.sleep(0.05)
-    assert found["turns"][0]["project"] == str(house.folder)
+    assert found["turns"][0]["project"] == str(harness.folder)
     assert found["spent"][0]["model"] and found["spent"][0]["output"] > 0
 
 
-async def test_folders_are_picked_inside_the_roots(house: House) -> None:
-    (house.folder / "app").mkdir()
-    page = (await house.admin.get("/v1/folders")).json()
-    assert page == {"path": str(house.folder), "folders": [{"name": "app", "path": str(house.folder / "app")}]}
-    outside = await house.admin.get("/v1/folders", params={"path": "/etc"})
+async def test_folders_are_picked_inside_the_roots(harness: GatewayHarness) -> None:
+    (harness.folder / "app").mkdir()
+    page = (await harness.admin.get("/v1/folders")).json()
+    assert page == {"path": str(harness.folder), "folders": [{"name": "app", "path": str(harness.folder / "app")}]}
+    outside = await harness.admin.get("/v1/folders", params={"path": "/etc"})
     assert outside.json()["error"]["code"] == "outside_roots"
 
 
-async def test_a_login_link_is_served_as_an_image_without_script(house: House) -> None:
-    made = (await house.admin.post("/v1/login-codes", json={"name": "Phone"})).json()
+async def test_a_login_link_is_served_as_an_image_without_script(harness: GatewayHarness) -> None:
+    made = (await harness.admin.post("/v1/login-codes", json={"name": "Phone"})).json()
     picture = ElementTree.fromstring(made["qr"])
     assert picture.tag.endswith("svg")
     assert {element.tag.rpartition("}")[2] for element in picture.iter()} == {"svg", "path"}

@@ -16,62 +16,64 @@ from fairlead.system.text_file import read_text
 from sessions.harness import ANN, BOB, SESSION, CoreHarness, FakeAgent
 
 
-async def report(rig: CoreHarness, rule: str = "", *, admin: bool = False) -> q.PermissionReport:
-    found: q.PermissionReport = await rig.gateway.ask(BOB, q.ExplainPermission("r1", rule, admin))
+async def report(harness: CoreHarness, rule: str = "", *, admin: bool = False) -> q.PermissionReport:
+    found: q.PermissionReport = await harness.gateway.ask(BOB, q.ExplainPermission("r1", rule, admin))
     return found
 
 
-async def asking(rig: CoreHarness, tool: str, **given: object) -> FakeAgent:
-    agent = await rig.working("one")
+async def asking(harness: CoreHarness, tool: str, **given: object) -> FakeAgent:
+    agent = await harness.working("one")
     await agent.call("c1", tool, **given)
     await agent.ask("r1", "c1", tool, **given)
     return agent
 
 
-async def test_a_change_is_shown_as_the_file_before_and_after(rig: CoreHarness) -> None:
-    file = rig.cwd / "a.txt"
+async def test_a_change_is_shown_as_the_file_before_and_after(harness: CoreHarness) -> None:
+    file = harness.cwd / "a.txt"
     file.write_text("one\ntwo\n")
-    await asking(rig, "Edit", file_path=str(file), old_string="two", new_string="three")
-    shown = await report(rig)
-    assert shown.session == SESSION and shown.cwd == str(rig.cwd) and shown.title
+    await asking(harness, "Edit", file_path=str(file), old_string="two", new_string="three")
+    shown = await report(harness)
+    assert shown.session == SESSION and shown.cwd == str(harness.cwd) and shown.title
     assert msgspec.json.decode(shown.event)["request"] == "r1"
     (change,) = shown.files
     assert (change.before, change.after, change.whole) == ("one\ntwo\n", "one\nthree\n", True)
 
 
-async def test_a_file_outside_the_session_is_never_read(rig: CoreHarness) -> None:
-    secret = rig.folder / "secret.txt"
+async def test_a_file_outside_the_session_is_never_read(harness: CoreHarness) -> None:
+    secret = harness.folder / "secret.txt"
     secret.write_text("hunter2")
-    link = rig.cwd / "link.txt"
+    link = harness.cwd / "link.txt"
     link.symlink_to(secret)
-    await asking(rig, "Write", file_path=str(link), content="new")
-    (change,) = (await report(rig)).files
+    await asking(harness, "Write", file_path=str(link), content="new")
+    (change,) = (await report(harness)).files
     assert change.outside and not change.whole
     assert "hunter2" not in change.before
 
 
-async def test_a_rule_is_explained_for_its_caller_and_the_report_is_gone_after_the_answer(rig: CoreHarness) -> None:
-    await asking(rig, "Bash", command="touch x")
-    shown = await report(rig, rule="Bash(touch:*)")
+async def test_a_rule_is_explained_for_its_caller_and_the_report_is_gone_after_the_answer(harness: CoreHarness) -> None:
+    await asking(harness, "Bash", command="touch x")
+    shown = await report(harness, rule="Bash(touch:*)")
     assert [rule.rule for rule in shown.suggested] == ["Bash(touch x)"]
     assert shown.rule is not None and shown.rule.enough
-    assert (await report(rig, rule="Bash")).rule == q.RuleScope(
+    assert (await report(harness, rule="Bash")).rule == q.RuleScope(
         rule="Bash", covers="", problem="would allow every command: name one, or let an admin set it"
     )
-    admins = await report(rig, rule="Bash", admin=True)
+    admins = await report(harness, rule="Bash", admin=True)
     assert admins.rule is not None and admins.rule.enough
-    await rig.do(cmd.AnswerPermission(session=SESSION, request=RequestId("r1"), behavior="allow"), ANN)
+    await harness.do(cmd.AnswerPermission(session=SESSION, request=RequestId("r1"), behavior="allow"), ANN)
     with pytest.raises(NotFound):
-        await report(rig)
+        await report(harness)
 
 
-async def test_usage_stats_come_from_the_store(rig: CoreHarness) -> None:
-    agent = await rig.working("one")
+async def test_usage_stats_come_from_the_store(harness: CoreHarness) -> None:
+    agent = await harness.working("one")
     await agent.result(total_cost_usd=0.5, modelUsage={"opus": {"inputTokens": 3, "outputTokens": 4, "costUSD": 0.5}})
-    await rig.store.wait_indexed()
-    now = rig.clock.now_ms()
-    found = await rig.gateway.ask(BOB, q.ReadUsageStats(now - 86_400_000, now + 86_400_000))
-    assert [(row.project, row.model, row.input, row.output) for row in found.spent] == [(str(rig.cwd), "opus", 3, 4)]
+    await harness.store.wait_indexed()
+    now = harness.clock.now_ms()
+    found = await harness.gateway.ask(BOB, q.ReadUsageStats(now - 86_400_000, now + 86_400_000))
+    assert [(row.project, row.model, row.input, row.output) for row in found.spent] == [
+        (str(harness.cwd), "opus", 3, 4)
+    ]
     assert [row.turns for row in found.turns] == [1]
 
 
@@ -90,21 +92,21 @@ def test_only_small_text_files_are_read(tmp_path: Path) -> None:
     assert read_text(str(tmp_path / "pipe"), 10) is None
 
 
-async def browse(rig: CoreHarness, action: ListFolders, *roots: Path) -> FolderPage:
-    policy = msgspec.structs.replace(rig.services.policy, roots=tuple(map(str, roots)))
-    known = KnownFolders(rig.store.documents, policy, rig.gateway.resolve_folder)
+async def browse(harness: CoreHarness, action: ListFolders, *roots: Path) -> FolderPage:
+    policy = msgspec.structs.replace(harness.services.policy, roots=tuple(map(str, roots)))
+    known = KnownFolders(harness.store.documents, policy, harness.gateway.resolve_folder)
     page: FolderPage = await known.handlers()[ListFolders](BOB, action)
     return page
 
 
-async def test_folders_are_listed_inside_the_roots_and_nowhere_else(rig: CoreHarness, tmp_path: Path) -> None:
-    root = rig.folder / "work"
+async def test_folders_are_listed_inside_the_roots_and_nowhere_else(harness: CoreHarness, tmp_path: Path) -> None:
+    root = harness.folder / "work"
     for name in ("b", "A", ".hidden", "c/.git"):
         (root / name).mkdir(parents=True)
     (root / "file").write_text("")
     (root / "out").symlink_to("/")
     (root / "in").symlink_to(root / "b")
-    page = await browse(rig, ListFolders(str(root)), root)
+    page = await browse(harness, ListFolders(str(root)), root)
     assert [(one.name, one.repository) for one in page.folders] == [
         ("A", False),
         ("b", False),
@@ -112,20 +114,20 @@ async def test_folders_are_listed_inside_the_roots_and_nowhere_else(rig: CoreHar
         ("in", False),
     ]
     assert page.parent == "", "above the root is nobody's business"
-    below = await browse(rig, ListFolders(str(root / "b")), root)
+    below = await browse(harness, ListFolders(str(root / "b")), root)
     assert (below.folders, below.parent) == ((), str(root))
     for path, error in (("/etc", OutsideRoots), (str(root / "none"), NotFound), ("relative", BadRequest)):
         with pytest.raises(error):
-            await browse(rig, ListFolders(path), root)
+            await browse(harness, ListFolders(path), root)
     with pytest.raises(OutsideRoots):
-        await browse(rig, ListFolders(str(root / "b" / ".." / ".." / "..")), root)
+        await browse(harness, ListFolders(str(root / "b" / ".." / ".." / "..")), root)
 
 
-async def test_several_roots_are_listed_first_and_a_long_list_is_cut(rig: CoreHarness) -> None:
-    one, two = rig.folder / "one", rig.folder / "two"
+async def test_several_roots_are_listed_first_and_a_long_list_is_cut(harness: CoreHarness) -> None:
+    one, two = harness.folder / "one", harness.folder / "two"
     for number in range(MOST + 1):
         (one / f"{number:05}").mkdir(parents=True)
     two.mkdir()
-    assert [folder.path for folder in (await browse(rig, ListFolders(), one, two)).folders] == [str(one), str(two)]
-    page = await browse(rig, ListFolders(str(one)), one, two)
+    assert [folder.path for folder in (await browse(harness, ListFolders(), one, two)).folders] == [str(one), str(two)]
+    page = await browse(harness, ListFolders(str(one)), one, two)
     assert len(page.folders) == MOST and page.more

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from clients.mylifedb.harness import MyLifeDbGateway, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_gateway
 from clients.mylifedb.test_mylifedb_socket import prompt, stream
 from fairlead.clients.mylifedb.fold import NAME
 from fairlead.server.limits import ServerLimits
@@ -13,23 +13,23 @@ BIG = 200_000
 
 
 async def test_a_throttled_client_receives_an_error_and_stays_connected(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ServerLimits(commands_per_s=2)) as house:
-        await house.rig.open()
-        async with house.tab() as tab:
+    async with open_gateway(tmp_path, ServerLimits(commands_per_s=2)) as gateway:
+        await gateway.core.open()
+        async with gateway.tab() as tab:
             for _ in range(20):
                 await tab.say(type="typing", isTyping=True)
             assert "messages a second" in (await tab.until("error"))["error"]
             assert tab.close_code is None
 
 
-async def test_a_client_that_does_not_read_gets_everything_when_it_does(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
-    async with house.tab() as fast, house.tab() as slow:
-        agent = await prompt(house, fast, "hello")
+async def test_a_client_that_does_not_read_gets_everything_when_it_does(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
+    async with gateway.tab() as fast, gateway.tab() as slow:
+        agent = await prompt(gateway, fast, "hello")
         await fast.until("user")
         await slow.until("user")
         slow.socket.transport.pause_reading()
-        feed = house.rig.registry.views.get(SESSION, NAME).feed
+        feed = gateway.core.registry.views.get(SESSION, NAME).feed
         for number in range(80):
             await agent.text(f"{number}:" + "x" * BIG)
         await fast.until(lambda frame: "79:xx" in str(frame)[:2000])

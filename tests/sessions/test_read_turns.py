@@ -18,9 +18,9 @@ def no_watchers(session: SessionId) -> frozenset[Identity]:
     return frozenset()
 
 
-async def test_the_read_state_only_grows_and_is_separate_per_user(rig: CoreHarness) -> None:
+async def test_the_read_state_only_grows_and_is_separate_per_user(harness: CoreHarness) -> None:
     changes: list[tuple[SessionId, What]] = []
-    book = ReadState(rig.store.documents, lambda session, what: changes.append((session, what)), no_watchers)
+    book = ReadState(harness.store.documents, lambda session, what: changes.append((session, what)), no_watchers)
     mark, read = book.handlers()[MarkRead], book.handlers()[GetReadState]
     await asyncio.gather(mark(ANN, MarkRead(SESSION, 3)), mark(BOB, MarkRead(SESSION, 1)))
     await mark(ANN, MarkRead(SESSION, 2))
@@ -29,17 +29,17 @@ async def test_the_read_state_only_grows_and_is_separate_per_user(rig: CoreHarne
     assert changes == [(SESSION, "read")] * 2
 
 
-async def test_the_read_state_is_deleted_with_the_session(rig: CoreHarness) -> None:
-    await rig.open()
-    book = ReadState(rig.store.documents, lambda session, what: None, no_watchers)
+async def test_the_read_state_is_deleted_with_the_session(harness: CoreHarness) -> None:
+    await harness.open()
+    book = ReadState(harness.store.documents, lambda session, what: None, no_watchers)
     await book.handlers()[MarkRead](ANN, MarkRead(SESSION, 3))
-    await rig.do(Delete(session=SESSION))
-    assert await rig.store.documents.get(SPACE, SESSION) is None
+    await harness.do(Delete(session=SESSION))
+    assert await harness.store.documents.get(SPACE, SESSION) is None
 
 
-async def test_a_turn_read_on_one_device_is_read_on_all_devices_of_the_user(rig: CoreHarness) -> None:
+async def test_a_turn_read_on_one_device_is_read_on_all_devices_of_the_user(harness: CoreHarness) -> None:
     phone = Identity("cred-phone", ANN.user, "phone", ANN.scopes)
-    book = ReadState(rig.store.documents, lambda session, what: None, lambda session: {phone})
+    book = ReadState(harness.store.documents, lambda session, what: None, lambda session: {phone})
     book.mark_read(SESSION, {phone}, 2)
     await book.tasks.wait()
     read = book.handlers()[GetReadState]

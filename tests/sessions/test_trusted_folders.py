@@ -12,15 +12,15 @@ from sessions.harness import ANN, BOB, CoreHarness
 
 
 @pytest.fixture
-def project(rig: CoreHarness) -> Path:
-    (rig.cwd / ".claude").mkdir()
-    (rig.cwd / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
-    return rig.cwd
+def project(harness: CoreHarness) -> Path:
+    (harness.cwd / ".claude").mkdir()
+    (harness.cwd / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
+    return harness.cwd
 
 
 @pytest.fixture
-def book(rig: CoreHarness) -> TrustedFolders:
-    return TrustedFolders(rig.store.documents, rig.clock, describe, rig.gateway.resolve_folder)
+def book(harness: CoreHarness) -> TrustedFolders:
+    return TrustedFolders(harness.store.documents, harness.clock, describe, harness.gateway.resolve_folder)
 
 
 async def test_a_folder_is_trusted_after_it_was_shown(book: TrustedFolders, project: Path) -> None:

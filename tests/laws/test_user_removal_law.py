@@ -21,7 +21,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from fairlead.terminals.registry import TerminalRegistry
-from laws.two_users import SCOPES, TwoUserGateway, open_house
+from laws.two_users import SCOPES, TwoUserGateway, open_gateway
 
 pytestmark = pytest.mark.process
 
@@ -29,11 +29,11 @@ STAY = ("credentials", "credentials.used", "user_numbers")
 """Documents that may name the user: ids and numbers that are never assigned again."""
 
 
-class World:
+class AnnasActions:
     """Actions of Anna, and a search for their traces."""
 
-    def __init__(self, house: TwoUserGateway, folder: Path, stack: contextlib.AsyncExitStack) -> None:
-        self.house = house
+    def __init__(self, gateway: TwoUserGateway, folder: Path, stack: contextlib.AsyncExitStack) -> None:
+        self.gateway = gateway
         self.folder = folder
         self._stack = stack
         self._tasks: list[asyncio.Task[None]] = []
@@ -53,15 +53,15 @@ class World:
         }
 
     async def talk(self) -> None:
-        await self.house.post("anna", "/v1/sessions", {"text": "SCRIPT:slow 4000"})
+        await self.gateway.post("anna", "/v1/sessions", {"text": "SCRIPT:slow 4000"})
 
     async def share(self) -> None:
-        made = await self.house.post("anna", "/v1/sessions")
-        await self.house.post("anna", f"/v1/sessions/{made['session']}/share", {"user": "bert"})
+        made = await self.gateway.post("anna", "/v1/sessions")
+        await self.gateway.post("anna", f"/v1/sessions/{made['session']}/share", {"user": "bert"})
 
     async def be_shared_with(self) -> None:
-        made = await self.house.post("bert", "/v1/sessions")
-        await self.house.post("bert", f"/v1/sessions/{made['session']}/share", {"user": "anna"})
+        made = await self.gateway.post("bert", "/v1/sessions")
+        await self.gateway.post("bert", f"/v1/sessions/{made['session']}/share", {"user": "anna"})
 
     async def shell(self) -> None:
         await self._open("/v1/terminals/mine", None)
@@ -71,8 +71,8 @@ class World:
 
     async def _open(self, path: str, first: object) -> None:
         """Open a program on a socket; it is running once it has printed something."""
-        headers = {"Authorization": f"Bearer {self.house.tokens['anna']}"}
-        address = self.house.url.replace("http", "ws", 1) + path
+        headers = {"Authorization": f"Bearer {self.gateway.tokens['anna']}"}
+        address = self.gateway.url.replace("http", "ws", 1) + path
         socket = await self._stack.enter_async_context(connect(address, additional_headers=headers, proxy=None))
         if first is not None:
             await socket.send(msgspec.json.encode(first).decode())
@@ -90,32 +90,32 @@ class World:
         raw = point.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
         keys = {"p256dh": _text(raw), "auth": _text(os.urandom(16))}
         body = {"endpoint": "http://127.0.0.1:9/push", "keys": keys}
-        await self.house.post("anna", "/v1/push/subscriptions", body)
-        await self.house.post("anna", "/cognova/api/push/subscriptions", body)
+        await self.gateway.post("anna", "/v1/push/subscriptions", body)
+        await self.gateway.post("anna", "/cognova/api/push/subscriptions", body)
 
     async def schedule(self) -> None:
         body = {"name": "hers", "schedule": "* * * * *", "prompt": "SCRIPT:slow 4000"}
-        agent = (await self.house.post("anna", "/cognova/api/agents", body))["data"]["id"]
+        agent = (await self.gateway.post("anna", "/cognova/api/agents", body))["data"]["id"]
         with contextlib.suppress(AssertionError):  # the limit of concurrent runs may be reached
-            await self.house.post("anna", f"/cognova/api/agents/{agent}/run")
+            await self.gateway.post("anna", f"/cognova/api/agents/{agent}/run")
 
     async def upload(self) -> None:
-        headers = {"authorization": f"Bearer {self.house.tokens['anna']}"}
+        headers = {"authorization": f"Bearer {self.gateway.tokens['anna']}"}
         path = "/claudecodeui/api/assets/files"
-        answer = await self.house.http.post(path, files={"files": ("a.txt", b"hers")}, headers=headers)
+        answer = await self.gateway.http.post(path, files={"files": ("a.txt", b"hers")}, headers=headers)
         assert answer.status_code == 200, answer.text
 
     async def prefer(self) -> None:
-        answer = await self.house.call("anna", "PUT", "/cognova/api/settings", {"theme": "dark"})
+        answer = await self.gateway.call("anna", "PUT", "/cognova/api/settings", {"theme": "dark"})
         assert answer.status_code < 500
-        answer = await self.house.call("anna", "PATCH", "/claudecodeui/api/user/preferences", {"theme": "dark"})
+        answer = await self.gateway.call("anna", "PATCH", "/claudecodeui/api/user/preferences", {"theme": "dark"})
         assert answer.status_code == 200, answer.text
-        for project in await self.house.get("anna", "/claudecodeui/api/projects"):
-            await self.house.post("anna", f"/claudecodeui/api/projects/{project['projectId']}/toggle-star")
+        for project in await self.gateway.get("anna", "/claudecodeui/api/projects"):
+            await self.gateway.post("anna", f"/claudecodeui/api/projects/{project['projectId']}/toggle-star")
 
     async def remember(self) -> None:
-        await self.house.post("anna", "/cognova/api/memory/store", {"content": "hers", "chunkType": "fact"})
-        await self.house.post("anna", "/cognova/api/hooks/events", {"eventType": "SessionEnd"})
+        await self.gateway.post("anna", "/cognova/api/memory/store", {"content": "hers", "chunkType": "fact"})
+        await self.gateway.post("anna", "/cognova/api/hooks/events", {"eventType": "SessionEnd"})
 
     async def close(self) -> None:
         await asyncio.gather(*self._tasks)
@@ -145,21 +145,21 @@ def found(folder: Path, names: list[str], terminals: TerminalRegistry) -> list[o
 
 
 async def history(folder: Path, deeds: list[str], terminals: list[TerminalRegistry]) -> None:
-    async with open_house(folder) as house, contextlib.AsyncExitStack() as stack:
-        await house.add("bert")
-        await house.add("anna")
-        await house.add("phone", SCOPES, "anna")
-        world = World(house, folder, stack)
+    async with open_gateway(folder) as gateway, contextlib.AsyncExitStack() as stack:
+        await gateway.add("bert")
+        await gateway.add("anna")
+        await gateway.add("phone", SCOPES, "anna")
+        actions = AnnasActions(gateway, folder, stack)
         for deed in deeds:
-            await world.deeds()[deed]()
-        tokens = (await house.get("admin", "/v1/tokens"))["tokens"]
+            await actions.deeds()[deed]()
+        tokens = (await gateway.get("admin", "/v1/tokens"))["tokens"]
         names = ["anna", *(token["id"] for token in tokens if token["user"] == "anna")]
-        ran = {one["session"] for one in (await house.get("admin", "/v1/sessions"))["sessions"]}
+        ran = {one["session"] for one in (await gateway.get("admin", "/v1/sessions"))["sessions"]}
         assert not {"talk", "shell", "push", "schedule"} & {*deeds} or found(folder, names, terminals[-1])
-        assert (await house.call("admin", "DELETE", "/v1/users/anna")).status_code == 200
-        await world.close()
+        assert (await gateway.call("admin", "DELETE", "/v1/users/anna")).status_code == 200
+        await actions.close()
         for session in ran:
-            view = await house.rested("admin", session)
+            view = await gateway.rested("admin", session)
             assert not view.get("queue")
             assert named(view["summary"]["owner"], ["bert"]) or not view["summary"]["owner"]
         children = sqlite3.connect(f"file:{folder}/data/fairlead.db?mode=ro", uri=True)
@@ -169,25 +169,25 @@ async def history(folder: Path, deeds: list[str], terminals: list[TerminalRegist
                 await asyncio.sleep(0.02)
         assert found(folder, names, terminals[-1]) == []
         # The next user of that name is a different person.
-        await house.add("anna")
-        assert (await house.get("anna", "/v1/sessions"))["sessions"] == []
-        assert (await house.get("anna", "/cognova/api/agents"))["data"] == []
-        assert (await house.get("anna", "/v1/terminals"))["terminals"] == []
-        assert (await house.get("anna", "/claudecodeui/api/user/preferences"))["preferences"] == {}
-        assert not any(project["isStarred"] for project in await house.get("anna", "/claudecodeui/api/projects"))
+        await gateway.add("anna")
+        assert (await gateway.get("anna", "/v1/sessions"))["sessions"] == []
+        assert (await gateway.get("anna", "/cognova/api/agents"))["data"] == []
+        assert (await gateway.get("anna", "/v1/terminals"))["terminals"] == []
+        assert (await gateway.get("anna", "/claudecodeui/api/user/preferences"))["preferences"] == {}
+        assert not any(project["isStarred"] for project in await gateway.get("anna", "/claudecodeui/api/projects"))
 
 
 @pytest.fixture(scope="module")
 def terminals() -> Iterator[list[TerminalRegistry]]:
     made: list[TerminalRegistry] = []
 
-    class Seen(TerminalRegistry):
+    class RecordedRegistry(TerminalRegistry):
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
             made.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairlead.wiring.gateway.TerminalRegistry", Seen)
+        patch.setattr("fairlead.wiring.gateway.TerminalRegistry", RecordedRegistry)
         yield made
 
 
@@ -201,5 +201,5 @@ def test_nothing_of_a_removed_user_is_left(terminals: list[TerminalRegistry], de
         asyncio.run(history(Path(folder), deeds, terminals))
 
 
-async def test_nothing_is_left_of_a_user_who_did_everything(terminals: list[TerminalRegistry], tmp_path: Path) -> None:
+async def test_nothing_remains_of_a_user_who_did_everything(terminals: list[TerminalRegistry], tmp_path: Path) -> None:
     await history(tmp_path, DEEDS, terminals)
