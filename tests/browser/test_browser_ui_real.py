@@ -34,7 +34,7 @@ async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monke
             desktop = await house.device(at="/app/new")
             page = desktop.page
             await page.get_by_label("First message").fill("SCRIPT:write notes.txt")
-            await page.get_by_role("button", name="Begin").click()
+            await page.get_by_role("button", name="Start session").click()
             await page.get_by_role("button", name="Allow once").click()
             ended = page.locator(".turn-end")
             await expect(ended).to_have_count(1)
@@ -59,8 +59,8 @@ async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monke
             await page.get_by_role("button", name="Interrupt").click()
             await expect(ended.last).to_contain_text("Interrupted")
 
-            await page.get_by_role("button", name="This session").click()
-            await page.get_by_role("menuitem", name="End the agent's process").click()
+            await page.get_by_role("button", name="Session menu").click()
+            await page.get_by_role("menuitem", name="Stop agent").click()
             await page.reload()
             await message.fill("SCRIPT:echo")
             await message.press("Enter")

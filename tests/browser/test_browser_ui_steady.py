@@ -272,7 +272,7 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
         await page.keyboard.type("narwhal")
         await expect(page.locator(".item.found")).to_contain_text("question 10 about the narwhal")
         await expect(page.locator(".item.found")).to_be_in_viewport()
-        await page.get_by_role("button", name="To the end").click()
+        await page.get_by_role("button", name="Go to end").click()
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
 
 

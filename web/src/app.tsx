@@ -54,7 +54,7 @@ export function App() {
   return (
     <div class="frame">
       <a class="skip" href="#main">
-        Skip to the page
+        Skip to main content
       </a>
       <Nav at={at} />
       <div class="page" id="main" tabIndex={-1}>
@@ -79,15 +79,15 @@ function Shown({ page, params }: { page: Page; params: Record<string, string> })
     return (
       <main class="empty">
         <h1>{page.title}</h1>
-        <p>This device may not open this page: its credential lacks the scope “{page.scope}”.</p>
+        <p>This device cannot open this page: its credential lacks the scope “{page.scope}”.</p>
       </main>
     );
   if (failed.value === page)
     return (
       <main class="empty">
         <h1>{page.title}</h1>
-        <p>This page could not be loaded. The gateway may be restarting, or was updated.</p>
-        <Button label="Load again" icon="refresh" onClick={() => location.reload()} />
+        <p>This page could not be loaded. The gateway may be restarting or may have been updated.</p>
+        <Button label="Reload" icon="refresh" onClick={() => location.reload()} />
       </main>
     );
   return <main class="empty" aria-busy="true" aria-label={page.title} />;
@@ -96,9 +96,9 @@ function Shown({ page, params }: { page: Page; params: Record<string, string> })
 function Nowhere() {
   return (
     <main class="empty">
-      <h1>There is nothing here</h1>
+      <h1>Page not found</h1>
       <p>
-        The address has no page. <Link to="/app">To the sessions</Link>
+        No page has this address. <Link to="/app">Go to sessions</Link>
       </p>
     </main>
   );
@@ -108,7 +108,7 @@ function Nav({ at }: { at: string }) {
   useKeys("Pages", [
     {
       keys: ["?"],
-      about: "This sheet",
+      about: "Keyboard shortcuts",
       run: () => {
         helpShown.value = true;
       },
@@ -151,7 +151,7 @@ function Connection() {
       {status === "offline" && (
         <span class="connection-told">
           Offline: the gateway cannot be reached.
-          <Button label="Try now" kind="quiet" onClick={() => wire.reconnect()} />
+          <Button label="Retry now" kind="quiet" onClick={() => wire.reconnect()} />
         </span>
       )}
     </div>

@@ -18,7 +18,7 @@ addEventListener("popstate", look);
 
 /** Only to pages of ours: nothing that comes from outside can name another place. */
 export function go(to: string, options: { replace?: boolean } = {}): void {
-  if (!/^\/app(\/|$|\?)/.test(to)) throw new Error(`${to} is no page of ours`);
+  if (!/^\/app(\/|$|\?)/.test(to)) throw new Error(`${to} is not a page of this app`);
   history[options.replace ? "replaceState" : "pushState"](null, "", to);
   look();
 }

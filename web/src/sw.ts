@@ -153,7 +153,7 @@ async function decide(code: string): Promise<void> {
   }
   // Nobody may believe that it was answered.
   await worker.registration.showNotification("Not answered", {
-    body: why || "Open the card of what waits.",
+    body: why || "Open Fairlead to answer the request.",
     icon: "/icon-192.png",
     data: { session: "", kind: "permission.asked", codes: null },
   });

@@ -31,8 +31,8 @@ describe("sharing", () => {
 
   it("with somebody who sees it already is said before it is tried", () => {
     const sharing = sharingOf({ owner: "ann", shared: ["bob"] });
-    expect(alreadySees(sharing, "ann")).toBe("ann is the owner and sees it already.");
-    expect(alreadySees(sharing, "bob")).toBe("It is shared with bob already.");
+    expect(alreadySees(sharing, "ann")).toBe("ann is the owner and already has access.");
+    expect(alreadySees(sharing, "bob")).toBe("Already shared with bob.");
     expect(alreadySees(sharing, "cy")).toBe("");
   });
 
@@ -51,14 +51,14 @@ describe("sharing", () => {
 
   it("says what was done", () => {
     expect(done({ user: "bob" })).toBe("Shared with bob.");
-    expect(done({ everybody: true, remove: true })).toBe("No longer shared with everybody.");
+    expect(done({ everybody: true, remove: true })).toBe("No longer shared with everyone.");
   });
 
   it("says in plain words why it was refused", () => {
     const user = { code: "not_found", message: "There is no user bbo.", data: { what: "user", given: "bbo" } };
     expect(refused(user)).toContain("There is no user called “bbo”. Check the spelling");
     const session = { code: "not_found", message: "There is no session s1.", data: { what: "session", given: "s1" } };
-    expect(refused(session)).toBe("This session was deleted, or you no longer see it.");
+    expect(refused(session)).toBe("This session was deleted, or it is no longer shared with you.");
     const owner = "Only its owner or an admin may share this session.";
     expect(refused({ code: "not_allowed", message: owner, data: {} })).toBe(owner);
   });

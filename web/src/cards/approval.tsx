@@ -25,7 +25,7 @@ export function Approval({ event, session }: { event: AskEvent; session: string 
   }
 }
 
-const WORDS = { allow: "Allowed", deny: "Denied", "": "Settled" } as const;
+const WORDS = { allow: "Allowed", deny: "Denied", "": "Resolved" } as const;
 
 /** Who answered, on which device, when: the name of a credential is that of its device. */
 function Outcome({ behavior, by, at }: Settled) {

@@ -19,8 +19,8 @@ export function Decided({ resolved }: { resolved: PermissionResolved }) {
     <p class={allowed ? "decided" : "decided bad"}>
       {allowed ? "Allowed" : "Denied"} by {plain(who)}
       {resolved.message && <>: {plain(resolved.message)}</>}
-      {resolved.updated_input && <>, with a changed input</>}
-      {resolved.remembered?.length ? <>; remembered: {plain(resolved.remembered.join(", "))}</> : null}{" "}
+      {resolved.updated_input && <>, with changed input</>}
+      {resolved.remembered?.length ? <>; rules saved: {plain(resolved.remembered.join(", "))}</> : null}{" "}
       <Time at={resolved.at ?? 0} />
     </p>
   );

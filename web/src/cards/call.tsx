@@ -70,7 +70,7 @@ export function Call({ item, session, folder, draw, reveal }: CallProps) {
         </div>
       )}
       {item.ask?.resolved && <Decided resolved={item.ask.resolved} />}
-      {item.ask?.cancelled && <p class="quiet">No longer asked: {plain(item.ask.cancelled)}</p>}
+      {item.ask?.cancelled && <p class="quiet">Request cancelled: {plain(item.ask.cancelled)}</p>}
     </article>
   );
 }
@@ -159,7 +159,7 @@ function Command({ item }: { item: CallItem }) {
               <Code text={plain(command)} language="bash" inner />
             </code>
           </pre>
-          <Copy text={command} label="Copy the command" />
+          <Copy text={command} label="Copy command" />
         </div>
       )}
       {item.note && <p class="quiet">{plain(item.note)}</p>}

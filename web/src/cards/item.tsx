@@ -72,7 +72,7 @@ export class ItemView extends Component<ItemProps> {
         return item.ask.resolved ? (
           <Decided resolved={item.ask.resolved} />
         ) : item.ask.cancelled ? (
-          <p class="quiet">No longer asked: {plain(item.ask.cancelled)}</p>
+          <p class="quiet">Request cancelled: {plain(item.ask.cancelled)}</p>
         ) : (
           <Waits ask={item.ask} session={session} />
         );
@@ -114,19 +114,19 @@ function UserMessage({ item, acts }: { item: UserItem; acts: Acts | null }) {
   const who = item.via === "agent" ? "Agent" : ours ? "You" : plain(item.by);
   const told = item.via === "steer" ? "steered" : "";
   return (
-    <div class={`user ${item.via} ${item.sending ? "sending" : ""}`} role="group" aria-label={`${who} said`}>
+    <div class={`user ${item.via} ${item.sending ? "sending" : ""}`} role="group" aria-label={who === "You" ? "Your message" : `Message from ${who}`}>
       <header>
         <strong>{who}</strong>
         {told && <span class="quiet">{told}</span>}
         {item.sending ? <span class="quiet">sending…</span> : <Time at={item.at} />}
         {acts && !item.sending && !item.error && item.via !== "agent" && (
           <Menu
-            label="More about this message"
+            label="Message actions"
             icon="more"
             bare
             items={[
-              { label: "Fork from here", icon: "fork", about: "A new session that goes on after this turn", onChoose: () => acts.fork(item.message) },
-              { label: "Rewind files to here…", icon: "rewind", about: "Shows first what would change", onChoose: () => acts.rewind(item.message) },
+              { label: "Fork from here", icon: "fork", about: "Starts a new session from the end of this turn", onChoose: () => acts.fork(item.message) },
+              { label: "Restore files…", icon: "rewind", about: "First shows what would change", onChoose: () => acts.rewind(item.message) },
             ]}
           />
         )}
@@ -150,12 +150,12 @@ export function Content({ blocks }: { blocks: Block[] }) {
         if (block.type === "text") return <Words key={index} text={String((block as { text: unknown }).text)} />;
         if (block.type === "image") {
           const sources = images([block]);
-          return sources.length ? <Pictures key={index} sources={sources} /> : <p key={index}>(an image)</p>;
+          return sources.length ? <Pictures key={index} sources={sources} /> : <p key={index}>(picture)</p>;
         }
         const title = (block as { title?: unknown }).title;
         return (
           <p key={index} class="attached">
-            <Icon name="file" /> {typeof title === "string" ? oneLine(title) : "A document"}
+            <Icon name="file" /> {typeof title === "string" ? oneLine(title) : "Document"}
           </p>
         );
       })}
@@ -185,7 +185,7 @@ function Words({ text }: { text: string }) {
 function Said({ item }: { item: TextItem }) {
   return (
     <div class={item.error ? "said bad" : "said"} aria-busy={item.streaming}>
-      {item.missing > 0 && <p class="quiet">… what was written before is being fetched</p>}
+      {item.missing > 0 && <p class="quiet">Loading the beginning of this message…</p>}
       <Markdown text={item.text} streaming={item.streaming} />
     </div>
   );
@@ -238,16 +238,16 @@ function Failure({ item }: { item: EndItem }) {
   const told = [item.reason, ...item.errors].filter(Boolean).map((one) => plain(one));
   const all = told.join(" ").toLowerCase();
   const what = /max_turns/.test(all)
-    ? "The limit of model calls for one turn is reached. Send “go on” to continue."
+    ? "This turn reached its limit of model calls. Send “continue” to go on."
     : /budget/.test(all)
-      ? "The budget that this session was begun with is used up. Begin a new session to go on."
+      ? "This session has used up its budget. Start a new session to continue."
       : /401|authentication|api key|login/.test(all)
-        ? "The agent is not signed in to its model. Sign it in on the gateway's machine, then send again."
+        ? "The agent is not signed in to its model. Sign in on the gateway's machine, then send the message again."
         : /429|rate.?limit/.test(all)
-          ? "The model's rate limit is reached. Wait for its window, then send again."
+          ? "The model's rate limit was reached. Wait until it resets, then send the message again."
           : /529|overloaded|50\d/.test(all)
-            ? "The model's service is overloaded. Send again in a moment."
-            : "Send the message again, or say what to do differently.";
+            ? "The model's service is overloaded. Send the message again in a moment."
+            : "Send the message again, or change your instructions.";
   return (
     <div class="banner" role="note">
       <span>

@@ -43,8 +43,8 @@ export function Untrusted({ folder }: { folder: string }) {
     <p class="banner wait" role="status">
       <Icon name="lock" />
       <span>
-        This folder has settings of its own, which stay off until it is trusted.{" "}
-        <Link to={`/app/settings${query({ trust: report.path })}`}>Look at what they would run</Link>
+        This folder has its own settings. They are off until you trust the folder.{" "}
+        <Link to={`/app/settings${query({ trust: report.path })}`}>Review settings</Link>
       </span>
     </p>
   );

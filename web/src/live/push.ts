@@ -24,7 +24,7 @@ function trusted(): { createScriptURL: (url: string) => string } {
   const types = (window as { trustedTypes?: { createPolicy: (name: string, rules: object) => unknown } }).trustedTypes;
   const rules = {
     createScriptURL: (url: string) => {
-      if (url !== "/sw.js") throw new TypeError(`${url} is no script of ours`);
+      if (url !== "/sw.js") throw new TypeError(`${url} is not a script of this app`);
       return url;
     },
   };
@@ -61,7 +61,7 @@ export async function turnOn(topics: string[]): Promise<void> {
   } catch (error) {
     throw new WireError(
       "push",
-      `The browser's push service did not take it: ${error instanceof Error ? error.message : String(error)}`,
+      `The browser's push service rejected the subscription: ${error instanceof Error ? error.message : String(error)}`,
     );
   }
   subscription.value = await rest.post<Subscription>("/v1/push/subscriptions", { ...made.toJSON(), topics });
@@ -94,7 +94,7 @@ export function copyKey(secret: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const opening = indexedDB.open("fairlead", 1);
     opening.onupgradeneeded = () => opening.result.createObjectStore("device");
-    opening.onerror = () => reject(new Error("The browser keeps nothing here."));
+    opening.onerror = () => reject(new Error("The browser does not allow storage here."));
     opening.onsuccess = () => {
       const change = opening.result.transaction("device", "readwrite");
       const store = change.objectStore("device");
@@ -104,7 +104,7 @@ export function copyKey(secret: string): Promise<void> {
         opening.result.close();
         resolve();
       };
-      change.onerror = () => reject(new Error("The browser keeps nothing here."));
+      change.onerror = () => reject(new Error("The browser does not allow storage here."));
     };
   });
 }

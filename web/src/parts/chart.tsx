@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useEffect, useRef } from "preact/hooks";
 import { painted } from "./colour";
-import { stacked } from "../state/insight";
+import { stacked } from "../state/usage";
 import "../style/chart.css";
 
 interface BarsProps {
@@ -73,13 +73,13 @@ export function Bars({ name, labels, series, format, short = (label) => label }:
   }, [labels, series]);
   return (
     <figure class="chart">
-      <div ref={place} class="chart-place" role="img" aria-label={`${name}, as a chart; the table below has its numbers.`} />
+      <div ref={place} class="chart-place" role="img" aria-label={`${name}: chart. The table below has the same data.`} />
       {series.length > 1 && (
         <figcaption class="chart-legend">
           {series.map((one, index) => (
             <span key={one.label}>
               <i class={`swatch colour-${index % 6}`} aria-hidden="true" />
-              {one.label || "no model"}
+              {one.label || "Unknown model"}
             </span>
           ))}
         </figcaption>

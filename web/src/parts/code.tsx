@@ -56,7 +56,7 @@ export function Copy({ text, label = "Copy" }: { text: string; label?: string })
   const copy = () =>
     navigator.clipboard.writeText(text).then(
       () => toast("Copied"),
-      () => toast("The browser did not allow copying here.", { tone: "bad" }),
+      () => toast("The browser does not allow copying here.", { tone: "bad" }),
     );
   return <Button label={label} icon="copy" kind="quiet" bare onClick={() => void copy()} />;
 }

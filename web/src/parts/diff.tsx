@@ -15,7 +15,7 @@ export function Diff({ change }: { change: Change }) {
   if (!change.hunks.length) return <p class="diff-none">Nothing changes.</p>;
   const columns = two.value ? 4 : 3;
   return (
-    <figure class={two.value ? "diff two" : "diff"} aria-label={`Changes of ${name}`}>
+    <figure class={two.value ? "diff two" : "diff"} aria-label={`Changes to ${name}`}>
       <figcaption>
         <span class="diff-count">
           <ins>+{change.added}</ins> <del>−{change.removed}</del>

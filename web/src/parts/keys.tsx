@@ -58,7 +58,7 @@ export function HelpSheet() {
   if (!helpShown.value) return null;
   return (
     <Dialog
-      title="Keyboard"
+      title="Keyboard shortcuts"
       onClose={() => {
         helpShown.value = false;
       }}
@@ -87,7 +87,7 @@ export function HelpSheet() {
             <dt>
               <kbd>Tab</kbd>
             </dt>
-            <dd>The next control; with Shift the one before</dd>
+            <dd>Next control (with Shift: previous)</dd>
           </div>
           <div>
             <dt>

@@ -180,7 +180,7 @@ class Connection {
     const frame = JSON.parse(data) as { type: string; cols?: number; rows?: number; code?: unknown; message?: string };
     if (frame.type === "size" && frame.cols && frame.rows) this.term.resize(frame.cols, frame.rows);
     else if (frame.type === "redraw") this.term.reset();
-    else if (frame.type === "exit") this.props.onState("ended", typeof frame.code === "number" ? `code ${frame.code}` : "");
+    else if (frame.type === "exit") this.props.onState("ended", typeof frame.code === "number" ? `exit code ${frame.code}` : "");
     else if (frame.type === "error") this.props.onState("offline", plain(frame.message ?? ""));
   }
 }

@@ -60,7 +60,7 @@ export function headline(item: CallItem, folder: string): Headline {
     case "Bash":
       return { verb: "Run", about: oneLine(field(item, "description") || field(item, "command")), code: !field(item, "description") };
     case "BashOutput":
-      return { verb: "Read the output of", about: oneLine(field(item, "bash_id")), code: true };
+      return { verb: "Read output of", about: oneLine(field(item, "bash_id")), code: true };
     case "KillShell":
     case "KillBash":
       return { verb: "End", about: oneLine(field(item, "shell_id")), code: true };
@@ -81,7 +81,7 @@ export function headline(item: CallItem, folder: string): Headline {
     case "LS":
       return { verb: "List", about: path("path"), code: true };
     case "TodoWrite":
-      return { verb: "Plan the steps", about: "", code: false };
+      return { verb: "Update to-do list", about: "", code: false };
     case "WebFetch":
       return { verb: "Fetch", about: oneLine(field(item, "url")), code: true };
     case "WebSearch":
@@ -101,7 +101,7 @@ export function headline(item: CallItem, folder: string): Headline {
 /** `mcp__server__tool` as people say it. */
 export function toolName(name: string): string {
   const parts = /^mcp__(.+?)__(.+)$/.exec(name);
-  return oneLine(parts ? `${parts[1]}: ${parts[2]}` : name || "A tool", 80);
+  return oneLine(parts ? `${parts[1]}: ${parts[2]}` : name || "Tool", 80);
 }
 
 function range(item: CallItem): string {
@@ -128,12 +128,12 @@ export function outcome(item: CallItem): string {
   const lines = text ? text.replace(/\n$/, "").split("\n").length : 0;
   switch (item.name) {
     case "Read":
-      return hasImage(item) ? "image" : `${lines} line${lines === 1 ? "" : "s"}`;
+      return hasImage(item) ? "picture" : `${lines} line${lines === 1 ? "" : "s"}`;
     case "Glob":
     case "Grep":
     case "LS": {
       const none = /^(No (files|matches) found)/.test(text);
-      return none || !lines ? "nothing" : `${lines} line${lines === 1 ? "" : "s"}`;
+      return none || !lines ? "no results" : `${lines} line${lines === 1 ? "" : "s"}`;
     }
     default:
       return "";

@@ -35,8 +35,8 @@ export function mayManage(me: Me | null, owner: string): boolean {
 
 /** Why sharing with this user would change nothing; empty if it would. */
 export function alreadySees(sharing: Sharing, user: string): string {
-  if (user === sharing.owner) return `${user} is the owner and sees it already.`;
-  return sharing.users.includes(user) ? `It is shared with ${user} already.` : "";
+  if (user === sharing.owner) return `${user} is the owner and already has access.`;
+  return sharing.users.includes(user) ? `Already shared with ${user}.` : "";
 }
 
 /** One after the other they end all sharing. */
@@ -46,7 +46,7 @@ export function withdrawals(sharing: Sharing): Share[] {
 }
 
 export function done({ user, remove }: Share): string {
-  return `${remove ? "No longer shared" : "Shared"} with ${user ?? "everybody"}.`;
+  return `${remove ? "No longer shared" : "Shared"} with ${user ?? "everyone"}.`;
 }
 
 /** What the gateway refused, in words for the one who shares. */
@@ -54,5 +54,5 @@ export function refused(error: { code: string; message: string; data: Record<str
   if (error.code !== "not_found") return error.message;
   return error.data["what"] === "user"
     ? `There is no user called “${String(error.data["given"])}”. Check the spelling, or ask an admin for the name.`
-    : "This session was deleted, or you no longer see it.";
+    : "This session was deleted, or it is no longer shared with you.";
 }

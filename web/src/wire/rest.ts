@@ -28,7 +28,7 @@ export function keepKey(secret: string): void {
 
 export async function call(method: string, path: string, body?: unknown, options: RequestInit = {}): Promise<Response> {
   // A path from data could otherwise name another host.
-  if (!path.startsWith("/v1/")) throw new WireError("bad_request", `${path} is no path of the gateway`);
+  if (!path.startsWith("/v1/")) throw new WireError("bad_request", `${path} is not a path of the gateway`);
   const headers = new Headers(options.headers);
   const used = key.value;
   if (used) headers.set("Authorization", `Bearer ${used}`);
@@ -39,7 +39,7 @@ export async function call(method: string, path: string, body?: unknown, options
     answer = await fetch(path, { ...options, ...sent, method, headers, credentials: "omit", redirect: "error" });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new WireError("offline", "The gateway cannot be reached. It may be restarting; this is tried again.");
+    throw new WireError("offline", "The gateway cannot be reached. It may be restarting; the connection is retried.");
   }
   if (answer.ok) return answer;
   const failure = await refusal(answer);

@@ -29,9 +29,9 @@ export default function Approvals() {
     const fresh = waiting.value.filter((one) => !known.has(one.event.request));
     if (fresh.length) seen.value = [...seen.value, ...fresh];
   }, [waiting.value]);
-  useKeys("What waits", [
-    { keys: ["j"], about: "The next card", run: () => step(1) },
-    { keys: ["k"], about: "The card before", run: () => step(-1) },
+  useKeys("Waiting for you", [
+    { keys: ["j"], about: "Next request", run: () => step(1) },
+    { keys: ["k"], about: "Previous request", run: () => step(-1) },
   ]);
   const open = new Set(waiting.value.map((one) => one.event.request));
   const shown = seen.value.filter((one) => open.has(one.event.request) || settled.value[one.event.request]);
@@ -47,11 +47,11 @@ export default function Approvals() {
       {waitingState.value === "ready" && !shown.length && (
         <div class="empty">
           <Icon name="check" size={28} />
-          <p>Nothing waits for you.</p>
+          <p>Nothing needs you right now.</p>
         </div>
       )}
       <p class="hidden-visually" role="status">
-        {open.size === 1 ? "1 thing waits for you" : `${open.size} things wait for you`}
+        {open.size === 1 ? "1 request is waiting for you" : `${open.size} requests are waiting for you`}
       </p>
       <ul class="waiting-list">
         {shown.map((one) => (

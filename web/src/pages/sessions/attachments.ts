@@ -30,9 +30,9 @@ export async function attach(file: File): Promise<Attachment> {
     const source = { type: "base64", media_type: file.type, data: await base64(file) };
     return { ...made, block: { type: "document", source, title: name }, preview: "" };
   }
-  if (file.size > LARGEST_TEXT) throw new Unusable(`${name} is too large to be sent as text.`);
+  if (file.size > LARGEST_TEXT) throw new Unusable(`${name} is too large to send as text.`);
   const bytes = new Uint8Array(await file.arrayBuffer());
-  if (bytes.includes(0)) throw new Unusable(`${name} is neither text, a picture nor a PDF.`);
+  if (bytes.includes(0)) throw new Unusable(`${name} is not text, a picture or a PDF.`);
   const text = new TextDecoder().decode(bytes);
   return { ...made, block: { type: "text", text: `<file name="${name.replaceAll('"', "'")}">\n${text}\n</file>` }, preview: "" };
 }

@@ -131,7 +131,7 @@ export function Composer({ live }: { live: LiveSession }) {
   return (
     <section
       class={over ? "composer over" : "composer"}
-      aria-label="Write to the agent"
+      aria-label="New message"
       onDragOver={(event) => {
         event.preventDefault();
         setOver(true);
@@ -145,7 +145,7 @@ export function Composer({ live }: { live: LiveSession }) {
     >
       <Queue live={live} onEdit={edit} />
       {attached.length > 0 && (
-        <ul class="attached-list" aria-label="Attached">
+        <ul class="attached-list" aria-label="Attachments">
           {attached.map((one) => (
             <li key={one.id}>
               {one.preview ? <img src={one.preview} alt="" /> : <Icon name="file" />}
@@ -171,7 +171,7 @@ export function Composer({ live }: { live: LiveSession }) {
           ref={box}
           rows={1}
           value={text}
-          placeholder={working ? "Queue a message, or steer with Ctrl+Enter…" : "Write to the agent…"}
+          placeholder={working ? "Queue a message, or steer with Ctrl+Enter…" : "Message the agent…"}
           aria-controls={found.length ? "commands" : undefined}
           aria-autocomplete="list"
           aria-activedescendant={found.length ? `command-${picked}` : undefined}
@@ -205,7 +205,7 @@ export function Composer({ live }: { live: LiveSession }) {
             accept="image/*"
             capture="environment"
             hidden
-            aria-label="A photograph"
+            aria-label="Photo"
             onChange={(event) => {
               void add([...(event.currentTarget.files ?? [])]);
               event.currentTarget.value = "";
@@ -213,11 +213,11 @@ export function Composer({ live }: { live: LiveSession }) {
           />
           <Button label="Attach files" icon="attach" kind="quiet" bare onClick={() => file.current?.click()} />
           {touch.matches && (
-            <Button label="Take a photograph" icon="camera" kind="quiet" bare onClick={() => camera.current?.click()} />
+            <Button label="Take photo" icon="camera" kind="quiet" bare onClick={() => camera.current?.click()} />
           )}
           <Choices live={live} />
           <span class="typing" role="status">
-            {others.length > 0 && `${others.map((name) => oneLine(name, 30)).join(", ")} typing…`}
+            {others.length > 0 && `${others.map((name) => oneLine(name, 30)).join(", ")} ${others.length === 1 ? "is" : "are"} typing…`}
           </span>
           {working && (
             <Button
@@ -230,7 +230,7 @@ export function Composer({ live }: { live: LiveSession }) {
             />
           )}
           {working && ready && (
-            <Button label="Steer" title="Into the running turn (Ctrl+Enter)" onClick={() => send(true)} />
+            <Button label="Steer" title="Send to the running turn (Ctrl+Enter)" onClick={() => send(true)} />
           )}
           <Button
             class="send"
@@ -253,7 +253,7 @@ function Choices({ live }: { live: LiveSession }) {
   const change = (type: string, fields: Record<string, unknown>) =>
     void live
       .command(type, fields)
-      .then(() => toast("Changed; it holds from the next turn on at the latest."))
+      .then(() => toast("Setting changed. It applies from the next turn at the latest."))
       .catch(toastError);
   const models = MODELS.some((one) => one.value === model) || !model ? MODELS : [...MODELS, { value: model, label: modelName(model) }];
   return (

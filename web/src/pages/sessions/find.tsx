@@ -71,10 +71,10 @@ export function FindBar({ live, onClose }: { live: LiveSession; onClose: () => v
         onInput={(event) => setWords(event.currentTarget.value)}
       />
       <span class="quiet" role="status">
-        {hits && (hits.length ? `${at + 1} of ${hits.length}` : "nothing")}
+        {hits && (hits.length ? `${at + 1} of ${hits.length}` : "No results")}
       </span>
-      <Button label="Earlier" icon="up" kind="quiet" bare disabled={!hits?.length} onClick={() => step(-1)} />
-      <Button label="Later" icon="down" kind="quiet" bare disabled={!hits?.length} onClick={() => step(1)} />
+      <Button label="Previous result" icon="up" kind="quiet" bare disabled={!hits?.length} onClick={() => step(-1)} />
+      <Button label="Next result" icon="down" kind="quiet" bare disabled={!hits?.length} onClick={() => step(1)} />
       <Button label="Close" icon="close" kind="quiet" bare onClick={onClose} />
     </form>
   );

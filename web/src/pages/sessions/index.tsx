@@ -41,8 +41,8 @@ function typing(target: EventTarget | null): boolean {
 
 function Welcome() {
   return (
-    <section class="desk-main empty welcome" aria-label="Begin">
-      <p>Choose a session, or begin one.</p>
+    <section class="desk-main empty welcome" aria-label="Start session">
+      <p>Choose a session or start a new one.</p>
       {may("chat") && <Button label="New session" icon="plus" kind="primary" onClick={() => go("/app/new")} />}
     </section>
   );

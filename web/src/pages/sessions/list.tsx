@@ -55,12 +55,12 @@ export function SessionList({ current, alone }: { current: string; alone: boolea
         <Heading>Sessions</Heading>
         <span>
           <Menu
-            label="What the list shows"
+            label="List options"
             icon="more"
             bare
             items={[
-              { label: "Without archived", chosen: !showArchived.value, onChoose: () => setArchivedShown(false) },
-              { label: "With archived", chosen: showArchived.value, onChoose: () => setArchivedShown(true) },
+              { label: "Hide archived", chosen: !showArchived.value, onChoose: () => setArchivedShown(false) },
+              { label: "Show archived", chosen: showArchived.value, onChoose: () => setArchivedShown(true) },
             ]}
           />
           {may("chat") && <Button label="New session" icon="plus" bare kind="primary" onClick={() => go("/app/new")} />}
@@ -99,7 +99,7 @@ function Search() {
         id="session-search"
         class="input"
         type="search"
-        placeholder="Search everything said…"
+        placeholder="Search"
         autocomplete="off"
         value={words.value}
         onInput={(event) => change(event.currentTarget.value)}
@@ -139,7 +139,7 @@ function Groups({ current, alone }: { current: string; alone: boolean }) {
   if (!summaries.value.length)
     return (
       <div class="empty">
-        <p>No sessions yet. The first one is a message away.</p>
+        <p>No sessions yet.</p>
       </div>
     );
   return (
@@ -186,7 +186,7 @@ export function stateOf(summary: Summary): { name: string; look: string } {
   if (summary.state === "working") return { name: "working", look: "working" };
   if (summary.archived) return { name: "archived", look: "none" };
   if (unread(summary)) return { name: "unread", look: "unread" };
-  if (summary.state === "transcript") return { name: "found in transcripts", look: "none" };
+  if (summary.state === "transcript") return { name: "transcript", look: "none" };
   return { name: summary.state === "closed" ? "closed" : "idle", look: "idle" };
 }
 
@@ -227,13 +227,13 @@ function Hits({ current }: { current: string }) {
   if (!found.length && !titles.length)
     return (
       <div class="empty" role="status">
-        <p>Nothing was found for “{words.value.trim()}”.</p>
+        <p>No results for “{words.value.trim()}”.</p>
       </div>
     );
   return (
     <div onKeyDown={arrows}>
       <p class="hidden-visually" role="status">
-        {found.length} places found
+        {found.length} results
       </p>
       {titles.length > 0 && (
         <ul>

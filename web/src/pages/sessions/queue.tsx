@@ -12,9 +12,9 @@ export function Queue({ live, onEdit }: { live: LiveSession; onEdit: (message: s
   const move = (message: string, position: number) =>
     void live.command("move_message", { message, position }).catch(toastError);
   return (
-    <ol class="queue" aria-label="Waiting for their turn">
+    <ol class="queue" aria-label="Queued messages">
       {queue.map((one, index) => {
-        const said = oneLine(textOf(one.content), 120) || "An attachment";
+        const said = oneLine(textOf(one.content), 120) || "Attachment";
         return (
           <li key={one.message}>
             <span class="queued" title={said}>
@@ -25,7 +25,7 @@ export function Queue({ live, onEdit }: { live: LiveSession; onEdit: (message: s
             )}
             <Button label={`Edit: ${said}`} icon="edit" kind="quiet" bare onClick={() => onEdit(one.message, one.content)} />
             <Button
-              label={`Take back: ${said}`}
+              label={`Remove: ${said}`}
               icon="close"
               kind="quiet"
               bare

@@ -67,7 +67,7 @@ export function Session({ id }: { id: string }) {
         void live
           .command("fork", { at: message })
           .then((reply) => {
-            toast("Forked: this is the new session.");
+            toast("Session forked. You are now in the new session.");
             go(`/app/s/${reply.session}`);
           })
           .catch(toastError),
@@ -89,10 +89,10 @@ export function Session({ id }: { id: string }) {
       <main class="desk-main empty">
         <h1>This session cannot be shown</h1>
         <p>
-          {gone ? "It is not there: it was deleted, or it is not shared with you." : `${error.message} ${advice(error.code)}`}
+          {gone ? "It was deleted, or it is not shared with you." : `${error.message} ${advice(error.code)}`}
         </p>
         <Button label="Try again" icon="refresh" onClick={() => void live.open()} />
-        <Button label="To the sessions" kind="quiet" onClick={() => go("/app")} />
+        <Button label="Back to sessions" kind="quiet" onClick={() => go("/app")} />
       </main>
     );
   return (
@@ -100,7 +100,7 @@ export function Session({ id }: { id: string }) {
       <Header live={live} title={title} onFind={() => setFinding(!finding)} />
       {finding && <FindBar live={live} onClose={() => setFinding(false)} />}
       <Stream live={live} acts={may("chat") ? acts : null} reveal={at} />
-      {may("chat") ? <Composer live={live} /> : <p class="readonly">This device may watch, not send.</p>}
+      {may("chat") ? <Composer live={live} /> : <p class="readonly">This device can view the session but not send messages.</p>}
       {rewinding && <Rewind live={live} message={rewinding} onClose={() => setRewinding("")} />}
     </main>
   );

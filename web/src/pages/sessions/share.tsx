@@ -100,7 +100,7 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
           {plain(error)}
         </p>
       )}
-      {!sharing && !error && <p aria-busy="true">Asking the gateway with whom it is shared…</p>}
+      {!sharing && !error && <p aria-busy="true">Loading…</p>}
       {sharing && (
         <>
           <p>
@@ -112,9 +112,9 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
             ) : (
               "The owner was removed from this gateway."
             )}{" "}
-            Users with whom it is shared can read all of it and write to it. Only the owner and admins can share or delete it.
+            Users it is shared with can read it and send messages. Only the owner and admins can share or delete it.
           </p>
-          <Switch label="Share with everybody on this gateway" checked={sharing.everybody} onChange={everybody} />
+          <Switch label="Share with everyone on this gateway" checked={sharing.everybody} onChange={everybody} />
           <form class="with-button" onSubmit={(event) => void add(event)}>
             <Field label="Share with a user" {...(wrong ? { wrong: plain(wrong) } : {})}>
               <input
@@ -164,7 +164,7 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
             </div>
           ) : (
             <p class="quiet">
-              {sharing.everybody ? "Every user sees it." : "It is shared with nobody: only the owner and admins see it."}
+              {sharing.everybody ? "Everyone on this gateway can see it." : "Not shared. Only the owner and admins can see it."}
             </p>
           )}
           <p class="quiet shared-status" role="status">
@@ -175,7 +175,7 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
               label="Stop all sharing"
               kind="danger"
               disabled={!sharing.everybody && !sharing.users.length}
-              onClick={() => void remove(withdrawals(sharing), "It is shared with nobody any more.")}
+              onClick={() => void remove(withdrawals(sharing), "Sharing stopped.")}
             />
             <Button label="Done" onClick={onClose} />
           </div>

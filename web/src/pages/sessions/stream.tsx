@@ -146,14 +146,14 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
         aria-live="off"
       >
         {live.before.value && <p class="edge">Older messages…</p>}
-        {live.loaded.value && !shown.length && <p class="edge">Nothing was said yet.</p>}
+        {live.loaded.value && !shown.length && <p class="edge">No messages yet.</p>}
         <Items items={shown} session={live.id} folder={live.facts.value.cwd} acts={acts} reveal={reveal} />
         {live.after.value ? <p class="edge">Newer messages…</p> : <Working live={live} />}
       </div>
       {!atEnd && (
         <Button
           class="to-end"
-          label={live.facts.value.turn ? "Working: to the end" : "To the end"}
+          label={live.facts.value.turn ? "Working: go to end" : "Go to end"}
           icon="down"
           onClick={toEnd}
         />
@@ -164,16 +164,16 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
   );
 }
 
-const ENDS = { completed: "The turn is done.", failed: "The turn failed.", cancelled: "The turn was interrupted." } as const;
+const ENDS = { completed: "The turn completed.", failed: "The turn failed.", cancelled: "The turn was interrupted." } as const;
 
 /** For who does not see the page: what the agent does now, not every word of it. */
 function Heard({ live }: { live: LiveSession }) {
   const { turn } = live.facts.value;
   const last = live.items.value.at(-1);
   const told = live.pending.value.length
-    ? "The agent waits for you."
+    ? "The agent is waiting for you."
     : turn
-      ? "The agent works."
+      ? "The agent is working."
       : last?.kind === "end"
         ? ENDS[last.status]
         : "";
@@ -216,11 +216,11 @@ function Truth({ live }: { live: LiveSession }) {
     live.after.value || !live.loaded.value
       ? ""
       : error
-        ? `No longer followed: ${error.message}`
+        ? `Updates stopped: ${error.message}`
       : following === "gap"
-        ? "The log was replaced; it is read anew."
+        ? "The log was replaced. Reloading it."
         : status !== "live" || following === "offline"
-          ? "Offline. What you see may not be the newest; what you send waits."
+          ? "Offline. This view may be out of date. Your messages are sent when the gateway is back."
           : following === "catching up"
             ? "Catching up…"
             : "";

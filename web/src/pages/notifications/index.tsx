@@ -13,13 +13,13 @@ import { KINDS, USUAL_PUSH, toggled } from "../../state/kinds";
 import { oneLine } from "../../state/text";
 import "../../style/panel.css";
 
-export default function Notices() {
+export default function Notifications() {
   useEffect(() => {
     learnPush().catch(toastError);
   }, []);
   return (
-    <main class="plain notices">
-      <h1>Notices</h1>
+    <main class="plain notifications">
+      <h1>Notifications</h1>
       <Telling />
       <Feed />
     </main>
@@ -28,9 +28,9 @@ export default function Notices() {
 
 const PUSH_WORDS = {
   unknown: "",
-  unsupported: "This browser takes no push messages. On iOS, add Fairlead to the home screen first.",
-  denied: "The browser was told not to show notifications of this page; its settings can allow them again.",
-  off: "Push messages reach this device while the page is closed. What waits can be allowed or denied right there.",
+  unsupported: "This browser does not support push messages. On iOS, add Fairlead to the home screen first.",
+  denied: "The browser blocks notifications from this page. You can allow them in the browser's settings.",
+  off: "Push messages reach this device while the page is closed. You can allow or deny a request from its message.",
   on: "Push messages reach this device while the page is closed.",
 } as const;
 
@@ -46,13 +46,13 @@ function Telling() {
   const topics = subscription.value?.topics ?? [];
   return (
     <details class="panel">
-      <summary>What this device is told</summary>
+      <summary>Notification settings</summary>
       <table class="grid-table kinds">
         <thead>
           <tr>
-            <th scope="col">When</th>
+            <th scope="col">Event</th>
             <th scope="col">On the page</th>
-            <th scope="col">By push</th>
+            <th scope="col">Push</th>
           </tr>
         </thead>
         <tbody>
@@ -73,7 +73,7 @@ function Telling() {
               <td>
                 <input
                   type="checkbox"
-                  aria-label={`${label}: by push`}
+                  aria-label={`${label}: push`}
                   disabled={!on || busy}
                   checked={topics.includes(kind)}
                   onChange={(event) => {
@@ -87,7 +87,7 @@ function Telling() {
         </tbody>
       </table>
       <p class="soft">{PUSH_WORDS[pushState.value]}</p>
-      {subscription.value?.failed && on && <p class="banner">The last one was not taken: {oneLine(subscription.value.failed, 300)}</p>}
+      {subscription.value?.failed && on && <p class="banner">The last push message failed: {oneLine(subscription.value.failed, 300)}</p>}
       <div class="actions">
         {pushState.value === "off" && (
           <Button label="Turn push on" kind="primary" busy={busy} onClick={() => doing(() => turnOn(USUAL_PUSH))} />
@@ -95,12 +95,12 @@ function Telling() {
         {on && (
           <>
             <Button
-              label="Send a test"
+              label="Send test message"
               busy={busy}
               onClick={() =>
                 doing(async () => {
                   await tryPush();
-                  toast("Sent. It should be here in a moment.");
+                  toast("Test message sent. It should arrive in a moment.");
                 })
               }
             />
@@ -121,7 +121,7 @@ const ICONS: [string, IconName][] = [
 
 function iconOf({ kind, color }: Notice): IconName {
   if (color === "error") return "alert";
-  return ICONS.find(([start]) => kind.startsWith(start))?.[1] ?? "notices";
+  return ICONS.find(([start]) => kind.startsWith(start))?.[1] ?? "notifications";
 }
 
 /** Of the two words about a session's beginning and end, the notice says the same in better words; that a session works
@@ -138,8 +138,8 @@ function Feed() {
   const shown = notices.value.filter((one) => !LEFT_OUT.has(one.kind));
   return (
     <section aria-labelledby="feed" class="panel">
-      <h2 id="feed">What happened</h2>
-      {!shown.length && <p class="soft">Nothing yet.</p>}
+      <h2 id="feed">Recent activity</h2>
+      {!shown.length && <p class="soft">No notifications yet.</p>}
       <ol class="feed" aria-live="off">
         {shown.map((one) => (
           <Entry key={one.seq} notice={one} />
@@ -147,7 +147,7 @@ function Feed() {
       </ol>
       {hasOlder.value && (
         <div class="actions">
-          <Button label="Show older ones" onClick={() => void loadOlder().catch(toastError)} />
+          <Button label="Show older" onClick={() => void loadOlder().catch(toastError)} />
         </div>
       )}
     </section>
