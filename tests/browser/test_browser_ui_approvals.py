@@ -225,5 +225,5 @@ async def test_agent_text_is_never_interpreted_as_markup(house: UiHarness) -> No
     await expect(literal.filter(has_text="echo").first).to_be_visible()
     await device.accessible()
     await device.open(f"/app/s/{session}")
-    await expect(device.page.locator(".truth")).to_have_attribute("data-following", "live")
+    await expect(device.page.locator(".follow-status")).to_have_attribute("data-following", "live")
     await device.unharmed()

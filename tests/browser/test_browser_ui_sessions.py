@@ -32,7 +32,7 @@ async def send_prompt(device: Device, text: str) -> None:
 
 
 def text_shown(device: Device, text: str) -> Locator:
-    return device.page.locator(".said", has_text=text)
+    return device.page.locator(".agent-text", has_text=text)
 
 
 def ended(device: Device) -> Locator:
@@ -206,7 +206,7 @@ async def test_on_a_phone_one_thing_at_a_time(house: UiHarness) -> None:
     await phone.accessible()
     await page.get_by_role("link", name="SCRIPT:tool").tap()
     await expect(page.get_by_role("heading", level=1)).to_have_text("SCRIPT:tool")
-    await expect(page.locator(".desk-list")).to_be_hidden()
+    await expect(page.locator(".list-pane")).to_be_hidden()
     await phone.fits()
     allow = page.get_by_role("button", name="Allow once")
     box = await allow.bounding_box()

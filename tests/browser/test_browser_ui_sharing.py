@@ -92,7 +92,7 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await bob.page.keyboard.press("Escape")
     await bob.page.get_by_role("textbox", name="Message").fill("SCRIPT:text hello from bob")
     await bob.page.get_by_role("textbox", name="Message").press("Enter")
-    await expect(ann.page.locator(".said", has_text="hello from bob")).to_be_visible()
+    await expect(ann.page.locator(".agent-text", has_text="hello from bob")).to_be_visible()
 
     # Sharing ends while he has it open: it disappears from his list and from his screen.
     stop = sharing(ann).get_by_role("button", name="Stop sharing with bob")

@@ -1,4 +1,4 @@
-// The frame around every page: navigation, the state of the connection, the page itself, toasts.
+// The frame around every page: navigation, connection status, the page itself, toasts.
 
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
@@ -37,7 +37,7 @@ async function load(page: Page): Promise<void> {
   }
 }
 
-// The page that the address names is fetched while it is asked who is signed in, not after the frame was drawn.
+// Load the page of this address while `/v1/me` is requested, instead of after the frame is drawn.
 const first = find(address.peek());
 if (first) void load(first.page);
 
@@ -54,11 +54,11 @@ export function App() {
   return (
     <div class="frame">
       <a class="skip" href="#main">
-        Skip to main content
+        Skip to content
       </a>
       <Nav at={at} />
       <div class="page" id="main" tabIndex={-1}>
-        {found ? <Shown page={found.page} params={found.params} /> : <Nowhere />}
+        {found ? <CurrentPage page={found.page} params={found.params} /> : <NotFound />}
       </div>
       <Connection />
       <Toasts />
@@ -67,13 +67,13 @@ export function App() {
   );
 }
 
-function Shown({ page, params }: { page: Page; params: Record<string, string> }) {
+function CurrentPage({ page, params }: { page: Page; params: Record<string, string> }) {
   const Component = loaded.value.get(page);
   useEffect(() => {
     if (!loaded.peek().has(page)) void load(page);
     document.title = `${page.title} · Fairlead`;
   }, [page]);
-  // A page that needs a scope asks for nothing before it is known whether this device has it.
+  // A page that needs a scope is not drawn, and sends no request, until the scopes of this device are known.
   if (Component && (!page.scope || may(page.scope))) return <Component params={params} />;
   if (page.scope && me.value && !may(page.scope))
     return (
@@ -93,7 +93,7 @@ function Shown({ page, params }: { page: Page; params: Record<string, string> })
   return <main class="empty" aria-busy="true" aria-label={page.title} />;
 }
 
-function Nowhere() {
+function NotFound() {
   return (
     <main class="empty">
       <h1>Page not found</h1>
@@ -143,13 +143,13 @@ function Nav({ at }: { at: string }) {
   );
 }
 
-/** Said whenever what is shown may not be the newest, and never else. */
+/** Shown only while the page may be out of date. */
 function Connection() {
   const status = wire.status.value;
   return (
     <div class="connection" role="status" data-status={status}>
       {status === "offline" && (
-        <span class="connection-told">
+        <span class="connection-message">
           Offline: the gateway cannot be reached.
           <Button label="Retry now" kind="quiet" onClick={() => wire.reconnect()} />
         </span>

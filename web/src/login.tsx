@@ -1,4 +1,4 @@
-// Shown to whoever is not signed in: how to get a link, and a place to paste one.
+// The sign-in page: explains how to get a login link, and accepts a pasted one.
 
 import { signal } from "@preact/signals";
 import { Button } from "./parts/button";

@@ -9,12 +9,12 @@ export interface PageProps {
 }
 
 export interface Page {
-  /** Paths that it answers, with `:name` for parameters. */
+  /** Its paths, with `:name` for parameters. */
   paths: string[];
   title: string;
-  /** Where it stands in the navigation; without it, it is reached by links alone. */
+  /** Its navigation entry. A page without one is reached only by links. */
   nav?: { icon: IconName; to: string; label: string; key: string };
-  /** Who may open it; without, whoever is signed in. */
+  /** The scope it requires. Without one, every signed-in device may open it. */
   scope?: Scope;
   load: () => Promise<{ default: ComponentType<PageProps> }>;
 }

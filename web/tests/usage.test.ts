@@ -1,8 +1,8 @@
-// Sums of what the gateway counted, and the kinds of notices.
+// Sums of usage statistics, and the kinds of notices.
 
 import { describe, expect, it } from "vitest";
 import { type UsageStats, type Spent, byModel, daysOf, stacked, sums, windowOf } from "../src/state/usage";
-import { KINDS, USUAL_PUSH, USUAL_TOASTS, toggled } from "../src/state/kinds";
+import { KINDS, DEFAULT_PUSH, DEFAULT_TOASTS, toggled } from "../src/state/kinds";
 
 function spent(day: string, project: string, model: string, cost: number): Spent {
   return { day, project, model, input: 10, output: 5, cache_read: 2, cache_write: 1, cost_usd: cost };
@@ -20,7 +20,7 @@ const USAGE: UsageStats = {
 const DAYS = ["2026-11-13", "2026-11-14", "2026-11-15"];
 
 describe("sums", () => {
-  it("has every day, in order, those without anything too", () => {
+  it("has every day in order, including days without usage", () => {
     const days = sums(USAGE, "day", DAYS);
     expect(days.map((one) => [one.name, one.cost, one.turns])).toEqual([
       ["2026-11-13", 0, 0],
@@ -41,7 +41,7 @@ describe("sums", () => {
     ]);
   });
 
-  it("says the same in all three ways", () => {
+  it("has the same total by day, project and model", () => {
     const total = (rows: { cost: number }[]) => rows.reduce((sum, one) => sum + one.cost, 0);
     expect(total(sums(USAGE, "day", DAYS))).toBe(total(sums(USAGE, "model")));
     expect(total(sums(USAGE, "project"))).toBe(total(sums(USAGE, "model")));
@@ -88,7 +88,7 @@ describe("days", () => {
 });
 
 describe("limits", () => {
-  it("are told as far as the agent told them", () => {
+  it("show what the agent reported", () => {
     const info = { utilization: 1.2, resetsAt: 10, status: "allowed_warning" };
     expect(windowOf({ kind: "five_hour", at: 1, info })).toEqual({
       name: "5-hour limit",
@@ -107,9 +107,9 @@ describe("limits", () => {
 });
 
 describe("kinds", () => {
-  it("that are usual can be chosen, and are told once", () => {
+  it("that are defaults can be selected, and are listed once", () => {
     const known = new Set(KINDS.map((one) => one.kind));
-    expect([...USUAL_TOASTS, ...USUAL_PUSH].filter((kind) => !known.has(kind))).toEqual([]);
+    expect([...DEFAULT_TOASTS, ...DEFAULT_PUSH].filter((kind) => !known.has(kind))).toEqual([]);
     expect(toggled(["a", "b"], "b", true)).toEqual(["a", "b"]);
     expect(toggled(["a", "b"], "a", false)).toEqual(["b"]);
   });

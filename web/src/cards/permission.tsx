@@ -1,4 +1,4 @@
-// A permission: exactly what will run, then allow once, allow by a rule that says what it covers, change the input, deny.
+// A permission request: shows exactly what will run; then allow once, allow by a rule, edit the input, or deny.
 
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "../parts/button";
@@ -39,7 +39,7 @@ export function Permission({ event, session }: { event: PermissionAsked; session
     let gone = false;
     rest.get<Report>(`/v1/permissions/${encodeURIComponent(event.request)}`).then(
       (found) => !gone && setReport(found),
-      // Without the report the input itself is shown, which says the same in fewer words.
+      // Without the report, the input itself is shown.
       () => !gone && setReport({}),
     );
     return () => {
@@ -198,7 +198,7 @@ function Denying({ answer, ready }: { answer: Answer; ready: boolean }) {
 
 const ASK_MS = 250;
 
-/** Nothing is saved whose scope was not shown: the button is live only when the gateway has said what the rule covers. */
+/** A rule is saved only after its scope was shown: the button is enabled when the gateway has returned what it covers. */
 function Remembering(props: { request: string; suggested: RuleScope[]; answer: Answer; ready: boolean }) {
   const { request, suggested, answer, ready } = props;
   const [own, setOwn] = useState(suggested.length === 0);
@@ -285,7 +285,7 @@ function Remembering(props: { request: string; suggested: RuleScope[]; answer: A
   );
 }
 
-/** A command is changed as text, anything else as its JSON; what it becomes is checked like a new call. */
+/** A command is edited as text, any other input as JSON. The result is checked like a new call. */
 function Changing({ event, answer, ready }: { event: PermissionAsked; answer: Answer; ready: boolean }) {
   const command = event.input["command"];
   const plainCommand = typeof command === "string";

@@ -1,4 +1,4 @@
-// A plan that the agent proposes: approve it, or keep planning with a word about what is missing.
+// A plan that the agent proposes: approve it, or continue planning with feedback.
 
 import { useState } from "preact/hooks";
 import { Button } from "../parts/button";

@@ -1,4 +1,4 @@
-// Questions with their options: one or several of each, or words of one's own.
+// Questions with their options: choose one or several of each, or type another answer.
 
 import { useState } from "preact/hooks";
 import { Button } from "../parts/button";

@@ -1,5 +1,5 @@
-// This browser's push subscription: asked of the browser, told to the gateway. The service worker needs the device's key
-// to answer from a notification, and cannot read the page's storage: while there is a subscription it has a copy.
+// This browser's push subscription: created by the browser, stored by the gateway. The service worker needs the device's
+// key to answer from a notification and cannot read the page's storage, so it has a copy while there is a subscription.
 
 import { effect, signal } from "@preact/signals";
 import { WireError, key, rest } from "../wire/rest";
@@ -17,7 +17,7 @@ export const subscription = signal<Subscription | null>(null);
 
 const supported = () => "serviceWorker" in navigator && "PushManager" in window && "Notification" in window;
 
-/** The one script that this policy lets be loaded by name. */
+/** The only script that the policy allows to be loaded by URL. */
 const scripts = trusted();
 
 function trusted(): { createScriptURL: (url: string) => string } {
@@ -89,7 +89,7 @@ export async function tryPush(): Promise<void> {
   if (id) await rest.post(`/v1/push/subscriptions/${id}/test`);
 }
 
-/** The same place that `sw.ts` reads; empty takes it away. */
+/** Stores the key where `sw.ts` reads it; an empty key deletes it. */
 export function copyKey(secret: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const opening = indexedDB.open("fairlead", 1);
@@ -109,7 +109,7 @@ export function copyKey(secret: string): Promise<void> {
   });
 }
 
-// Signed out is signed out: no notification answers any more.
+// After signing out, notifications must not answer requests.
 let had = key.peek() !== "";
 effect(() => {
   const has = key.value !== "";

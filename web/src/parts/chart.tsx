@@ -1,4 +1,4 @@
-// Bars, stacked, by uPlot. A chart is a picture of the table under it: it says nothing that the table does not.
+// Stacked bars, drawn by uPlot. The table below a chart has the same data.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -12,7 +12,7 @@ interface BarsProps {
   labels: string[];
   series: { label: string; values: number[] }[];
   format: (value: number) => string;
-  /** What a place of the x axis is called; a short word. */
+  /** A short label for the x axis. */
   short?: (label: string) => string;
 }
 

@@ -1,4 +1,4 @@
-// Code with its colours. A language is loaded when it is first seen; until then, and for what is too long, it is plain.
+// Highlighted code. A language is loaded when first used; until then, and if it is too long, code is shown plain.
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";

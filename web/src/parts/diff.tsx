@@ -1,4 +1,4 @@
-// A change of a file, in one column or in two where there is room. Everything is text: nothing of it is markup.
+// A change of a file, in one column, or in two if there is room. Everything is shown as text, never as markup.
 
 import { signal } from "@preact/signals";
 import { type Change, type Row, sides } from "../state/changes";

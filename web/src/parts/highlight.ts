@@ -91,6 +91,6 @@ export async function highlight(text: string, language: string): Promise<string 
     ALLOWED_ATTR: ["class"],
     RETURN_TRUSTED_TYPE: true,
   });
-  // TrustedHTML where there is such a thing; whoever sets it as HTML hands it on unchanged.
+  // TrustedHTML if the browser supports it; callers pass it on unchanged.
   return clean as unknown as string;
 }

@@ -1,4 +1,4 @@
-// Icons, drawn here: strokes in a box of 24, in the colour of the text. Decoration only; a control says its name itself.
+// Icons, drawn here: strokes in a box of 24, in the colour of the text. Decoration only: the control has the accessible name.
 
 const PATHS = {
   sessions: "M4 6h16M4 12h10M4 18h13",

@@ -1,5 +1,5 @@
-// Keyboard shortcuts: each is declared where it works, and the help sheet lists those that work now. A single key never
-// acts while one types, and none of them answers anything.
+// Keyboard shortcuts: each is declared where it works, and the help dialog lists those that work now. A single key does
+// nothing while the user types, and no shortcut answers a request.
 
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";

@@ -1,4 +1,4 @@
-// What a command printed, as a terminal would have left it. Long output shows its end; the rest on request.
+// The output of a command as a terminal would show it at the end. Long output shows its last lines first.
 
 import { useMemo, useState } from "preact/hooks";
 import { screen } from "../state/ansi";

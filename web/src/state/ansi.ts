@@ -1,4 +1,4 @@
-// What a command printed, as a terminal would leave it on the screen: colours, overwritten lines, nothing executed.
+// The output of a command as a terminal would show it at the end: colours, overwritten lines; nothing is executed.
 // Cursor movement beyond one line is left out: this shows output, not a screen (parts/Terminal does that).
 
 export interface Run {

@@ -1,4 +1,4 @@
-// What kind of card a call gets, and the few words that say what it does. By the tools' own names and inputs; pure.
+// The kind of card for a call, and its headline, from the tool's name and input. Pure.
 
 import type { CallItem } from "./items";
 import { lastPart, oneLine, shortPath, textOf } from "./text";
@@ -48,9 +48,9 @@ function field(item: CallItem, name: string): string {
 
 export interface Headline {
   verb: string;
-  /** What it is about, in the tool's own words. */
+  /** The subject, from the tool's input. */
   about: string;
-  /** Set in the code's letters. */
+  /** Whether it is shown in the code font. */
   code: boolean;
 }
 
@@ -98,7 +98,7 @@ export function headline(item: CallItem, folder: string): Headline {
   }
 }
 
-/** `mcp__server__tool` as people say it. */
+/** `mcp__server__tool` in readable form. */
 export function toolName(name: string): string {
   const parts = /^mcp__(.+?)__(.+)$/.exec(name);
   return oneLine(parts ? `${parts[1]}: ${parts[2]}` : name || "Tool", 80);
@@ -119,7 +119,7 @@ function gist(item: CallItem): string {
   return first === undefined ? "" : oneLine(String(first), 80);
 }
 
-/** How a read or a search came out, in a few words. */
+/** The result of a read or a search in a few words. */
 export function outcome(item: CallItem): string {
   if (item.state === "failed") return "failed";
   if (item.state === "interrupted") return "interrupted";
@@ -146,7 +146,7 @@ export function hasImage(item: CallItem): boolean {
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
-/** Pictures of a result, as data: only known kinds, only what stands in the block itself. */
+/** Pictures of a result, as data: only known kinds, only data inside the block itself. */
 export function images(content: unknown): string[] {
   if (!Array.isArray(content)) return [];
   return content.flatMap((block: unknown) => {

@@ -1,4 +1,4 @@
-// The kinds of notices that a person can choose by, in their words.
+// The kinds of notices that a user can select, with their labels.
 
 export interface Kind {
   kind: string;
@@ -18,9 +18,9 @@ export const KINDS: Kind[] = [
   { kind: "reminder.complete", label: "Reminder due", about: "A reminder that you set" },
 ];
 
-/** What somebody is told who never chose. */
-export const USUAL_TOASTS = ["permission.asked", "turn.failed", "session.agent_exited", "reminder.complete", "agent.fail"];
-export const USUAL_PUSH = ["permission.asked", "turn.completed", "turn.failed", "session.agent_exited"];
+/** The defaults of a device without a selection. */
+export const DEFAULT_TOASTS = ["permission.asked", "turn.failed", "session.agent_exited", "reminder.complete", "agent.fail"];
+export const DEFAULT_PUSH = ["permission.asked", "turn.completed", "turn.failed", "session.agent_exited"];
 
 export function toggled(chosen: string[], kind: string, on: boolean): string[] {
   const others = chosen.filter((one) => one !== kind);

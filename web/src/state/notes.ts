@@ -1,5 +1,4 @@
-// One line about what is neither said nor done by a tool, and what a person can do about it; nothing where a reader
-// gains nothing.
+// One line for events that are neither text nor calls, with advice for the user; null for events that are not shown.
 
 import type { Event } from "../wire/types";
 import type { NoteItem } from "./items";

@@ -1,4 +1,4 @@
-// Sums of what the gateway counted: by day, project, model and tool. Pure.
+// Sums of the gateway's usage statistics by day, project, model and tool. Pure.
 
 export interface Spent {
   day: string;
@@ -65,7 +65,7 @@ function add(into: Sum, row: Spent): void {
 
 type By = "day" | "project" | "model";
 
-/** One sum for each name, the most expensive first; days in their order, those without anything too. */
+/** One sum per name, the most expensive first; days in order, including those without usage. */
 export function sums(usage: UsageStats, by: By, days: string[] = []): Sum[] {
   const found = new Map<string, Sum>(by === "day" ? days.map((day) => [day, sum(day)]) : []);
   const at = (name: string) => {
@@ -121,7 +121,7 @@ export function daysOf(since: number, until: number, offset: number): string[] {
 
 export interface Window {
   name: string;
-  /** Between 0 and 1; null where the agent did not say. */
+  /** Between 0 and 1; null if the agent did not report it. */
   used: number | null;
   status: string;
   resets: number;
@@ -149,7 +149,7 @@ export function windowOf({ kind, at, info }: LimitWindow): Window {
   };
 }
 
-/** Each series stands on those before it. */
+/** Each series is added to those before it. */
 export function stacked(series: { values: number[] }[]): number[][] {
   const tops: number[][] = [];
   for (const [index, one] of series.entries())

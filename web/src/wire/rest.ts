@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 
-/** What the gateway, or the way to it, refused. `code` is stable; the message is for people. */
+/** An error of the gateway or of the connection to it. `code` is stable; the message is for people. */
 export class WireError extends Error {
   constructor(
     readonly code: string,
@@ -43,7 +43,7 @@ export async function call(method: string, path: string, body?: unknown, options
   }
   if (answer.ok) return answer;
   const failure = await refusal(answer);
-  // Only the key that was refused is thrown away: a login may have happened meanwhile.
+  // Only the rejected key is deleted: the user may have signed in meanwhile.
   if (failure.code === "bad_credential" && used === key.value) keepKey("");
   throw failure;
 }
@@ -71,7 +71,7 @@ export const rest = {
   delete: <T>(path: string) => json<T>("DELETE", path),
 };
 
-/** A query string from what has a value. */
+/** A query string of the parameters that have a value. */
 export function query(values: Record<string, string | number | boolean | undefined | null>): string {
   const set = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return set.length ? `?${new URLSearchParams(set.map(([name, value]) => [name, String(value)]))}` : "";

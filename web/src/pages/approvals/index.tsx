@@ -1,4 +1,4 @@
-// All that waits for a person, over all sessions, the longest first. What is answered while one looks stays, with who
+// The open requests of all sessions, the oldest first. A request that is answered while the page is open stays, with who
 // answered it.
 
 import { signal } from "@preact/signals";
@@ -14,7 +14,7 @@ import { lastPart, oneLine } from "../../state/text";
 import { Link } from "../../router";
 import type { Pending } from "../../wire/types";
 
-/** Cards that were here; one that is answered goes when the page is left. */
+/** Requests shown so far; answered ones are removed when the user leaves the page. */
 const seen = signal<Pending[]>([]);
 
 export default function Approvals() {
@@ -56,7 +56,7 @@ export default function Approvals() {
       <ul class="waiting-list">
         {shown.map((one) => (
           <li key={one.event.request} data-request={one.event.request} tabIndex={-1}>
-            <Whose pending={one} />
+            <SessionLink pending={one} />
             <Approval event={one.event} session={one.session} />
           </li>
         ))}
@@ -65,7 +65,7 @@ export default function Approvals() {
   );
 }
 
-function Whose({ pending }: { pending: Pending }) {
+function SessionLink({ pending }: { pending: Pending }) {
   const summary = summaries.value.find((one) => one.session === pending.session);
   return (
     <p class="whose">

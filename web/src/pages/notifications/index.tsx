@@ -1,4 +1,4 @@
-// What happened lately over all sessions, and what this device wants to be told of: here as toasts, elsewhere by push.
+// Recent notices of all sessions, and the notification settings of this device: toasts on the page, push messages.
 
 import { useEffect, useState } from "preact/hooks";
 import { hasOlder, loadOlder, notices, type Notice } from "../../live/notices";
@@ -9,7 +9,7 @@ import { Icon, type IconName } from "../../parts/icon";
 import { Time } from "../../parts/time";
 import { toast, toastError } from "../../parts/toast";
 import { Link } from "../../router";
-import { KINDS, USUAL_PUSH, toggled } from "../../state/kinds";
+import { DEFAULT_PUSH, KINDS, toggled } from "../../state/kinds";
 import { oneLine } from "../../state/text";
 import "../../style/panel.css";
 
@@ -20,13 +20,13 @@ export default function Notifications() {
   return (
     <main class="plain notifications">
       <h1>Notifications</h1>
-      <Telling />
+      <NotificationSettings />
       <Feed />
     </main>
   );
 }
 
-const PUSH_WORDS = {
+const PUSH_TEXT = {
   unknown: "",
   unsupported: "This browser does not support push messages. On iOS, add Fairlead to the home screen first.",
   denied: "The browser blocks notifications from this page. You can allow them in the browser's settings.",
@@ -34,7 +34,7 @@ const PUSH_WORDS = {
   on: "Push messages reach this device while the page is closed.",
 } as const;
 
-function Telling() {
+function NotificationSettings() {
   const [busy, setBusy] = useState(false);
   const doing = (work: () => Promise<void>) => {
     setBusy(true);
@@ -86,11 +86,11 @@ function Telling() {
           ))}
         </tbody>
       </table>
-      <p class="soft">{PUSH_WORDS[pushState.value]}</p>
+      <p class="soft">{PUSH_TEXT[pushState.value]}</p>
       {subscription.value?.failed && on && <p class="banner">The last push message failed: {oneLine(subscription.value.failed, 300)}</p>}
       <div class="actions">
         {pushState.value === "off" && (
-          <Button label="Turn push on" kind="primary" busy={busy} onClick={() => doing(() => turnOn(USUAL_PUSH))} />
+          <Button label="Turn push on" kind="primary" busy={busy} onClick={() => doing(() => turnOn(DEFAULT_PUSH))} />
         )}
         {on && (
           <>
@@ -124,8 +124,7 @@ function iconOf({ kind, color }: Notice): IconName {
   return ICONS.find(([start]) => kind.startsWith(start))?.[1] ?? "notifications";
 }
 
-/** Of the two words about a session's beginning and end, the notice says the same in better words; that a session works
- * or was renamed is seen in the list. */
+/** Kinds that repeat another notice (created, deleted), or that the session list shows (working, renamed). */
 const LEFT_OUT = new Set([
   "conversation.create",
   "conversation.delete",
@@ -156,12 +155,12 @@ function Feed() {
 
 function Entry({ notice }: { notice: Notice }) {
   const to = placeOf(notice);
-  const words = oneLine(notice.message, 300);
+  const text = oneLine(notice.message, 300);
   return (
     <li class={`feed-entry ${notice.color ?? "info"}`}>
       <Icon name={iconOf(notice)} />
       <span>
-        <strong>{oneLine(notice.title, 120)}</strong> {to ? <Link to={to}>{words}</Link> : words}
+        <strong>{oneLine(notice.title, 120)}</strong> {to ? <Link to={to}>{text}</Link> : text}
       </span>
       <Time at={notice.at} />
     </li>

@@ -1,4 +1,4 @@
-// Modes, models and thinking budgets in words. Names that the agent knows and we do not are taken as they are typed.
+// Labels of modes, models and thinking budgets. Names that are not listed here are passed to the agent as typed.
 
 export const MODES: { value: string; label: string; about: string }[] = [
   { value: "default", label: "Ask first", about: "Asks before it changes or runs anything" },

@@ -1,5 +1,5 @@
-// Where a person writes: text and attachments, slash commands completed, sent as a turn of its own or into the running
-// one; beside it what the session runs with, above it what waits in the queue.
+// The composer: text and attachments, completion of slash commands; sends a new turn or steers the running one. Next to it
+// are the session's settings, above it the queue.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { LiveSession } from "../../live/session";
@@ -48,12 +48,12 @@ export function Composer({ live }: { live: LiveSession }) {
     area.style.height = `${Math.min(area.scrollHeight + 2, innerHeight * 0.4)}px`;
   }, [text]);
 
-  // Told to the others at most every few seconds.
-  const told = useRef(0);
+  // Sent to the other watchers at most every few seconds.
+  const typingSent = useRef(0);
   const typing = () => {
-    if (Date.now() - told.current < 4000 || live.watchers.peek().length < 2) return;
-    told.current = Date.now();
-    wire.tell("typing", { session: live.id });
+    if (Date.now() - typingSent.current < 4000 || live.watchers.peek().length < 2) return;
+    typingSent.current = Date.now();
+    wire.notify("typing", { session: live.id });
   };
 
   const add = async (files: Iterable<File>) => {
@@ -247,7 +247,7 @@ export function Composer({ live }: { live: LiveSession }) {
   );
 }
 
-/** What the session runs with: a change is told to everybody as an event. */
+/** The session's settings. A change becomes an event that every client receives. */
 function Choices({ live }: { live: LiveSession }) {
   const { mode, model, thinking } = live.facts.value;
   const change = (type: string, fields: Record<string, unknown>) =>

@@ -1,4 +1,4 @@
-// Find in a session through the gateway's own search: all of it, not only what is loaded.
+// Find in a session with the gateway's search, which covers the whole log and not only the loaded part.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { search } from "../../live/search";
@@ -13,7 +13,7 @@ export function FindBar({ live, onClose }: { live: LiveSession; onClose: () => v
   const [words, setWords] = useState("");
   const [hits, setHits] = useState<Hit[] | null>(null);
   const [at, setAt] = useState(0);
-  // Before the next key comes.
+  // Before the next key press.
   useLayoutEffect(() => input.current?.focus(), []);
 
   useEffect(() => {

@@ -1,4 +1,4 @@
-// Picking a folder inside the gateway's roots: type a path, or walk there.
+// Browses the folders inside the gateway's roots.
 
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "../../parts/button";

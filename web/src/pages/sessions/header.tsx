@@ -1,4 +1,4 @@
-// The head of a session: its name, how it is followed, how full its context is, and what can be done with it as a whole.
+// The header of a session: its name, its context usage, and the menu of commands for the whole session.
 
 import { useState } from "preact/hooks";
 import type { LiveSession } from "../../live/session";
@@ -27,8 +27,8 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
   const summary = listed ?? live.view.value?.summary;
   const cost = summary?.cost_usd ?? 0;
   const watchers = live.watchers.value.length;
-  const done = (told: string) => () => {
-    toast(told);
+  const done = (message: string) => () => {
+    toast(message);
     void refresh();
   };
   const items: MenuItem[] = [
@@ -80,7 +80,7 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
           {cost > 0 && <span>{money(cost)}</span>}
         </p>
       </div>
-      <Branches session={live.id} />
+      <Forks session={live.id} />
       {context > 0 && <Filled context={context} window={window} />}
       <Menu label="Session menu" icon="more" bare items={items} />
       {asking === "rename" && <Rename live={live} title={title} onClose={() => setAsking("")} />}
@@ -107,8 +107,8 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
   );
 }
 
-/** What it was forked from, and what was forked from it. */
-function Branches({ session }: { session: string }) {
+/** Links to the parent session and to the forks of this one. */
+function Forks({ session }: { session: string }) {
   const { parent, forks } = relatives(session, summaries.value);
   if (!parent && !forks.length) return null;
   const entry = (one: Summary, about: string): MenuItem => ({
@@ -123,11 +123,11 @@ function Branches({ session }: { session: string }) {
 
 function Filled({ context, window }: { context: number; window: number }) {
   const share = window ? Math.min(1, context / window) : 0;
-  const told = window
+  const label = window
     ? `${amount(context)} of ${amount(window)} tokens, ${Math.round(share * 100)} % of the context`
     : `${amount(context)} tokens in the context`;
   return (
-    <span class={share > 0.8 ? "filled much" : "filled"} title={told}>
+    <span class={share > 0.8 ? "filled much" : "filled"} title={label}>
       {window > 0 && <meter min={0} max={1} value={share} aria-label="Context used" />}
       <span>{window ? `${Math.round(share * 100)} %` : `${amount(context)} tokens`}</span>
     </span>
@@ -156,7 +156,7 @@ function Rename({ live, title, onClose }: { live: LiveSession; title: string; on
   );
 }
 
-/** By a signed link that lives five minutes: the device's key is never in an address. */
+/** Uses a signed link that is valid for five minutes, so that the device's key is never in a URL. */
 async function save(session: string, format: "html" | "jsonl"): Promise<void> {
   try {
     const path = `/v1/sessions/${session}/export?format=${format}`;

@@ -44,13 +44,13 @@ const groups = computed<Group[]>(() => {
 const words = signal("");
 const hits = signal<Hit[] | null>(null);
 
-/** `alone`: nothing else is open, so that this is what the page is about. */
+/** `alone`: no session is open, so the list is the main content of the page. */
 export function SessionList({ current, alone }: { current: string; alone: boolean }) {
   useEffect(() => void refresh(), []);
   const Heading = alone ? "h1" : "h2";
   const Frame = alone ? "main" : "aside";
   return (
-    <Frame class="desk-list" aria-label="Sessions">
+    <Frame class="list-pane" aria-label="Sessions">
       <header class="list-head">
         <Heading>Sessions</Heading>
         <span>
@@ -115,7 +115,7 @@ function Search() {
   );
 }
 
-/** Arrows move along the list, wherever in it one is. */
+/** The arrow keys move the focus along the list. */
 function arrows(event: KeyboardEvent): void {
   if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
   const all = [...document.querySelectorAll<HTMLElement>(".list-scroll a")];
@@ -180,7 +180,7 @@ export function titleOf(summary: Pick<Summary, "title" | "first_prompt">): strin
   return oneLine(summary.title || summary.first_prompt, 120) || "Untitled";
 }
 
-/** The one word that a session's state is shown as. */
+/** The label and the style of a session's state. */
 export function stateOf(summary: Summary): { name: string; look: string } {
   if (summary.pending || summary.state === "waiting") return { name: "waiting for you", look: "waiting" };
   if (summary.state === "working") return { name: "working", look: "working" };
@@ -259,7 +259,7 @@ function Hits({ current }: { current: string }) {
   );
 }
 
-/** The words that were found stand between \x02 and \x03. */
+/** The matched words are between \x02 and \x03. */
 export function Snippet({ text }: { text: string }) {
   return (
     <span class="snippet">

@@ -1,4 +1,4 @@
-// A new session: where, with what, and the first message.
+// The form for a new session: folder, settings, first message.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Untrusted } from "../../cards/untrusted";
@@ -57,7 +57,7 @@ export function NewSession() {
     const settings = { model: chosen.model, mode: chosen.mode, link: chosen.link };
     const body = { cwd: chosen.cwd, title: title.trim(), settings, ...(text.trim() ? { text } : {}) };
     try {
-      // The same key for a second try: one session, whatever the network did.
+      // A repeated request has the same key, so that it creates only one session.
       const made = await rest.post<Reply>("/v1/sessions", body, { headers: { "Idempotency-Key": key.current } });
       localStorage.setItem(LAST, JSON.stringify(chosen));
       go(`/app/s/${made.session}`, { replace: true });
@@ -69,7 +69,7 @@ export function NewSession() {
   };
 
   return (
-    <main class="desk-main new">
+    <main class="main-pane new">
       <header class="session-head">
         <Button class="to-list" label="Back to sessions" icon="back" kind="quiet" bare onClick={() => go("/app")} />
         <h1>New session</h1>

@@ -1,4 +1,4 @@
-// Messages that wait for their turn: in order, and each can be changed, moved, or taken back.
+// The queued messages, in order. Each can be edited, moved or removed.
 
 import type { LiveSession } from "../../live/session";
 import { Button } from "../../parts/button";
@@ -14,18 +14,18 @@ export function Queue({ live, onEdit }: { live: LiveSession; onEdit: (message: s
   return (
     <ol class="queue" aria-label="Queued messages">
       {queue.map((one, index) => {
-        const said = oneLine(textOf(one.content), 120) || "Attachment";
+        const text = oneLine(textOf(one.content), 120) || "Attachment";
         return (
           <li key={one.message}>
-            <span class="queued" title={said}>
-              {said}
+            <span class="queued" title={text}>
+              {text}
             </span>
             {index > 0 && (
-              <Button label={`Move up: ${said}`} icon="up" kind="quiet" bare onClick={() => move(one.message, index - 1)} />
+              <Button label={`Move up: ${text}`} icon="up" kind="quiet" bare onClick={() => move(one.message, index - 1)} />
             )}
-            <Button label={`Edit: ${said}`} icon="edit" kind="quiet" bare onClick={() => onEdit(one.message, one.content)} />
+            <Button label={`Edit: ${text}`} icon="edit" kind="quiet" bare onClick={() => onEdit(one.message, one.content)} />
             <Button
-              label={`Remove: ${said}`}
+              label={`Remove: ${text}`}
               icon="close"
               kind="quiet"
               bare

@@ -1,4 +1,4 @@
-// Putting files back as they were before a message: first what would change, then, if wanted, the change.
+// Restores files to their state before a message, after showing what would change.
 
 import { useEffect, useState } from "preact/hooks";
 import type { LiveSession } from "../../live/session";

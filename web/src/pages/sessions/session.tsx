@@ -1,4 +1,4 @@
-// One session: its header, its conversation, what waits, and the composer.
+// One session: header, conversation and composer.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { markSeen, summaries } from "../../live/sessions";
@@ -30,13 +30,13 @@ export function Session({ id }: { id: string }) {
   }, [live]);
 
   useEffect(() => {
-    // A hit of the search in the session that is open already.
+    // A search hit in the session that is already open.
     if (at && live.loaded.peek()) live.openAt(at).catch(toastError);
   }, [at]);
 
   const status = wire.status.value;
   useEffect(() => {
-    // Opened while the gateway was away: as soon as it is back.
+    // Opened while the gateway was unreachable: open again when it is back.
     if (status === "live" && live.error.peek()?.code === "offline") void live.open(at || undefined);
   }, [status]);
 
@@ -52,7 +52,7 @@ export function Session({ id }: { id: string }) {
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       if ((event.ctrlKey || event.metaKey) && event.key === "f" && !finding) {
-        // Only what is loaded could be found by the browser; a second time it is the browser's.
+        // The browser finds only the loaded part. Pressed again, the key opens the browser's own search.
         event.preventDefault();
         setFinding(true);
       }
@@ -82,11 +82,11 @@ export function Session({ id }: { id: string }) {
   );
 
   const error = live.error.value;
-  // What one no longer sees is not left on the screen.
+  // A session that the user can no longer see is removed from the screen.
   const gone = error?.code === "not_found";
   if (error && (gone || !live.loaded.value))
     return (
-      <main class="desk-main empty">
+      <main class="main-pane empty">
         <h1>This session cannot be shown</h1>
         <p>
           {gone ? "It was deleted, or it is not shared with you." : `${error.message} ${advice(error.code)}`}
@@ -96,7 +96,7 @@ export function Session({ id }: { id: string }) {
       </main>
     );
   return (
-    <main class="desk-main session">
+    <main class="main-pane session">
       <Header live={live} title={title} onFind={() => setFinding(!finding)} />
       {finding && <FindBar live={live} onClose={() => setFinding(false)} />}
       <Stream live={live} acts={may("chat") ? acts : null} reveal={at} />

@@ -1,4 +1,4 @@
-// The browsers that are signed in, each revocable, and a way for a phone to become one: a QR code that works once.
+// The signed-in devices, which can be revoked, and a single-use QR code that signs in a phone.
 
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "../../parts/button";

@@ -1,4 +1,4 @@
-// This device, the other ones, trusted folders, and what this gateway is.
+// Settings: appearance, this device, other devices, trusted folders, version.
 
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "../../parts/button";
@@ -16,7 +16,7 @@ export default function Settings() {
   return (
     <main class="plain settings">
       <h1>Settings</h1>
-      <Looks />
+      <Appearance />
       <ThisDevice />
       {may("admin") ? (
         <>
@@ -33,11 +33,11 @@ export default function Settings() {
 
 const THEMES = { auto: "System", light: "Light", dark: "Dark" } as const;
 
-function Looks() {
+function Appearance() {
   const [theme, setTheme] = useState(localStorage.getItem("fairlead.theme") ?? "auto");
   return (
-    <section class="panel" aria-labelledby="looks">
-      <h2 id="looks">Appearance</h2>
+    <section class="panel" aria-labelledby="appearance">
+      <h2 id="appearance">Appearance</h2>
       <Field label="Theme">
         <select
           class="input short"

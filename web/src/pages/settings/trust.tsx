@@ -1,4 +1,4 @@
-// Trusted folders: what a folder's own settings would run is shown first, and exactly that is trusted.
+// Trusted folders: a folder's settings are shown first, and exactly those are trusted.
 
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "../../parts/button";
@@ -37,7 +37,7 @@ export function Trust() {
   const load = () => rest.get<{ folders: Trusted[] }>("/v1/trust").then((found) => setFolders(found.folders), toastError);
   useEffect(() => {
     void load();
-    // Whoever comes from a session in a folder that is not trusted yet.
+    // Opened by the link of an untrusted folder's banner.
     if (asked) void inspect(asked);
   }, []);
   const inspect = async (folder: string) => {

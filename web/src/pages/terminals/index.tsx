@@ -1,4 +1,4 @@
-// Shells: one's own, those that others share, and the terminal that a session's agent lives on.
+// Terminals: the user's own, those that others share, and the terminal of a session's agent.
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
@@ -22,7 +22,7 @@ interface Shell {
   idle_s: number;
 }
 
-/** Which one is shown: a shell by owner and name, or a session's. */
+/** The shown terminal: by owner and name, or by session. */
 interface Chosen {
   session?: string;
   owner?: string;
@@ -105,7 +105,7 @@ const STATES: Record<TerminalState, string> = {
 
 function Shown({ chosen }: { chosen: Chosen }) {
   const [state, setState] = useState<TerminalState>("connecting");
-  const [told, setTold] = useState("");
+  const [detail, setDetail] = useState("");
   const [title, setTitle] = useState("");
   const [line, setLine] = useState<TerminalLine | null>(null);
   const [ending, setEnding] = useState(false);
@@ -137,9 +137,9 @@ function Shown({ chosen }: { chosen: Chosen }) {
           readOnly={readOnly}
           screenReader={screenReader.value}
           onTitle={setTitle}
-          onState={(next, said) => {
+          onState={(next, text) => {
             setState(next);
-            if (said || next === "live") setTold(said);
+            if (text || next === "live") setDetail(text);
             if (next === "live" && own && !shell) void refresh();
           }}
           line={setLine}
@@ -154,7 +154,7 @@ function Shown({ chosen }: { chosen: Chosen }) {
         <div class="terminals-bar foot">
           <span role="status" class="terminal-state">
             {state === "live" ? oneLine(title, 80) : STATES[state]}
-            {told && state !== "live" && `: ${oneLine(told, 200)}`}
+            {detail && state !== "live" && `: ${oneLine(detail, 200)}`}
           </span>
           {state === "ended" && own && <Button label="Restart" icon="refresh" onClick={() => location.reload()} />}
           {!chosen.owner && (
