@@ -51,7 +51,7 @@ describe("sharing", () => {
 
   it("reports what was done", () => {
     expect(done({ user: "bob" })).toBe("Shared with bob.");
-    expect(done({ everybody: true, remove: true })).toBe("No longer shared with everyone.");
+    expect(done({ everybody: true, remove: true })).toBe("No longer shared with everybody.");
   });
 
   it("explains a rejection", () => {

@@ -1,5 +1,5 @@
 // The highlighter, loaded when the first code is shown; each language when it is first needed. What it returns passes
-// DOMPurify with nothing but spans and classes allowed, and is a TrustedHTML where the browser has such.
+// DOMPurify with nothing but spans and classes allowed, and is a TrustedHTML if the browser supports it.
 
 import DOMPurify from "dompurify";
 import hljs from "highlight.js/lib/core";

@@ -34,7 +34,7 @@ export function withSheets(work: () => void): () => void {
   try {
     work();
   } finally {
-    // The own property goes, and the browser's is there again.
+    // Deleting our property restores the browser's own.
     delete (document as { createElement?: unknown }).createElement;
   }
   return () => [...sheets].forEach(drop);

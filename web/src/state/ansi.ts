@@ -43,7 +43,7 @@ class Look {
       else if (code >= 100 && code <= 107) this.back = `k${code - 92}`;
       else if (code === 49) this.back = "";
       else if (code === 38 || code === 48) {
-        // 256 and true colours: the first sixteen are ours, the others are left to the paper's own ink.
+        // 256 and true colours: the first sixteen have a class, the others keep the text colour.
         const palette = list[index + 1] === 5 ? (list[index + 2] ?? 99) : 99;
         if (palette < 16) code === 38 ? (this.front = `a${palette}`) : (this.back = `k${palette}`);
         index += list[index + 1] === 5 ? 2 : list[index + 1] === 2 ? 4 : 0;

@@ -46,7 +46,7 @@ export function withdrawals(sharing: Sharing): Share[] {
 }
 
 export function done({ user, remove }: Share): string {
-  return `${remove ? "No longer shared" : "Shared"} with ${user ?? "everyone"}.`;
+  return `${remove ? "No longer shared" : "Shared"} with ${user ?? "everybody"}.`;
 }
 
 /** The gateway's rejection as a message for the user. */

@@ -114,7 +114,7 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
             )}{" "}
             Users it is shared with can read it and send messages. Only the owner and admins can share or delete it.
           </p>
-          <Switch label="Share with everyone on this gateway" checked={sharing.everybody} onChange={everybody} />
+          <Switch label="Share with everybody on this gateway" checked={sharing.everybody} onChange={everybody} />
           <form class="with-button" onSubmit={(event) => void add(event)}>
             <Field label="Share with a user" {...(wrong ? { wrong: plain(wrong) } : {})}>
               <input
@@ -164,7 +164,7 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
             </div>
           ) : (
             <p class="quiet">
-              {sharing.everybody ? "Everyone on this gateway can see it." : "Not shared. Only the owner and admins can see it."}
+              {sharing.everybody ? "Everybody on this gateway can see it." : "Not shared. Only the owner and admins can see it."}
             </p>
           )}
           <p class="quiet shared-status" role="status">
