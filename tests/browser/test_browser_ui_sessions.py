@@ -259,7 +259,7 @@ async def test_with_the_keyboard_alone(house: UiHarness) -> None:
     await page.keyboard.press("End")
     await expect(page.get_by_role("menuitem", name="Delete…")).to_be_focused()
     await page.keyboard.press("Escape")
-    assert await eventually(focused, bool) == "This session"
+    assert await eventually(focused, bool) == "Session menu"
 
 
 async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(house: UiHarness) -> None:
